@@ -16,21 +16,30 @@ use crate::store::RunRow;
 pub(super) struct Standings {
     projects: Vec<ProjectKey>,
     all: Vec<Standing>,
-    is_searched: bool,
+    search: Option<Search>,
+}
+
+/// A plan of the whole pull.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    /// The command.
+    pub command: CommandId,
+    /// Nobody asked for it, so it has left out projects that are only planned by comment (`autoplan: {enabled: false}`).
+    pub is_automatic: bool,
 }
 
 impl Standings {
     /// Adds up what is on record. Projects that only an earlier search found concern the pull no longer.
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let runs = ctx.store.run_list_of_head(pull, head).await?;
-        let since = newest_search(ctx, &runs).await?;
-        let newest = runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since));
-        Ok(Self { is_searched: since.is_some(), ..Self::sum(ctx, newest).await? })
+        let search = newest_search(ctx, &runs).await?;
+        let newest = runs.into_iter().filter(|run| search.is_none_or(|search| run.command >= search.command));
+        Ok(Self { search, ..Self::sum(ctx, newest).await? })
     }
 
     /// What a plan of the whole pull has found and done.
     pub async fn of_search(ctx: &Ctx, command: CommandId) -> Result<Self, sqlx::Error> {
-        Ok(Self { is_searched: true, ..Self::sum(ctx, ctx.store.run_list(command).await?).await? })
+        Self::sum(ctx, ctx.store.run_list(command).await?).await
     }
 
     async fn sum(ctx: &Ctx, runs: impl IntoIterator<Item = RunRow>) -> Result<Self, sqlx::Error> {
@@ -69,7 +78,7 @@ impl Standings {
             all.push(Standing { kind: run.kind, outcome, waits, is_blocked });
             projects.push(project);
         }
-        Ok(Self { projects, all, is_searched: false })
+        Ok(Self { projects, all, search: None })
     }
 
     /// Whether something was run for such a project.
@@ -82,9 +91,9 @@ impl Standings {
         self.projects.iter()
     }
 
-    /// Whether the whole pull was searched for projects at this head.
-    pub fn is_searched(&self) -> bool {
-        self.is_searched
+    /// The newest plan of the whole pull at this head.
+    pub fn search(&self) -> Option<Search> {
+        self.search
     }
 
     /// Whether the newest run of a project has applied it, or has found nothing to change.
@@ -152,13 +161,14 @@ fn leaves_a_plan(outcome: ProjectOutcome) -> bool {
 }
 
 /// The newest of the commands these runs belong to that searched the whole pull for projects.
-async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<CommandId>, sqlx::Error> {
+async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<Search>, sqlx::Error> {
     let commands: BTreeSet<CommandId> = runs.iter().map(|run| run.command).collect();
     for id in commands.into_iter().rev() {
         if let Some(row) = ctx.store.command_get(id).await?
-            && Spec::from_json(&row.spec).is_ok_and(|spec| is_search(&spec))
+            && let Ok(spec) = Spec::from_json(&row.spec)
+            && is_search(&spec)
         {
-            return Ok(Some(id));
+            return Ok(Some(Search { command: id, is_automatic: spec == Spec::Autoplan }));
         }
     }
     Ok(None)

@@ -4,18 +4,20 @@
 //! A second run is harmless: a pull that is merged already is left alone, the forge merges at the named commit only, and the
 //! comment that says why a pull is not merged is searched for before it is posted again.
 
+use anyhow::anyhow;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, write_permit};
+use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, describe_error, write_permit};
 use crate::context::Ctx;
-use crate::handlers::commands;
+use crate::handlers::commands::{self, Merging};
 use crate::model::{CommandId, CommitSha, MergeMethod, PullRef};
 use crate::queue::{Attempt, Job, JobError};
 use crate::render::UserText;
 use crate::vcs::ForgeError;
+use crate::workflow::CheckoutError;
 
 /// A pull to merge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +30,9 @@ pub struct MergePull {
     pub head: CommitSha,
     /// Method that the apply named.
     pub method: Option<MergeMethod>,
+    /// Number of requests that the forge has turned down.
+    #[serde(default)]
+    pub refused: usize,
     /// Name of the comment that says why the pull is not merged, as commands are named.
     pub notice: CommandId,
     /// That comment cannot be older.
@@ -47,10 +52,18 @@ impl Job<Ctx> for MergePull {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        let Some(why) = commands::merge(ctx, self, attempt, &write_permit(ctx)).await? else { return Ok(()) };
         let row = ctx.store.command_get(self.command).await?;
-        for post in commands::not_merged(ctx, self, row.as_ref(), why) {
-            post.run(ctx, attempt).await?;
+        let row = row.ok_or_else(|| JobError::Fail(anyhow!("the command {} is not on record", self.command)))?;
+        match commands::merge(ctx, self, &row, attempt, &write_permit(ctx)).await? {
+            Merging::Done => {}
+            Merging::Again(job) => {
+                ctx.store.job_push(&job).await?;
+            }
+            Merging::Refused(why) => {
+                for post in commands::not_merged(ctx, self, Some(&row), why) {
+                    post.run(ctx, attempt).await?;
+                }
+            }
         }
         Ok(())
     }
@@ -60,9 +73,11 @@ impl Job<Ctx> for MergePull {
         let row = ctx.store.command_get(self.command).await?;
         let hint = format!("Comment `{} apply` to try once more, or merge by hand.", ctx.settings.executable);
         let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-        // Whatever else it is belongs into the log, which has it.
-        let known = error.downcast_ref::<ForgeError>().map(|error| format!("{error}."));
-        let message = known.unwrap_or_else(|| "something inside Lockkeeper failed.".to_owned());
+        // Errors of the database and the like are for the log, which has them.
+        let of_forge = error.downcast_ref::<ForgeError>().map(|error| format!("{error}."));
+        let of_git = || error.downcast_ref::<CheckoutError>().map(|error| format!("{}.", describe_error(error)));
+        let message = of_forge.or_else(of_git);
+        let message = message.unwrap_or_else(|| "something inside Lockkeeper failed.".to_owned());
         let why = UserText::new(message, [hint]);
         for post in commands::not_merged(ctx, self, row.as_ref(), why) {
             ctx.store.job_push(&post.to_new()).await?;

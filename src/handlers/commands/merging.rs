@@ -5,10 +5,10 @@
 //! the pull from being merged (P6). A second look at a pull that is merged already finds nothing to do, so a crash between
 //! the merge and the end of the job does no harm.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use anyhow::anyhow;
 use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -16,13 +16,15 @@ use tracing::info;
 use super::policies::{OfPlans, Policies};
 use super::projects::{self, Work};
 use super::{CommandCx, hooks, needs};
-use crate::command::{ApplyCommand, MergeWish};
+use crate::command::{ApplyCommand, Command, MergeWish};
 use crate::context::Ctx;
+use crate::handlers::Spec;
 use crate::handlers::reply::{self, Reply, Told};
 use crate::handlers::standing::{self, Standings};
 use crate::jobs::{MergePull, PostComment, SetStatus, describe_error, forge_job_error};
 use crate::model::{
-    CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullState, RunKind,
+    CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull, PullState, RunId,
+    RunKind,
 };
 use crate::queue::{Attempt, Job, JobError};
 use crate::render::{Body, ProjectReport, Report, UserText};
@@ -31,9 +33,13 @@ use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
 
 /// Requests to merge that GitHub may turn down: right after a push to the base branch, and while it computes whether a pull
 /// is mergeable, it does so for some seconds.
-const MOST_REQUESTS: i64 = 4;
-/// The wait between two of them.
+const MOST_REQUESTS: usize = 4;
+/// The wait between two of them, and for the statuses of the apply.
 const BETWEEN_REQUESTS: TimeDelta = TimeDelta::seconds(5);
+/// Nobody expects a pull to be merged much later than its apply.
+const LONGEST_WAIT: TimeDelta = TimeDelta::hours(1);
+/// Flags of a comment by which a plan does not hold all that the code says.
+const PARTIAL: [&str; 4] = ["target", "exclude", "refresh-only", "destroy"];
 /// Projects that a comment names.
 const MOST_NAMED: usize = 5;
 
@@ -70,19 +76,23 @@ pub(super) async fn after_apply(
     }
     let note = |note: String| AfterApply { note: Some(note), job: None };
     let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let left = left(cx, &standings, &plans);
+    let left = left(cx, &standings, &plans).await?;
     if !left.is_empty() {
-        let verb = if left.len() == 1 { "project is" } else { "projects are" };
-        return Ok(note(format!("Not merged yet: {} {verb} left to apply.", left.len())));
+        return Ok(note(format!("Not merged yet: {}", reasons(left).join(" "))));
     }
-    if let Some(label) = label_in_the_way(cx) {
-        return Ok(note(format!("Not merged, because the pull request has the label `{label}`.")));
+    if let Some(label) = label_in_the_way(cx.ctx, cx.pull) {
+        let word = &cx.ctx.settings.executable;
+        return Ok(note(format!(
+            "Not merged, because the pull request has the label `{label}`. Remove it and comment `{word} apply` again, or merge \
+             by hand."
+        )));
     }
     let job = MergePull {
         pull: cx.pull.at.clone(),
         command: cx.row.id,
         head: cx.pull.head.clone(),
         method: by,
+        refused: 0,
         notice: CommandId::next(&*cx.ctx.ids),
         since: cx.ctx.clock.now(),
     };
@@ -93,7 +103,7 @@ pub(super) async fn after_apply(
 /// The refusal of an apply that names a merge method where nothing is merged.
 pub(super) fn method_without_merge(cx: &CommandCx<'_>, command: &ApplyCommand, policies: &OfPlans) -> Option<Reply> {
     let MergeWish::By(method) = command.merge else { return None };
-    (cx.pull.at.number.is_application() || !is_on(cx, policies)).then(|| {
+    (!is_on(cx, policies)).then(|| {
         Reply::refused(
             "automerge_off",
             format!(
@@ -101,8 +111,8 @@ pub(super) fn method_without_merge(cx: &CommandCx<'_>, command: &ApplyCommand, p
             ),
             vec![
                 "Comment the command without the flag, and merge by hand.".to_owned(),
-                "Or write `automerge: true` into the configuration of this repository, plan again and apply. For all \
-                 repositories, whoever runs Lockkeeper sets `--automerge`."
+                "Or set `automerge: true` in the configuration of this repository, plan again and apply. The administrator of \
+                 Lockkeeper can set `--automerge` for all repositories."
                     .to_owned(),
             ],
         )
@@ -125,12 +135,17 @@ async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
 }
 
 /// The label of the pull that keeps it from being merged.
-fn label_in_the_way<'a>(cx: &CommandCx<'a>) -> Option<&'a str> {
-    cx.ctx.settings.labels.no_automerge.as_deref().filter(|label| cx.pull.has_label(label))
+fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
+    ctx.settings.labels.no_automerge.as_deref().filter(|label| pull.has_label(label))
 }
 
 /// The projects that are neither applied nor without changes at the head of the pull, each with the reason.
-fn left(cx: &CommandCx<'_>, standings: &Standings, plans: &[PlanRecord]) -> Vec<(ProjectKey, &'static str)> {
+async fn left(
+    cx: &CommandCx<'_>,
+    standings: &Standings,
+    plans: &[PlanRecord],
+) -> Result<Vec<(ProjectKey, &'static str)>, sqlx::Error> {
+    let in_part = planned_in_part(cx.ctx, plans).await?;
     let known: BTreeSet<&ProjectKey> = standings.projects().chain(plans.iter().map(|plan| &plan.project)).collect();
     let why = |project: &ProjectKey| match plans.iter().find(|plan| plan.project == *project) {
         None => Some("has no plan"),
@@ -141,32 +156,83 @@ fn left(cx: &CommandCx<'_>, standings: &Standings, plans: &[PlanRecord]) -> Vec<
             PlanState::Applying => Some("is being applied"),
             PlanState::ApplyFailed => Some("failed to apply"),
             PlanState::Discarded => Some("has no plan"),
+            PlanState::Applied | PlanState::NoChanges if in_part.contains(&plan.run) => Some(
+                "was planned only in part, or for another purpose (`-target`, `-exclude`, `-refresh-only`, `-destroy`)",
+            ),
             PlanState::Applied | PlanState::NoChanges => {
                 (!standings.is_done(project)).then_some("was run again since, without success")
             }
         },
     };
-    known.into_iter().filter_map(|project| Some((project.clone(), why(project)?))).collect()
+    Ok(known.into_iter().filter_map(|project| Some((project.clone(), why(project)?))).collect())
 }
 
-/// Merges the pull of an apply. The text says why it is not merged; `None`: it is, or it is not open any more.
+/// The runs whose plans do not hold all that the code says, because the comment asked for that.
+async fn planned_in_part(ctx: &Ctx, plans: &[PlanRecord]) -> Result<BTreeSet<RunId>, sqlx::Error> {
+    let (mut asked, mut found) = (BTreeMap::new(), BTreeSet::new());
+    for plan in plans {
+        let Some(run) = ctx.store.run_get(plan.run).await? else { continue };
+        if let Entry::Vacant(unread) = asked.entry(run.command) {
+            let row = ctx.store.command_get(run.command).await?;
+            unread.insert(row.and_then(|row| Spec::from_json(&row.spec).ok()));
+        }
+        if asked[&run.command].as_ref().is_some_and(|spec| is_in_part(spec, &plan.project)) {
+            found.insert(plan.run);
+        }
+    }
+    Ok(found)
+}
+
+fn is_in_part(spec: &Spec, project: &ProjectKey) -> bool {
+    let args = match spec {
+        Spec::Command(Command::Plan(plan)) => &plan.extra_args,
+        Spec::Turn(turn) => match turn.asks.iter().find(|ask| ask.project == *project) {
+            Some(ask) => &ask.extra_args,
+            None => return false,
+        },
+        Spec::Command(_) | Spec::Autoplan | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => return false,
+    };
+    args.iter().any(|arg| {
+        let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+        PARTIAL.contains(&name)
+    })
+}
+
+/// How an attempt to merge ended.
+pub enum Merging {
+    /// The pull is merged, or it is not open any more.
+    Done,
+    /// The reason why it is not merged.
+    Refused(UserText),
+    /// The job that tries once more, because somebody else is not ready yet.
+    Again(Box<NewJob>),
+}
+
+/// Merges the pull of an apply.
 pub async fn merge(
     ctx: &Ctx,
     job: &MergePull,
+    row: &CommandRow,
     attempt: &Attempt,
     permit: &WritePermit,
-) -> Result<Option<UserText>, JobError> {
-    let row = ctx.store.command_get(job.command).await?;
-    let row = row.ok_or_else(|| JobError::Fail(anyhow!("the command {} is not on record", job.command)))?;
-    wait_for_statuses(ctx, job).await?;
+) -> Result<Merging, JobError> {
+    if statuses_are_missing(ctx, job).await? {
+        return Ok(if ctx.clock.now() - job.since < LONGEST_WAIT {
+            again(ctx, job)
+        } else {
+            let message = format!("the status of the apply could not be set on {} for an hour.", job.pull.repo.host());
+            let way_out = format!("Comment `{} apply` to try again, or merge by hand.", ctx.settings.executable);
+            Merging::Refused(UserText::new(message, [way_out]))
+        });
+    }
     let pull = ctx.forge.pull(&job.pull, row.installation).await.map_err(forge_job_error)?;
     if pull.state != PullState::Open {
         info!(pull = %job.pull, state = %pull.state, "There is nothing to merge any more");
-        return Ok(None);
+        return Ok(Merging::Done);
     }
     let cx = CommandCx {
         ctx,
-        row: &row,
+        row,
         pull: &pull,
         stop: CancellationToken::new(),
         lost: attempt.lost.clone(),
@@ -174,59 +240,73 @@ pub async fn merge(
         hooks: OnceLock::new(),
     };
     if let Some(why) = Box::pin(refusal(&cx, job)).await? {
-        return Ok(Some(why));
+        return Ok(Merging::Refused(why));
     }
-    send(&cx, job, attempt, permit).await
+    send(&cx, job, permit).await
+}
+
+/// The same job in some seconds. It is not a failed attempt of this one: those are counted, and end in an alarm.
+fn again(ctx: &Ctx, job: &MergePull) -> Merging {
+    Merging::Again(Box::new(NewJob { run_after: Some(ctx.clock.now() + BETWEEN_REQUESTS), ..job.to_new() }))
 }
 
 /// A branch may demand the status of the very apply that is merged after.
-async fn wait_for_statuses(ctx: &Ctx, job: &MergePull) -> Result<(), JobError> {
+async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::Error> {
     let context = standing::pending(ctx, RunKind::Apply).context;
-    let lane = SetStatus::lane_of(&job.pull.repo, &job.head, context.as_str());
-    if ctx.store.job_lane_is_open(&lane).await? {
-        return Err(JobError::retry(anyhow!("the status of the apply is not set yet")));
-    }
-    Ok(())
+    ctx.store.job_lane_is_open(&SetStatus::lane_of(&job.pull.repo, &job.head, context.as_str())).await
 }
 
 /// Why the pull must not be merged, by everything that is on record and that the forge says now.
 async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>, JobError> {
     let word = &cx.ctx.settings.executable;
-    if cx.pull.head != job.head {
-        let message = format!(
-            "commit `{}` was applied, and the newest commit of the pull request is `{}` now.",
-            job.head.short(),
-            cx.pull.head.short()
-        );
-        return Ok(Some(UserText::new(message, ["Plan and apply the newest commit.".to_owned()])));
-    }
-    if let Some(label) = label_in_the_way(cx) {
-        let message = format!("the pull request has the label `{label}` (`--disable-automerge-label`).");
-        let hint = format!("Remove the label and comment `{word} apply` again, or merge by hand.");
-        return Ok(Some(UserText::new(message, [hint])));
+    if let Some(why) = refusal_by_pull(cx.ctx, cx.pull, job) {
+        return Ok(Some(why));
     }
     let plans = plans(cx).await?;
+    let all: Vec<&PlanRecord> = plans.iter().collect();
+    let policies = OfPlans::read(cx, &all).await?;
     let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
-    let mut left = left(cx, &standings, &plans);
-    match unplanned(cx, &standings, &plans).await? {
+    let mut left = left(cx, &standings, &plans).await?;
+    match unplanned(cx, &standings, &plans, &policies).await? {
         Ok(unplanned) => left.extend(unplanned.into_iter().map(|project| (project, "has no plan"))),
         Err(why) => return Ok(Some(why)),
     }
     if plans.is_empty() || !left.is_empty() {
         return Ok(Some(not_all_applied(left, word)));
     }
-    unmet(cx, &plans).await
+    unmet(cx, &all, policies).await
 }
 
-fn not_all_applied(mut left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserText {
+/// Why a pull must not be merged as the forge tells it, if so.
+fn refusal_by_pull(ctx: &Ctx, pull: &Pull, job: &MergePull) -> Option<UserText> {
+    let word = &ctx.settings.executable;
+    if pull.head != job.head {
+        let message = format!(
+            "commit `{}` was applied, and the newest commit of the pull request is `{}` now.",
+            job.head.short(),
+            pull.head.short()
+        );
+        return Some(UserText::new(message, ["Plan and apply the newest commit.".to_owned()]));
+    }
+    let label = label_in_the_way(ctx, pull)?;
+    let message = format!("the pull request has the label `{label}` (`--disable-automerge-label`).");
+    let hint = format!("Remove the label and comment `{word} apply` again, or merge by hand.");
+    Some(UserText::new(message, [hint]))
+}
+
+/// A sentence for each project, up to so many.
+fn reasons(mut left: Vec<(ProjectKey, &'static str)>) -> Vec<String> {
     left.sort();
     left.dedup_by(|a, b| a.0 == b.0);
     let more = left.len().saturating_sub(MOST_NAMED);
     let lines = left.iter().take(MOST_NAMED).map(|(project, why)| format!("{project} {why}."));
-    let more = (more > 0).then(|| format!("So it is with {more} more."));
+    lines.chain((more > 0).then(|| format!("And {more} more."))).collect()
+}
+
+fn not_all_applied(left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserText {
     let way_out = format!("Comment `{word} plan`, look at the plan, then apply it; or merge by hand.");
     let message = "not every project of the pull request is applied or has nothing to change.";
-    UserText::new(message, lines.chain(more).chain([way_out]))
+    UserText::new(message, reasons(left).into_iter().chain([way_out]))
 }
 
 /// Projects that a plan of the whole pull would plan now and that have no plan. Hooks are not run for that: where there are
@@ -235,12 +315,14 @@ async fn unplanned(
     cx: &CommandCx<'_>,
     standings: &Standings,
     plans: &[PlanRecord],
+    policies: &OfPlans,
 ) -> Result<Result<Vec<ProjectKey>, UserText>, JobError> {
     if hooks::any_before(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)) {
         let hint = format!("Comment `{} plan`, and apply what is left; or merge by hand.", cx.ctx.settings.executable);
         let message = "no plan of the whole pull request was made at its newest commit, so nobody knows whether all \
                        projects are applied.";
-        return Ok(if standings.is_searched() { Ok(Vec::new()) } else { Err(UserText::new(message, [hint])) });
+        let is_known = is_searched(cx, standings, plans, policies).await?;
+        return Ok(if is_known { Ok(Vec::new()) } else { Err(UserText::new(message, [hint])) });
     }
     let has_plan = |project: &ProjectKey| plans.iter().any(|plan| plan.project == *project);
     Ok(match projects::concerned(cx).await? {
@@ -256,10 +338,31 @@ async fn unplanned(
     })
 }
 
+/// Whether a plan of the whole pull has found every project there is. Its plans are of the base branch as it is named now
+/// (see [`left`]), so one of them shows that it was made for this one; and an automatic one leaves projects out that are only
+/// planned by comment.
+async fn is_searched(
+    cx: &CommandCx<'_>,
+    standings: &Standings,
+    plans: &[PlanRecord],
+    policies: &OfPlans,
+) -> Result<bool, sqlx::Error> {
+    let Some(search) = standings.search() else { return Ok(false) };
+    let runs = cx.ctx.store.run_list(search.command).await?;
+    if !plans.iter().any(|plan| runs.iter().any(|run| run.id == plan.run)) {
+        return Ok(false);
+    }
+    let plans_all = |policies: &Policies| {
+        let mut projects = policies.config().into_iter().flat_map(|config| &config.projects);
+        !policies.is_unread() && projects.all(|project| project.autoplan.enabled)
+    };
+    let is_whole = || plans_all(&policies.policies) && policies.others.values().all(|policies| plans_all(policies));
+    Ok(!search.is_automatic || is_whole())
+}
+
 /// What must hold before an apply must hold before the merge, for each project, also for those without changes.
-async fn unmet(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> Result<Option<UserText>, JobError> {
-    let plans: Vec<&PlanRecord> = plans.iter().collect();
-    let work = Work::of_plans(cx.ctx, OfPlans::read(cx, &plans).await?, &plans);
+async fn unmet(cx: &CommandCx<'_>, plans: &[&PlanRecord], policies: OfPlans) -> Result<Option<UserText>, JobError> {
+    let work = Work::of_plans(cx.ctx, policies, plans);
     for plan in plans {
         if work.hides_demands(&plan.project) {
             let message = format!(
@@ -276,7 +379,7 @@ async fn unmet(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> Result<Option<UserTe
             Ok(source) => source,
             Err(error) => return Err(JobError::retry(error)),
         };
-        if let Some(unmet) = needs::refusal_of_merge(cx, &work, &demands, &source).await {
+        if let Some(unmet) = needs::refusal_of_merge(cx, &work, &demands, &source).await? {
             return Ok(Some(unmet));
         }
     }
@@ -284,48 +387,56 @@ async fn unmet(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> Result<Option<UserTe
 }
 
 /// Asks the forge to merge.
-async fn send(
-    cx: &CommandCx<'_>,
-    job: &MergePull,
-    attempt: &Attempt,
-    permit: &WritePermit,
-) -> Result<Option<UserText>, JobError> {
+async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Result<Merging, JobError> {
     let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
-    let again = format!("Then comment `{} apply` again, or merge by hand.", ctx.settings.executable);
+    let try_again = format!("Then comment `{} apply` again, or merge by hand.", ctx.settings.executable);
     let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await.map_err(forge_job_error)?;
     let method = match (job.method.or(ctx.settings.automerge.method), allowed.first()) {
         (Some(method), _) if allowed.contains(&method) => method,
         (None, Some(first)) => *first,
-        (Some(method), _) => return Ok(Some(not_allowed(method, job, &allowed))),
+        (Some(method), _) => return Ok(Merging::Refused(not_allowed(cx, method, job, &allowed))),
         (None, None) => {
             let message = format!("the repository on {host} allows no merge method.");
-            return Ok(Some(UserText::new(message, ["Allow one in its settings.".to_owned(), again])));
+            return Ok(Merging::Refused(UserText::new(message, ["Allow one in its settings.".to_owned(), try_again])));
         }
     };
     let refused = |said: &str| {
-        let way_out = format!("Do what {host} asks for. {again}");
-        UserText::new(format!("{host} refused it: {}", sentence(said)), [way_out])
+        let way_out = format!("Resolve this on {host}. {try_again}");
+        Merging::Refused(UserText::new(format!("{host} refused to merge: {}", sentence(said)), [way_out]))
     };
+    // All that was looked at took its time, and GitHub is only told which commit it may merge.
+    let now = ctx.forge.pull(&job.pull, via).await.map_err(forge_job_error)?;
+    if now.state != PullState::Open {
+        return Ok(Merging::Done);
+    }
+    if let Some(why) = refusal_by_pull(ctx, &now, job) {
+        return Ok(Merging::Refused(why));
+    }
+    if now.base_branch != cx.pull.base_branch {
+        let message = format!("its base branch was changed from `{}` to `{}`.", cx.pull.base_branch, now.base_branch);
+        return Ok(Merging::Refused(UserText::new(message, ["Plan and apply it for that branch.".to_owned()])));
+    }
     match ctx.forge.merge(&job.pull, via, &job.head, method, permit).await {
         Ok(MergeAnswer::Merged) => {
             info!(pull = %job.pull, head = %job.head, %method, "Merged a pull request after its apply");
-            Ok(None)
+            Ok(Merging::Done)
         }
         Ok(MergeAnswer::HeadMoved) => {
             let message = format!("commits were pushed after `{}` was applied.", job.head.short());
-            Ok(Some(UserText::new(message, ["Plan and apply the newest commit.".to_owned()])))
+            Ok(Merging::Refused(UserText::new(message, ["Plan and apply the newest commit.".to_owned()])))
         }
-        Ok(MergeAnswer::NotNow(said)) if attempt.lease.tries() < MOST_REQUESTS => {
-            let error = anyhow!("{host} refused to merge: {said}");
-            Err(JobError::Retry { at: Some(ctx.clock.now() + BETWEEN_REQUESTS), error })
+        Ok(MergeAnswer::NotNow(said)) if job.refused + 1 < MOST_REQUESTS => {
+            info!(pull = %job.pull, said, "The forge refused to merge a pull request; it is asked again");
+            Ok(again(ctx, &MergePull { refused: job.refused + 1, ..job.clone() }))
         }
-        Ok(MergeAnswer::NotNow(said)) => Ok(Some(refused(&said))),
-        Err(ForgeError::Rejected { message, .. }) => Ok(Some(refused(&message))),
+        Ok(MergeAnswer::NotNow(said)) => Ok(refused(&said)),
+        Err(ForgeError::Rejected { message, .. }) => Ok(refused(&message)),
         Err(error @ (ForgeError::Denied { .. } | ForgeError::NotFound { .. })) => {
             let message = format!("Lockkeeper is not allowed to merge: {}.", describe_error(&error));
-            let way_out = "Whoever runs Lockkeeper gives its GitHub App the permission `Contents: Read and write`, or its \
-                           account the right to push to this repository.";
-            Ok(Some(UserText::new(message, [way_out.to_owned(), again])))
+            let way_out = "Ask the administrator of Lockkeeper to give its GitHub App the permission `Contents: Read and \
+                           write` (each organization has to accept it), or its account the right to push to this \
+                           repository.";
+            Ok(Merging::Refused(UserText::new(message, [way_out.to_owned(), try_again])))
         }
         Err(error @ (ForgeError::RateLimited { .. } | ForgeError::Moved { .. } | ForgeError::Unavailable { .. })) => {
             Err(forge_job_error(error))
@@ -333,12 +444,18 @@ async fn send(
     }
 }
 
-fn not_allowed(method: MergeMethod, job: &MergePull, allowed: &[MergeMethod]) -> UserText {
+fn not_allowed(cx: &CommandCx<'_>, method: MergeMethod, job: &MergePull, allowed: &[MergeMethod]) -> UserText {
     let by = if job.method.is_some() { "--auto-merge-method" } else { "--automerge-method" };
     let names: Vec<String> = allowed.iter().map(|method| format!("`{method}`")).collect();
     let names = if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
     let message = format!("the repository does not allow the method `{method}` (`{by}`); it allows {names}.");
-    UserText::new(message, ["Choose another method, or allow this one in the settings of the repository.".to_owned()])
+    let word = &cx.ctx.settings.executable;
+    let choose = match allowed.first() {
+        Some(other) => format!("Comment `{word} apply --auto-merge-method {other}`, or merge by hand."),
+        None => "Merge by hand.".to_owned(),
+    };
+    let allow = "Or allow the method in the settings of the repository.";
+    UserText::new(message, [choose, allow.to_owned()])
 }
 
 /// Words of the forge as a sentence.

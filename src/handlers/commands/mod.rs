@@ -34,7 +34,7 @@ use tracing::{Instrument, info, info_span};
 pub(super) use guards::other_branch;
 
 pub use give_up::give_up;
-pub use merging::{merge, not_merged};
+pub use merging::{Merging, merge, not_merged};
 pub use turn::{begin_turn, give_up_turn};
 
 pub(super) use cancel::{one as cancel_one, why as cancelled_by};

@@ -2,7 +2,7 @@
 //!
 //! Only what some project demands is looked up, once per command; but what was found out goes stale while projects run
 //! one after the other, and an apply goes by how things are right before it. Passing faults of the forge make a plan
-//! wait; an apply or an import is refused, because it is never begun twice (P3, P6).
+//! wait, and a merge after an apply; an apply or an import is refused, because it is never begun twice (P3, P6).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::Mutex;
@@ -104,7 +104,7 @@ pub(super) async fn refusal_of_plan(
 ) -> Result<Option<UserText>, JobError> {
     let demands = work.demands(RunKind::Plan, project);
     let (kind, left) = (RunKind::Plan, "Nothing was planned, and no lock was taken.");
-    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left };
+    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left, patient: true };
     if asking.is_of_application() {
         return Ok(asking.unmet_by_application(&demands));
     }
@@ -120,7 +120,7 @@ pub(super) async fn refusal_of_apply(
     planned: &Source,
 ) -> Option<UserText> {
     let left = "Nothing was applied, and the plan is kept.";
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left };
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left, patient: false };
     if asking.is_of_application() {
         return asking.unmet_by_application(demands);
     }
@@ -128,24 +128,24 @@ pub(super) async fn refusal_of_apply(
     asking.judge(demands, &facts)
 }
 
-/// Why a pull may not be merged after its apply, if so: the same must hold. Whatever cannot be found out does not hold.
+/// Why a pull may not be merged after its apply, if so: the same must hold. Passing faults of the forge are waited out.
 pub(super) async fn refusal_of_merge(
     cx: &CommandCx<'_>,
     work: &Work,
     demands: &Demands,
     planned: &Source,
-) -> Option<UserText> {
-    let left = "Everything is applied, and the pull request is open.";
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left };
-    let facts = asking.facts(demands).await.unwrap_or_default();
-    asking.judge(demands, &facts)
+) -> Result<Option<UserText>, JobError> {
+    let left = "The pull request stays open.";
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left, patient: true };
+    let facts = asking.facts(demands).await.map_err(forge_job_error)?;
+    Ok(asking.judge(demands, &facts))
 }
 
 /// Why nothing may be imported into a project, if so. Whatever cannot be found out does not hold.
 pub(super) async fn refusal_of_import(cx: &CommandCx<'_>, work: &Work, project: &ProjectKey) -> Option<UserText> {
     let demands = work.demands(RunKind::Import, project);
     let (kind, left) = (RunKind::Import, "Nothing was changed, and no lock was taken.");
-    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left };
+    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left, patient: false };
     let facts = asking.facts(&demands).await.unwrap_or_default();
     asking.judge(&demands, &facts)
 }
@@ -158,6 +158,8 @@ struct Asking<'a> {
     planned: &'a Source,
     /// What is so because it does not hold.
     left: &'static str,
+    /// Passing faults of the forge are waited out.
+    patient: bool,
 }
 
 impl Asking<'_> {
@@ -180,12 +182,12 @@ impl Asking<'_> {
     }
 
     fn fact<T>(&self, found: Result<T, ForgeError>) -> Result<Fact<T>, ForgeError> {
-        match (self.kind, found) {
-            (_, Ok(value)) => Ok(Fact::Known(value)),
-            (RunKind::Plan, Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }))) => {
+        match found {
+            Ok(value) => Ok(Fact::Known(value)),
+            Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) if self.patient => {
                 Err(error)
             }
-            (_, Err(error)) => Ok(Fact::Unknown(error.to_string())),
+            Err(error) => Ok(Fact::Unknown(error.to_string())),
         }
     }
 

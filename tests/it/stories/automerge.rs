@@ -1,7 +1,7 @@
 //! `automerge`: a pull request is merged after its apply, but only if all of it is applied and everything holds.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Fault, NewStatus, Protection};
+use lockkeeper::emulator::{Change, Fault, NewStatus, Protection};
 use lockkeeper::model::{MergeMethod, ProjectKey, PullNumber, PullRef, PullState};
 use lockkeeper::queue::Tick;
 use lockkeeper::store::{ImportBatch, ImportMode, ImportStatus, ImportStatuses};
@@ -21,16 +21,20 @@ story!(
     a_label_keeps_a_pull_request_open,
     what_was_pushed_after_the_apply_is_not_merged,
     an_approval_that_was_withdrawn_keeps_the_pull_request_open,
+    a_forge_that_is_away_for_a_moment_is_asked_again,
     a_project_without_changes_has_requirements_too,
     a_project_that_was_never_planned_keeps_the_pull_request_open,
     a_project_that_could_not_be_planned_keeps_the_pull_request_open,
     a_plan_that_was_discarded_keeps_the_pull_request_open,
     with_hooks_the_whole_pull_request_has_to_be_planned,
+    with_hooks_projects_that_are_only_planned_by_comment_have_to_be,
+    what_was_planned_in_part_keeps_the_pull_request_open,
+    another_base_branch_at_the_last_moment_keeps_the_pull_request_open,
     the_status_of_the_apply_is_set_before_the_merge,
     github_refuses_with_its_reason_and_the_way_out,
     a_missing_permission_is_named,
     a_merge_whose_answer_was_lost_is_found,
-    a_server_that_is_killed_anywhere_merges_once_or_says_why_not,
+    a_server_that_is_killed_anywhere_merges_or_says_why_not,
     what_atlantis_had_applied_counts,
 );
 
@@ -100,7 +104,7 @@ async fn a_pull_request_is_merged_once_all_of_it_is_applied(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `app` workspace: `default`: applied
 
-    Not merged yet: 1 project is left to apply.
+    Not merged yet: dir: `network` workspace: `default` is planned and not applied.
 
     **1 added, 0 changed, 0 destroyed.**
 
@@ -186,7 +190,8 @@ async fn a_method_that_the_repository_does_not_allow_is_refused(backend: Backend
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: the repository does not allow the method `rebase` (`--auto-merge-method`); it allows `merge` and `squash`.
 
-    * Choose another method, or allow this one in the settings of the repository.
+    * Comment `lockkeeper apply --auto-merge-method merge`, or merge by hand.
+    * Or allow the method in the settings of the repository.
 
     <sub>Commit `4282ac93`</sub>
     ");
@@ -212,7 +217,7 @@ async fn a_method_without_merging_is_refused_before_the_apply(backend: Backend) 
     **Apply refused**: `--auto-merge-method squash` has no effect here, because pull requests are not merged automatically.
 
     * Comment the command without the flag, and merge by hand.
-    * Or write `automerge: true` into the configuration of this repository, plan again and apply. For all repositories, whoever runs Lockkeeper sets `--automerge`.
+    * Or set `automerge: true` in the configuration of this repository, plan again and apply. The administrator of Lockkeeper can set `--automerge` for all repositories.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -267,7 +272,7 @@ async fn an_approval_that_was_withdrawn_keeps_the_pull_request_open(backend: Bac
     bot.settle().await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` had reviewed it, which was dismissed.
-    Everything is applied, and the pull request is open.
+    The pull request stays open.
 
     * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
 
@@ -275,6 +280,17 @@ async fn an_approval_that_was_withdrawn_keeps_the_pull_request_open(backend: Bac
     ");
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;
+    merged(&mut bot, pull);
+    bot.end(&[]).await;
+}
+
+async fn a_forge_that_is_away_for_a_moment_is_asked_again(backend: Backend) {
+    let rules = r#"{"repos": [{"id": "/.*/", "apply_requirements": ["approved"]}]}"#;
+    let (mut bot, pull) = planned(backend, &[WIDER], &[("repo-config-json", rules)]).await;
+    bot.approve(pull, "bob");
+    apply_alone(&bot, pull).await;
+    bot.github.fault("GET /repos/*/*/pulls/*/reviews", 2, Fault::BadGateway);
+    bot.settle().await;
     merged(&mut bot, pull);
     bot.end(&[]).await;
 }
@@ -320,7 +336,7 @@ async fn a_project_that_could_not_be_planned_keeps_the_pull_request_open(backend
     let (mut bot, pull) = planned(backend, &[WIDER, ("app/main.tf", "# fake: fail plan once\n")], &[]).await;
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
-    assert!(told.contains("Not merged yet: 1 project is left to apply."), "{told}");
+    assert!(told.contains("Not merged yet: dir: `app` workspace: `default`"), "{told}");
     assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 0));
     bot.end(&[NET_LOCK]).await;
 }
@@ -357,6 +373,52 @@ async fn with_hooks_the_whole_pull_request_has_to_be_planned(backend: Backend) {
     bot.end(&[]).await;
 }
 
+async fn with_hooks_projects_that_are_only_planned_by_comment_have_to_be(backend: Backend) {
+    let rules = r#"{"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": "true"}]}]}"#;
+    let config = "version: 3\nautomerge: true\nprojects:\n- dir: network\n- dir: app\n  autoplan: {enabled: false}\n";
+    let mut bot = Bot::with(backend, &[NETWORK, APP, ("atlantis.yaml", config)], &[("repo-config-json", rules)]).await;
+    let pull = bot.open_pull("wider", &[WIDER, MORE]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let told = not_merged(&mut bot, pull);
+    assert!(told.contains("no plan of the whole pull request was made"), "{told}");
+    bot.say(pull, "lockkeeper plan").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    merged(&mut bot, pull);
+    bot.end(&[]).await;
+}
+
+async fn what_was_planned_in_part_keeps_the_pull_request_open(backend: Backend) {
+    let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
+    bot.say(pull, "lockkeeper plan -- -target=terraform_data.it").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let told = bot.comment(pull);
+    assert!(told.contains("Not merged yet: dir: `network` workspace: `default` was planned only in part"), "{told}");
+    assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 0));
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn another_base_branch_at_the_last_moment_keeps_the_pull_request_open(backend: Backend) {
+    let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
+    bot.github.push(REPO, "prod", &[Change::write("notes", "\n")]).await.unwrap();
+    apply_alone(&bot, pull).await;
+    // After everything else was looked at.
+    bot.github.fault("GET /repos/*/*", 1, Fault::Hang);
+    let merging = async {
+        bot.github.hanging(1).await;
+        bot.github.change_base(REPO, pull, "alice", "prod").await.unwrap();
+        bot.github.clear_faults();
+    };
+    tokio::join!(bot.settle_short(), merging);
+    bot.settle().await;
+    let told = not_merged(&mut bot, pull);
+    assert!(told.starts_with("**Not merged**: its base branch was changed from `main` to `prod`."), "{told}");
+    assert_eq!(merges(&bot), 0);
+    bot.end(&[NET_LOCK]).await;
+}
+
 async fn the_status_of_the_apply_is_set_before_the_merge(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
     bot.github.protect(REPO, "main", Protection::of_checks(&["lockkeeper/apply"])).unwrap();
@@ -372,12 +434,14 @@ async fn github_refuses_with_its_reason_and_the_way_out(backend: Backend) {
     bot.github.protect(REPO, "main", Protection::of_checks(&["ci"])).unwrap();
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(not_merged(&mut bot, pull), @r#"
-    **Not merged**: github.test refused it: Required status check "ci" is expected.
+    **Not merged**: github.test refused to merge: Required status check "ci" is expected.
 
-    * Do what github.test asks for. Then comment `lockkeeper apply` again, or merge by hand.
+    * Resolve this on github.test. Then comment `lockkeeper apply` again, or merge by hand.
 
     <sub>Commit `4282ac93`</sub>
     "#);
+    // GitHub may only be computing whether the pull can be merged.
+    assert_eq!(merges(&bot), 4);
     let line = bot.machine_line(pull);
     assert!(line.contains(r#""event":"not_merged""#) && line.contains(r#""outcome":"refused""#), "{line}");
     let head = bot.github.pull(REPO, pull).unwrap().head;
@@ -396,7 +460,7 @@ async fn a_missing_permission_is_named(backend: Backend) {
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: Lockkeeper is not allowed to merge: github.test refused the credentials for the merge of acme/infra#&#8203;1: Resource not accessible by integration.
 
-    * Whoever runs Lockkeeper gives its GitHub App the permission `Contents: Read and write`, or its account the right to push to this repository.
+    * Ask the administrator of Lockkeeper to give its GitHub App the permission `Contents: Read and write` (each organization has to accept it), or its account the right to push to this repository.
     * Then comment `lockkeeper apply` again, or merge by hand.
 
     <sub>Commit `4282ac93`</sub>
@@ -416,7 +480,7 @@ async fn a_merge_whose_answer_was_lost_is_found(backend: Backend) {
 /// Where the server is killed: after so many wake-ups.
 const KILLS: [usize; 6] = [20, 110, 180, 240, 340, 500];
 
-async fn a_server_that_is_killed_anywhere_merges_once_or_says_why_not(backend: Backend) {
+async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backend) {
     let dirs: Vec<String> = (0..KILLS.len()).map(|n| format!("p{n:02}/main.tf")).collect();
     let files: Vec<(&str, &str)> = dirs.iter().map(|file| (file.as_str(), "# narrow\n")).chain([MERGING]).collect();
     let mut bot = Bot::new(backend, &files).await;
@@ -467,7 +531,7 @@ async fn what_atlantis_had_applied_counts(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
     assert!(
-        told.contains("nothing to apply") && told.contains("Not merged yet: 1 project is left to apply."),
+        told.contains("nothing to apply") && told.contains("Not merged yet: dir: `app` workspace: `default`"),
         "{told}"
     );
     bot.say(pull, "lockkeeper plan -d app").await;

@@ -206,11 +206,13 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std:
     }
     let application = registered(ctx, at).await?;
     let branch = &application.spec.branch;
-    if !application.spec.any_branch {
-        let default = ctx.forge.default_branch(&at.repo, via).await?;
-        if default != *branch {
-            return Err(Unseen::Refused("other_branch", other_branch(&application, at, &default)));
-        }
+    let facts = ctx.forge.repository(&at.repo, via).await?;
+    if facts.at.repo != at.repo {
+        let (what, repo) = (format!("the repository {}", at.repo.full_name()), Box::new(at.repo.clone()));
+        return Err(ForgeError::Moved { what, repo, message: "it has another name now".to_owned() }.into());
+    }
+    if !application.spec.any_branch && facts.default_branch != *branch {
+        return Err(Unseen::Refused("other_branch", other_branch(&application, at, &facts.default_branch)));
     }
     let head = ctx.checkouts.fetch_tip(&*ctx.forge, at, branch, via).await?.ok_or_else(|| {
         let message = format!("the branch `{branch}` is not in the repository.");
@@ -218,7 +220,7 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std:
     })?;
     Ok(Pull {
         at: at.clone(),
-        repo_id: None,
+        repo_id: Some(facts.at.id),
         archived: false,
         title: application.spec.title(),
         author: application.created_by,
@@ -262,7 +264,12 @@ pub async fn default_branch(ctx: &Ctx, repo: &RepoId) -> std::result::Result<Bra
             (format!("the default branch of {repo}"), "this server works with this forge alone".to_owned());
         return Err(ForgeError::Rejected { what, host: host.clone(), message });
     }
-    ctx.forge.default_branch(repo, None).await
+    let facts = ctx.forge.repository(repo, None).await?;
+    if facts.at.repo == *repo {
+        return Ok(facts.default_branch);
+    }
+    let (what, message) = (format!("the default branch of {repo}"), format!("it is {} now", facts.at.repo));
+    Err(ForgeError::Rejected { what, host: host.clone(), message })
 }
 
 /// The application, if this server works for its repository.

@@ -100,6 +100,8 @@ pub struct RepoFacts {
     pub at: ForgeRepo,
     /// Whether nothing in it can be changed any more.
     pub archived: bool,
+    /// The branch into which pulls go unless they say otherwise.
+    pub default_branch: BranchName,
 }
 
 /// Answer of a forge to a request to merge.
@@ -169,8 +171,8 @@ pub trait Forge: Send + Sync + 'static {
     /// The repository with an identifier. It is asked for with the credentials for `known_as`.
     async fn repository_by_id(&self, id: u64, known_as: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
 
-    /// The default branch of a repository, as the forge says it now.
-    async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError>;
+    /// Whether a repository that is there has a branch.
+    async fn has_branch(&self, repo: &RepoId, via: Installation, branch: &BranchName) -> Result<bool, ForgeError>;
 
     /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
     /// given, the forge only says so.

@@ -76,7 +76,8 @@ async fn an_answer_about_another_repository_is_refused() {
 #[tokio::test]
 async fn a_repository_is_found_by_its_former_name_and_by_its_identifier() {
     let server = ScriptedGitHub::start().await;
-    let now = json!({"id": 7, "full_name": "Acme/Network", "archived": true, "private": true});
+    let now =
+        json!({"id": 7, "full_name": "Acme/Network", "default_branch": "main", "archived": true, "private": true});
     let moved = |to: &str| Reply::status(301, &json!({"message": "Moved Permanently"})).header("location", to);
     server.on("GET /repos/acme/infra", moved(&format!("{}/repositories/7", server.url)));
     server.on("GET /repositories/7", Reply::json(&now));
@@ -88,10 +89,19 @@ async fn a_repository_is_found_by_its_former_name_and_by_its_identifier() {
 }
 
 #[tokio::test]
-async fn whoever_is_sent_anywhere_but_to_a_repository_of_the_same_server_does_not_go() {
-    let elsewhere = ScriptedGitHub::start().await;
+async fn whoever_is_sent_on_by_another_name_of_the_server_asks_the_server() {
+    let (server, elsewhere) = (ScriptedGitHub::start().await, ScriptedGitHub::start().await);
+    let moved = Reply::status(301, &json!({"message": "Moved Permanently"}));
+    server.on("GET /repos/acme/infra", moved.header("location", format!("{}/repositories/7", elsewhere.url)));
+    let now = json!({"id": 7, "full_name": "acme/network", "default_branch": "main"});
+    server.on("GET /repositories/7", Reply::json(&now));
+    assert_eq!(server.client().repository(&pull().repo, None).await.unwrap().at.id, 7);
+    assert!(elsewhere.asked().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_is_sent_anywhere_but_to_a_repository_does_not_go() {
     for to in [
-        format!("{}/repositories/7", elsewhere.url),
         "/repositories/7".to_owned(),
         "SERVER/user".to_owned(),
         "SERVER/repositories/7x".to_owned(),
@@ -104,7 +114,6 @@ async fn whoever_is_sent_anywhere_but_to_a_repository_of_the_same_server_does_no
         let error = server.client().repository(&pull().repo, None).await.unwrap_err();
         assert!(matches!(&error, ForgeError::Moved { repo, .. } if **repo == pull().repo), "{error:?}");
     }
-    assert!(elsewhere.asked().is_empty());
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use lockkeeper::claims::{
     ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
 };
+use lockkeeper::emulator::Delivering;
 use lockkeeper::handlers::applications::{Deed, ask, ask_to_stop, queued_or_why};
 use lockkeeper::handlers::dashboard;
 use lockkeeper::locks::{Gave, Giving};
@@ -13,7 +14,7 @@ use lockkeeper::model::{
 use lockkeeper::queue::Tick;
 use lockkeeper::store::{Application, CommandState, DiscardedPlan};
 
-use crate::support::bot::{Bot, without_ids};
+use crate::support::bot::{Bot, REPO, without_ids};
 use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
 
 story!(
@@ -25,6 +26,7 @@ story!(
     an_apply_of_an_application_is_interrupted_only_by_force,
     what_an_application_applied_waits_for_no_merge,
     letter_case_gives_nobody_the_repository_of_somebody_else,
+    an_application_stays_with_its_repository_when_another_one_takes_the_name,
 );
 
 const NETWORK: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -288,6 +290,21 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
     );
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[LOCK]).await;
+}
+
+async fn an_application_stays_with_its_repository_when_another_one_takes_the_name(backend: Backend) {
+    let bot = Bot::new(backend, &[NETWORK]).await;
+    let app = network(&bot).await;
+    assert!(told(&bot, &app, Deed::Plan).await.contains("2 to add"));
+    // Nobody hears of it.
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.rename_repo(REPO, "acme/network", "alice").await.unwrap();
+    bot.github.create_repo(REPO, &[("network/main.tf", "# fake: add 9 change 0 destroy 0\n")]).await.unwrap();
+    while bot.github.lose_next().is_some() {}
+    bot.github.set_delivering(Delivering::Immediately).await;
+    let said = told(&bot, &app, Deed::Plan).await;
+    assert!(said.contains("2 to add") && !said.contains("9 to add"), "{said}");
+    bot.end(&["acme/network/network/default by #-1"]).await;
 }
 
 fn olga(origin: Origin) -> Actor {

@@ -153,6 +153,10 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut
         let hint = format!("Nothing was applied. {} in a moment.", again(number));
         Shut::ForNow(UserText::new(message, [hint]))
     })?;
+    if live.repo_id != cx.pull.repo_id {
+        let message = format!("{} is another repository now than the one that was planned", cx.pull.at.repo);
+        return Err(Shut::stale(message));
+    }
     compare(&live, plan)
 }
 

@@ -30,7 +30,7 @@ use crate::discovery::{Order, Stage, stages};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
-use crate::jobs::describe_error;
+use crate::jobs::{describe_error, forge_job_error};
 use crate::model::{
     CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind, WorkspaceName,
 };
@@ -117,13 +117,12 @@ async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
     if cx.pull.at.number.is_application() {
         return Ok(None);
     }
-    let (forge, base) = (&*cx.ctx.forge, &cx.pull.base_branch);
-    let error = match cx.ctx.checkouts.fetch_tip(forge, &cx.pull.at, base, cx.row.installation).await {
-        Ok(Some(_)) => return Ok(None),
-        Ok(None) => CheckoutError::BaseGone { base: base.clone() },
-        Err(error) => error,
-    };
-    projects::checkout_refusal(error).map(Some)
+    let base = &cx.pull.base_branch;
+    let is_there = cx.ctx.forge.has_branch(&cx.pull.at.repo, cx.row.installation, base).await;
+    if is_there.map_err(forge_job_error)? {
+        return Ok(None);
+    }
+    projects::checkout_refusal(CheckoutError::BaseGone { base: base.clone() }).map(Some)
 }
 
 /// What is wrong with the command itself.

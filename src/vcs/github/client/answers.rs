@@ -76,6 +76,8 @@ pub(super) struct RepoAnswer {
     #[serde(default)]
     id: Option<u64>,
     full_name: String,
+    #[serde(default)]
+    default_branch: String,
     /// Whether nothing in it can be changed any more.
     #[serde(default)]
     archived: Option<bool>,
@@ -91,7 +93,8 @@ impl RepoAnswer {
     pub fn into_facts(self, host: &HostName) -> Result<RepoFacts, String> {
         let id = self.id.ok_or("the repository has no identifier")?;
         let repo = RepoId::new(host.clone(), &self.full_name).map_err(|error| error.to_string())?;
-        Ok(RepoFacts { at: ForgeRepo::new(id, repo), archived: self.archived.unwrap_or(false) })
+        let default_branch = BranchName::new(&self.default_branch).map_err(|error| error.to_string())?;
+        Ok(RepoFacts { at: ForgeRepo::new(id, repo), archived: self.archived.unwrap_or(false), default_branch })
     }
 
     /// Whether everybody may read it. Unless GitHub denies it, it is so.

@@ -177,22 +177,14 @@ impl Forge for GitHub {
         self.repository_facts(known_as, via, call).await
     }
 
-    async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError> {
-        #[derive(Deserialize)]
-        struct Answer {
-            full_name: String,
-            default_branch: String,
+    async fn has_branch(&self, repo: &RepoId, via: Installation, branch: &BranchName) -> Result<bool, ForgeError> {
+        let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
+        let call = Call::get(path, format!("the branch `{branch}` of {}", repo.full_name()));
+        match self.credentials.send(&self.wire, repo, via, &call).await.map_err(ForgeError::from) {
+            Ok(_) => Ok(true),
+            Err(ForgeError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
-        let what = format!("the default branch of {}", repo.full_name());
-        let call = Call::get(repo_path(repo), what);
-        let answer = self.credentials.send(&self.wire, repo, via, &call).await?;
-        let answer: Answer = answer.json(&self.wire.host, &call.what)?;
-        let rejected = |message: &str| Failure::rejected(&self.wire.host, &call.what, message);
-        // Whoever asks by an old name is sent on to the new one, which is another repository to us.
-        if !answer.full_name.eq_ignore_ascii_case(repo.full_name()) {
-            return Err(rejected("the answer is about another one: was the repository renamed or transferred?").into());
-        }
-        BranchName::new(&answer.default_branch).map_err(|error| rejected(&error.to_string()).into())
     }
 
     async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {

@@ -69,7 +69,6 @@ impl Default for Timeouts {
 pub(super) struct Wire {
     pub host: HostName,
     pub clock: Arc<dyn Clock>,
-    origin: String,
     base_path: String,
     octocrab: Octocrab,
     timeouts: Timeouts,
@@ -122,7 +121,6 @@ impl Wire {
             between_writes: if has_limits(at.host()) { BETWEEN_WRITES } else { Duration::ZERO },
             places: Mutex::default(),
             clock,
-            origin: at.api_origin(),
             base_path: at.api_path().to_owned(),
             octocrab,
             timeouts,
@@ -227,17 +225,17 @@ impl Wire {
         }
     }
 
-    /// Where GitHub has what was asked for by the old name of a repository. Only a repository by its identifier, on the same
-    /// server: no answer leads a token anywhere else.
+    /// Where GitHub has what was asked for by the old name of a repository. Only a repository by its identifier, which the
+    /// server that sends us on is asked for: no answer leads a token anywhere else. It may call itself by another name than we
+    /// do, as behind a proxy, so only the path counts.
     fn moved_to(&self, call: &Call, raw: &Raw) -> Option<String> {
         if !call.follow || !is_move(raw.status) {
             return None;
         }
         let url = Url::parse(raw.headers.get(LOCATION)?.to_str().ok()?).ok()?;
-        let path =
-            url.path().strip_prefix(&self.base_path).filter(|_| url.origin().ascii_serialization() == self.origin)?;
-        let id = path.strip_prefix("/repositories/")?.split('/').next()?;
-        (id.parse::<u64>().is_ok() && !path.contains("..")).then(|| path.to_owned())
+        let (_, path) = url.path().split_once("/repositories/")?;
+        let id = path.split('/').next()?;
+        (id.parse::<u64>().is_ok() && !path.contains("..")).then(|| format!("/repositories/{path}"))
     }
 
     /// The exchange itself; an error is the cause of a failed connection, without secrets.

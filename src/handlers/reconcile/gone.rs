@@ -13,7 +13,7 @@ use crate::jobs::CleanPull;
 use crate::model::{Actor, Cause, Origin, PullRef, RepoId};
 use crate::queue::Job;
 use crate::store::Absence;
-use crate::vcs::ForgeError;
+use crate::vcs::{ForgeError, RepoFacts};
 
 /// Two looks that are less apart than this count as one. Shorter than the time from one round of a reconciler to the next.
 const APART: TimeDelta = TimeDelta::minutes(4);
@@ -30,7 +30,7 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
             release(ctx, repo, &why).await
         }
         Err(error) => Err(error.into()),
-        Ok(facts) if facts.at.repo != *repo => {
+        Ok(facts) if !is_same(ctx, &facts, repo).await? => {
             follow(ctx, repo).await;
             Ok(0)
         }
@@ -45,7 +45,7 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
 /// because of that.
 pub(super) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     match ctx.forge.repository(&at.repo, None).await {
-        Ok(facts) if facts.at.repo == at.repo => {}
+        Ok(facts) if is_same(ctx, &facts, &at.repo).await? => {}
         Ok(_) | Err(ForgeError::NotFound { .. }) => return repository(ctx, &at.repo).await,
         Err(error) => return Err(error.into()),
     }
@@ -54,6 +54,12 @@ pub(super) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     release_pull(ctx, at, &why).await?;
     ctx.store.absence_forget(Absence::Pull(at)).await?;
     Ok(1)
+}
+
+/// Whether what the forge found is the repository on record, and not another one that has its name.
+async fn is_same(ctx: &Ctx, facts: &RepoFacts, repo: &RepoId) -> Result<bool, sqlx::Error> {
+    let known = ctx.store.repository_id(repo).await?;
+    Ok(facts.at.repo == *repo && known.is_none_or(|id| id == facts.at.id))
 }
 
 /// A repository is archived: nothing in it can be merged, closed or commented on.

@@ -182,7 +182,11 @@ impl List<'_> {
         self.found.looked_at += 1;
         let pull = match ctx.forge.pull(&at, via).await {
             Ok(pull) => pull,
-            Err(error @ (ForgeError::NotFound { .. } | ForgeError::Rejected { .. })) => {
+            Err(ForgeError::NotFound { .. }) => {
+                self.found.repaired += gone::pull(ctx, &at).await.map_err(Stop::Broken)?;
+                return Ok(());
+            }
+            Err(error @ ForgeError::Rejected { .. }) => {
                 warn!(pull = %at, %error, "Where a pull request stands cannot be told");
                 return Ok(());
             }

@@ -14,6 +14,7 @@ story!(
     a_deleted_repository_gives_its_locks_back_after_a_second_look,
     a_repository_that_is_found_again_keeps_its_locks,
     a_pull_that_is_gone_gives_its_locks_back,
+    a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back,
     an_archived_repository_gives_its_locks_back,
     a_repository_that_refuses_us_keeps_no_other_waiting_and_fails_no_repair,
     a_repository_whose_app_was_removed_gives_its_locks_back,
@@ -101,6 +102,25 @@ async fn a_pull_that_is_gone_gives_its_locks_back(backend: Backend) {
     bot.settle().await;
     assert_snapshot!(bot.why_released().await.join("\n"), @"the pull request is gone: the forge did not find it at 2026-03-02T09:05:00Z and at 2026-03-02T09:10:00Z");
     bot.end(&["acme/infra/app/default by #2"]).await;
+}
+
+async fn a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    assert_eq!(bot.heard(first).len(), 1);
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.push(REPO, "first", &[Change::write("network/main.tf", "# wider\n")]).await.unwrap();
+    while bot.github.lose_next().is_some() {}
+    bot.github.fault("GET /repos/*/*/pulls/1", 2, Fault::NotFound);
+    for _ in 0..2 {
+        assert_eq!(bot.locks().await, [LOCK]);
+        bot.db.clock.advance(Duration::from_mins(5));
+        bot.replica.tick("missed_events").await.unwrap();
+    }
+    assert_eq!(bot.locks().await, [""; 0]);
+    assert!(bot.why_released().await[0].starts_with("the pull request is gone"), "{:?}", bot.why_released().await);
+    bot.settle().await;
+    bot.end(&[]).await;
 }
 
 async fn an_archived_repository_gives_its_locks_back(backend: Backend) {

@@ -20,6 +20,7 @@ story!(
     a_delivery_of_the_old_name_that_comes_late_counts_under_the_new_one,
     a_rename_during_an_apply_waits_for_its_end,
     a_name_that_another_repository_has_taken_takes_nothing_with_it,
+    a_name_that_another_repository_has_taken_releases_nothing_of_the_first,
     two_repositories_that_have_swapped_names_keep_their_locks,
     a_repository_that_was_transferred_to_where_nobody_is_served_keeps_its_lock,
     an_app_follows_a_rename_that_nobody_told,
@@ -174,6 +175,20 @@ async fn a_name_that_another_repository_has_taken_takes_nothing_with_it(backend:
     assert!(bot.told_in(NEW, first)[1].starts_with("Ran Apply for dir: `network`"));
     assert!(bot.heard(other).is_empty());
     bot.end(&["acme/infra/network/default by #1", HELD]).await;
+}
+
+async fn a_name_that_another_repository_has_taken_releases_nothing_of_the_first(backend: Backend) {
+    let (bot, _, _) = two(backend).await;
+    bot.rename_unheard(REPO, NEW).await;
+    bot.github.create_repo(REPO, &[NETWORK]).await.unwrap();
+    for _ in 0..3 {
+        // There is no pull of that number in the new one.
+        bot.db.clock.advance(Duration::from_mins(5));
+        bot.replica.tick("closed_pulls").await.unwrap();
+        bot.settle().await;
+    }
+    assert_eq!(bot.locks().await, [HELD]);
+    bot.end(&[HELD]).await;
 }
 
 async fn two_repositories_that_have_swapped_names_keep_their_locks(backend: Backend) {

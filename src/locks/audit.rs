@@ -177,7 +177,7 @@ pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64,
     // The log goes on meanwhile: what is known of it is read before it is looked at.
     let (reach, last) = (store.audit_reach().await?, store.audit_checkpoint_last().await?);
     let (seals, keys) = (store.lock_event_seals().await?, trusted(store, evidence).await?);
-    if let Some(found) = unsigned_seal(&seals, &keys, last.is_some() || reach.sealed > 0) {
+    if let Some(found) = unsigned_seal(&seals, &keys) {
         return Ok(Some(found));
     }
     if let Some(forged) = last.iter().find(|last| !is_signed(last, &keys)) {
@@ -216,12 +216,11 @@ fn is_signed(checkpoint: &Checkpoint, keys: &[PublicKey]) -> bool {
     keys.contains(&checkpoint.key) && checkpoint.is_authentic()
 }
 
-/// A seal that nobody signed. Those of a log that was never sealed are older than signatures.
-fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey], was_sealed: bool) -> Option<(i64, Fault)> {
+/// A seal that no key of the log has signed.
+fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, Fault)> {
     let is_signed = |seal: &&LockEventSeal| match (seal.key, &seal.signature) {
         (Some(key), Some(signature)) => keys.contains(&key) && seal.statement().is_authentic(key, signature),
-        (None, None) => !was_sealed,
-        (Some(_), None) | (None, Some(_)) => false,
+        (None, _) | (Some(_), None) => false,
     };
     seals.iter().find(|seal| !is_signed(seal)).map(|seal| (seal.last_seq, Fault::UnsignedSeal))
 }

@@ -21,15 +21,23 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
     let mark = files.mark()?;
     let evidence = Evidence { checkpoints: mark.iter().cloned().collect(), keys: None };
     if let Some((seq, fault)) = anchored(store, &evidence).await? {
+        let way_out = if anchored(store, &Evidence::default()).await?.is_some() {
+            // No file can help: the database contradicts the checkpoints that it has itself.
+            "Restore the database from a backup of before".to_owned()
+        } else {
+            format!(
+                "Only if you know why, as after a backup was restored, move {} away on every server: they go on from what is \
+                 there then",
+                files.mark_path().display()
+            )
+        };
         bail!(
-            "the audit log is not sealed any further: event {seq} {}. Run `lockkeeper audit verify`. Only if you know why, \
-             as after a backup was restored, move {} away: the server then goes on from what is there",
-            fault.says(),
-            files.mark_path().display()
+            "the audit log is not sealed any further: event {seq} {}. Run `lockkeeper audit verify`. {way_out}",
+            fault.says()
         );
     }
     let last = store.audit_checkpoint_last().await?;
-    if let Some(last) = last.filter(|last| mark.is_none_or(|mark| mark.seq < last.seq)) {
+    if let Some(last) = last.filter(|last| mark.as_ref().is_none_or(|mark| mark.seq < last.seq)) {
         // Another server signed it, or this one died before it could write it down.
         files.publish(&last)?;
     }
@@ -39,7 +47,7 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
     let key = files.key_or_new(store).await?;
     let mut sealed = 0;
     for _ in 0..BATCHES {
-        match store.lock_event_seal(&key, BATCH).await? {
+        match store.lock_event_seal(&key, mark.as_ref(), BATCH).await? {
             SealLog::Nothing => break,
             SealLog::Sealed { events, checkpoint } => {
                 sealed += events;
@@ -64,7 +72,7 @@ pub async fn prune_log(
 ) -> anyhow::Result<Option<LockEventSeal>> {
     let evidence = Evidence { checkpoints: files.checkpoints()?, keys: None };
     if let Verdict::Broken { seq, fault } = verify(store, &evidence, None).await? {
-        bail!("the log is broken, and what is pruned could not be looked at any more: event {seq} {}", fault.says());
+        bail!("nothing was pruned, because the audit log is broken: event {seq} {}", fault.says());
     }
     let key = files.key(store).await?.context(
         "pruning is signed, and the key for that is not here: run this on the server with its --data-dir and \

@@ -228,20 +228,17 @@ impl Store {
         Ok(row.map(Checkpoint::from))
     }
 
-    /// Moves the oldest events of the inbox to the chain, so many at most, and signs its new end.
-    pub async fn lock_event_seal(&self, key: &SigningKey, limit: i64) -> Result<SealLog> {
+    /// Moves the oldest events of the inbox to the chain, so many at most, and signs its new end. `mark` is a checkpoint that
+    /// is known from outside of the database: nobody can have written the log again before it was held.
+    pub async fn lock_event_seal(&self, key: &SigningKey, mark: Option<&Checkpoint>, limit: i64) -> Result<SealLog> {
         let mut tx = self.begin().await?;
         chain_hold_in_tx(&mut tx).await?;
         let last = on_tx!(&mut tx, db => sqlx::query_as::<_, CheckpointRow>(LAST_CHECKPOINT).fetch_optional(db))?;
         let last = last.map(Checkpoint::from);
-        if let Some(torn) = last.as_ref().filter(|last| last.seq > 0) {
-            let hash = on_tx!(&mut tx, db => sqlx::query_scalar::<_, Sha256Digest>(
-                "SELECT hash FROM lock_events WHERE seq = $1").bind(torn.seq).fetch_optional(db))?;
-            if hash.as_ref() != Some(&torn.hash) {
-                return Ok(SealLog::Torn(torn.clone()));
+        for anchor in last.iter().chain(mark) {
+            if !reaches_in_tx(&mut tx, anchor).await? {
+                return Ok(SealLog::Torn(anchor.clone()));
             }
-        } else {
-            seals_sign_in_tx(&mut tx, key).await?;
         }
         let head = on_tx!(&mut tx, db => sqlx::query_as::<_, (i64, Sha256Digest)>(
             "SELECT seq, hash FROM lock_events ORDER BY seq DESC LIMIT 1").fetch_optional(db))?;
@@ -377,17 +374,17 @@ async fn checkpoint_insert_in_tx(tx: &mut Tx, new: &Checkpoint) -> Result<()> {
     .map(drop)
 }
 
-/// Signs what was pruned before there were checkpoints: the first checkpoint takes the log over as it is.
-async fn seals_sign_in_tx(tx: &mut Tx, key: &SigningKey) -> Result<()> {
-    let seals = on_tx!(&mut *tx, db => sqlx::query_as::<_, LockEventSeal>(SEALS).fetch_all(db))?;
-    for seal in seals.iter().filter(|seal| seal.signature.is_none()) {
-        execute!(
-            tx,
-            "UPDATE lock_event_seals SET key = $1, signature = $2 WHERE last_seq = $3",
-            key.public(),
-            seal.statement().sign(key),
-            seal.last_seq,
-        )?;
+/// Whether the log still has the event of a checkpoint, or has pruned it since.
+async fn reaches_in_tx(tx: &mut Tx, checkpoint: &Checkpoint) -> Result<bool> {
+    let hash = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, Sha256Digest>(
+        "SELECT hash FROM lock_events WHERE seq = $1").bind(checkpoint.seq).fetch_optional(db))?;
+    if let Some(hash) = hash {
+        return Ok(hash == checkpoint.hash);
     }
-    Ok(())
+    let seals = on_tx!(&mut *tx, db => sqlx::query_as::<_, LockEventSeal>(SEALS).fetch_all(db))?;
+    Ok(match seals.last() {
+        Some(last) if last.last_seq == checkpoint.seq => last.last_hash == checkpoint.hash,
+        Some(last) => last.last_seq > checkpoint.seq,
+        None => checkpoint.seq == 0,
+    })
 }

@@ -261,7 +261,7 @@ impl World {
     pub async fn seal_log(&self) {
         let key = SigningKey::from_secret(&Secret::new(&STANDARD.encode([7; 32]))).unwrap();
         self.store.audit_key_add(key.public(), None, None).await.unwrap();
-        let _sealed = self.store.lock_event_seal(&key, 10_000).await.unwrap();
+        let _sealed = self.store.lock_event_seal(&key, None, 10_000).await.unwrap();
     }
 
     fn giving(&self) -> Arc<dyn GiveLocks> {

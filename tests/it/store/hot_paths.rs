@@ -397,7 +397,7 @@ async fn pages(db: &TestDb) {
     store.delivery_count_since(since).await.unwrap();
     let key = SigningKey::generate();
     store.audit_key_add(key.public(), None, None).await.unwrap();
-    let _sealed = store.lock_event_seal(&key, 500).await.unwrap();
+    let _sealed = store.lock_event_seal(&key, None, 500).await.unwrap();
     store.audit_reach().await.unwrap();
     store.audit_checkpoint_last().await.unwrap();
     store.lock_event_seals().await.unwrap();

@@ -10,7 +10,7 @@ use lockkeeper::model::{
     ApplyScope, ChainedEvent, Concern, LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest,
 };
 use lockkeeper::seal::{Checkpoint, Keyring, SigningKey, key_line};
-use lockkeeper::store::{DatabaseUrl, LockEventWalk};
+use lockkeeper::store::{DatabaseUrl, LockEventWalk, SealLog};
 use sqlx::Connection;
 
 use super::samples::{HOSTILE, URL, open_pull, planned, project, steal, take, taken};
@@ -32,6 +32,8 @@ store_test!(
     a_cut_log_is_not_continued,
     events_with_numbers_below_the_beginning_are_found,
     a_made_up_seal_is_found,
+    a_beginning_that_was_cut_off_with_everything_that_counts_it_is_not_signed,
+    a_log_that_was_written_again_at_the_last_moment_is_not_signed,
     a_made_up_checkpoint_is_found,
     an_end_that_was_written_again_is_found,
     what_is_pruned_leaves_a_signed_seal_and_an_event,
@@ -349,6 +351,44 @@ async fn a_made_up_seal_is_found(db: &TestDb) {
     assert_eq!(verify(db).await, broken(4, Fault::UnsignedSeal));
 }
 
+async fn a_beginning_that_was_cut_off_with_everything_that_counts_it_is_not_signed(db: &TestDb) {
+    let events = six(db).await;
+    execute(db, "DELETE FROM lock_events WHERE seq < 6").await;
+    execute(
+        db,
+        &format!(
+            "INSERT INTO lock_event_seals (last_seq, last_hash, last_at, events, actor, sealed_at) \
+             SELECT 5, '{}', at, 5, 'ada', at FROM lock_events WHERE seq = 6",
+            events[4].hash
+        ),
+    )
+    .await;
+    for table in ["audit_checkpoints", "settings"] {
+        execute(db, &format!("DELETE FROM {table}")).await;
+    }
+    assert_eq!(verify(db).await, broken(5, Fault::UnsignedSeal));
+    let error = locks::seal_log(db.store(), &audit_files(db)).await.unwrap_err().to_string();
+    assert!(error.contains("no key of the log has signed that"), "{error}");
+    assert!(error.ends_with("Restore the database from a backup of before"), "{error}");
+    assert_eq!(db.store().lock_event_seals().await.unwrap()[0].signature, None);
+}
+
+async fn a_log_that_was_written_again_at_the_last_moment_is_not_signed(db: &TestDb) {
+    let mut event = six(db).await.remove(5);
+    let (files, store) = (audit_files(db), db.store());
+    let (key, mark) = (files.key(store).await.unwrap().unwrap(), files.mark().unwrap());
+    // Somebody does that after the sealer has looked, and before it has the log to itself.
+    "nobody".clone_into(&mut event.event.cause.actor.login);
+    let hash = ChainedEvent::hash_of(event.seq, event.at, &event.event, &event.previous);
+    execute(db, &format!("UPDATE lock_events SET actor = 'nobody', hash = '{hash}' WHERE seq = 6")).await;
+    for table in ["audit_checkpoints", "settings"] {
+        execute(db, &format!("DELETE FROM {table}")).await;
+    }
+    let sealed = store.lock_event_seal(&key, mark.as_ref(), 500).await.unwrap();
+    assert!(matches!(sealed, SealLog::Torn(torn) if Some(&torn) == mark.as_ref()));
+    assert_eq!(store.audit_checkpoint_last().await.unwrap(), None);
+}
+
 async fn a_made_up_checkpoint_is_found(db: &TestDb) {
     let events = six(db).await;
     let server = db.store().audit_keys().await.unwrap()[0].public;
@@ -435,26 +475,16 @@ async fn only_who_has_the_key_prunes(db: &TestDb) {
 /// What the release before left: a chain without checkpoints, its beginning pruned, verified to its end.
 async fn a_log_of_an_earlier_release_goes_on(db: &TestDb) {
     let events = six(db).await;
-    execute(db, "DELETE FROM lock_events WHERE seq <= 2").await;
-    execute(
-        db,
-        &format!(
-            "INSERT INTO lock_event_seals (last_seq, last_hash, last_at, events, actor, sealed_at) \
-             SELECT 2, '{}', at, 2, 'ada', at FROM lock_events WHERE seq = 3",
-            events[1].hash
-        ),
-    )
-    .await;
     for table in ["audit_checkpoints", "audit_keys", "settings"] {
         execute(db, &format!("DELETE FROM {table}")).await;
     }
     std::fs::remove_dir_all(db.dir.path().join("audit")).unwrap();
     let walk = walk_to(db, "new", 6, None);
     db.store().lock_event_walk_set(&walk).await.unwrap();
-    assert!(matches!(verify(db).await, Verdict::Whole(whole) if whole.unsigned == 4), "nothing is signed");
+    assert!(matches!(verify(db).await, Verdict::Whole(whole) if whole.unsigned == 6), "nothing is signed");
     assert_eq!(seal_log(db).await, 0, "there is nothing new");
     let log = whole(db).await;
-    assert_eq!((log.events, log.removed, log.unsigned), (4, 2, 0));
+    assert_eq!((log.events, log.unsigned), (6, 0));
     assert_eq!(log.checkpoint.unwrap().hash, events[5].hash);
     // A server of that release, which has not stopped yet.
     let event = &events[5].event;
@@ -472,7 +502,7 @@ async fn a_log_of_an_earlier_release_goes_on(db: &TestDb) {
     .await;
     taken(db.store(), &open_pull(db.store(), 2).await, &project("b")).await;
     assert_eq!(seal_log(db).await, 1);
-    assert_eq!((whole(db).await.events, db.store().audit_reach().await.unwrap().head), (6, 8));
+    assert_eq!((whole(db).await.events, db.store().audit_reach().await.unwrap().head), (8, 8));
 }
 
 async fn events_of_many_at_once_make_one_chain(db: &TestDb) {

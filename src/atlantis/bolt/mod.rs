@@ -119,10 +119,15 @@ pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entrie
 pub fn read(source: impl Read + Seek, wanted: &[&str]) -> Result<BTreeMap<String, Entries>, BoltError> {
     let mut reader = Reader::new(source)?;
     let root = reader.meta.root;
-    let mut buckets = Vec::new();
+    let (mut buckets, mut content) = (Vec::new(), 0);
     reader.walk(root, 0, &mut |item| {
         let name = std::str::from_utf8(item.key).ok().filter(|name| item.is_bucket && wanted.contains(name));
         if let Some(name) = name {
+            // A page that was made up can have one name many times, and one value for all of them.
+            content += item.value.len();
+            if content > MAX_CONTENT {
+                return Err(BoltError::TooLarge);
+            }
             buckets.push((name.to_owned(), item.value.to_vec()));
         }
         Ok(())

@@ -112,7 +112,7 @@ impl Mirror {
         extent: &Extent,
     ) -> Result<Result<Tree, String>, GitError> {
         self.check_ours(doing)?;
-        let cmd = self.git().args(["cat-file", "--batch"]);
+        let cmd = self.git().args(["cat-file", "--batch"]).holds_nothing();
         let talk = cmd.dialogue().map_err(|error| GitError::from_process(doing, error))?;
         let mut objects = Objects { doing, talk, bytes: 0 };
         let Some(bytes) = objects.read("commit", commit.as_str()).await? else {

@@ -45,7 +45,7 @@ impl TreeReader {
     async fn talk(&mut self, path: &RepoPath, most: u64) -> Result<Heard, ProcessError> {
         let talk = match &mut self.talk {
             Some(talk) => talk,
-            none => none.insert(self.mirror.git().args(["cat-file", "--batch-command"]).dialogue()?),
+            none => none.insert(self.mirror.git().args(["cat-file", "--batch-command"]).holds_nothing().dialogue()?),
         };
         talk.say(format!("info {}:{path}\n", self.commit).as_bytes()).await?;
         let Some(line) = talk.line(MAX_LINE).await? else { return Ok(Heard::Ended) };

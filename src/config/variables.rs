@@ -41,8 +41,8 @@ const KEPT: &[&str] = &[
     "JOURNAL_STREAM",
 ];
 
-/// Beginnings of names that stay as well: locale, and what the PostgreSQL driver reads.
-const KEPT_PREFIXES: [&str; 2] = ["LC_", "PG"];
+/// Beginnings of names that stay as well: locale, what the PostgreSQL driver reads, and by what the program itself is loaded.
+const KEPT_PREFIXES: [&str; 3] = ["LC_", "PG", "LD_"];
 
 /// Whether a variable is a setting of the server, in upper or lower case. Nothing that runs gets it.
 pub(crate) fn is_of_server(name: &str) -> bool {

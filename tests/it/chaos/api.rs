@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::world::{REPO, WEB_PASSWORD, WEB_USER, World};
+use super::world::{WEB_PASSWORD, WEB_USER, World};
 use crate::support::server::HOST;
 
 /// A server in trouble takes longer; then it is not asked.
@@ -84,7 +84,7 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
 
 /// Asks for the mirrors of the repository to be brought in step.
 pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<(), String> {
-    ask(world, server, &format!("/api/repos/{HOST}/{REPO}/sync"), &json!({ "reason": reason })).await
+    ask(world, server, &format!("/api/repos/{HOST}/{}/sync", world.repo()), &json!({ "reason": reason })).await
 }
 
 async fn ask(world: &World, server: usize, path: &str, wish: &Value) -> Result<(), String> {

@@ -9,7 +9,7 @@ use lockkeeper::model::{CommandKind, CommitSha, PullNumber, PullState};
 use lockkeeper::render::{MachineLine, PartLine};
 
 use super::post::Letter;
-use super::world::{REPO, World};
+use super::world::{SHORT_LIVED, World};
 use super::{api, ledger, mirrors};
 use crate::support::server::LOOK;
 
@@ -124,7 +124,7 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
     let mut parts = BTreeMap::<(String, u32), Vec<u32>>::new();
     let pulls = world.record().pulls.clone();
     for pull in pulls {
-        for comment in world.github.comments(REPO, pull).expect("the pull exists") {
+        for comment in world.github.comments(world.repo(), pull).expect("the pull exists") {
             if comment.author != world.bot {
                 continue;
             }
@@ -172,7 +172,8 @@ async fn applies(world: &World) {
     }
 }
 
-/// P4, P7, P9: every server tells of the same locks, none has two holders, and each is of an open pull.
+/// P4, P7, P9: every server tells of the same locks, none has two holders, and each is of an open pull of a repository that
+/// is there, under the name that it has now.
 async fn locks(world: &World) {
     let begun = Instant::now();
     loop {
@@ -200,6 +201,13 @@ async fn wrong_locks(world: &World) -> Vec<String> {
     }
     let mut names = BTreeSet::new();
     for lock in told.into_iter().next().unwrap_or_default() {
+        if lock.name.starts_with(SHORT_LIVED) {
+            wrong.push(format!("{} is locked, and its repository is gone", lock.name));
+            continue;
+        }
+        if !lock.name.starts_with(world.repo()) {
+            wrong.push(format!("{} is locked, and its repository is {} now", lock.name, world.repo()));
+        }
         if world.state(PullNumber(lock.pull)) != Some(PullState::Open) {
             wrong.push(format!("{} is locked by #{}, which is not open", lock.name, lock.pull));
         }
@@ -217,11 +225,11 @@ async fn statuses(world: &World) {
     let heads = world.record().heads.clone();
     let in_line = world.look.rows("SELECT DISTINCT CAST(pull AS TEXT) FROM lock_waiters").await;
     let in_line: BTreeSet<String> = in_line.into_iter().flatten().collect();
-    let pulls = (1..).map_while(|number| world.github.pull(REPO, PullNumber(number)).ok());
+    let pulls = (1..).map_while(|number| world.github.pull(world.repo(), PullNumber(number)).ok());
     let may_wait = |pull: &Pull| pull.state != PullState::Open || in_line.contains(&pull.number.to_string());
     let left_line: BTreeSet<CommitSha> = pulls.filter(|pull| !may_wait(pull)).map(|pull| pull.head).collect();
     for head in heads {
-        let statuses = world.github.statuses(REPO, &head).expect("the repository exists").latest;
+        let statuses = world.github.statuses(world.repo(), &head).expect("the repository exists").latest;
         for status in statuses.iter().filter(|status| status.state == StatusState::Pending) {
             let text = status.description.as_deref().unwrap_or_default();
             let waits = text.starts_with("Waiting for ") && !left_line.contains(&head);
@@ -236,15 +244,19 @@ async fn statuses(world: &World) {
 async fn nothing_left(world: &World) {
     for (what, sql) in [
         ("delivery", "SELECT forge_delivery FROM deliveries WHERE state = 'received'"),
-        ("command", "SELECT CAST(id AS TEXT) FROM commands WHERE state <> 'finished'"),
-        ("run", "SELECT CAST(id AS TEXT) FROM runs WHERE state <> 'finished'"),
+        (
+            "command",
+            "SELECT CAST(id AS TEXT) FROM commands WHERE state <> 'finished' AND repo NOT LIKE '%/acme/short-lived'",
+        ),
+        ("run", "SELECT CAST(id AS TEXT) FROM runs WHERE state <> 'finished' AND repo NOT LIKE '%/acme/short-lived'"),
         ("apply", "SELECT CAST(id AS TEXT) FROM plans WHERE state = 'applying'"),
     ] {
         for id in world.look.rows(sql).await.into_iter().flatten() {
             world.broken(&format!("the {what} {id} never ends"));
         }
     }
-    let given_up = "SELECT kind, lane, COALESCE(last_error, '') FROM jobs WHERE state = 'failed'";
+    let given_up = "SELECT kind, lane, COALESCE(last_error, '') FROM jobs WHERE state = 'failed' \
+                    AND lane NOT LIKE '%/acme/short-lived%'";
     for job in world.look.rows(given_up).await.iter().filter(|job| job[0] != "run_command") {
         world.broken(&format!("a job was given up: {}", job.join(" | ")));
     }

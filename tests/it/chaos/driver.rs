@@ -1,5 +1,6 @@
 //! Lets a round happen: people, and what goes wrong.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,17 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::schedule::{Act, BadMoment, Edit, Fault};
-use super::world::{REPO, World};
+use super::world::{NAMES, SHORT_LIVED, World};
 use super::{api, checks, mirrors};
-use crate::support::server::Server;
+use crate::support::db::Backend;
+use crate::support::server::{LOOK, Server};
 
 /// More would only make rounds longer.
 const MOST_OPEN: usize = 7;
 /// Every fault has its end within this time, also two that wait for the same server; what people do does not take long.
 const LONGEST: Duration = Duration::from_mins(5);
+/// A server that starts has looked at what is locked within this time.
+const NOTICED: Duration = Duration::from_secs(30);
 
 impl World {
     /// Plays a round, heals everything, waits until nothing is left to do, and holds the servers to their promises.
@@ -61,11 +65,46 @@ impl World {
         if !self.post.bring_the_rest(&self.github).await {
             self.broken("a delivery is not taken although nothing is wrong any more");
         }
-        let closed = |letter: &super::post::Letter| letter.lost && letter.delivery.action.as_deref() == Some("closed");
-        if self.post.all().iter().any(closed) {
+        let lost = self.post.all().into_iter().filter(|letter| letter.lost);
+        let lost: BTreeSet<String> = lost.filter_map(|letter| letter.delivery.action).collect();
+        if lost.contains("renamed") {
+            // The next event tells, and one of three arrives.
+            for _ in 0..3 {
+                let words = "Is this the right repository?";
+                if let Err(error) = self.comment(1, words).await {
+                    self.say(&format!("GitHub did not do it: {error}"));
+                }
+            }
+            self.post.bring_the_rest(&self.github).await;
+        }
+        if lost.contains("closed") {
             // A server looks for closed pulls when it starts.
             self.restart(0).await;
         }
+        if self.record().is_deleted {
+            self.look_twice().await;
+        }
+    }
+
+    /// Servers look for what is gone when they start, and believe it after a second look some minutes later. Time flies.
+    async fn look_twice(&self) {
+        const HELD: &str = "SELECT dir FROM locks WHERE repo LIKE '%/acme/short-lived'";
+        const ON_SQLITE: &str = "UPDATE absences SET noticed_at = '2020-01-01T00:00:00+00:00' RETURNING repo";
+        const ON_POSTGRES: &str = "UPDATE absences SET noticed_at = TIMESTAMPTZ '2020-01-01 00:00:00Z' RETURNING repo";
+        let hasten = if self.backend == Backend::Sqlite { ON_SQLITE } else { ON_POSTGRES };
+        if self.look.rows(HELD).await.is_empty() {
+            return;
+        }
+        self.count("locks of a deleted repository");
+        self.restart(0).await;
+        let begun = Instant::now();
+        while self.look.rows(hasten).await.is_empty() {
+            if begun.elapsed() > NOTICED {
+                return self.broken(&format!("nobody notices within {NOTICED:?} that a repository is gone"));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        self.restart(0).await;
     }
 
     /// Ends the world: every pull is closed, nothing may be left of any, and the servers end well.
@@ -73,7 +112,7 @@ impl World {
         let pulls = self.record().pulls.clone();
         for pull in pulls {
             if self.state(pull) == Some(PullState::Open) {
-                self.github.close(REPO, pull, "alice").await.expect("it is open");
+                self.github.close(self.repo(), pull, "alice").await.expect("it is open");
             }
         }
         self.heal().await;
@@ -103,17 +142,19 @@ impl World {
             Act::DropBranch(some) => self.drop_branch(some).await,
             Act::Comment(some, words) => self.comment(some, &words).await,
             Act::Close(some) => match self.pull(some, |state| state == PullState::Open) {
-                Some(pull) => self.github.close(REPO, pull, "bob").await,
+                Some(pull) => self.github.close(self.repo(), pull, "bob").await,
                 None => Ok(()),
             },
             Act::Reopen(some) => match self.pull(some, |state| state == PullState::Closed) {
-                Some(pull) => self.github.reopen(REPO, pull, "bob").await,
+                Some(pull) => self.github.reopen(self.repo(), pull, "bob").await,
                 None => Ok(()),
             },
             Act::Merge(some) => match self.pull(some, |state| state == PullState::Open) {
-                Some(pull) => self.github.merge(REPO, pull, "bob").await.map(drop),
+                Some(pull) => self.github.merge(self.repo(), pull, "bob").await.map(drop),
                 None => Ok(()),
             },
+            Act::Rename => self.rename().await,
+            Act::Delete => self.delete().await,
             Act::Discard(some, server) => {
                 api::discard_lock(self, server, some).await;
                 Ok(())
@@ -151,8 +192,9 @@ impl World {
     /// Some open pull whose newest commit shows that all of it is planned, and not that all of it is applied.
     fn some_planned(&self, some: usize) -> Option<PullNumber> {
         let is_planned = |pull: &PullNumber| {
-            let Ok(pull) = self.github.pull(REPO, *pull) else { return false };
-            let statuses = self.github.statuses(REPO, &pull.head).expect("the repository exists");
+            let Ok(pull) = self.github.pull(self.repo(), *pull) else { return false };
+            // It may be renamed at this moment.
+            let Ok(statuses) = self.github.statuses(self.repo(), &pull.head) else { return false };
             let is_green = |name: &str| statuses.of(name).is_some_and(|status| status.state == StatusState::Success);
             pull.is_open() && is_green("lockkeeper/plan") && !is_green("lockkeeper/apply")
         };
@@ -163,7 +205,7 @@ impl World {
 
     /// The state of a pull on GitHub.
     pub fn state(&self, pull: PullNumber) -> Option<PullState> {
-        self.github.pull(REPO, pull).ok().map(|pull| pull.state)
+        self.github.pull(self.repo(), pull).ok().map(|pull| pull.state)
     }
 
     pub fn serial(&self) -> u64 {
@@ -177,14 +219,31 @@ impl World {
         edits.iter().map(|edit| Change::write(&format!("p{}/main.tf", edit.project), &content(edit))).collect()
     }
 
+    /// The repository gets its other name.
+    async fn rename(&self) -> Result<(), EmulatorError> {
+        let (from, count) = (self.repo(), self.record().renames + 1);
+        self.github.rename_repo(from, NAMES[count % NAMES.len()], "alice").await?;
+        self.record().renames = count;
+        self.count("repositories renamed");
+        Ok(())
+    }
+
+    /// The other repository goes, with its pull.
+    async fn delete(&self) -> Result<(), EmulatorError> {
+        self.github.delete_repo(SHORT_LIVED, "alice").await?;
+        self.record().is_deleted = true;
+        self.count("repositories deleted");
+        Ok(())
+    }
+
     async fn open(&self, edits: &[Edit]) -> Result<(), EmulatorError> {
         let pulls = self.record().pulls.clone();
         if pulls.iter().filter(|pull| self.state(**pull) == Some(PullState::Open)).count() >= MOST_OPEN {
             return Ok(());
         }
         let branch = format!("branch-{}", self.serial());
-        let head = self.github.push(REPO, &branch, &self.changes(edits)).await?;
-        let pull = self.github.open_pull(REPO, NewPull::from_branch(&branch)).await?;
+        let head = self.github.push(self.repo(), &branch, &self.changes(edits)).await?;
+        let pull = self.github.open_pull(self.repo(), NewPull::from_branch(&branch)).await?;
         let mut record = self.record();
         record.heads.insert(head);
         record.pulls.push(pull);
@@ -193,16 +252,16 @@ impl World {
 
     async fn push(&self, some: usize, edits: &[Edit]) -> Result<(), EmulatorError> {
         let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
-        let branch = self.github.pull(REPO, pull)?.head_branch.to_string();
-        let head = self.github.push(REPO, &branch, &self.changes(edits)).await?;
+        let branch = self.github.pull(self.repo(), pull)?.head_branch.to_string();
+        let head = self.github.push(self.repo(), &branch, &self.changes(edits)).await?;
         self.record().heads.insert(head);
         Ok(())
     }
 
     async fn force_push(&self, some: usize, edits: &[Edit]) -> Result<(), EmulatorError> {
         let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
-        let branch = self.github.pull(REPO, pull)?.head_branch.to_string();
-        let head = self.github.force_push(REPO, &branch, &self.changes(edits)).await?;
+        let branch = self.github.pull(self.repo(), pull)?.head_branch.to_string();
+        let head = self.github.force_push(self.repo(), &branch, &self.changes(edits)).await?;
         self.record().heads.insert(head);
         Ok(())
     }
@@ -213,7 +272,10 @@ impl World {
             || self.some_planned(some).filter(|_| words.starts_with("lockkeeper apply") && !some.is_multiple_of(8));
         let open = || self.pull(some, |state| state == PullState::Open).filter(|_| !some.is_multiple_of(10));
         let Some(pull) = planned().or_else(open).or_else(|| self.pull(some, |_| true)) else { return Ok(()) };
-        self.github.comment(REPO, pull, if some.is_multiple_of(2) { "alice" } else { "carol" }, words).await.map(drop)
+        self.github
+            .comment(self.repo(), pull, if some.is_multiple_of(2) { "alice" } else { "carol" }, words)
+            .await
+            .map(drop)
     }
 
     async fn fault(&self, fault: Fault) {

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::api;
 use super::schedule::{Damage, GitMoment, Halt};
-use super::world::{MIRRORS, REPO, World};
+use super::world::{MIRRORS, NAMES, SHORT_LIVED, World};
 use crate::support::server::{HOST, LOOK, Server};
 
 /// Branches that no pull comes from.
@@ -27,7 +27,7 @@ const CAUGHT: Duration = Duration::from_secs(100);
 /// A failed sync is asked for again after so long.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// How git asks for references, and for objects.
-const ASKS: [&str; 2] = ["GET /acme/infra.git/info/refs", "POST /acme/infra.git/git-upload-pack"];
+const ASKS: [&str; 2] = ["GET /acme/*/info/refs", "POST /acme/*/git-upload-pack"];
 
 impl World {
     /// A push to a branch that no pull comes from.
@@ -36,17 +36,17 @@ impl World {
         let changes = [Change::write("notes.txt", &content)];
         let name = format!("notes-{}", some % BRANCHES);
         if some.is_multiple_of(3) {
-            return self.github.force_push(REPO, &name, &changes).await.map(drop);
+            return self.github.force_push(self.repo(), &name, &changes).await.map(drop);
         }
-        self.github.push(REPO, &name, &changes).await.map(drop)
+        self.github.push(self.repo(), &name, &changes).await.map(drop)
     }
 
     /// One of them goes.
     pub async fn drop_branch(&self, some: usize) -> Result<(), EmulatorError> {
-        let branches = self.github.branches(REPO).await?;
+        let branches = self.github.branches(self.repo()).await?;
         let names: Vec<&String> = branches.keys().filter(|name| name.starts_with("notes-")).collect();
         match names.get(some % names.len().max(1)) {
-            Some(name) => self.github.delete_branch(REPO, name).await,
+            Some(name) => self.github.delete_branch(self.repo(), name).await,
             None => Ok(()),
         }
     }
@@ -61,7 +61,7 @@ impl World {
 
     /// The mirror of a server is damaged, whatever the server does at this moment.
     pub async fn damage(&self, n: usize, damage: Damage) {
-        let mirror = mirror(&self.server(n).lock().await.data_dir());
+        let mirror = mirror(&self.server(n).lock().await.data_dir(), self.repo());
         if !mirror.exists() {
             return;
         }
@@ -167,7 +167,8 @@ impl World {
     async fn is_in_sync(&self, home: &str, replica: &str) -> bool {
         let rows = self.look.rows(MIRRORS).await;
         let is_held = |holder: &str| holder.rsplit_once('/').is_some_and(|(name, _)| name == replica);
-        rows.iter().any(|row| row[0] == home && row[2] == "started" && is_held(&row[7]))
+        let is_main = |repo: &str| !repo.ends_with(SHORT_LIVED);
+        rows.iter().any(|row| row[0] == home && is_main(&row[1]) && row[2] == "started" && is_held(&row[7]))
     }
 }
 
@@ -183,8 +184,8 @@ impl From<GitMoment> for GitHubFault {
     }
 }
 
-fn mirror(data: &Path) -> PathBuf {
-    data.join("mirrors").join(HOST).join(format!("{REPO}.git"))
+fn mirror(data: &Path, repo: &str) -> PathBuf {
+    data.join("mirrors").join(HOST).join(format!("{repo}.git"))
 }
 
 /// Every mirror is in step and verified, and holds what GitHub has; nothing of an attempt that was cut off is left in the
@@ -231,8 +232,11 @@ async fn rows(world: &World) -> Vec<String> {
     }
     let mut missing: BTreeSet<&str> = missing.iter().map(|home| home.trim()).collect();
     let rows = world.look.rows(MIRRORS).await;
-    for row in &rows {
+    for row in rows.iter().filter(|row| !row[1].ends_with(SHORT_LIVED)) {
         missing.remove(row[0].as_str());
+        if !row[1].ends_with(world.repo()) {
+            wrong.push(format!("a mirror has the name of before: {}", row.join(" | ")));
+        }
         if (row[2].as_str(), row[3].as_str()) != ("synced", "verified") {
             wrong.push(format!("a mirror is not in step: {}", row.join(" | ")));
         }
@@ -263,18 +267,18 @@ async fn leases(world: &World) -> Vec<String> {
 async fn on_disk(world: &World, n: usize) -> Vec<String> {
     let data = world.server(n).lock().await.data_dir();
     let git = Git::new(GitSettings::new(&data, "/usr/local/bin:/usr/bin:/bin"));
-    let repo = format!("{HOST}/{REPO}").parse().expect("the name of a repository");
+    let repo = format!("{HOST}/{}", world.repo()).parse().expect("the name of a repository");
     let mut wrong = match git.mirror(&repo).refs().await {
         Ok(refs) => differences(world, &refs).await,
         Err(error) => vec![format!("the references of the mirror cannot be read: {error}")],
     };
-    wrong.extend(leftovers(&data).into_iter().map(|path| format!("{} is left over", path.display())));
+    wrong.extend(leftovers(&data, world.repo()).into_iter().map(|path| format!("{} is left over", path.display())));
     wrong.into_iter().map(|wrong| format!("server {n}: {wrong}")).collect()
 }
 
 /// Every branch is there, and of the heads of pulls none that GitHub does not have.
 async fn differences(world: &World, refs: &RefList) -> Vec<String> {
-    let branches = world.github.branches(REPO).await.expect("the repository exists");
+    let branches = world.github.branches(world.repo()).await.expect("the repository exists");
     let mut there: BTreeSet<String> = branches.iter().map(|(name, id)| format!("refs/heads/{name} {id}")).collect();
     let mut wrong = Vec::new();
     for (name, id) in refs.iter() {
@@ -282,7 +286,7 @@ async fn differences(world: &World, refs: &RefList) -> Vec<String> {
         let is_right = match name.as_str().strip_prefix("refs/pull/").and_then(|rest| rest.split('/').next()) {
             Some(number) => {
                 let number = lockkeeper::model::PullNumber(number.parse().expect("a number"));
-                world.github.pull(REPO, number).is_ok_and(|pull| pull.head == *id)
+                world.github.pull(world.repo(), number).is_ok_and(|pull| pull.head == *id)
             }
             None => there.remove(&line),
         };
@@ -306,7 +310,7 @@ pub async fn check_checkouts(world: &World) {
     for n in 0..world.servers.len() {
         let data = world.server(n).lock().await.data_dir();
         loop {
-            let of_repo = entries(data.join("checkouts").join(HOST).join(REPO));
+            let of_repo = NAMES.into_iter().flat_map(|name| entries(data.join("checkouts").join(HOST).join(name)));
             let left: Vec<PathBuf> = of_repo.filter(|dir| !is_open(dir)).collect();
             if left.is_empty() {
                 break;
@@ -325,8 +329,8 @@ fn entries(dir: PathBuf) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Whatever is only there while somebody works: half a clone or pack, the place of a run, the key of a login.
-fn leftovers(data: &Path) -> Vec<PathBuf> {
-    let mirror = mirror(data);
+fn leftovers(data: &Path, repo: &str) -> Vec<PathBuf> {
+    let mirror = mirror(data, repo);
     let name = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let beside = entries(mirror.parent().expect("it has an owner").to_owned()).filter(|path| name(path).ends_with('~'));
     let packs = entries(mirror.join("objects/pack"))

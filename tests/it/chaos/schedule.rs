@@ -35,6 +35,10 @@ pub enum Act {
     Reopen(usize),
     /// A pull is merged.
     Merge(usize),
+    /// The repository gets another name.
+    Rename,
+    /// The other repository is deleted, with a pull that holds a lock.
+    Delete,
     /// Somebody gives a lock back through the API of a server.
     Discard(usize, usize),
     /// Somebody releases a lock through the API of a server, also while something is under way under it.
@@ -181,8 +185,12 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
         let pause = Duration::from_secs(rng.random_range(62..75));
         acts.push((within(&mut rng, length), Act::Fault(Fault::Pause(rng.random_range(0..SERVERS), pause))));
     }
-    // However short a run is, it meets both.
+    if round == 0 || rng.random_ratio(1, 3) {
+        acts.push((within(&mut rng, length), Act::Rename));
+    }
+    // However short a run is, it meets these.
     if round == 0 {
+        acts.push((length / 2 + within(&mut rng, length / 2), Act::Delete));
         for halt in [Halt::Kill, Halt::Pause] {
             let (server, time) = (rng.random_range(0..SERVERS), millis(&mut rng, 0, 1000));
             acts.push((within(&mut rng, length), Act::Fault(Fault::InSync(server, halt, time))));

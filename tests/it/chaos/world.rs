@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::SystemClock;
-use lockkeeper::emulator::{AppOptions, Delivering, Emulator, Options as GitHubOptions};
+use lockkeeper::emulator::{AppOptions, Change, Delivering, Emulator, NewPull, Options as GitHubOptions};
 use lockkeeper::model::{CommitSha, PullNumber};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::DatabaseUrl;
@@ -21,14 +21,17 @@ use super::options::{self, Options};
 use super::post::Postman;
 use super::proxy::Wire;
 use super::schedule::{End, PROJECTS};
+use super::skewed;
 use crate::support::db::Backend;
 use crate::support::postgres::{Content, new_database};
 use crate::support::server::{APP_ID, BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
 
 const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
-/// The repository.
-pub const REPO: &str = "acme/infra";
+/// The repository has one of these names, in turn.
+pub const NAMES: [&str; 2] = ["acme/infra", "acme/platform"];
+/// A repository with one pull, which is deleted in the first round.
+pub const SHORT_LIVED: &str = "acme/short-lived";
 /// Who may use the API.
 pub const WEB_USER: &str = "ops";
 /// With this password.
@@ -43,6 +46,11 @@ const LOCK_MODES: &str = "version: 3\n\
     - {dir: p9, repo_locks: {mode: disabled}}\n";
 /// The repository may say that.
 const OVERRIDES: &str = r#"--repo-config-json={"repos": [{"id": "/.*/", "allowed_overrides": ["repo_locks"]}]}"#;
+
+/// How many seconds the clocks of servers are off.
+const CLOCKS: [i64; 3] = [60, 0, -60];
+/// Between a clock that is read and its comparison.
+const SLOWNESS: i64 = 30;
 
 /// How long after the last fault everything must be done. Leases of the dead run out within a minute; what was tried in
 /// vain is tried again after waits that double.
@@ -108,6 +116,10 @@ pub struct Record {
     pub story: Vec<String>,
     /// Makes branches and files unlike any before.
     pub serial: u64,
+    /// How often the repository was renamed.
+    pub renames: usize,
+    /// The other repository is gone.
+    pub is_deleted: bool,
 }
 
 impl World {
@@ -124,12 +136,16 @@ impl World {
         let (mut servers, mut wires) = (Vec::new(), Vec::new());
         for n in 0..if backend == Backend::Sqlite { 1 } else { 3 } {
             let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path(), kind));
+            let off = CLOCKS[(usize::try_from(number).expect("a small number") + n) % CLOCKS.len()];
+            let settings = skewed::off_by(settings, off);
             let settings = match (&wire.database, &database) {
                 (Some(wire), Some(url)) => settings.database(by_way_of(url, wire.address)),
                 _ => settings,
             };
             let server = Server::start_at(&format!("http://{}/api/v3", wire.github.address), settings).await;
             post.moved(n, server.events().clone());
+            let seen = skewed::clock_of(&post, n).await;
+            assert!((seen - off).abs() < SLOWNESS, "the clock of server {n} is off by {seen} s, not by {off} s");
             servers.push(AsyncMutex::new(server));
             wires.push(wire);
         }
@@ -137,7 +153,7 @@ impl World {
             Some(url) => Look::at(&url),
             None => Look::at(&servers[0].lock().await.database()),
         };
-        Arc::new(Self {
+        let world = Arc::new(Self {
             backend,
             options: options.clone(),
             number,
@@ -151,7 +167,16 @@ impl World {
             dir,
             record: Mutex::default(),
             begun: Instant::now(),
-        })
+        });
+        let change = [Change::write("p0/main.tf", "# fake: add 1 change 0 destroy 0\n")];
+        world.github.push(SHORT_LIVED, "short", &change).await.expect("the repository exists");
+        world.github.open_pull(SHORT_LIVED, NewPull::from_branch("short")).await.expect("the branch exists");
+        world
+    }
+
+    /// The name of the repository, as it is now.
+    pub fn repo(&self) -> &'static str {
+        NAMES[self.record().renames % NAMES.len()]
     }
 
     /// The wire of a server to its database, if there is one, or to GitHub.
@@ -189,8 +214,9 @@ impl World {
 
     /// Waits until nothing is left to do; otherwise tells what is.
     pub async fn quiet(&self) {
+        // Whatever is still wanted of a repository that is gone is tried for an hour, as long as it may come back.
         const OPEN: &str = "SELECT kind, lane, state, CAST(attempt AS TEXT), COALESCE(last_error, '') FROM jobs \
-                            WHERE state IN ('queued', 'running') ORDER BY seq";
+                            WHERE state IN ('queued', 'running') AND lane NOT LIKE '%/acme/short-lived%' ORDER BY seq";
         // What arrived late is looked for when nothing can arrive any more. Time flies until then.
         const HASTEN: &str = "UPDATE jobs SET run_after = created_at \
                               WHERE kind IN ('remove_duplicates', 'repeat_status') AND state = 'queued' RETURNING kind";
@@ -261,12 +287,13 @@ impl World {
             let lines: Vec<String> = self.look.rows(sql).await.iter().map(|row| row.join(" | ")).collect();
             write(file, lines.join("\n"));
         }
+        let (repo, pulls) = (self.repo(), self.record().pulls.clone());
         let comments = |number: &PullNumber| {
-            let comments = self.github.comments(REPO, *number).unwrap_or_default();
+            let comments = self.github.comments(repo, *number).unwrap_or_default();
             let texts = comments.iter().map(|c| format!("#{number} {} by {}: {}\n", c.id, c.author, c.body));
             texts.collect::<String>()
         };
-        let comments: String = self.record().pulls.iter().map(comments).collect();
+        let comments: String = pulls.iter().map(comments).collect();
         write("comments", comments);
         dir
     }
@@ -341,7 +368,8 @@ async fn github(dir: &Path, kind: Kind) -> (Emulator, String) {
     let files: Vec<String> = (0..PROJECTS).map(|n| format!("p{n}/main.tf")).collect();
     let code = files.iter().map(|path| (path.as_str(), "# nothing yet\n"));
     let files: Vec<(&str, &str)> = code.chain([("atlantis.yaml", LOCK_MODES)]).collect();
-    github.create_repo(REPO, &files).await.expect("it is new");
+    github.create_repo(NAMES[0], &files).await.expect("it is new");
+    github.create_repo(SHORT_LIVED, &files).await.expect("it is new");
     // The postman takes them from here.
     github.set_delivering(Delivering::Held).await;
     (github, bot)

@@ -224,8 +224,8 @@ fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
 async fn end_git(hold: &Path) -> anyhow::Result<()> {
     let ended = Hold::by_force(hold, GIT_ENDS).await;
     let (_hold, killed) = ended.context(
-        "git processes of an earlier server of this data directory do not end; end them, or look for a disk that does not \
-         answer",
+        "git processes of an earlier server of this data directory do not end, although they were killed; a disk that does not \
+         answer can be the cause",
     )?;
     if killed > 0 {
         info!(processes = killed, "Ended git processes that an earlier server left behind");
@@ -257,9 +257,9 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
     }
 }
 
-/// Whoever held the mirrors of this data directory is gone, because we hold its lock, and so is their git; commands that need one do not wait
-/// until others miss the dead one. On a database of our own every job that is marked as running was left by an earlier
-/// server, too.
+/// Whoever held the mirrors of this data directory is gone, because we hold its lock, and so is their git; commands that need
+/// one do not wait until others miss the dead one. On a database of our own every job that is marked as running was left by
+/// an earlier server, too.
 async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
     if ctx.store.is_shared() {
         let beginning = LeaseKey::beginning_of_home(ctx.syncer.home().as_str());

@@ -28,18 +28,6 @@ impl RunCommand {
     /// and have workers that no other command takes.
     pub const AT_ONCE: i64 = Self::PRIORITY + 5;
 
-    fn is_at_once(&self) -> bool {
-        match self.kind {
-            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Version | CommandKind::Help => true,
-            CommandKind::Apply
-            | CommandKind::Import
-            | CommandKind::StateRm
-            | CommandKind::Explain
-            | CommandKind::Plan
-            | CommandKind::Autoplan => false,
-        }
-    }
-
     /// The lane of everything that works on a pull.
     pub fn lane_of(pull: &PullRef) -> String {
         format!("pull:{pull}")
@@ -73,7 +61,7 @@ impl Job<Ctx> for RunCommand {
 
     fn share(&self) -> String {
         let repo = &self.pull.repo;
-        if self.is_at_once() { answers_share(repo) } else { repo.to_string() }
+        if self.priority() == Self::AT_ONCE { answers_share(repo) } else { repo.to_string() }
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {

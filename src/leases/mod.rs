@@ -79,6 +79,11 @@ struct Inner {
 }
 
 impl Leases {
+    /// The name of this replica.
+    pub fn replica(&self) -> &str {
+        &self.0.replica
+    }
+
     /// Leases that this replica takes.
     pub fn new(store: Store, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, replica: String, metrics: Metrics) -> Self {
         for kind in LeaseKind::ALL {

@@ -189,7 +189,9 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
             "plan_one_behind",
             Report {
                 notes: vec![
-                    "This branch lacks changes of this project that were merged into `main`: `0a1b2c3` Add a vpc."
+                    "This branch does not include changes to this project that were merged into `main` since it branched off: \
+                     `0a1b2c3d` Add a vpc. Applying a plan without them may undo them. Merge `main` into this branch or rebase \
+                     it; the push is planned automatically."
                         .to_owned(),
                 ],
                 behind: Some("main".parse().expect("a branch")),

@@ -15,8 +15,9 @@ pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     if let Some(last) = seen.last() {
         let times = if seen.len() == 1 { "once".to_owned() } else { format!("{} times", seen.len()) };
         bail!(
-            "this server panicked {times} in the last 24 hours, last at {} in {}. That is a mistake in Lockkeeper: its log says \
-             more, please report it",
+            "the server {} panicked {times} in the last 24 hours, most recently at {} in {}. That is a bug in Lockkeeper; please \
+             report it with what the log of that server says",
+            ctx.leases.replica(),
             last.at.to_rfc3339_opts(SecondsFormat::Secs, true),
             last.place
         );

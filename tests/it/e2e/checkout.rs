@@ -23,7 +23,9 @@ async fn with_the_branch_strategy_the_head_is_planned_and_what_it_lacks_is_said(
         "{}",
         said.text
     );
-    said.says("This branch lacks changes of this project that were merged into `main` after it was made");
+    said.says(
+        "This branch does not include changes to this project that were merged into `main` since it branched off",
+    );
     world.finish(&["#1 . default"]).await;
 }
 

@@ -42,7 +42,7 @@ async fn a_plan_of_the_branch_says_what_it_lacks(backend: Backend) {
     assert_snapshot!(comment.lines().take(3).collect::<Vec<_>>().join("\n"), @"
     Ran Plan for 2 projects, behind `main`: 2 planned
 
-    This branch lacks changes of `network` that were merged into `main` after it was made: `85684520` Update network/main.tf. A plan without them undoes them. Merge `main` into this branch, or rebase it: the push is planned by itself.
+    This branch does not include changes to `network` that were merged into `main` since it branched off: `85684520` Update network/main.tf. Applying a plan without them may undo them. Merge `main` into this branch or rebase it; the push is planned automatically.
     ");
     bot.say(second, "lockkeeper plan -d app").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
@@ -63,7 +63,7 @@ async fn the_plan_of_a_turn_says_what_it_lacks(backend: Backend) {
 
     The lock became free: this pull request was next in line after pull request 1.
 
-    This branch lacks changes of this project that were merged into `main` after it was made: `091c30d5` Merge pull request #&#8203;1 from acme/first. A plan without them undoes them. Merge `main` into this branch, or rebase it: the push is planned by itself.
+    This branch does not include changes to this project that were merged into `main` since it branched off: `091c30d5` Merge pull request #&#8203;1 from acme/first. Applying a plan without them may undo them. Merge `main` into this branch or rebase it; the push is planned automatically.
     ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

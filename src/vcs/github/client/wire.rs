@@ -219,23 +219,10 @@ impl Wire {
         self.log(call, started, &outcome);
         self.count(&outcome);
         let raw = outcome.map_err(|message| Failure::passing(&self.host, &call.what, &message))?;
-        match self.moved_to(call, &raw) {
+        match moved_to(call, &raw) {
             Some(path) => Box::pin(self.send_once(&Call { path, follow: false, ..call.clone() }, token)).await,
             None => self.judge(call, raw),
         }
-    }
-
-    /// Where GitHub has what was asked for by the old name of a repository. Only a repository by its identifier, which the
-    /// server that sends us on is asked for: no answer leads a token anywhere else. It may call itself by another name than we
-    /// do, as behind a proxy, so only the path counts.
-    fn moved_to(&self, call: &Call, raw: &Raw) -> Option<String> {
-        if !call.follow || !is_move(raw.status) {
-            return None;
-        }
-        let url = Url::parse(raw.headers.get(LOCATION)?.to_str().ok()?).ok()?;
-        let (_, path) = url.path().split_once("/repositories/")?;
-        let id = path.split('/').next()?;
-        (id.parse::<u64>().is_ok() && !path.contains("..")).then(|| format!("/repositories/{path}"))
     }
 
     /// The exchange itself; an error is the cause of a failed connection, without secrets.
@@ -302,6 +289,19 @@ impl Wire {
             ),
         }
     }
+}
+
+/// Where GitHub has what was asked for by the old name of a repository. Only a repository by its identifier, which the
+/// server that sends us on is asked for: no answer leads a token anywhere else. It may call itself by another name than we
+/// do, as behind a proxy, so only the path counts.
+fn moved_to(call: &Call, raw: &Raw) -> Option<String> {
+    if !call.follow || !is_move(raw.status) {
+        return None;
+    }
+    let url = Url::parse(raw.headers.get(LOCATION)?.to_str().ok()?).ok()?;
+    let (_, path) = url.path().split_once("/repositories/")?;
+    let id = path.split('/').next()?;
+    (id.parse::<u64>().is_ok() && !path.contains("..")).then(|| format!("/repositories/{path}"))
 }
 
 /// Whether a host limits what is asked of it: GitHub's own clouds do, and an Enterprise Server does not unless somebody

@@ -153,7 +153,9 @@ impl Jobs {
         match identity::look(&self.0.under(attempt), &repo, by).await {
             Ok(()) => {
                 let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-                JobError::Retry { at: Some(self.0.clock.now()), error }
+                // The job has its new name now. Where it has not, asking again and again would not help.
+                let at = (attempt.lease.tries() <= TRIES_AFTER_A_MOVE).then(|| self.0.clock.now());
+                JobError::Retry { at, error }
             }
             Err(error) => error,
         }
@@ -209,6 +211,9 @@ pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
         ForgeError::Rejected { .. } => JobError::fail(error),
     }
 }
+
+/// A job that is sent on is tried again at once so often.
+const TRIES_AFTER_A_MOVE: i64 = 3;
 
 /// Waits before it is looked whether a request has arrived that had been given up: soon, because people see it, and once
 /// more for what was held up for longer. A request has a minute, so the first look is after whatever was under way.

@@ -359,11 +359,11 @@ fn names(lane: &str, repo: &RepoId) -> bool {
     lane_moved(lane, repo, repo).is_some()
 }
 
-/// The lane under another name; `None` for a lane of another repository.
+/// The lane under another name; `None` for a lane of another repository. A kind can be of two words: `repeat:status`.
 fn lane_moved(lane: &str, old: &RepoId, new: &RepoId) -> Option<String> {
-    let (kind, rest) = lane.split_once(':')?;
-    let rest = rest.strip_prefix(&old.to_string())?;
-    rest.starts_with(['#', '@', ':']).then(|| format!("{kind}:{new}{rest}"))
+    let (kind, rest) = lane.split_once(&format!(":{old}"))?;
+    let is_kind = kind.chars().all(|char| char.is_ascii_lowercase() || matches!(char, '_' | ':'));
+    (is_kind && rest.starts_with(['#', '@', ':'])).then(|| format!("{kind}:{new}{rest}"))
 }
 
 /// The share under another name; `None` for a share of another repository.
@@ -381,6 +381,9 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
     for job in jobs {
         let share = share_moved(&job.share, old, new).unwrap_or_else(|| job.share.clone());
         let payload = payload_moved(&job.payload, old, new);
+        if let Some(statuses) = job.lane.strip_prefix("repeat:") {
+            done_jobs_move_in_tx(tx, statuses, old, new).await?;
+        }
         let moved = execute!(
             &mut *tx,
             "UPDATE jobs SET lane = $1, share = $2, payload = $3 WHERE seq = $4 AND state = $5",
@@ -397,9 +400,26 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
     Ok(jobs.len() as u64)
 }
 
-/// The arguments of a job under another name: every text in them that is the repository, or a pull of it.
+/// Moves the jobs of a lane that are done: the newest of them is about to be repeated.
+async fn done_jobs_move_in_tx(tx: &mut Tx, lane: &str, old: &RepoId, new: &RepoId) -> Step<()> {
+    let Some(moved) = lane_moved(lane, old, new) else { return Ok(()) };
+    let done = on_tx!(&mut *tx, db => sqlx::query_as::<_, (i64, String)>(
+        "SELECT seq, payload FROM jobs WHERE lane = $1 AND state = 'done'").bind(lane).fetch_all(db))?;
+    for (seq, payload) in done {
+        let payload = payload_moved(&payload, old, new);
+        execute!(&mut *tx, "UPDATE jobs SET lane = $1, payload = $2 WHERE seq = $3", &moved, free_text(&payload), seq)?;
+    }
+    Ok(())
+}
+
+/// The arguments of a job under another name: every text in them that is the repository, a pull of it, or (`statuses`) a lane.
 fn payload_moved(payload: &str, old: &RepoId, new: &RepoId) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(payload) else { return payload.to_owned() };
+    if let Some(Value::String(lane)) = value.get_mut("statuses")
+        && let Some(moved) = lane_moved(lane, old, new)
+    {
+        *lane = moved;
+    }
     rename_texts(&mut value, &old.to_string(), &new.to_string());
     value.to_string()
 }
@@ -536,6 +556,8 @@ mod tests {
             ("pull:github.com/acme/old#12", Some("pull:github.com/acme/new#12")),
             ("status:github.com/acme/old@ab:plan: x", Some("status:github.com/acme/new@ab:plan: x")),
             ("reaction:github.com/acme/old:7", Some("reaction:github.com/acme/new:7")),
+            ("repeat:status:github.com/acme/old@ab:plan", Some("repeat:status:github.com/acme/new@ab:plan")),
+            ("status:github.com/acme/other@ab:github.com/acme/old@", None),
             ("pull:github.com/acme/old-2#12", None),
             ("pull:github.com/acme/older#12", None),
             ("events:0198", None),
@@ -558,5 +580,8 @@ mod tests {
         let told = r#"{"body":"see github.com/acme/old#1 there","event":{"pull":"github.com/acme/old#12","repo":"github.com/acme/old"},"other":["github.com/acme/older#1"]}"#;
         let moved = r#"{"body":"see github.com/acme/old#1 there","event":{"pull":"github.com/acme/new#12","repo":"github.com/acme/new"},"other":["github.com/acme/older#1"]}"#;
         assert_eq!(payload_moved(told, &old, &new), moved);
+        let lane = r#"{"since":"0198","statuses":"status:github.com/acme/old@ab:plan"}"#;
+        let moved = r#"{"since":"0198","statuses":"status:github.com/acme/new@ab:plan"}"#;
+        assert_eq!(payload_moved(lane, &old, &new), moved);
     }
 }

@@ -78,7 +78,8 @@ impl Steps<'_> {
         };
         let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
         let runs_programs = self.init_runs_programs(Some(self.tool.distribution)).await.map_err(disk)?;
-        if runs_programs && (self.providers.is_some() || self.modules.is_some()) {
+        let is_told = runs_programs && (self.providers.is_some() || self.modules.is_some());
+        if is_told {
             self.exec.output.say(RUNS_PROGRAMS).await;
         }
         let session = if runs_programs || args.iter().any(|arg| names_packages(arg)) {
@@ -95,7 +96,12 @@ impl Steps<'_> {
             }
             None => cmd,
         };
-        self.one_init(cmd, session, name, &shown).await.map(|_| String::new())
+        match self.one_init(cmd, session, name, &shown).await {
+            Ok(_) => Ok(String::new()),
+            // It may be why.
+            Err(error) if is_told => Err(StepError { output: format!("{RUNS_PROGRAMS}\n{}", error.output), ..error }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Runs what does one `init` in the directory of the project and nothing else. It never builds on what something else

@@ -1,13 +1,14 @@
 //! The same as `tools` with every version of Terraform and OpenTofu that can be had, and the swap of a plan with real
 //! OpenTofu. `make interop` installs them and names their folder in `LOCKKEEPER_INTEROP`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lockkeeper::model::Distribution;
 
 use super::ordinary;
 use super::tools::{CODE, Tool};
 use crate::e2e::world::{World, resource};
+use crate::support::server::Settings;
 
 /// Versions before 1.4 have no resource that needs no provider.
 const OLD_CODE: &str = "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
@@ -35,9 +36,19 @@ fn terraform() -> Vec<(String, Tool)> {
     tools("terraform-").into_iter().map(tool).collect()
 }
 
-fn opentofu() -> (PathBuf, Tool) {
+fn opentofu() -> Tool {
     let (_, program) = tools("tofu-").pop().unwrap();
-    (program.clone(), Tool::new(program, Distribution::OpenTofu, CODE))
+    Tool::new(program, Distribution::OpenTofu, CODE)
+}
+
+/// A server that works with real OpenTofu, which is in that directory, where its user can read it.
+fn with_opentofu(bin: &Path) -> Settings {
+    let (_, program) = tools("tofu-").pop().unwrap();
+    std::fs::copy(program, bin.join("tofu")).unwrap();
+    let settings =
+        ordinary().flag("--default-tf-distribution=opentofu").flag(&format!("--tf-bin-dir={}", bin.display()));
+    settings.gives(bin);
+    settings
 }
 
 #[test]
@@ -64,7 +75,7 @@ fn every_terraform_takes_two_dashes_before_every_operand() {
 #[test]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 fn opentofu_knows_every_allowed_flag_and_takes_two_dashes() {
-    let (_, tool) = opentofu();
+    let tool = opentofu();
     assert_eq!(tool.unknown_flags(), Vec::<String>::new());
     tool.takes_two_dashes();
     tool.imports_and_removes();
@@ -73,7 +84,7 @@ fn opentofu_knows_every_allowed_flag_and_takes_two_dashes() {
 #[test]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
-    let (_, tool) = opentofu();
+    let tool = opentofu();
     let file = tool.plan_file();
     tool.does(&["init", "-input=false"]);
     tool.does(&["apply", "-input=false", "-auto-approve"]);
@@ -89,14 +100,8 @@ fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credentials_for_modules() {
-    let (program, _) = opentofu();
     let (bin, loot) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    std::os::unix::fs::symlink(program, bin.path().join("tofu")).unwrap();
-    let settings = ordinary()
-        .flag("--default-tf-distribution=opentofu")
-        .flag(&format!("--tf-bin-dir={}", bin.path().display()))
-        .flag("--write-git-creds")
-        .writes(loot.path());
+    let settings = with_opentofu(bin.path()).flag("--write-git-creds").writes(loot.path());
     settings.gives(loot.path());
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let at = loot.path().display();
@@ -108,7 +113,7 @@ async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credent
     );
     let pull = world.open("feature", &[("key.tf", &code)]).await;
     let said = world.answer(pull).await;
-    said.is("autoplan failed | . default failed").says("`init` may run programs");
+    said.is("autoplan failure | . default failed").says("`init` may run programs");
     let env = std::fs::read_to_string(loot.path().join("env")).expect("the program ran, so the attack is real");
     assert!(!env.contains("TF_PLUGIN_CACHE_DIR") && !env.contains("credential."), "{env}");
     let secret = std::fs::read_to_string(loot.path().join("secret")).unwrap();
@@ -119,12 +124,8 @@ async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credent
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 async fn the_reviewed_plan_is_not_swapped_with_real_opentofu() {
-    let (program, _) = opentofu();
     let bin = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(program, bin.path().join("tofu")).unwrap();
-    let settings =
-        ordinary().flag("--default-tf-distribution=opentofu").flag(&format!("--tf-bin-dir={}", bin.path().display()));
-    let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(with_opentofu(bin.path()), |files| vec![("main.tf", files.backend("root"))]).await;
     let code = |input: &str| world.files().backend("root") + &resource("prod", input);
     let pull = world.open("feature", &[("main.tf", &code("\"one\""))]).await;
     world.answer(pull).await.is("autoplan success | . default planned");

@@ -255,6 +255,10 @@ async fn nothing_left(world: &World) {
             world.broken(&format!("the {what} {id} never ends"));
         }
     }
+    let refused = "SELECT CAST(id AS TEXT) FROM commands WHERE reason = 'config'";
+    for id in world.look.rows(refused).await.into_iter().flatten() {
+        world.broken(&format!("the command {id} was refused for the configuration, which is right"));
+    }
     let given_up = "SELECT kind, lane, COALESCE(last_error, '') FROM jobs WHERE state = 'failed' \
                     AND lane NOT LIKE '%/acme/short-lived%'";
     for job in world.look.rows(given_up).await.iter().filter(|job| job[0] != "run_command") {

@@ -93,6 +93,9 @@ async fn one_world(backend: Backend, options: &Options, number: u64, begun: Inst
     false
 }
 
+/// After so many rounds something was applied.
+const ROUNDS_WITH_APPLIES: u64 = 4;
+
 /// What a run came to.
 #[derive(Default)]
 struct Totals {
@@ -123,8 +126,13 @@ impl Totals {
     /// These are part of every world: promises that nothing could break were not proved.
     fn assert_met(&self) {
         for what in ["killed in a sync", "paused in a sync", "repositories renamed", "repositories deleted"] {
-            assert!(self.rounds == 0 || self.counts.contains_key(what), "there are no {what}");
+            assert!(self.rounds == 0 || self.has(what), "there are no {what}");
         }
+        assert!(self.rounds < ROUNDS_WITH_APPLIES || self.has("applies ended"), "nothing was applied");
+    }
+
+    fn has(&self, what: &str) -> bool {
+        self.counts.get(what).is_some_and(|count| *count > 0)
     }
 
     #[expect(clippy::print_stdout, reason = "whoever runs it for hours wants to know what came of it")]

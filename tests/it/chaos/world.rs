@@ -37,15 +37,15 @@ pub const WEB_USER: &str = "ops";
 /// With this password.
 pub const WEB_PASSWORD: &str = "chaos-web-password";
 
-/// Most projects are locked as usual; one only by its apply, one not at all, and one for no longer than a minute.
+/// Most projects are locked as usual; one only by its apply, and one not at all.
 const LOCK_MODES: &str = "version: 3\n\
     autodiscover: {mode: enabled}\n\
     projects:\n\
-    - {dir: p7, repo_locks: {ttl: 1m}}\n\
     - {dir: p8, repo_locks: {mode: on_apply}}\n\
     - {dir: p9, repo_locks: {mode: disabled}}\n";
-/// The repository may say that.
-const OVERRIDES: &str = r#"--repo-config-json={"repos": [{"id": "/.*/", "allowed_overrides": ["repo_locks"]}]}"#;
+/// The repository may say that, and no lock is kept for long by somebody who does nothing: three
+/// minutes, of which clocks that are off can take two.
+const RULES: &str = r#"--repo-config-json={"repos": [{"id": "/.*/", "allowed_overrides": ["repo_locks"], "repo_locks": {"ttl": "3m"}}]}"#;
 
 /// How many seconds the clocks of servers are off.
 const CLOCKS: [i64; 3] = [60, 0, -60];
@@ -217,15 +217,21 @@ impl World {
         // Whatever is still wanted of a repository that is gone is tried for an hour, as long as it may come back.
         const OPEN: &str = "SELECT kind, lane, state, CAST(attempt AS TEXT), COALESCE(last_error, '') FROM jobs \
                             WHERE state IN ('queued', 'running') AND lane NOT LIKE '%/acme/short-lived%' ORDER BY seq";
-        // What arrived late is looked for when nothing can arrive any more. Time flies until then.
-        const HASTEN: &str = "UPDATE jobs SET run_after = created_at \
-                              WHERE kind IN ('remove_duplicates', 'repeat_status') AND state = 'queued' RETURNING kind";
+        // What arrived late is looked for when nothing can arrive any more. Time flies until then; the clocks of those who put
+        // these jobs off may be wrong.
+        const HASTEN: [&str; 2] = [
+            "UPDATE jobs SET run_after = '2020-01-01T00:00:00+00:00' \
+             WHERE kind IN ('remove_duplicates', 'repeat_status') AND state = 'queued' RETURNING kind",
+            "UPDATE jobs SET run_after = TIMESTAMPTZ '2020-01-01 00:00:00Z' \
+             WHERE kind IN ('remove_duplicates', 'repeat_status') AND state = 'queued' RETURNING kind",
+        ];
+        let hasten = HASTEN[usize::from(self.backend == Backend::Postgres)];
         for wires in &self.wires {
             wires.github.nothing_is_late().await;
         }
         let (begun, mut calm) = (Instant::now(), 0);
         while calm < 3 {
-            self.look.rows(HASTEN).await;
+            self.look.rows(hasten).await;
             let open = self.look.rows(OPEN).await;
             // What the bot says is a delivery, too, and may be late.
             calm = if open.is_empty() && self.post.is_idle(&self.github) { calm + 1 } else { 0 };
@@ -385,7 +391,7 @@ fn settings(dir: &Path, kind: Kind) -> Settings {
         .survives_full_disks()
         .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
         .flag("--shutdown-grace=3s")
-        .flag(OVERRIDES)
+        .flag(RULES)
         .flag(if kind.of_branch { "--checkout-strategy=branch" } else { "--checkout-strategy=merge" })
         .flag("--fetch-timeout=5s")
         .flag("--web-basic-auth")

@@ -92,7 +92,7 @@ async fn what_was_planned_before_another_branch_became_the_default_one_is_not_ap
     assert!(planned.contains("**Plan: 2 to add"), "{planned}");
     bot.github.fault("GET /repos/*/*", 10_000, Fault::BadGateway);
     let unknown = told(&bot, &app, Deed::Apply, OPS).await;
-    assert!(unknown.contains("could not be reached for the default branch of acme/infra"), "{unknown}");
+    assert!(unknown.contains("could not be reached for the repository acme/infra"), "{unknown}");
     assert_eq!(applies(&bot), 0, "what cannot be found out lets nothing through: {unknown}");
     bot.github.clear_faults();
     bot.push("trunk", &[NETWORK]).await;

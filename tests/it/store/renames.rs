@@ -12,8 +12,8 @@ use lockkeeper::model::{
 use lockkeeper::seal::{Keyring, OpenError, Sealed, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    Acquired, DatabaseUrl, FormerName, KnownRepository, NewJob, RENAMED_COLUMNS, Rename, RenameRefused, Renamed, Store,
-    answers_share,
+    Acquired, DatabaseUrl, Finish, FormerName, KnownRepository, NewJob, RENAMED_COLUMNS, Rename, RenameRefused,
+    Renamed, Store, answers_share,
 };
 use lockkeeper::vcs::RepoAccess as _;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -30,6 +30,7 @@ store_test!(
     of_two_locks_on_one_place_the_older_stays,
     nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out,
     what_waits_in_the_queue_moves_to_the_lanes_of_the_new_name,
+    a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name,
     the_identifier_tells_a_repository_and_the_name_is_an_attribute,
     claims_and_credentials_move_and_open_under_the_new_address,
     a_credential_that_does_not_open_keeps_everything_where_it_is,
@@ -371,6 +372,29 @@ async fn what_waits_in_the_queue_moves_to_the_lanes_of_the_new_name(db: &TestDb)
             "pull:github.com/acme/network#1",
         ]
     );
+}
+
+async fn a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name(db: &TestDb) {
+    let store = db.store();
+    let [old, new] = [OLD, NEW].map(|name| format!("status:{name}@ab:x"));
+    let status = |state: &str| NewJob { payload: format!(r#"{{"repo":"{OLD}","state":"{state}"}}"#), ..job(&old) };
+    let ends = async || {
+        let lease = store.job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX).await.unwrap().unwrap();
+        assert_eq!(store.job_finish(&lease).await.unwrap(), Finish::Recorded);
+    };
+    let first = store.job_push(&status("pending")).await.unwrap();
+    ends().await;
+    store.job_push(&status("success")).await.unwrap();
+    ends().await;
+    let lane = format!("repeat:{old}");
+    store.job_push(&NewJob { payload: format!(r#"{{"statuses":"{old}"}}"#), ..job(&lane) }).await.unwrap();
+    assert_eq!(rename(store).await, Renamed::Done(1));
+    let lanes: Vec<String> = store.job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect();
+    assert_eq!(lanes, [format!("repeat:{new}")]);
+    ends().await;
+    assert!(store.job_repeat_newest("work", 3, &new, first).await.unwrap().is_some(), "it is known by the new name");
+    let lease = store.job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX).await.unwrap().unwrap();
+    assert_eq!((lease.lane, lease.payload), (new, format!(r#"{{"repo":"{NEW}","state":"success"}}"#)));
 }
 
 async fn the_identifier_tells_a_repository_and_the_name_is_an_attribute(db: &TestDb) {

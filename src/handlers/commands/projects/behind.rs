@@ -52,8 +52,8 @@ fn sentence(base: &impl std::fmt::Display, lacking: &[&ProjectKey], is_whole: bo
     let named =
         if merged.is_empty() { String::new() } else { format!(": {}", listed(merged.iter().map(named), NAMED)) };
     format!(
-        "This branch does not include changes to {of} that were merged into `{base}` since it branched off{named}. To apply a \
-         plan without them may undo them. Merge `{base}` into this branch or rebase it; the push is planned automatically."
+        "This branch does not include changes to {of} that were merged into `{base}` since it branched off{named}. Applying \
+         a plan without them may undo them. Merge `{base}` into this branch or rebase it; the push is planned automatically."
     )
 }
 

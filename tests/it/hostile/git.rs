@@ -72,6 +72,8 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
     let pull = world.open("feature", &[("main.tf", &code)]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
 
+    // A sync that is still to come would find what is planted, and put a fresh mirror there.
+    world.server.logged("A mirror is in step repo=github.test/acme/infra refs=3").await;
     let (mirror, mark) = (mirror_of(&world), world.dir.path().join("filter-ran"));
     plant_filter(&mirror, &mark);
     world.server.owns(&mirror);

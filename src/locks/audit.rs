@@ -218,11 +218,7 @@ fn is_signed(checkpoint: &Checkpoint, keys: &[PublicKey]) -> bool {
 
 /// A seal that no key of the log has signed.
 fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, Fault)> {
-    let is_signed = |seal: &&LockEventSeal| match (seal.key, &seal.signature) {
-        (Some(key), Some(signature)) => keys.contains(&key) && seal.statement().is_authentic(key, signature),
-        (None, _) | (Some(_), None) => false,
-    };
-    seals.iter().find(|seal| !is_signed(seal)).map(|seal| (seal.last_seq, Fault::UnsignedSeal))
+    seals.iter().find(|seal| !seal.is_signed_by(keys)).map(|seal| (seal.last_seq, Fault::UnsignedSeal))
 }
 
 /// Reads the whole log. `wanted` is a hash that somebody noted earlier: it must stand in the log, or be the one that a

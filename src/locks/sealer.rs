@@ -23,7 +23,7 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
     if let Some((seq, fault)) = anchored(store, &evidence).await? {
         let way_out = if anchored(store, &Evidence::default()).await?.is_some() {
             // No file can help: the database contradicts the checkpoints that it has itself.
-            "Restore the database from a backup of before".to_owned()
+            "Restore the database from a backup that was made before that".to_owned()
         } else {
             format!(
                 "Only if you know why, as after a backup was restored, move {} away on every server: they go on from what is \

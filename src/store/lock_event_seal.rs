@@ -69,6 +69,14 @@ impl LockEventSeal {
             at: self.sealed_at,
         }
     }
+
+    /// Whether one of these keys has signed it.
+    pub fn is_signed_by(&self, keys: &[PublicKey]) -> bool {
+        match (self.key, &self.signature) {
+            (Some(key), Some(signature)) => keys.contains(&key) && self.statement().is_authentic(key, signature),
+            (None, _) | (Some(_), None) => false,
+        }
+    }
 }
 
 /// A key that checkpoints are signed with.
@@ -235,10 +243,16 @@ impl Store {
         chain_hold_in_tx(&mut tx).await?;
         let last = on_tx!(&mut tx, db => sqlx::query_as::<_, CheckpointRow>(LAST_CHECKPOINT).fetch_optional(db))?;
         let last = last.map(Checkpoint::from);
-        for anchor in last.iter().chain(mark) {
-            if !reaches_in_tx(&mut tx, anchor).await? {
-                return Ok(SealLog::Torn(anchor.clone()));
-            }
+        if let Some(last) = &last
+            && !has_event_in_tx(&mut tx, last).await?
+        {
+            return Ok(SealLog::Torn(last.clone()));
+        }
+        if let Some(mark) = mark
+            && !has_event_in_tx(&mut tx, mark).await?
+            && !has_pruned_in_tx(&mut tx, mark).await?
+        {
+            return Ok(SealLog::Torn(mark.clone()));
         }
         let head = on_tx!(&mut tx, db => sqlx::query_as::<_, (i64, Sha256Digest)>(
             "SELECT seq, hash FROM lock_events ORDER BY seq DESC LIMIT 1").fetch_optional(db))?;
@@ -374,14 +388,21 @@ async fn checkpoint_insert_in_tx(tx: &mut Tx, new: &Checkpoint) -> Result<()> {
     .map(drop)
 }
 
-/// Whether the log still has the event of a checkpoint, or has pruned it since.
-async fn reaches_in_tx(tx: &mut Tx, checkpoint: &Checkpoint) -> Result<bool> {
-    let hash = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, Sha256Digest>(
+/// Whether the log still has the event of a checkpoint as it was signed. Pruning never removes that of the last one.
+async fn has_event_in_tx(tx: &mut Tx, checkpoint: &Checkpoint) -> Result<bool> {
+    let hash = on_tx!(tx, db => sqlx::query_scalar::<_, Sha256Digest>(
         "SELECT hash FROM lock_events WHERE seq = $1").bind(checkpoint.seq).fetch_optional(db))?;
-    if let Some(hash) = hash {
-        return Ok(hash == checkpoint.hash);
-    }
+    Ok(hash.is_some_and(|hash| hash == checkpoint.hash))
+}
+
+/// Whether the event of a checkpoint was pruned since. Somebody may have written a seal just now to make it look so: each
+/// must be signed.
+async fn has_pruned_in_tx(tx: &mut Tx, checkpoint: &Checkpoint) -> Result<bool> {
     let seals = on_tx!(&mut *tx, db => sqlx::query_as::<_, LockEventSeal>(SEALS).fetch_all(db))?;
+    let keys = on_tx!(tx, db => sqlx::query_scalar::<_, PublicKey>("SELECT public FROM audit_keys").fetch_all(db))?;
+    if !seals.iter().all(|seal| seal.is_signed_by(&keys)) {
+        return Ok(false);
+    }
     Ok(match seals.last() {
         Some(last) if last.last_seq == checkpoint.seq => last.last_hash == checkpoint.hash,
         Some(last) => last.last_seq > checkpoint.seq,

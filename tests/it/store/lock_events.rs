@@ -34,6 +34,7 @@ store_test!(
     a_made_up_seal_is_found,
     a_beginning_that_was_cut_off_with_everything_that_counts_it_is_not_signed,
     a_log_that_was_written_again_at_the_last_moment_is_not_signed,
+    a_log_whose_beginning_is_cut_off_at_the_last_moment_is_not_signed,
     a_made_up_checkpoint_is_found,
     an_end_that_was_written_again_is_found,
     what_is_pruned_leaves_a_signed_seal_and_an_event,
@@ -328,19 +329,22 @@ async fn events_with_numbers_below_the_beginning_are_found(db: &TestDb) {
     assert_eq!(whole(db).await.events, 6);
 }
 
+/// Writes to the database that the events up to this one were pruned.
+async fn made_up_seal(db: &TestDb, last: &ChainedEvent) {
+    let (seq, hash) = (last.seq, &last.hash);
+    let insert = "INSERT INTO lock_event_seals (last_seq, last_hash, last_at, events, actor, sealed_at)";
+    execute(
+        db,
+        &format!("{insert} SELECT {seq}, '{hash}', at, {seq}, 'ada', at FROM lock_events WHERE seq = {seq} + 1"),
+    )
+    .await;
+}
+
 async fn a_made_up_seal_is_found(db: &TestDb) {
     let events = six(db).await;
     execute(db, "DELETE FROM lock_events WHERE seq <= 4").await;
     assert_eq!(verify(db).await, broken(1, Fault::Missing));
-    execute(
-        db,
-        &format!(
-            "INSERT INTO lock_event_seals (last_seq, last_hash, last_at, events, actor, sealed_at) \
-             SELECT 4, '{}', at, 4, 'ada', at FROM lock_events WHERE seq = 5",
-            events[3].hash
-        ),
-    )
-    .await;
+    made_up_seal(db, &events[3]).await;
     assert_eq!(verify(db).await, broken(4, Fault::UnsignedSeal));
     let forged = SigningKey::generate();
     let mut seal = db.store().lock_event_seals().await.unwrap().remove(0);
@@ -354,22 +358,14 @@ async fn a_made_up_seal_is_found(db: &TestDb) {
 async fn a_beginning_that_was_cut_off_with_everything_that_counts_it_is_not_signed(db: &TestDb) {
     let events = six(db).await;
     execute(db, "DELETE FROM lock_events WHERE seq < 6").await;
-    execute(
-        db,
-        &format!(
-            "INSERT INTO lock_event_seals (last_seq, last_hash, last_at, events, actor, sealed_at) \
-             SELECT 5, '{}', at, 5, 'ada', at FROM lock_events WHERE seq = 6",
-            events[4].hash
-        ),
-    )
-    .await;
+    made_up_seal(db, &events[4]).await;
     for table in ["audit_checkpoints", "settings"] {
         execute(db, &format!("DELETE FROM {table}")).await;
     }
     assert_eq!(verify(db).await, broken(5, Fault::UnsignedSeal));
     let error = locks::seal_log(db.store(), &audit_files(db)).await.unwrap_err().to_string();
     assert!(error.contains("no key of the log has signed that"), "{error}");
-    assert!(error.ends_with("Restore the database from a backup of before"), "{error}");
+    assert!(error.ends_with("Restore the database from a backup that was made before that"), "{error}");
     assert_eq!(db.store().lock_event_seals().await.unwrap()[0].signature, None);
 }
 
@@ -386,6 +382,35 @@ async fn a_log_that_was_written_again_at_the_last_moment_is_not_signed(db: &Test
     }
     let sealed = store.lock_event_seal(&key, mark.as_ref(), 500).await.unwrap();
     assert!(matches!(sealed, SealLog::Torn(torn) if Some(&torn) == mark.as_ref()));
+    assert_eq!(store.audit_checkpoint_last().await.unwrap(), None);
+}
+
+async fn a_log_whose_beginning_is_cut_off_at_the_last_moment_is_not_signed(db: &TestDb) {
+    let events = six(db).await;
+    let (files, store) = (audit_files(db), db.store());
+    let (key, mark) = (files.key(store).await.unwrap().unwrap(), files.mark().unwrap());
+    // Somebody does that after the sealer has looked: nothing is left but one event, and a seal that says why.
+    taken(store, &open_pull(store, 2).await, &project("b")).await;
+    execute(db, "UPDATE lock_events SET seq = 8 WHERE seq = 6").await;
+    let seal = ChainedEvent { seq: 7, ..events[5].clone() };
+    made_up_seal(db, &seal).await;
+    execute(db, "DELETE FROM lock_events WHERE seq < 8").await;
+    let sealed = store.lock_event_seal(&key, None, 500).await.unwrap();
+    assert!(matches!(sealed, SealLog::Torn(_)), "the event of the last checkpoint is gone");
+    for table in ["audit_checkpoints", "settings"] {
+        execute(db, &format!("DELETE FROM {table}")).await;
+    }
+    let sealed = store.lock_event_seal(&key, mark.as_ref(), 500).await.unwrap();
+    assert!(matches!(sealed, SealLog::Torn(torn) if Some(&torn) == mark.as_ref()), "nobody signed that it was pruned");
+    // Signed, but not by the server.
+    let forged = SigningKey::generate();
+    let mut seal = store.lock_event_seals().await.unwrap().remove(0);
+    seal.key = Some(forged.public());
+    let signature = seal.statement().sign(&forged);
+    let sign = format!("UPDATE lock_event_seals SET key = '{}', signature = '{signature}'", forged.public());
+    execute(db, &sign).await;
+    let sealed = store.lock_event_seal(&key, mark.as_ref(), 500).await.unwrap();
+    assert!(matches!(sealed, SealLog::Torn(_)), "{sealed:?}");
     assert_eq!(store.audit_checkpoint_last().await.unwrap(), None);
 }
 

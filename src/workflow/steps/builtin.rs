@@ -28,9 +28,8 @@ const MAX_WORKSPACE_BYTES: u64 = 4096;
 const CONFIGURE_TOOLS: [&str; 5] =
     ["TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG", "TF_ENCRYPTION", "HOME", "XDG_CONFIG_HOME"];
 
-/// Why an `init` takes longer, or cannot read private modules.
-const RUNS_PROGRAMS: &str = "By this configuration `init` may run programs (`encryption`, `state_store`), so it has neither the \
-                             shared cache of providers nor credentials for private modules.";
+/// The option by which an `init` first fetches a configuration.
+const FROM_MODULE: &str = "-from-module";
 
 /// Terraform shows a plan as JSON since this version; OpenTofu always did.
 const LISTS_SINCE: Version = Version::new(0, 12, 0);
@@ -77,19 +76,25 @@ impl Steps<'_> {
             &["-input=false", "-upgrade"]
         };
         let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
-        let runs_programs = self.init_runs_programs(Some(self.tool.distribution)).await.map_err(disk)?;
-        let is_told = runs_programs && (self.providers.is_some() || self.modules.is_some());
-        if is_told {
-            self.exec.output.say(RUNS_PROGRAMS).await;
+        let runs_programs = self.init_runs_programs(Some(self.tool.distribution), &args).await.map_err(disk)?;
+        // Why it takes longer, or cannot read private modules.
+        let told = runs_programs.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
+            format!(
+                "`init` may run a program here: {why}. So it has neither the shared cache of providers nor credentials for \
+                 private modules."
+            )
+        });
+        if let Some(told) = &told {
+            self.exec.output.say(told).await;
         }
-        let session = if runs_programs || args.iter().any(|arg| names_packages(arg)) {
+        let session = if runs_programs.is_some() || args.iter().any(|arg| names_packages(arg)) {
             None
         } else {
             self.provider_session().await.map_err(disk)?
         };
         let shown = self.shown(&args);
         let cmd = self.command(args);
-        let cmd = match self.modules.filter(|_| !runs_programs) {
+        let cmd = match self.modules.filter(|_| runs_programs.is_none()) {
             Some(access) => {
                 let before = self.variable("GIT_CONFIG_COUNT").and_then(|count| count.to_str()?.parse().ok());
                 access.give(cmd, before.unwrap_or(0))
@@ -98,9 +103,11 @@ impl Steps<'_> {
         };
         match self.one_init(cmd, session, name, &shown).await {
             Ok(_) => Ok(String::new()),
-            // It may be why.
-            Err(error) if is_told => Err(StepError { output: format!("{RUNS_PROGRAMS}\n{}", error.output), ..error }),
-            Err(error) => Err(error),
+            Err(error) => Err(match told {
+                // It may be why.
+                Some(told) => StepError { output: format!("{told}\n{}", error.output), ..error },
+                None => error,
+            }),
         }
     }
 
@@ -143,20 +150,33 @@ impl Steps<'_> {
         format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
     }
 
-    /// Whether an `init` may run a program that the pull request names. Then it gets nothing that a plan may not have.
-    pub(super) async fn init_runs_programs(&self, tool: Option<Distribution>) -> std::io::Result<bool> {
-        if CONFIGURE_TOOLS.iter().any(|name| self.set.contains_key(OsStr::new(name))) {
-            return Ok(true);
+    /// Why an `init` may run a program that the pull request names, if so. Then it gets nothing that a plan may not have.
+    pub(super) async fn init_runs_programs(
+        &self,
+        tool: Option<Distribution>,
+        args: &[OsString],
+    ) -> std::io::Result<Option<String>> {
+        if let Some(name) = CONFIGURE_TOOLS.iter().find(|name| self.set.contains_key(OsStr::new(name))) {
+            return Ok(Some(format!("a step sets `{name}`")));
+        }
+        let args = args.iter().map(OsString::as_os_str);
+        if args.chain(self.args_of_variables()).any(|arg| arg.to_string_lossy().contains(FROM_MODULE)) {
+            return Ok(Some(format!("`{FROM_MODULE}` brings files that are not here yet")));
         }
         let dir = self.dir.to_owned();
-        apart(move || init_programs::may_run(&dir, tool)).await
+        apart(move || init_programs::why(&dir, tool)).await
+    }
+
+    /// What variables add to the arguments of `init`.
+    fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
+        ["TF_CLI_ARGS", "TF_CLI_ARGS_init"].into_iter().filter_map(|name| self.variable(name))
     }
 
     /// A cache of providers for one `init`; none where the operator wants none, set one for all, or says where packages
     /// come from: those may be of the pull request.
     pub(super) async fn provider_session(&self) -> std::io::Result<Option<Session>> {
         let Some(cache) = self.providers else { return Ok(None) };
-        if ["TF_CLI_ARGS", "TF_CLI_ARGS_init"].into_iter().filter_map(|name| self.variable(name)).any(names_packages) {
+        if self.args_of_variables().any(names_packages) {
             return Ok(None);
         }
         let place = InitPlace {
@@ -337,7 +357,7 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Se
 /// Whether arguments of `init` say where packages are taken from, or where the configuration itself is.
 fn names_packages(args: &OsStr) -> bool {
     let args = args.to_string_lossy();
-    args.contains("-plugin-dir") || args.contains("-from-module")
+    args.contains("-plugin-dir") || args.contains(FROM_MODULE)
 }
 
 pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {

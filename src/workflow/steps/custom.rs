@@ -25,8 +25,8 @@ impl Steps<'_> {
         let ran = if is_plain_init(&step.shell, shown) {
             let disk = |error| failed(name.clone(), StepFailure::Disk(error));
             // By its name it may be either tool.
-            let runs_programs = self.init_runs_programs(None).await.map_err(disk)?;
-            let session = if runs_programs { None } else { self.provider_session().await.map_err(disk)? };
+            let runs_programs = self.init_runs_programs(None, &[]).await.map_err(disk)?;
+            let session = if runs_programs.is_some() { None } else { self.provider_session().await.map_err(disk)? };
             self.one_init(cmd, session, name, shown).await
         } else {
             self.exec.run(cmd, name, shown, None).await

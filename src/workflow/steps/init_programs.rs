@@ -16,25 +16,37 @@ use crate::model::Distribution;
 
 /// Larger files are not searched.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// Nor more of them than this together.
+const MAX_BYTES_OF_ALL: u64 = 64 * 1024 * 1024;
 const STATE_STORE: &str = "state_store";
 const ENCRYPTION: &str = "encryption";
 
-/// Whether an `init` in a directory may run a program of the configuration there. What cannot be read may. Without a tool it
-/// is not known which one it is.
-pub(super) fn may_run(dir: &Path, tool: Option<Distribution>) -> std::io::Result<bool> {
+/// Why an `init` in a directory may run a program of the configuration there, if so. What cannot be read may. Without a tool
+/// it is not known which one it is.
+pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Option<String>> {
+    let mut left = MAX_BYTES_OF_ALL;
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let Some(kind) = path.extension().and_then(|extension| extension.to_str()) else { continue };
-        let names_one = match kind {
-            "tf" | "tofu" => names_native,
-            "json" => names_json,
+        let named = match kind {
+            "tf" | "tofu" => named_native,
+            "json" => named_json,
             _ => continue,
         };
-        if text(&path).is_none_or(|text| names_one(&text, tool)) {
-            return Ok(true);
+        // The pull request chose the name.
+        let file = path.file_name().unwrap_or_default().to_string_lossy().escape_debug().to_string();
+        let Some(text) = text(&path) else {
+            return Ok(Some(format!("`{file}` cannot be searched (no plain file, or larger than 4 MiB)")));
+        };
+        if let Some(found) = named(&text, tool) {
+            return Ok(Some(format!("`{file}` may have a block `{found}`")));
         }
+        let Some(rest) = left.checked_sub(text.len() as u64) else {
+            return Ok(Some("its files are larger than 64 MiB together".to_owned()));
+        };
+        left = rest;
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// The text of a plain file of moderate size.
@@ -48,15 +60,20 @@ fn text(path: &Path) -> Option<String> {
     (bytes.len() as u64 <= MAX_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn names_native(text: &str, tool: Option<Distribution>) -> bool {
-    let mut states = behind(text, STATE_STORE);
-    states.next().is_some() || tool != Some(Distribution::Terraform) && behind(text, ENCRYPTION).any(begins_block)
+fn named_native(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
+    if behind(text, STATE_STORE).next().is_some() {
+        return Some(STATE_STORE);
+    }
+    (tool != Some(Distribution::Terraform) && behind(text, ENCRYPTION).any(begins_block)).then_some(ENCRYPTION)
 }
 
-fn names_json(text: &str, tool: Option<Distribution>) -> bool {
+fn named_json(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
     // Any character of a key can be written with its number.
-    let words = [Some(STATE_STORE), (tool != Some(Distribution::Terraform)).then_some(ENCRYPTION)];
-    words.into_iter().flatten().any(|word| text.contains(&format!("\"{word}\""))) || text.contains("\\u")
+    let has = |word: &str| text.contains(&format!("\"{word}\"")) || text.contains("\\u");
+    if tool != Some(Distribution::Terraform) && has(ENCRYPTION) {
+        return Some(ENCRYPTION);
+    }
+    has(STATE_STORE).then_some(STATE_STORE)
 }
 
 /// What follows on a word, each time it stands alone.
@@ -82,7 +99,7 @@ mod tests {
     fn judged(name: &str, content: &str, tool: Option<Distribution>) -> bool {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(name), content).unwrap();
-        may_run(dir.path(), tool).unwrap()
+        why(dir.path(), tool).unwrap().is_some()
     }
 
     #[test]
@@ -126,7 +143,26 @@ mod tests {
     fn what_cannot_be_read_may_hold_anything() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/nowhere", dir.path().join("main.tf")).unwrap();
-        assert!(may_run(dir.path(), None).unwrap());
+        assert!(why(dir.path(), None).unwrap().is_some());
         assert!(judged("main.tf", &"#".repeat(4 * 1024 * 1024 + 1), None));
+    }
+
+    #[test]
+    fn so_may_more_than_anybody_searches() {
+        let dir = tempfile::tempdir().unwrap();
+        let content = "#".repeat(4 * 1024 * 1024);
+        for name in 0..16 {
+            fs::write(dir.path().join(format!("{name}.tf")), &content).unwrap();
+        }
+        assert_eq!(why(dir.path(), None).unwrap(), None);
+        fs::write(dir.path().join("16.tf"), "#").unwrap();
+        assert_eq!(why(dir.path(), None).unwrap().unwrap(), "its files are larger than 64 MiB together");
+    }
+
+    #[test]
+    fn the_file_is_named_as_nobody_can_make_lines_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a\n\u{202e}b.tf"), COMMAND).unwrap();
+        assert_eq!(why(dir.path(), None).unwrap().unwrap(), r"`a\n\u{202e}b.tf` may have a block `encryption`");
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! The cache gives each `init` a directory of its own, and what is new in it belongs to everybody afterwards. So nothing
 //! else may have that directory: no second `init` at the same time, and nothing that runs code of the pull request, as a
-//! plan does, and as an `init` does by some configurations (`init_programs.rs`). And the `init` has to be that of the project's directory, in which the links are led to the store when it is
-//! over. What is not certainly such a command fetches its packages for itself: that is slower, but safe.
+//! plan does, and as an `init` does by some configurations (`init_programs.rs`). And the `init` has to be that of the
+//! project's directory, in which the links are led to the store when it is over. What is not certainly such a command
+//! fetches its packages for itself: that is slower, but safe.
 
 use crate::config::workflow::Shell;
 

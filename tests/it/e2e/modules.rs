@@ -39,6 +39,35 @@ async fn private_modules_are_read_by_init_and_by_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_init_that_fetches_its_configuration_first_reads_no_private_modules() {
+    let rules = json!({"repos": [{"id": "/.*/", "allowed_overrides": ["workflow"], "allow_custom_workflows": true}]});
+    let settings = Settings::default().flag("--write-git-creds").flag(&format!("--repo-config-json={rules}"));
+    let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    world.github.create_repo(MODULES, &[("net/main.tf", "")]).await.expect("it is new");
+    let from = format!("-from-module=git::{}//net", world.github.clone_url(MODULES));
+    let config = json!({
+        "version": 3,
+        "projects": [
+            {"name": "argument", "dir": "one", "workflow": "argument"},
+            {"name": "variable", "dir": "two", "workflow": "variable"},
+        ],
+        "workflows": {
+            "argument": {"plan": {"steps": [{"init": {"extra_args": [from]}}, "plan"]}},
+            "variable": {"plan": {"steps": [{"env": {"name": "TF_CLI_ARGS_init", "value": from}}, "init", "plan"]}},
+        },
+    });
+    // Nothing but what is fetched makes them projects.
+    let files = [("atlantis.yaml", config.to_string()), ("one/notes", String::new()), ("two/notes", String::new())];
+    let pull = world.open("feature", &files.each_ref().map(|(path, text)| (*path, text.as_str()))).await;
+    for name in ["argument", "variable"] {
+        let said = world.ask(pull, &format!("lockkeeper plan -p {name}")).await;
+        said.says("`init` may run a program here: `-from-module` brings files that are not here yet")
+            .says("acme/modules.git");
+    }
+    world.finish(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_flag_private_modules_are_not_read() {
     let (world, pull) = using(Settings::default()).await;
     world.answer(pull).await.is("autoplan failure | . default failed").says("terraform init").says("acme/modules.git");

@@ -113,7 +113,8 @@ async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credent
     );
     let pull = world.open("feature", &[("key.tf", &code)]).await;
     let said = world.answer(pull).await;
-    said.is("autoplan failure | . default failed").says("`init` may run programs");
+    said.is("autoplan failure | . default failed")
+        .says("`init` may run a program here: `key.tf` may have a block `encryption`");
     let env = std::fs::read_to_string(loot.path().join("env")).expect("the program ran, so the attack is real");
     assert!(!env.contains("TF_PLUGIN_CACHE_DIR") && !env.contains("credential."), "{env}");
     let secret = std::fs::read_to_string(loot.path().join("secret")).unwrap();

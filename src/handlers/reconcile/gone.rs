@@ -18,6 +18,10 @@ use crate::vcs::{ForgeError, RepoFacts};
 /// Two looks that are less apart than this count as one. Shorter than the time from one round of a reconciler to the next.
 const APART: TimeDelta = TimeDelta::minutes(4);
 
+/// A look that was longer ago says nothing of now, because what is found again is not looked for any more. Longer than the
+/// longest wait of a reconciler before it looks again.
+const TOO_LONG_AGO: TimeDelta = TimeDelta::days(2);
+
 /// The forge does not find a repository. Tells how many pulls hold nothing any more because of that.
 pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
     if ctx.store.pull_list_of_repo(repo).await?.is_empty() {
@@ -70,7 +74,13 @@ pub(super) async fn archived(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
 /// Since when something is not found, if that was a while ago.
 async fn confirmed(ctx: &Ctx, what: Absence<'_>) -> anyhow::Result<Option<DateTime<Utc>>> {
     let since = ctx.store.absence_note(what).await?;
-    Ok((ctx.clock.now() - since >= APART).then_some(since))
+    let age = ctx.clock.now() - since;
+    if age > TOO_LONG_AGO {
+        ctx.store.absence_forget(what).await?;
+        ctx.store.absence_note(what).await?;
+        return Ok(None);
+    }
+    Ok((age >= APART).then_some(since))
 }
 
 fn looks(ctx: &Ctx, since: DateTime<Utc>) -> String {

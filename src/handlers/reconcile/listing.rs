@@ -13,7 +13,7 @@ use crate::handlers::events::{self, close_pull};
 use crate::handlers::identity::{self, Asker};
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState};
 use crate::queue::JobError;
-use crate::store::{ForgePage, HeadNews, WatchedRepo};
+use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
 use crate::vcs::{Budget, ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk};
 
 /// Most pages of a list: 3,000 open pulls.
@@ -192,6 +192,7 @@ impl List<'_> {
             }
             Err(error) => return Err(error.into()),
         };
+        ctx.store.absence_forget(Absence::Pull(&at)).await?;
         if self.mend(&pull).await? {
             self.found.repaired += 1;
             info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found what no event had told of a pull request");

@@ -89,8 +89,9 @@ impl World {
     /// Servers look for what is gone when they start, and believe it after a second look some minutes later. Time flies.
     async fn look_twice(&self) {
         const HELD: &str = "SELECT dir FROM locks WHERE repo LIKE '%/acme/short-lived'";
-        const ON_SQLITE: &str = "UPDATE absences SET noticed_at = '2020-01-01T00:00:00+00:00' RETURNING repo";
-        const ON_POSTGRES: &str = "UPDATE absences SET noticed_at = TIMESTAMPTZ '2020-01-01 00:00:00Z' RETURNING repo";
+        const ON_SQLITE: &str =
+            "UPDATE absences SET noticed_at = strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now', '-1 hour') RETURNING repo";
+        const ON_POSTGRES: &str = "UPDATE absences SET noticed_at = now() - INTERVAL '1 hour' RETURNING repo";
         let hasten = if self.backend == Backend::Sqlite { ON_SQLITE } else { ON_POSTGRES };
         if self.look.rows(HELD).await.is_empty() {
             return;

@@ -45,7 +45,8 @@ const LOCK_MODES: &str = "version: 3\n\
     - {dir: p9, repo_locks: {mode: disabled}}\n";
 /// The repository may say that, and no lock is kept for long by somebody who does nothing: three
 /// minutes, of which clocks that are off can take two.
-const RULES: &str = r#"--repo-config-json={"repos": [{"id": "/.*/", "allowed_overrides": ["repo_locks"], "repo_locks": {"ttl": "3m"}}]}"#;
+const RULES: &str = "--repo-config-json=\
+    {\"repos\": [{\"id\": \"/.*/\", \"allowed_overrides\": [\"repo_locks\"], \"repo_locks\": {\"ttl\": \"3m\"}}]}";
 
 /// How many seconds the clocks of servers are off.
 const CLOCKS: [i64; 3] = [60, 0, -60];

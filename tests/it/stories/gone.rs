@@ -15,6 +15,8 @@ story!(
     a_repository_that_is_found_again_keeps_its_locks,
     a_pull_that_is_gone_gives_its_locks_back,
     a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back,
+    a_pull_that_is_not_found_twice_and_found_between_keeps_its_locks,
+    a_pull_that_is_not_found_twice_within_days_keeps_its_locks,
     an_archived_repository_gives_its_locks_back,
     a_repository_that_refuses_us_keeps_no_other_waiting_and_fails_no_repair,
     a_repository_whose_app_was_removed_gives_its_locks_back,
@@ -121,6 +123,42 @@ async fn a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back(bac
     assert!(bot.why_released().await[0].starts_with("the pull request is gone"), "{:?}", bot.why_released().await);
     bot.settle().await;
     bot.end(&[]).await;
+}
+
+async fn a_pull_that_is_not_found_twice_and_found_between_keeps_its_locks(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    assert_eq!(bot.heard(first).len(), 1);
+    for content in ["# wider\n", "# wider still\n"] {
+        bot.github.set_delivering(Delivering::Held).await;
+        bot.github.push(REPO, "first", &[Change::write("network/main.tf", content)]).await.unwrap();
+        while bot.github.lose_next().is_some() {}
+        bot.github.set_delivering(Delivering::Immediately).await;
+        bot.github.fault("GET /repos/*/*/pulls/1", 1, Fault::NotFound);
+        for _ in 0..2 {
+            bot.db.clock.advance(Duration::from_mins(5));
+            bot.replica.tick("missed_events").await.unwrap();
+            assert_eq!(bot.locks().await, [LOCK]);
+        }
+        assert_eq!(bot.github.faults_left(), 0);
+        bot.settle().await;
+    }
+    bot.heard(first);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_pull_that_is_not_found_twice_within_days_keeps_its_locks(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    assert_eq!(bot.heard(first).len(), 1);
+    for wait in [Duration::from_mins(5), Duration::from_hours(72)] {
+        bot.db.clock.advance(wait);
+        bot.github.fault("GET /repos/*/*/pulls/1", 1, Fault::NotFound);
+        bot.replica.tick("closed_pulls").await.unwrap();
+        assert_eq!((bot.github.faults_left(), bot.locks().await), (0, vec![LOCK.to_owned()]));
+    }
+    bot.settle().await;
+    bot.end(&[LOCK]).await;
 }
 
 async fn an_archived_repository_gives_its_locks_back(backend: Backend) {

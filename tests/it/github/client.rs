@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::clock::ManualClock;
-use lockkeeper::model::{CommitSha, CommitState, CommitStatus, StatusContext};
+use lockkeeper::model::{BranchName, CommitSha, CommitState, CommitStatus, StatusContext};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
 use lockkeeper::vcs::{Forge, ForgeError, ListedPage, OpenPulls, PageAsk};
@@ -113,6 +113,24 @@ async fn whoever_is_sent_anywhere_but_to_a_repository_does_not_go() {
         server.on("GET /repos/acme/infra", moved);
         let error = server.client().repository(&pull().repo, None).await.unwrap_err();
         assert!(matches!(&error, ForgeError::Moved { repo, .. } if **repo == pull().repo), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_that_was_renamed_is_gone() {
+    let (server, repo) = (ScriptedGitHub::start().await, pull().repo);
+    let branch = |name: &str| BranchName::new(name).unwrap();
+    let told = |name: &str| Reply::json(&json!({"name": name, "commit": {"sha": "a1".repeat(20)}, "protected": true}));
+    server.on("GET /repos/acme/infra/branches/main", told("main"));
+    server.on("GET /repos/acme/infra/branches/release%2F1%2E0", told("release/1.0"));
+    server.on("GET /repos/acme/infra/branches/gone", Reply::status(404, &json!({"message": "Branch not found"})));
+    let moved = Reply::status(301, &json!({"message": "Moved Permanently"}));
+    let to = format!("{}/repositories/7/branches/main", server.url);
+    server.on("GET /repos/acme/infra/branches/master", moved.header("location", to));
+    server.on("GET /repositories/7/branches/main", told("main"));
+    let github = server.client();
+    for (name, is_there) in [("main", true), ("release/1.0", true), ("gone", false), ("master", false)] {
+        assert_eq!(github.has_branch(&repo, None, &branch(name)).await.unwrap(), is_there, "{name}");
     }
 }
 

@@ -178,10 +178,15 @@ impl Forge for GitHub {
     }
 
     async fn has_branch(&self, repo: &RepoId, via: Installation, branch: &BranchName) -> Result<bool, ForgeError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            name: String,
+        }
         let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
-        let call = Call::get(path, format!("the branch `{branch}` of {}", repo.full_name()));
+        let call = Call::get(path, format!("the branch `{branch}` of {}", repo.full_name())).following();
         match self.credentials.send(&self.wire, repo, via, &call).await.map_err(ForgeError::from) {
-            Ok(_) => Ok(true),
+            // Whoever asks for a branch that was renamed is sent on to the new one.
+            Ok(answer) => Ok(answer.json::<Answer>(&self.wire.host, &call.what)?.name == branch.as_str()),
             Err(ForgeError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }

@@ -34,8 +34,10 @@ use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
 /// Requests to merge that GitHub may turn down: right after a push to the base branch, and while it computes whether a pull
 /// is mergeable, it does so for some seconds.
 const MOST_REQUESTS: usize = 4;
-/// The wait between two of them, and for the statuses of the apply.
+/// The wait between two of them.
 const BETWEEN_REQUESTS: TimeDelta = TimeDelta::seconds(5);
+/// The shortest and the longest wait between two looks whether the statuses of the apply are set.
+const BETWEEN_LOOKS: [TimeDelta; 2] = [TimeDelta::seconds(1), TimeDelta::minutes(1)];
 /// Nobody expects a pull to be merged much later than its apply.
 const LONGEST_WAIT: TimeDelta = TimeDelta::hours(1);
 /// Flags of a comment by which a plan does not hold all that the code says.
@@ -217,8 +219,10 @@ pub async fn merge(
     permit: &WritePermit,
 ) -> Result<Merging, JobError> {
     if statuses_are_missing(ctx, job).await? {
-        return Ok(if ctx.clock.now() - job.since < LONGEST_WAIT {
-            again(ctx, job)
+        let waited = ctx.clock.now() - job.since;
+        return Ok(if waited < LONGEST_WAIT {
+            let [shortest, longest] = BETWEEN_LOOKS;
+            again(ctx, job, (waited / 2).clamp(shortest, longest))
         } else {
             let message = format!("the status of the apply could not be set on {} for an hour.", job.pull.repo.host());
             let way_out = format!("Comment `{} apply` to try again, or merge by hand.", ctx.settings.executable);
@@ -245,9 +249,9 @@ pub async fn merge(
     send(&cx, job, permit).await
 }
 
-/// The same job in some seconds. It is not a failed attempt of this one: those are counted, and end in an alarm.
-fn again(ctx: &Ctx, job: &MergePull) -> Merging {
-    Merging::Again(Box::new(NewJob { run_after: Some(ctx.clock.now() + BETWEEN_REQUESTS), ..job.to_new() }))
+/// The same job after a while. It is not a failed attempt of this one: those are counted, and end in an alarm.
+fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> Merging {
+    Merging::Again(Box::new(NewJob { run_after: Some(ctx.clock.now() + after), ..job.to_new() }))
 }
 
 /// A branch may demand the status of the very apply that is merged after.
@@ -427,7 +431,7 @@ async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Resu
         }
         Ok(MergeAnswer::NotNow(said)) if job.refused + 1 < MOST_REQUESTS => {
             info!(pull = %job.pull, said, "The forge refused to merge a pull request; it is asked again");
-            Ok(again(ctx, &MergePull { refused: job.refused + 1, ..job.clone() }))
+            Ok(again(ctx, &MergePull { refused: job.refused + 1, ..job.clone() }, BETWEEN_REQUESTS))
         }
         Ok(MergeAnswer::NotNow(said)) => Ok(refused(&said)),
         Err(ForgeError::Rejected { message, .. }) => Ok(refused(&message)),

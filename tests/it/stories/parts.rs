@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use insta::assert_snapshot;
 use lockkeeper::credential::Access;
-use lockkeeper::emulator::{Change, Fault, NewPull};
+use lockkeeper::emulator::{Change, Delivering, Fault, NewPull};
 use lockkeeper::git::{Admission, SubmoduleRules};
 use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl, Rights};
 use lockkeeper::queue::Tick;
@@ -22,6 +22,7 @@ use crate::support::db::{Backend, by, story};
 story!(
     a_module_in_a_submodule_is_there_for_plan_and_apply,
     a_push_while_the_code_of_an_apply_is_fetched_refuses_it,
+    another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_refuses_it,
     without_the_flag_a_submodule_is_an_empty_directory,
     a_submodule_from_elsewhere_is_refused,
     a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_credential,
@@ -141,6 +142,34 @@ async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backen
     ");
     assert!(!bot.calls().contains(&"apply app".to_owned()), "{:?}", bot.calls());
     bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
+    let commit = bot.modules("acme/modules").await;
+    let changes = with_submodule("../modules.git", &commit);
+    let pull = bot.open_pull_of(&changes).await;
+    bot.heard(pull);
+    let planned = bot.github.pull(REPO, pull).unwrap().head;
+    let other = bot.replica_beside().await;
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    bot.github.fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
+    let apply = tokio::spawn(async move { other.tick_command().await.unwrap() });
+    bot.github.hanging(1).await;
+    // The same commit in a pull request of the same number.
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.delete_repo(REPO, "alice").await.unwrap();
+    bot.github.create_repo(REPO, &[APP]).await.unwrap();
+    assert_eq!(bot.github.push(REPO, "change", &changes).await.unwrap(), planned);
+    assert_eq!(bot.github.open_pull(REPO, NewPull::from_branch("change")).await.unwrap(), pull);
+    while bot.github.lose_next().is_some() {}
+    bot.github.clear_faults();
+    assert_eq!(apply.await.unwrap(), Tick::Worked);
+    assert!(!bot.calls().contains(&"apply app".to_owned()), "{:?}", bot.calls());
+    let why = "github.test/acme/infra is another repository now than the one that was planned";
+    let runs = bot.store().run_list_recent(1).await.unwrap();
+    assert!(runs[0].message.as_ref().is_some_and(|message| message.contains(why)), "{runs:?}");
 }
 
 async fn without_the_flag_a_submodule_is_an_empty_directory(backend: Backend) {

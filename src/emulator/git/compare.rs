@@ -48,17 +48,18 @@ impl Git {
         let range = format!("{base}..{head}");
         let count = self.run(&["rev-list", "--count", &range], &[]).await?;
         let commits = String::from_utf8_lossy(&count).trim().parse().unwrap_or(0);
-        let diff = ["diff-tree", "-r", "-M", "--no-abbrev"];
-        let list = [&diff[..], &["--raw", "--numstat", "-z", fork.as_str(), head.as_str()]].concat();
-        let mut files = files(&self.run(&list, &[]).await?)?;
-        let patch = [&diff[..], &["-p", "--no-color", fork.as_str(), head.as_str()]].concat();
-        add_patches(&mut files, &String::from_utf8_lossy(&self.run(&patch, &[]).await?));
-        Ok(Comparison { commits, files })
+        let diff = ["diff-tree", "-r", "-M", "--no-abbrev", "--raw", "--numstat", "-p", "--no-color", "-z"];
+        let out = self.run(&[&diff[..], &[fork.as_str(), head.as_str()]].concat(), &[]).await?;
+        Ok(Comparison { commits, files: files(&out)? })
     }
 }
 
-/// Reads `--raw --numstat -z`: first a record per file with mode, object and status, then one with line counts.
+/// Reads `--raw --numstat -p -z`: first a record per file with mode, object and status, then one with line counts, and
+/// after an empty one the patches.
 fn files(out: &[u8]) -> Result<Vec<FileChange>, GitError> {
+    // No path is empty, so this is the first time that two NULs stand side by side.
+    let end = out.windows(2).position(|two| two == [0, 0]).map_or(out.len(), |at| at + 1);
+    let (out, patches) = out.split_at(end);
     let mut fields: VecDeque<String> =
         out.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned()).collect();
     let mut files = Vec::new();
@@ -68,6 +69,7 @@ fn files(out: &[u8]) -> Result<Vec<FileChange>, GitError> {
     for file in &mut files {
         (file.additions, file.deletions) = counts(&mut fields).ok_or_else(|| unreadable("a record of --numstat"))?;
     }
+    add_patches(&mut files, String::from_utf8_lossy(patches).trim_start_matches('\0'));
     Ok(files)
 }
 
@@ -121,13 +123,18 @@ mod tests {
         let (a, b) = ("a".repeat(40), "b".repeat(40));
         let out = format!(
             ":100644 100644 {a} {b} R080\0old.tf\0new.tf\0:100644 100755 {a} {a} M\0run\0:100644 000000 {a} {b} D\0gone\0\
-             2\t1\t\0old.tf\0new.tf\00\t0\trun\0-\t-\tgone\0"
+             2\t1\t\0old.tf\0new.tf\00\t0\trun\0-\t-\tgone\0\0\
+             diff --git a/old.tf b/new.tf\n--- a/old.tf\n+++ b/new.tf\n@@ -1 +1,2 @@\n-a\n+b\n+c\n\
+             diff --git a/run b/run\nold mode 100644\nnew mode 100755\n\
+             diff --git a/gone b/gone\nBinary files a/gone and /dev/null differ\n"
         );
         let files = files(out.as_bytes()).unwrap();
         let seen: Vec<_> = files.iter().map(|f| (f.status, f.path.as_str(), f.previous.as_deref())).collect();
         assert_eq!(seen, [("renamed", "new.tf", Some("old.tf")), ("changed", "run", None), ("removed", "gone", None)]);
         assert_eq!((files[0].additions, files[0].deletions), (2, 1));
         assert_eq!(files[2].blob, a);
+        let patches: Vec<_> = files.iter().map(|file| file.patch.as_deref()).collect();
+        assert_eq!(patches, [Some("@@ -1 +1,2 @@\n-a\n+b\n+c"), None, None]);
     }
 
     #[test]

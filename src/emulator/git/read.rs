@@ -39,10 +39,20 @@ pub(in crate::emulator) struct CommitInfo {
 impl Git {
     /// Finds the commit that a branch, tag or commit id names.
     pub(in crate::emulator) async fn resolve(&self, name: &str) -> Result<Option<CommitSha>, GitError> {
+        if let Some(commit) = self.loose(name).await {
+            return Ok(Some(commit));
+        }
         let name = format!("{name}^{{commit}}");
         let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
         let out = self.output(self.command(&args), &[]).await?;
         Ok(CommitSha::new(String::from_utf8_lossy(&out.stdout).trim()).ok())
+    }
+
+    /// The tip of a branch that lies in a file of its own, as most do here. It counts more than a packed one.
+    async fn loose(&self, name: &str) -> Option<CommitSha> {
+        let branch = BranchName::new(name.strip_prefix("refs/heads/")?).ok()?;
+        let file = self.directory().join("refs/heads").join(branch.as_str());
+        CommitSha::new(tokio::fs::read_to_string(file).await.ok()?.trim_end()).ok()
     }
 
     /// Every branch and its tip.
@@ -112,11 +122,12 @@ impl Git {
     /// One commit with the files it touches.
     pub(in crate::emulator) async fn commit(&self, sha: &str) -> Result<CommitInfo, GitError> {
         let format = "--format=%H%x00%T%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%B";
-        let out = self.run(&["show", "-s", format, sha], &[]).await?;
+        let diff = ["--always", "--root", "-r", "-z", "-m", "--first-parent", "--name-status"];
+        let out = self.run(&[&["diff-tree"], &diff[..], &[format, sha]].concat(), &[]).await?;
         let text = String::from_utf8_lossy(&out);
-        let fields: Vec<&str> = text.splitn(8, '\0').collect();
-        let [sha, tree, an, ae, cn, ce, date, message] = fields.as_slice() else {
-            return Err(GitError::Unreadable { command: "show", what: text.chars().take(200).collect() });
+        let fields: Vec<&str> = text.splitn(9, '\0').collect();
+        let [sha, tree, an, ae, cn, ce, date, message, files] = fields.as_slice() else {
+            return Err(GitError::Unreadable { command: "diff-tree", what: text.chars().take(200).collect() });
         };
         Ok(CommitInfo {
             sha: (*sha).to_owned(),
@@ -125,18 +136,16 @@ impl Git {
             committer: ((*cn).to_owned(), (*ce).to_owned()),
             date: (*date).to_owned(),
             message: message.trim_end().to_owned(),
-            files: self.touched(sha).await?,
+            files: touched(files),
         })
     }
+}
 
-    async fn touched(&self, sha: &str) -> Result<Vec<(char, String)>, GitError> {
-        let args = ["diff-tree", "--root", "-r", "-z", "-m", "--first-parent", "--no-commit-id", "--name-status", sha];
-        let out = self.run(&args, &[]).await?;
-        let text = String::from_utf8_lossy(&out);
-        let fields: Vec<&str> = text.split_terminator('\0').collect();
-        let pair = |pair: &[&str]| Some((pair.first()?.chars().next()?, (*pair.get(1)?).to_owned()));
-        Ok(fields.chunks(2).filter_map(pair).collect())
-    }
+/// An empty line, and then the status and the path of each file, with a NUL after each.
+fn touched(text: &str) -> Vec<(char, String)> {
+    let fields: Vec<&str> = text.trim_start_matches('\n').split_terminator('\0').collect();
+    let pair = |pair: &[&str]| Some((pair.first()?.chars().next()?, (*pair.get(1)?).to_owned()));
+    fields.chunks(2).filter_map(pair).collect()
 }
 
 /// `100644 blob <sha>     12\tpath`.

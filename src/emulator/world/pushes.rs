@@ -79,7 +79,10 @@ impl World {
             let main = repo.git.resolve(&format!("refs/heads/{DEFAULT_BRANCH}")).await?;
             let known = moved.before.as_ref().or(main.as_ref().filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
             commits = repo.git.log(known, after).await?;
-            head = Some(repo.git.commit(after.as_str()).await?);
+            // The newest one, if there are new ones.
+            if commits.is_empty() {
+                head = Some(repo.git.commit(after.as_str()).await?);
+            }
             if let Some(before) = &moved.before {
                 forced = !repo.git.is_ancestor(before, after).await?;
             }
@@ -89,8 +92,14 @@ impl World {
             state.repo_mut(&repo.key)?.pushed_at = now;
             let view = View { world: self, state };
             let (before, after) = (moved.before.as_ref(), moved.after.as_ref());
-            let facts =
-                PushFacts { branch: &moved.branch, before, after, forced, commits: &commits, head: head.as_ref() };
+            let facts = PushFacts {
+                branch: &moved.branch,
+                before,
+                after,
+                forced,
+                commits: &commits,
+                head: head.as_ref().or(commits.last()),
+            };
             Ok(push_event(&view, state.repo(&repo.key)?, &facts, pusher))
         })
     }

@@ -142,7 +142,10 @@ impl World {
         let git = self.repo_handle(repo)?.git;
         let unknown = || StatusError::NoCommit(sha.to_owned());
         let commit = CommitSha::new(sha).map_err(|_| unknown())?;
-        let commit = git.resolve(commit.as_str()).await.map_err(EmulatorError::from)?.ok_or_else(unknown)?;
+        // Nothing removes a commit, so one that is on record is there.
+        if !self.state().repo(repo)?.has_on_record(&commit) {
+            git.resolve(commit.as_str()).await.map_err(EmulatorError::from)?.ok_or_else(unknown)?;
+        }
         let state = new.check()?;
         let now = self.now();
         self.change(|world| {
@@ -163,6 +166,10 @@ impl World {
 }
 
 impl Repo {
+    fn has_on_record(&self, commit: &CommitSha) -> bool {
+        self.statuses.iter().any(|status| status.sha == *commit) || self.open_pulls().any(|pull| pull.head == *commit)
+    }
+
     /// The statuses of a commit.
     pub(in crate::emulator) fn statuses_of(&self, sha: &CommitSha) -> Statuses {
         let history: Vec<Status> = self.statuses.iter().filter(|status| status.sha == *sha).cloned().collect();

@@ -127,6 +127,8 @@ pub fn tell(story: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).thread_name(name.clone()).enable_all().build().unwrap();
     insta::allow_duplicates! { runtime.block_on(story) }
+    drop(runtime);
+    postgres::drop_databases_of(&name);
     panics::none_in(&name);
 }
 

@@ -9,8 +9,8 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lockkeeper::clock::{ManualClock, RandomIds};
 use lockkeeper::store::{DatabaseUrl, Store};
@@ -57,6 +57,8 @@ const EMPTY: &str = "CREATE DATABASE empty TEMPLATE template0 LOCALE_PROVIDER ic
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 static DATABASES: AtomicU64 = AtomicU64::new(0);
+/// The databases that are there, each with the thread that asked for it.
+static MADE: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 struct Cluster {
     port: u16,
@@ -82,7 +84,28 @@ pub async fn new_database(content: Content) -> DatabaseUrl {
         Content::Empty => "empty",
     };
     cluster.run(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
-    cluster.url(&name)
+    let url = cluster.url(&name);
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).push((this_thread(), name));
+    url
+}
+
+fn this_thread() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+/// Removes the databases that a test has asked for. All of them together would take more memory than many machines have.
+pub fn drop_databases_of(thread: &str) {
+    let own: Vec<String> = {
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        made.extract_if(.., |(by, _)| by == thread).map(|(_, name)| name).collect()
+    };
+    let Some(cluster) = CLUSTER.get().filter(|_| !own.is_empty()) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    runtime.block_on(async {
+        for name in own {
+            cluster.run(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        }
+    });
 }
 
 impl Cluster {

@@ -4,8 +4,9 @@
 //! close and merge on projects that overlap, and faults in between: servers are killed, paused and restarted, also in the
 //! middle of bringing a mirror in step, wires to the database and to GitHub are cut, disks are full, plan files are away,
 //! mirrors are damaged, GitHub's git refuses or answers nothing, deliveries come late, twice, out of order or never. The
-//! repository is renamed, another one is deleted, and clocks of servers are a minute ahead or behind. When a round is over everything is healed, and as soon as nothing is left to do [`checks`] looks from outside whether every
-//! promise was kept. In the end every pull is closed, and no disk may have anything of one that is known to be.
+//! repository is renamed, another one is deleted, and clocks of servers are a minute ahead or behind. When a round is over
+//! everything is healed, and as soon as nothing is left to do [`checks`] looks from outside whether every promise was kept.
+//! In the end every pull is closed, and no disk may have anything of one that is known to be.
 //!
 //! What happens follows from a seed; how it meets what the servers do does not, so a world that is played again may
 //! need a few tries to fail again. A world is several rounds with the same servers. A short run is part of the tests;

@@ -188,6 +188,11 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
     if round == 0 || rng.random_ratio(1, 3) {
         acts.push((within(&mut rng, length), Act::Rename));
     }
+    // What is planned since the last round was healed: later on little is for long enough.
+    for _ in 0..if round == 0 { 0 } else { 4 } {
+        let some = rng.random_range(0..1000);
+        acts.push((within(&mut rng, BEGINNING), Act::Comment(some, "lockkeeper apply".to_owned())));
+    }
     // However short a run is, it meets these.
     if round == 0 {
         acts.push((length / 2 + within(&mut rng, length / 2), Act::Delete));
@@ -209,6 +214,8 @@ pub fn rng(seed: u64, world: u64, round: u64) -> StdRng {
     StdRng::from_seed(bytes)
 }
 
+/// When people come back to what they have left.
+const BEGINNING: Duration = Duration::from_secs(2);
 /// Numbers of servers are drawn from these, and taken modulo how many there are.
 const SERVERS: usize = 3;
 

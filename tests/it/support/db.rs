@@ -71,6 +71,14 @@ async fn open(url: &DatabaseUrl, clock: &Arc<ManualClock>, ids: &Arc<CountingIds
     store.judged_by_its_own_clock()
 }
 
+/// How often something races on a database. SQLite lets one task write at a time, so a tenth shows the same there.
+pub fn races(backend: Backend, many: usize) -> usize {
+    match backend {
+        Backend::Sqlite => many / 10,
+        Backend::Postgres => many,
+    }
+}
+
 /// Nine o'clock on a Monday morning.
 pub fn start_of_time() -> DateTime<Utc> {
     "2026-03-02T09:00:00Z".parse().expect("the constant is RFC 3339")

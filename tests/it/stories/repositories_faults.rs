@@ -95,7 +95,6 @@ async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone
 
 async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
-    bot.restart_with(&[("fetch-timeout", &["1s"])]).await;
     bot.github.create_repo("acme/other", &[("README.md", "Another.\n")]).await.unwrap();
     let other: RepoId = "github.test/acme/other".parse().unwrap();
     bot.ask_for_sync().await;
@@ -106,7 +105,12 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     assert!(ctx.store.mirror_know(ctx.syncer.home(), &other, None).await.unwrap());
     assert_eq!(ctx.syncer.attempt(&other).await, Attempt::Synced, "while the other hangs");
     assert_eq!(infra_of(&bot.replica).await.state, SyncState::Started);
-    assert_eq!(attempt.await.unwrap(), Attempt::Failed(FailureKind::TimedOut));
+    bot.github.clear_faults();
+    assert_eq!(attempt.await.unwrap(), Attempt::Synced);
+    bot.restart_with(&[("fetch-timeout", &["1s"])]).await;
+    bot.ask_for_sync().await;
+    bot.github.fault(GIT, 1_000, Fault::Hang);
+    assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::Failed(FailureKind::TimedOut));
     assert_eq!(bot.lease_of_infra().await, None, "it was given back");
     let page = bot.page_of_infra().await;
     assert!(page.contains("--fetch-timeout"), "{page}");

@@ -5,7 +5,7 @@ use lockkeeper::model::PullNumber;
 use serde_json::json;
 
 use super::world::{REPO, World};
-use crate::support::server::{Settings, TOKEN};
+use crate::support::server::{RUNNER, Settings, TOKEN};
 
 const MODULES: &str = "acme/modules";
 
@@ -29,7 +29,21 @@ async fn using(settings: Settings) -> (World, PullNumber) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_modules_are_read_by_init_and_by_nothing_else() {
-    let (world, pull) = using(Settings::default().flag("--write-git-creds")).await;
+    are_read(Settings::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_modules_are_read_in_bubblewrap() {
+    are_read(Settings::default().flag("--sandbox=bubblewrap")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_modules_are_read_by_another_user() {
+    are_read(Settings::default().run_as(RUNNER)).await;
+}
+
+async fn are_read(settings: Settings) {
+    let (world, pull) = using(settings.flag("--write-git-creds")).await;
     let said = world.answer(pull).await;
     said.is("autoplan success | . default planned").says("Plan: 1 to add").says("module.it.terraform_data.of_a_module");
     said.says("0\n0\n[core]").says("/acme/modules.git");

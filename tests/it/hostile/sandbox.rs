@@ -12,7 +12,7 @@ use lockkeeper::store::DatabaseUrl;
 use super::ordinary;
 use crate::e2e::world::{REPO, World, resource};
 use crate::support::program::{lockkeeper, run};
-use crate::support::server::{LOOK, Settings, TOKEN, WEBHOOK_SECRET, within};
+use crate::support::server::{LOOK, RUNNER, Settings, TOKEN, WEBHOOK_SECRET, within};
 
 /// Runs a script at every plan: an external program is started by Terraform's own `provisioner` at an apply only, but
 /// a program in `terraform.d/plugins` is started by `init` and `plan`, and needs no network.
@@ -89,9 +89,6 @@ async fn nor_does_a_plan_in_namespaces_of_a_server_that_runs_as_whoever_runs_the
 async fn nor_does_a_plan_of_a_server_that_runs_as_whoever_runs_the_tests() {
     attack(Settings::default()).await;
 }
-
-/// User of runs.
-const RUNNER: u32 = 4343;
 
 /// Without a sandbox the rights of a user are what is left; they do not count for ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

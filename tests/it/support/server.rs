@@ -32,6 +32,9 @@ pub const APP_ID: u64 = 7;
 pub const APP_KEY: &str = include_str!("app_key.pem");
 /// Signs the webhooks.
 pub const WEBHOOK_SECRET: &str = "end-to-end-webhook-secret-7f3a";
+/// User of runs that are not of the user of the server.
+pub const RUNNER: u32 = 4343;
+
 /// Host in the names of repositories.
 pub const HOST: &str = "github.test";
 /// Where people would reach the server.

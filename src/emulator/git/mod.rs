@@ -8,6 +8,7 @@ mod import;
 mod read;
 mod serve;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -172,12 +173,16 @@ impl Git {
         if out.status.success() { Ok(out.stdout) } else { Err(failure(args[0], &out.stderr)) }
     }
 
+    fn command(&self, args: &[&str]) -> Command {
+        self.program("git", args)
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "the emulator may not import `process`: it is the other side of the wire, and the one place here that starts a child"
     )]
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("git");
+    fn program(&self, program: impl AsRef<OsStr>, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         for name in INHERITED {
             command.env_remove(name);
         }

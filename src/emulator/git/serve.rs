@@ -1,6 +1,13 @@
 //! Smart HTTP: `git http-backend` as a CGI child does the protocol, we do names and credentials.
 
+use std::path::PathBuf;
+
+use tokio::sync::OnceCell;
+
 use super::{Git, GitError, failure};
+
+/// Where git keeps its programs. `git http-backend` would start this one, and be a process more.
+static BACKEND: OnceCell<PathBuf> = OnceCell::const_new();
 
 /// A request for the repository as CGI sees it.
 pub(in crate::emulator) struct CgiRequest<'a> {
@@ -26,7 +33,11 @@ pub(in crate::emulator) struct CgiAnswer {
 impl Git {
     /// Answers one request of a git client.
     pub(in crate::emulator) async fn serve(&self, request: &CgiRequest<'_>) -> Result<CgiAnswer, GitError> {
-        let mut command = self.command(&["http-backend"]);
+        let backend = BACKEND.get_or_try_init(async || {
+            let out = self.run(&["--exec-path"], &[]).await?;
+            Ok::<_, GitError>(PathBuf::from(String::from_utf8_lossy(&out).trim()).join("git-http-backend"))
+        });
+        let mut command = self.program(backend.await?, &[]);
         command
             .env("GIT_PROJECT_ROOT", self.directory())
             .env("GIT_HTTP_EXPORT_ALL", "1")

@@ -193,6 +193,11 @@ impl Mirror {
     }
 
     async fn commit_for(&self, doing: &str, wanted: &Wanted<'_>) -> Result<Merge, GitError> {
+        if wanted.strategy == CheckoutStrategy::Merge
+            && let Some(made) = self.merged_before(wanted.base, wanted.head).await?
+        {
+            return Ok(Merge::Done(made));
+        }
         for commit in [wanted.head, wanted.base] {
             let needed = commit == wanted.head || wanted.strategy == CheckoutStrategy::Merge;
             if needed && !self.has_commit(commit).await? {

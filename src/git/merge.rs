@@ -1,11 +1,37 @@
 //! Merging base and head without a checkout.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use super::{GitError, Mirror};
 use crate::model::CommitSha;
 use crate::process::Output;
 
 /// Most bytes read of the list of files in conflict.
 const MAX_CONFLICTS: usize = 256 * 1024;
+
+/// Most merge commits of a mirror that are remembered.
+const MAX_REMEMBERED: usize = 256;
+
+/// Merge commits that were made, by base and head. The same pair gives the same commit, and a command asks for it several
+/// times.
+#[derive(Debug, Default)]
+pub(super) struct Merges(Mutex<HashMap<(CommitSha, CommitSha), CommitSha>>);
+
+impl Merges {
+    fn find(&self, base: &CommitSha, head: &CommitSha) -> Option<CommitSha> {
+        let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        made.get(&(base.clone(), head.clone())).cloned()
+    }
+
+    fn remember(&self, base: &CommitSha, head: &CommitSha, merge: &CommitSha) {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() >= MAX_REMEMBERED {
+            made.clear();
+        }
+        made.insert((base.clone(), head.clone()), merge.clone());
+    }
+}
 
 /// What came of a merge.
 pub(super) enum Merge {
@@ -33,14 +59,34 @@ impl Mirror {
             // Of a branch by itself: git would leave out the second parent.
             return Ok(Merge::Done(head.clone()));
         }
+        if let Some(made) = self.merged_before(base, head).await? {
+            return Ok(Merge::Done(made));
+        }
         let doing = format!("merge {} into {}", head.short(), base.short());
         let cmd =
             self.git().cap(MAX_CONFLICTS).args(["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z"]);
         let output = self.call(&doing, &cmd.args([base.as_str(), head.as_str()])).await?;
         match output.code {
-            Some(0) => self.commit(&doing, &output, base, head).await.map(Merge::Done),
+            Some(0) => {
+                let made = self.commit(&doing, &output, base, head).await?;
+                self.locks.merges.remember(base, head, &made);
+                Ok(Merge::Done(made))
+            }
             Some(1) => Ok(Merge::Conflict(conflicts(&output))),
             _ => Err(GitError::from_output(doing, &output, None)),
+        }
+    }
+
+    /// The merge commit of base and head, if this process has made it and it is still here: nothing refers to it, so it goes
+    /// some day.
+    pub(super) async fn merged_before(
+        &self,
+        base: &CommitSha,
+        head: &CommitSha,
+    ) -> Result<Option<CommitSha>, GitError> {
+        match self.locks.merges.find(base, head) {
+            Some(made) => Ok(self.has_commit(&made).await?.then_some(made)),
+            None => Ok(None),
         }
     }
 

@@ -159,6 +159,7 @@ struct Locks {
     runs: Arc<tokio::sync::RwLock<()>>,
     /// Number of times that the mirror was replaced.
     replaced: AtomicU64,
+    merges: merge::Merges,
 }
 
 impl Git {

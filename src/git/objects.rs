@@ -67,8 +67,14 @@ impl Mirror {
 
     /// Whether a commit is here.
     pub async fn has_commit(&self, commit: &CommitSha) -> Result<bool, GitError> {
-        let cmd = self.git().args(["cat-file", "-e"]).arg(format!("{commit}^{{commit}}"));
-        let output = self.call("look up a commit", &cmd).await?;
+        self.has_commits(&[commit]).await
+    }
+
+    /// Whether all of these commits are here.
+    pub async fn has_commits(&self, commits: &[&CommitSha]) -> Result<bool, GitError> {
+        let names = commits.iter().map(|commit| format!("{commit}^{{commit}}"));
+        let cmd = self.git().args(["rev-list", "--no-walk", "--quiet"]).args(names);
+        let output = self.call("look up commits", &cmd).await?;
         Ok(output.is_success())
     }
 
@@ -129,7 +135,7 @@ impl Mirror {
         if path.is_root() {
             return Ok(None);
         }
-        let list = self.entry(&doing, commit, path).await?;
+        let list = self.entries_at(&doing, commit, std::slice::from_ref(path)).await?;
         let Some(entry) = entries(&list).next() else {
             return Ok(None);
         };
@@ -149,13 +155,23 @@ impl Mirror {
 
     /// Whether a commit contains a file, link or directory at a path.
     pub async fn is_tracked(&self, commit: &CommitSha, path: &RepoPath) -> Result<bool, GitError> {
-        let doing = format!("look for `{path}` at {}", commit.short());
-        Ok(path.is_root() || entries(&self.entry(&doing, commit, path).await?).next().is_some())
+        Ok(path.is_root() || !self.tracked(commit, std::slice::from_ref(path)).await?.is_empty())
     }
 
-    async fn entry(&self, doing: &str, commit: &CommitSha, path: &RepoPath) -> Result<Vec<u8>, GitError> {
+    /// Those of these paths at which a commit has a file, link or directory; the root is left out.
+    pub async fn tracked(&self, commit: &CommitSha, paths: &[RepoPath]) -> Result<Vec<RepoPath>, GitError> {
+        let paths: Vec<RepoPath> = paths.iter().filter(|path| !path.is_root()).cloned().collect();
+        if paths.is_empty() {
+            return Ok(paths);
+        }
+        let list = self.entries_at(&format!("look for files at {}", commit.short()), commit, &paths).await?;
+        let found: Vec<RepoPath> = entries(&list).filter_map(|entry| path_of(entry.name)).collect();
+        Ok(paths.into_iter().filter(|path| found.contains(path)).collect())
+    }
+
+    async fn entries_at(&self, doing: &str, commit: &CommitSha, paths: &[RepoPath]) -> Result<Vec<u8>, GitError> {
         let cmd = self.git().args(["ls-tree", "-l", "-z", "--full-tree", commit.as_str()]);
-        self.run(doing, cmd.operands([path.as_str()])).await.map(|output| output.stdout.bytes)
+        self.run(doing, cmd.operands(paths.iter().map(RepoPath::as_str))).await.map(|output| output.stdout.bytes)
     }
 }
 

@@ -242,10 +242,13 @@ impl Checkouts {
     ) -> Result<Source, CheckoutError> {
         let mirror = self.git.mirror(&plan.pull.repo);
         self.check_mirror(&plan.pull.repo)?;
-        for commit in [&plan.head, &plan.base] {
-            // A mirror that is not there yet has no commits; asking it is an error.
-            if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
-                self.fetch_commit(forge, &plan.pull, Some(commit), &[], via).await?;
+        let commits = [&plan.head, &plan.base];
+        // A mirror that is not there yet has no commits; asking it is an error.
+        if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
+            for commit in commits {
+                if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
+                    self.fetch_commit(forge, &plan.pull, Some(commit), &[], via).await?;
+                }
             }
         }
         if mirror.is_partial() {
@@ -440,6 +443,16 @@ impl Checkouts {
     /// The id of what a commit has: the same wherever the files are the same.
     pub async fn tree_id(&self, source: &Source, commit: &CommitSha) -> Result<String, GitError> {
         self.git.mirror(&source.pull.repo).tree_id(commit).await
+    }
+
+    /// Those of these paths at which a commit that was fetched has a file, link or directory.
+    pub async fn tracked(
+        &self,
+        repo: &RepoId,
+        commit: &CommitSha,
+        paths: &[RepoPath],
+    ) -> Result<Vec<RepoPath>, GitError> {
+        self.git.mirror(repo).tracked(commit, paths).await
     }
 
     /// The text of a file of a commit that was fetched; `None` when there is no such file. What is no text is an error, as

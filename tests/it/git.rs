@@ -606,10 +606,18 @@ async fn merging_is_deterministic_and_keeps_both_sides() {
     assert_eq!(["base.tf", "pull.tf", "main.tf"].map(|name| read(&merged, name)), ["b", "p", "one"]);
     let log = world.sh(&format!("cd {} && git show -s --format='%P|%an|%cn|%ct' HEAD", merged.path.display())).await;
     assert_eq!(log, format!("{} {}|Lockkeeper|Lockkeeper|1700000000", commits.0, commits.1));
-    world.mirror().remove_pull(PULL).await.unwrap();
-    let again = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
-    assert!(again.fresh);
-    assert_eq!(again.commit, merged.commit);
+    let object = merged.commit.as_str().split_at(2);
+    let object = world.path("data/mirrors/github.com/acme/infra.git/objects").join(object.0).join(object.1);
+    for is_pruned in [false, true] {
+        world.mirror().remove_pull(PULL).await.unwrap();
+        if is_pruned {
+            std::fs::remove_file(&object).unwrap();
+        }
+        let again = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
+        assert!(again.fresh);
+        assert_eq!(again.commit, merged.commit);
+        assert!(object.exists());
+    }
 }
 
 #[tokio::test]

@@ -96,10 +96,11 @@ impl Reading {
     /// What the commit says; nothing if it is to be read from the checkout.
     async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<Said>, ConfigTrouble> {
         let Origin::Commit { commit, .. } = &self.origin else { return Ok(None) };
-        let mut found = Vec::new();
-        for path in self.paths() {
+        let (repo, mut found) = (&cx.pull.at.repo, Vec::new());
+        let there = cx.ctx.checkouts.tracked(repo, commit, &self.paths()).await;
+        for path in there.map_err(CheckoutError::from)? {
             let most = RepoConfig::MAX_BYTES as u64;
-            let text = cx.ctx.checkouts.read(&cx.pull.at.repo, commit, &path, most).await;
+            let text = cx.ctx.checkouts.read(repo, commit, &path, most).await;
             match text {
                 Ok(Some(text)) => found.push((path, text)),
                 Ok(None) => {}

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{forge_job_error, look_again, write_permit};
+use super::{ATTEMPTS_WHILE_REFUSED, forge_job_error, look_again, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
@@ -53,7 +53,8 @@ impl Job<Ctx> for RemoveDuplicates {
     const KIND: &'static str = "remove_duplicates";
     /// After everything that somebody waits for.
     const PRIORITY: i64 = 5;
-    const MAX_ATTEMPTS: i64 = 10;
+    /// As long as a run may keep a repository that was renamed from being moved.
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_REFUSED;
 
     fn lane(&self) -> String {
         format!("duplicates:{}", self.pull)

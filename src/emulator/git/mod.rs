@@ -75,8 +75,22 @@ const INHERITED: [&str; 8] = [
 ];
 
 /// What GitHub allows its clients, and no repacking behind our back.
-const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n[uploadpack]\n\tallowAnySHA1InWant = true\n\tallowFilter = true\n[http]\n\treceivepack = true\n\
-    [receive]\n\thideRefs = refs/pull\n[gc]\n\tauto = 0\n[core]\n\thooksPath = /dev/null\n";
+const CONFIG: &str = "\
+[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = true
+\thooksPath = /dev/null
+[uploadpack]
+\tallowAnySHA1InWant = true
+\tallowFilter = true
+[http]
+\treceivepack = true
+[receive]
+\thideRefs = refs/pull
+[gc]
+\tauto = 0
+";
 
 impl Git {
     /// Makes an empty bare repository whose default branch is `main`.

@@ -484,12 +484,16 @@ async fn limits_hold_for_all_processes_of_a_run_together() {
 #[tokio::test]
 async fn a_machine_without_memory_ends_the_program_before_its_supervisor() {
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-    // The supervisor takes its own back once it has started the program.
-    let script = "read own </proc/self/oom_score_adj; while read its </proc/$PPID/oom_score_adj && [ $its = 500 ]; do :; done; \
-                  echo $own; echo $its";
-    let (lines, _) = Run::start(sh(script), LONG).finish().await;
+    let own = own.trim();
+    // The supervisor takes its own back once it has started the program. A shell reads byte by byte, and the file may change
+    // in between: so only the value that is to come ends the loop.
+    let script = format!(
+        "read mine </proc/self/oom_score_adj; until read its </proc/$PPID/oom_score_adj && [ \"$its\" = {own} ]; do :; done; \
+         echo $mine; echo $its"
+    );
+    let (lines, _) = Run::start(sh(&script), LONG).finish().await;
     let seen: Vec<&str> = lines.iter().map(|line| line.1.as_str()).collect();
-    assert_eq!(seen, ["500", own.trim()]);
+    assert_eq!(seen, ["500", own]);
 }
 
 #[tokio::test]

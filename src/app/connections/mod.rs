@@ -29,15 +29,15 @@ use axum::extract::ConnectInfo;
 use futures::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service as _, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
 pub(super) use admission::{Admission, Limits};
@@ -172,7 +172,7 @@ async fn respond(
     let mut request = request.map(|body| Body::new(RequestBody::new(body, progress.clone())));
     request.extensions_mut().insert(ConnectInfo(ends.peer));
     request.extensions_mut().insert(LocalAddress(ends.local));
-    let response = router.oneshot(request).await?;
+    let response = TowerToHyperService::new(router).call(request).await?;
     Ok(response.map(|body| AnswerBody::new(body, progress)))
 }
 

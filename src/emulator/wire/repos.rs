@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use tower::ServiceExt;
 
 use super::auth::Caller;
 use super::errors::ApiError;
@@ -36,7 +37,7 @@ pub(super) async fn by_id(State(cx): State<Cx>, Path(rest): Path<String>, reques
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(asked.clone());
     }
-    match of_repos(&cx).oneshot(request).await {
+    match TowerToHyperService::new(of_repos(&cx)).call(request).await {
         Ok(response) => Ok(response),
         Err(never) => match never {},
     }

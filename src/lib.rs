@@ -14,6 +14,7 @@ pub mod context;
 pub mod credential;
 pub mod discovery;
 pub mod emulator;
+pub mod errors;
 pub mod git;
 pub mod handlers;
 pub mod http;

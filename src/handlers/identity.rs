@@ -12,7 +12,6 @@ use anyhow::anyhow;
 use tracing::{info, warn};
 
 use crate::context::Ctx;
-use crate::jobs::forge_job_error;
 use crate::model::{Actor, Cause, ForgeRepo, JobId, Origin, Pull, RepoId};
 use crate::queue::JobError;
 use crate::store::{KnownRepository, Rename, Renamed};
@@ -215,6 +214,6 @@ fn found(answer: Result<RepoFacts, ForgeError>) -> Result<Option<RepoFacts>, Job
     match answer {
         Ok(facts) => Ok(Some(facts)),
         Err(ForgeError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(forge_job_error(error)),
+        Err(error) => Err(error.into()),
     }
 }

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::forge_job_error;
 use crate::context::Ctx;
 use crate::model::RepoId;
 use crate::queue::{Attempt, Job, JobError};
@@ -42,7 +41,7 @@ impl Job<Ctx> for AddReaction {
             Ok(()) => Ok(()),
             // Somebody deleted the comment.
             Err(error @ ForgeError::NotFound { .. }) => Err(JobError::fail(error)),
-            Err(error) => Err(forge_job_error(error)),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -10,8 +10,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, describe_error, write_permit};
+use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, write_permit};
 use crate::context::Ctx;
+use crate::errors::describe_error;
 use crate::handlers::commands::{self, Merging};
 use crate::model::{CommandId, CommitSha, MergeMethod, PullRef};
 use crate::queue::{Attempt, Job, JobError};

@@ -200,18 +200,6 @@ fn write_permit(ctx: &Ctx) -> WritePermit {
     Arc::new(UnderLease { store: ctx.store.clone(), pulse: ctx.terraform.supervisor.pulse.clone() })
 }
 
-/// What an error of the forge means for a job: wait, try again, or give up.
-pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
-    match error {
-        ForgeError::RateLimited { until, .. } => JobError::Retry { at: Some(until), error: error.into() },
-        ForgeError::Moved { .. }
-        | ForgeError::Unavailable { .. }
-        | ForgeError::Denied { .. }
-        | ForgeError::NotFound { .. } => JobError::retry(error),
-        ForgeError::Rejected { .. } => JobError::fail(error),
-    }
-}
-
 /// A job that is sent on is tried again at once so often.
 const TRIES_AFTER_A_MOVE: i64 = 3;
 
@@ -249,18 +237,6 @@ fn patient(error: JobError, attempt: &Attempt) -> JobError {
         }
         other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn describe_error(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

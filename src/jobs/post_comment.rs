@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ATTEMPTS_WHILE_AWAY, RemoveDuplicates, forge_job_error, patient, write_permit};
+use super::{ATTEMPTS_WHILE_AWAY, RemoveDuplicates, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
@@ -36,7 +36,7 @@ pub struct PostComment {
 impl PostComment {
     async fn post(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body, &write_permit(ctx)).await;
-        let comment = posted.map_err(|error| patient(forge_job_error(error), attempt))?;
+        let comment = posted.map_err(|error| patient(error.into(), attempt))?;
         info!(pull = %self.pull, comment, "Posted a comment");
         Ok(())
     }
@@ -47,7 +47,7 @@ impl PostComment {
         let duplicates =
             RemoveDuplicates { pull, installation: self.installation, marker: self.marker.clone(), since, looks: 0 };
         let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, since).await;
-        let found = found.map_err(|error| patient(forge_job_error(error), attempt))?;
+        let found = found.map_err(|error| patient(error.into(), attempt))?;
         match found.first() {
             Some(comment) => {
                 info!(pull = %self.pull, comment, "The comment had got through before");

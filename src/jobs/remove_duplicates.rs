@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ATTEMPTS_WHILE_REFUSED, forge_job_error, look_again, write_permit};
+use super::{ATTEMPTS_WHILE_REFUSED, look_again, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
@@ -41,7 +41,7 @@ impl RemoveDuplicates {
         for later in found.iter().skip(1) {
             let deleted =
                 ctx.forge.comment_delete(&self.pull.repo, self.installation, *later, &write_permit(ctx)).await;
-            deleted.map_err(forge_job_error)?;
+            deleted?;
             info!(pull = %self.pull, comment = later, "Deleted a comment that stood twice");
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Job<Ctx> for RemoveDuplicates {
 
     async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
         let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since).await;
-        self.keep_first(ctx, &found.map_err(forge_job_error)?).await?;
+        self.keep_first(ctx, &found?).await?;
         let next = Self { looks: self.looks + 1, ..self.clone() };
         if let Some(job) = next.at_its_time(ctx) {
             ctx.store.job_push(&job).await?;

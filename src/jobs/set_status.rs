@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::{ATTEMPTS_WHILE_AWAY, RepeatStatus, forge_job_error, patient, write_permit};
+use super::{ATTEMPTS_WHILE_AWAY, RepeatStatus, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::{CommandId, CommitSha, CommitStatus, RepoId};
 use crate::queue::{Attempt, Job, JobError};
@@ -63,7 +63,7 @@ impl Job<Ctx> for SetStatus {
         // An older status must not come after a newer one, not even from a replica that was paused here.
         let permit = write_permit(ctx);
         let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status, &permit).await;
-        set.map_err(|error| patient(forge_job_error(error), attempt))?;
+        set.map_err(|error| patient(error.into(), attempt))?;
         self.note(ctx).await?;
         if attempt.lease.attempt > 1 {
             let repeat = RepeatStatus { statuses: self.lane(), since: attempt.lease.id, looks: 0 };

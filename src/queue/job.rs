@@ -8,6 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::worker::Attempt;
 use crate::store::{LeaseLost, NewJob};
+use crate::vcs::ForgeError;
 
 /// A kind of job over the context `C`. Its documentation says why a second run is harmless.
 #[async_trait]
@@ -96,6 +97,20 @@ impl From<sqlx::Error> for JobError {
     /// The database is the truth: until it answers, nothing is decided.
     fn from(error: sqlx::Error) -> Self {
         Self::retry(anyhow::Error::new(error).context("the database did not do what was asked"))
+    }
+}
+
+impl From<ForgeError> for JobError {
+    /// Wait, try again, or give up.
+    fn from(error: ForgeError) -> Self {
+        match error {
+            ForgeError::RateLimited { until, .. } => Self::Retry { at: Some(until), error: error.into() },
+            ForgeError::Moved { .. }
+            | ForgeError::Unavailable { .. }
+            | ForgeError::Denied { .. }
+            | ForgeError::NotFound { .. } => Self::retry(error),
+            ForgeError::Rejected { .. } => Self::fail(error),
+        }
     }
 }
 

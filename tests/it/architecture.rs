@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms by level, the lowest first. A room may use any room of a lower level.
 const LEVELS: &[&[&str]] = &[
-    &["model", "clock", "secret", "telemetry"],
+    &["model", "clock", "errors", "secret", "telemetry"],
     &["command", "config", "discovery", "render", "credential", "seal"],
     &["store", "vcs", "git", "process", "atlantis"],
     &["claims", "leases", "locks", "queue", "sync", "workflow"],

@@ -23,7 +23,6 @@ pub use web::{by_web, offers as web_offers};
 
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
-use crate::jobs::forge_job_error;
 use crate::model::{Cause, LockEventKind, NewLockEvent};
 use crate::queue::JobError;
 use crate::vcs::ForgeError;
@@ -75,7 +74,7 @@ pub enum AuthzError {
 impl From<AuthzError> for JobError {
     fn from(error: AuthzError) -> Self {
         match error {
-            AuthzError::Forge(error) => forge_job_error(error),
+            AuthzError::Forge(error) => error.into(),
             AuthzError::Store(error) => error.into(),
         }
     }

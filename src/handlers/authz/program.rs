@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
 use crate::config::access::{Action, Identity, TeamAuthz};
 use crate::context::Ctx;
-use crate::jobs::describe_error;
+use crate::errors::describe_error;
 use crate::model::{ProjectName, RepoId};
 use crate::process::{Cmd, Output, ProcessError};
 use crate::vcs::{ForgeError, Installation};

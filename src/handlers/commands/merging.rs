@@ -18,10 +18,11 @@ use super::projects::{self, Work};
 use super::{CommandCx, hooks, needs};
 use crate::command::{ApplyCommand, Command, MergeWish};
 use crate::context::Ctx;
+use crate::errors::describe_error;
 use crate::handlers::Spec;
 use crate::handlers::reply::{self, Reply, Told};
 use crate::handlers::standing::{self, Standings};
-use crate::jobs::{MergePull, PostComment, SetStatus, describe_error, forge_job_error};
+use crate::jobs::{MergePull, PostComment, SetStatus};
 use crate::model::{
     CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull, PullState, RunId,
     RunKind,
@@ -229,7 +230,7 @@ pub async fn merge(
             Merging::Refused(UserText::new(message, [way_out]))
         });
     }
-    let pull = ctx.forge.pull(&job.pull, row.installation).await.map_err(forge_job_error)?;
+    let pull = ctx.forge.pull(&job.pull, row.installation).await?;
     if pull.state != PullState::Open {
         info!(pull = %job.pull, state = %pull.state, "There is nothing to merge any more");
         return Ok(Merging::Done);
@@ -394,7 +395,7 @@ async fn unmet(cx: &CommandCx<'_>, plans: &[&PlanRecord], policies: OfPlans) -> 
 async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Result<Merging, JobError> {
     let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
     let try_again = format!("Then comment `{} apply` again, or merge by hand.", ctx.settings.executable);
-    let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await.map_err(forge_job_error)?;
+    let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await?;
     let method = match (job.method.or(ctx.settings.automerge.method), allowed.first()) {
         (Some(method), _) if allowed.contains(&method) => method,
         (None, Some(first)) => *first,
@@ -409,7 +410,7 @@ async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Resu
         Merging::Refused(UserText::new(format!("{host} refused to merge: {}", sentence(said)), [way_out]))
     };
     // All that was looked at took its time, and GitHub is only told which commit it may merge.
-    let now = ctx.forge.pull(&job.pull, via).await.map_err(forge_job_error)?;
+    let now = ctx.forge.pull(&job.pull, via).await?;
     if now.state != PullState::Open {
         return Ok(Merging::Done);
     }
@@ -443,7 +444,7 @@ async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Resu
             Ok(Merging::Refused(UserText::new(message, [way_out.to_owned(), try_again])))
         }
         Err(error @ (ForgeError::RateLimited { .. } | ForgeError::Moved { .. } | ForgeError::Unavailable { .. })) => {
-            Err(forge_job_error(error))
+            Err(error.into())
         }
     }
 }

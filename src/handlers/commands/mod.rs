@@ -48,7 +48,6 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::identity::{self, Asker};
 use crate::handlers::tally;
-use crate::jobs::forge_job_error;
 use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::{ProjectReport, status};
@@ -449,7 +448,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Result<
                 None => Err(JobError::fail(error)),
             }
         }
-        Err(Unseen::Forge(error)) => Err(forge_job_error(error)),
+        Err(Unseen::Forge(error)) => Err(error.into()),
         Err(Unseen::Checkout(error)) => projects::checkout_refusal(error).map(Err),
         Err(Unseen::Store(error)) => Err(error.into()),
         Err(Unseen::Refused(reason, text)) => Ok(Err(Reply::refused(reason, text.message, text.hints))),

@@ -12,7 +12,7 @@ use super::projects::Work;
 use crate::clock::Clock;
 use crate::config::needs::{self, BaseGap, Fact, Facts, Needed, Unmet, Words};
 use crate::config::repos::Demands;
-use crate::jobs::{describe_error, forge_job_error};
+use crate::errors::describe_error;
 use crate::model::{Approval, Aside, Mergeability, ProjectKey, Requirement, RunKind};
 use crate::queue::JobError;
 use crate::render::UserText;
@@ -108,7 +108,7 @@ pub(super) async fn refusal_of_plan(
     if asking.is_of_application() {
         return Ok(asking.unmet_by_application(&demands));
     }
-    let facts = asking.facts(&demands).await.map_err(forge_job_error)?;
+    let facts = asking.facts(&demands).await?;
     Ok(asking.judge(&demands, &facts))
 }
 
@@ -137,7 +137,7 @@ pub(super) async fn refusal_of_merge(
 ) -> Result<Option<UserText>, JobError> {
     let left = "The pull request stays open.";
     let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left, patient: true };
-    let facts = asking.facts(demands).await.map_err(forge_job_error)?;
+    let facts = asking.facts(demands).await?;
     Ok(asking.judge(demands, &facts))
 }
 

@@ -19,6 +19,7 @@ use crate::config::access::Action;
 use crate::context::IdleStatuses;
 use crate::discovery::Project;
 use crate::discovery::terragrunt::Unresolved;
+use crate::errors::describe_error;
 use crate::git::Checkout;
 use crate::handlers::Turn;
 use crate::handlers::applications::{Unseen, registered};
@@ -26,7 +27,6 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::handlers::tally;
-use crate::jobs::describe_error;
 use crate::locks::{self, Ask, TakeAll, Took, Wish};
 use crate::model::{
     Cause, CommandKind, CommandOutcome, CommitState, Lock, LockKey, Origin, PlanCounts, PlanId, PlanRecord, PlanState,
@@ -436,7 +436,7 @@ async fn record(
         state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },
         created_at: cx.ctx.clock.now(),
     };
-    match cx.ctx.store.plan_record_with(&plan, lock.map(|lock| lock.id), file.flatten().as_deref()).await? {
+    match cx.ctx.store.plan_record(&plan, lock.map(|lock| lock.id), file.flatten().as_deref()).await? {
         RecordPlan::Recorded => {
             let stays = !give_back_unused(cx, &plan).await?;
             let lock_url = lock.filter(|_| stays).map(|lock| cx.ctx.settings.lock_url(lock.id));

@@ -9,8 +9,8 @@ use crate::config::repo::{OverrideKey, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
 use crate::discovery::Order;
+use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
-use crate::jobs::describe_error;
 use crate::model::{CommandId, PlanRecord, ProjectKey};
 
 /// What holds for the projects of a command.

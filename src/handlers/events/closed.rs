@@ -5,7 +5,7 @@ use tracing::info;
 use super::DeliveryEnd;
 use crate::context::Ctx;
 use crate::handlers::{in_line, reply};
-use crate::jobs::{CleanPull, forge_job_error};
+use crate::jobs::CleanPull;
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
 use crate::queue::{Job, JobError};
 use crate::render::{Body, Released, Report};
@@ -14,7 +14,7 @@ use crate::vcs::Installation;
 
 pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
     // The event may be late: what counts is what the forge says now.
-    let pull = ctx.forge.pull(&event.pull, event.installation).await.map_err(forge_job_error)?;
+    let pull = ctx.forge.pull(&event.pull, event.installation).await?;
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
     }

@@ -10,7 +10,7 @@ use super::DeliveryEnd;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::handlers::commands::other_branch;
-use crate::jobs::{RunCommand, forge_job_error};
+use crate::jobs::RunCommand;
 use crate::model::{
     Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState, RepositoryEventKind,
     RepositoryNews,
@@ -110,7 +110,7 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
     if known.as_ref() == Some(&told) {
         return Ok(found());
     }
-    let pull = ctx.forge.pull(&event.pull, event.installation).await.map_err(forge_job_error)?;
+    let pull = ctx.forge.pull(&event.pull, event.installation).await?;
     if pull.state != PullState::Open {
         return Ok(Told::Late(format!("the pull request is {}", pull.state)));
     }

@@ -6,11 +6,11 @@ use tracing::warn;
 
 use crate::config::access::{Account, Identity};
 use crate::config::workflow::Workflow;
+use crate::errors::describe_error;
 use crate::handlers::applications::{again, pull_now};
 use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::handlers::commands::{CommandCx, needs};
-use crate::jobs::describe_error;
 use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind,
 };

@@ -27,10 +27,10 @@ use crate::command::{ApplyCommand, CommandName};
 use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::discovery::{Order, Stage, stages};
+use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
-use crate::jobs::{describe_error, forge_job_error};
 use crate::model::{
     CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind, WorkspaceName,
 };
@@ -119,7 +119,7 @@ async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
     }
     let base = &cx.pull.base_branch;
     let is_there = cx.ctx.forge.has_branch(&cx.pull.at.repo, cx.row.installation, base).await;
-    if is_there.map_err(forge_job_error)? {
+    if is_there? {
         return Ok(None);
     }
     projects::checkout_refusal(CheckoutError::BaseGone { base: base.clone() }).map(Some)

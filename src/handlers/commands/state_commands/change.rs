@@ -3,12 +3,12 @@
 use std::iter;
 
 use super::{Change, Order};
+use crate::errors::describe_error;
 use crate::handlers::commands::apply::closed_meanwhile;
 use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{self, Work};
 use crate::handlers::commands::{CommandCx, headline, log, needs, permission, taken_over};
 use crate::handlers::tally;
-use crate::jobs::describe_error;
 use crate::model::{ApplyLock, LockKey, PlanState, ProjectKey, ProjectOutcome, RunId};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::{Next, ProjectReport, Refusal, UserText};

@@ -33,14 +33,6 @@ text_enum! {
 }
 
 impl CredentialKind {
-    /// Whether the API of the forge takes it.
-    pub const fn is_for_api(self) -> bool {
-        match self {
-            Self::Token | Self::App => true,
-            Self::Ssh => false,
-        }
-    }
-
     /// For people: "a token".
     pub const fn words(self) -> &'static str {
         match self {

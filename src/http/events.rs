@@ -198,7 +198,7 @@ async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event, told: Vec<ForgeRepo>) 
         event @ Event::Repositories { .. } => {
             let installation = event.installation();
             let jobs = unsettled.into_iter().map(|told| SettleRepository { told, installation }.to_new());
-            ctx.store.delivery_note_with(new, &news, &jobs.collect::<Vec<_>>()).await
+            ctx.store.delivery_note(new, &news, &jobs.collect::<Vec<_>>()).await
         }
         Event::Ignored { reason } => {
             let accepted = ctx.store.delivery_ignore(new, &reason).await;
@@ -209,7 +209,7 @@ async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event, told: Vec<ForgeRepo>) 
         }
         event @ (Event::Pull(_) | Event::Comment(_)) => {
             let job = |delivery: DeliveryId| ReadDelivery { delivery, event, told: of_pull }.to_new();
-            ctx.store.delivery_accept_with(new, &news, job).await
+            ctx.store.delivery_accept(new, &news, job).await
         }
     }
 }

@@ -82,16 +82,6 @@ pub enum PullAction {
     Closed,
 }
 
-impl PullAction {
-    /// Whether the projects of the pull are to be planned.
-    pub fn wants_plan(self) -> bool {
-        match self {
-            Self::Opened | Self::Reopened | Self::ReadyForReview | Self::Updated | Self::BaseChanged => true,
-            Self::Closed => false,
-        }
-    }
-}
-
 /// A new comment on a pull.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CommentEvent {

@@ -108,11 +108,6 @@ impl RepoPath {
     pub fn contains(&self, other: &Self) -> bool {
         self.is_root() || self == other || other.0.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with('/'))
     }
-
-    /// The path from this directory to the root: `../..` for a path of two segments, `.` for the root.
-    pub fn to_root(&self) -> String {
-        if self.is_root() { ".".to_owned() } else { vec![".."; self.0.split('/').count()].join("/") }
-    }
 }
 
 impl fmt::Display for RepoPath {
@@ -179,7 +174,6 @@ mod tests {
                 prop_assert!(!path.as_str().split('/').any(|part| part == ".."));
                 prop_assert!(!path.as_str().starts_with('/') && !path.as_str().ends_with('/'));
                 prop_assert!(path.parent().contains(&path));
-                prop_assert_eq!(path.join(&path.to_root()).unwrap(), RepoPath::root());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time, on_pool};
+use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time};
 use crate::model::{DeliveryId, HostName, RepositoryNews, text_enum};
 
 text_enum! {
@@ -34,25 +34,6 @@ pub struct NewDelivery {
     pub body: Vec<u8>,
 }
 
-/// A delivery as kept, without its body.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Delivery {
-    /// Identity.
-    pub id: DeliveryId,
-    /// The forge it came from.
-    pub host: HostName,
-    /// The forge's own id of it.
-    pub forge_delivery: String,
-    /// The forge's name of the event.
-    pub event: String,
-    /// What became of it.
-    pub state: DeliveryState,
-    /// Why it was ignored or refused.
-    pub note: Option<String>,
-    /// When it came.
-    pub received_at: DateTime<Utc>,
-}
-
 /// Whether a delivery is new.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +45,8 @@ pub enum Accepted {
 }
 
 impl Store {
-    /// Keeps a delivery and its job in one transaction; `job` is told the delivery's id.
-    pub async fn delivery_accept(&self, new: &NewDelivery, job: impl FnOnce(DeliveryId) -> NewJob) -> Result<Accepted> {
-        self.delivery_accept_with(new, &[], job).await
-    }
-
-    /// The same with what it tells of repositories.
-    pub async fn delivery_accept_with(
+    /// Keeps a delivery, its job and what it tells of repositories, in one transaction; `job` is told the delivery's id.
+    pub async fn delivery_accept(
         &self,
         new: &NewDelivery,
         news: &[RepositoryNews],
@@ -87,18 +63,9 @@ impl Store {
         tx.commit().await.map(|()| Accepted::New(id))
     }
 
-    /// Keeps a delivery that only tells of repositories, and what it tells, in one transaction: nothing else is to be done.
-    pub async fn delivery_note(&self, new: &NewDelivery, news: &[RepositoryNews]) -> Result<Accepted> {
-        self.delivery_note_with(new, news, &[]).await
-    }
-
-    /// The same with jobs that look at these repositories.
-    pub async fn delivery_note_with(
-        &self,
-        new: &NewDelivery,
-        news: &[RepositoryNews],
-        jobs: &[NewJob],
-    ) -> Result<Accepted> {
+    /// Keeps a delivery that only tells of repositories, what it tells, and jobs that look at these repositories, in one
+    /// transaction: nothing else is to be done.
+    pub async fn delivery_note(&self, new: &NewDelivery, news: &[RepositoryNews], jobs: &[NewJob]) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
         let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Handled, None, self.now()).await?;
@@ -131,13 +98,6 @@ impl Store {
             id,
         )?;
         tx.commit().await
-    }
-
-    /// The newest deliveries.
-    pub async fn delivery_list(&self, limit: i64) -> Result<Vec<Delivery>> {
-        on_pool!(self, db => sqlx::query_as::<_, Delivery>(
-            "SELECT id, host, forge_delivery, event, state, note, received_at FROM deliveries \
-             ORDER BY received_at DESC, id DESC LIMIT $1").bind(limit).fetch_all(db))
     }
 
     /// Forgets deliveries that were received before the given time and are finished, so many at most.

@@ -318,15 +318,6 @@ impl Store {
         tx.commit().await.map(|()| Finish::of(rows))
     }
 
-    /// Renews the leases of the jobs that a holder works on, and tells which of them it still holds. A job that is held
-    /// and not worked on is one whose claim or end was committed without our hearing of it: its lease runs out.
-    pub async fn job_renew(&self, holder: &str, working: &[JobId], until: DateTime<Utc>) -> Result<Vec<JobId>> {
-        let mut tx = self.begin().await?;
-        let until = self.skew_in_tx(&mut tx).await?.of(until);
-        let held = job_renew_in_tx(&mut tx, holder, working, until).await?;
-        tx.commit().await.map(|()| held)
-    }
-
     /// Puts jobs whose lease ran out back into the queue, and those of replicas that have ended or are gone; on a
     /// database that is not shared, all that were running. What somebody is writing to right now is left for the next
     /// time: a replica that was paused in the middle of a transaction keeps nobody waiting.
@@ -352,13 +343,6 @@ impl Store {
              WHERE state IN ('queued', 'running') ORDER BY +seq LIMIT 10000").fetch_all(db))
     }
 
-    /// Jobs that were given up, newest first.
-    pub async fn job_list_failed(&self, limit: i64) -> Result<Vec<JobView>> {
-        on_pool!(self, db => sqlx::query_as::<_, JobView>(
-            "SELECT id, kind, lane, state, attempt, run_after, last_error FROM jobs \
-             WHERE state = 'failed' ORDER BY seq DESC LIMIT $1").bind(limit).fetch_all(db))
-    }
-
     /// Forgets jobs that ended before the given time, so many at most.
     pub async fn job_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
@@ -373,7 +357,9 @@ impl Store {
     }
 }
 
-/// Renews the leases of the jobs that a holder works on until a time of the judge.
+/// Renews the leases of the jobs that a holder works on until a time of the judge, and tells which of them it still
+/// holds. A job that is held and not worked on is one whose claim or end was committed without our hearing of it: its
+/// lease runs out.
 pub(super) async fn job_renew_in_tx(
     tx: &mut Tx,
     holder: &str,

@@ -133,7 +133,6 @@ const TAKE: &str = concat!(
     columns!("")
 );
 const OF_KEY: &str = concat!("SELECT ", columns!(""), " FROM leases WHERE key = $1");
-const LIVE: &str = concat!("SELECT ", columns!(""), " FROM leases WHERE key = $2 AND NOT ", is_dead!());
 /// By key, which PostgreSQL would sort by the rules of a language.
 macro_rules! list {
     ($from:expr, $which:expr, $order:literal, $limit:literal) => {
@@ -242,12 +241,6 @@ impl Store {
         let sql = "DELETE FROM leases WHERE substr(key, 1, length(CAST($1 AS TEXT))) = $1";
         let rows = execute!(&mut tx, sql, beginning)?;
         tx.commit().await.map(|()| rows)
-    }
-
-    /// Who holds a lease: it has not ended, and its holder is not gone.
-    pub async fn lease_get(&self, key: &str) -> Result<Option<Lease>> {
-        let now = self.skew().await?.of(self.now());
-        on_pool!(self, db => sqlx::query_as::<_, Lease>(LIVE).bind(now).bind(key).fetch_optional(db))
     }
 
     /// Leases that have not ended, by key, with those whose holder is gone and which nobody has taken yet.

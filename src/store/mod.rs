@@ -75,7 +75,7 @@ pub use claims::{Acquired, Claim, ClaimUse, Collected};
 pub use command_configs::WrittenConfig;
 pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC};
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
-pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
+pub use deliveries::{Accepted, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
 pub use heads::{HeadNews, KnownHead};
 pub use idle_locks::{ExpiredLock, IdleLock};

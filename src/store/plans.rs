@@ -28,17 +28,11 @@ pub enum RecordPlan {
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
      tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans \
      WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
-const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-     tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans WHERE id = $1";
 
 impl Store {
-    /// Keeps a plan, if the lock it was made under is still held; one that needed none, if the pull is open.
-    pub async fn plan_record(&self, plan: &PlanRecord, lock: Option<LockId>) -> Result<RecordPlan> {
-        self.plan_record_with(plan, lock, None).await
-    }
-
-    /// Keeps a plan and, if it is to lie in the database, its file.
-    pub async fn plan_record_with(
+    /// Keeps a plan and, if it is to lie in the database, its file, if the lock it was made under is still held; one that
+    /// needed none, if the pull is open.
+    pub async fn plan_record(
         &self,
         plan: &PlanRecord,
         lock: Option<LockId>,
@@ -73,12 +67,6 @@ impl Store {
         let mut plans: Vec<PlanRecord> = rows.into_iter().map(PlanRecord::from).collect();
         plans.sort_by(|a, b| a.project.cmp(&b.project));
         Ok(plans)
-    }
-
-    /// One plan.
-    pub async fn plan_get(&self, id: PlanId) -> Result<Option<PlanRecord>> {
-        on_pool!(self, db => sqlx::query_as::<_, PlanRow>(BY_ID).bind(id).fetch_optional(db))
-            .map(|row| row.map(PlanRecord::from))
     }
 
     /// A plan of this project failed: the earlier plan is discarded and the lock given back.

@@ -23,7 +23,6 @@ const OF_LOCK: &str = select_sql!(
 );
 const OF_PULL: &str = select_sql!("WHERE w.repo = $1 AND w.pull = $2 ORDER BY w.seq");
 const OF_REPO: &str = select_sql!("WHERE w.repo = $1 ORDER BY w.seq");
-const ALL: &str = select_sql!("ORDER BY w.repo, w.seq LIMIT 10000");
 /// The first whose lock nobody else holds, and who overtakes nobody.
 const NEXT: &str = select_sql!(
     "WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.repo = w.repo \
@@ -87,12 +86,6 @@ impl Store {
     pub async fn waiter_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Waiter>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
-        Ok(rows.into_iter().map(Waiter::from).collect())
-    }
-
-    /// Everybody who waits, by repository and in order.
-    pub async fn waiter_list_all(&self) -> Result<Vec<Waiter>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(ALL).fetch_all(db))?;
         Ok(rows.into_iter().map(Waiter::from).collect())
     }
 }

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::db::{TestDb, by, execute, store_test};
 use crate::support::log;
+use crate::support::rows::live_lease;
 
 store_test!(
     a_lease_is_renewed_while_its_work_goes_on_and_given_back_at_its_end,
@@ -66,7 +67,7 @@ fn working(held: HeldLease) -> (JoinHandle<LeaseOutcome<&'static str>>, oneshot:
 }
 
 async fn seen(db: &TestDb) -> Option<Lease> {
-    db.store().lease_get(key().as_str()).await.unwrap()
+    live_lease(db.store(), key().as_str()).await
 }
 
 /// Waits for what a task of the lease's own does.

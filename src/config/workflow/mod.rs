@@ -181,11 +181,6 @@ impl Workflow {
         self.apply.steps.iter().any(|step| matches!(step, Step::Builtin { step: Builtin::Apply, .. }))
     }
 
-    /// The steps of plan and apply.
-    fn steps(&self) -> impl Iterator<Item = &Step> {
-        self.plan.steps.iter().chain(&*self.apply.steps)
-    }
-
     /// The commands and arguments of all stages, as they are written.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let stages = [&self.plan, &self.apply, &self.policy_check, &self.import, &self.state_rm];
@@ -200,11 +195,6 @@ impl Workflow {
             Step::Builtin { .. } => false,
         };
         self.plan.steps.iter().chain(&*self.apply.steps).any(is_command)
-    }
-
-    /// Whether plan and apply are made of commands only, so that there need not be a plan file (reference 6.8).
-    pub fn is_custom_only(&self) -> bool {
-        !self.steps().any(|step| matches!(step, Step::Builtin { .. }))
     }
 }
 

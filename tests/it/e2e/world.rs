@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use chrono::DateTime;
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::emulator::{AppOptions, Change, Comment, Delivering, Emulator, NewPull, Options, StatusState};
 use lockkeeper::jobs::{RemoveDuplicates, RepeatStatus};
@@ -273,7 +274,8 @@ impl World {
         self.idle().await;
         self.server.finish().await;
         let store = self.store().await;
-        assert_eq!(jobs(&store.job_list_failed(100).await.expect("jobs")), [""; 0], "jobs were given up");
+        let (given_up, _) = store.job_list_failed_since(DateTime::UNIX_EPOCH, 100).await.expect("jobs");
+        assert_eq!(jobs(&given_up), [""; 0], "jobs were given up");
         store.close().await;
         assert_eq!(self.locks().await, locks);
         let read = self.read().clone();
@@ -290,7 +292,7 @@ fn shown(lock: &Lock) -> String {
     format!("#{} {} {}", lock.pull.number, lock.key.dir, lock.key.workspace)
 }
 
-fn jobs(jobs: &[lockkeeper::store::JobView]) -> Vec<String> {
+fn jobs(jobs: &[lockkeeper::store::FailedJob]) -> Vec<String> {
     jobs.iter().map(|job| format!("{} in {}: {:?}", job.kind, job.lane, job.last_error)).collect()
 }
 

@@ -430,7 +430,7 @@ impl World {
             state: PlanState::Planned,
             created_at: self.clock.now(),
         };
-        assert_eq!(self.store.plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
+        assert_eq!(self.store.plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::Recorded);
         plan
     }
 }

@@ -29,10 +29,10 @@ store_test!(
 );
 
 /// Refusals leave nothing behind: no lock, no mark, no started run.
-async fn assert_untouched(store: &Store, plan: &PlanRecord, apply: RunId) {
-    assert_eq!(store.lock_list_of_pull(&plan.pull).await.unwrap(), []);
-    assert_eq!(plan_state(store, plan).await, PlanState::Planned);
-    assert_eq!(store.run_get(apply).await.unwrap().unwrap().state, RunState::Queued);
+async fn assert_untouched(db: &TestDb, plan: &PlanRecord, apply: RunId) {
+    assert_eq!(db.store().lock_list_of_pull(&plan.pull).await.unwrap(), []);
+    assert_eq!(plan_state(db, plan).await, PlanState::Planned);
+    assert_eq!(db.store().run_get(apply).await.unwrap().unwrap().state, RunState::Queued);
 }
 
 /// A plan whose lock was given back (`repo_locks.mode: on_apply`), and a run to apply it.
@@ -54,7 +54,7 @@ async fn a_granted_apply_is_on_record_before_it_starts(db: &TestDb) {
     let ApplyGate::Granted(grant) = ask(db.store(), &plan, apply).await else { panic!("nothing stops this apply") };
     let other = db.reopen().await;
     assert_eq!(other.lock_list().await.unwrap(), [grant.lock.unwrap()]);
-    assert_eq!(plan_state(&other, &plan).await, PlanState::Applying);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Applying);
     let run = other.run_get(apply).await.unwrap().unwrap();
     assert_eq!((run.state, run.started_at), (RunState::Running, Some(db.now())));
 }
@@ -71,7 +71,7 @@ async fn the_apply_lock_stops_an_apply(db: &TestDb) {
     let lock = stop_applies(db.store(), "bob", "incident").await;
     let ApplyGate::ApplyLocked(locks) = ask(db.store(), &plan, apply).await else { panic!("applies are stopped") };
     assert_eq!(locks, [lock]);
-    assert_untouched(db.store(), &plan, apply).await;
+    assert_untouched(db, &plan, apply).await;
 }
 
 async fn the_lock_of_another_pull_stops_an_apply(db: &TestDb) {
@@ -79,14 +79,14 @@ async fn the_lock_of_another_pull_stops_an_apply(db: &TestDb) {
     let theirs = taken(db.store(), &open_pull(db.store(), 2).await, &project("a")).await;
     let ApplyGate::HeldBy(lock) = ask(db.store(), &plan, apply).await else { panic!("another pull holds the lock") };
     assert_eq!(lock, theirs);
-    assert_untouched(db.store(), &plan, apply).await;
+    assert_untouched(db, &plan, apply).await;
 }
 
 async fn a_closed_pull_stops_an_apply(db: &TestDb) {
     let (plan, apply) = plan_without_lock(db).await;
     db.store().pull_seen(&plan.pull, PullState::Closed, URL).await.unwrap();
     assert!(matches!(ask(db.store(), &plan, apply).await, ApplyGate::PullClosed));
-    assert_untouched(db.store(), &plan, apply).await;
+    assert_untouched(db, &plan, apply).await;
 }
 
 async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
@@ -94,7 +94,7 @@ async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
     for (dir, state) in [("a", PlanState::NoChanges), ("b", PlanState::Applied), ("c", PlanState::Discarded)] {
         let lock = taken(db.store(), &one, &project(dir)).await;
         let plan = PlanRecord { state, ..new_plan(db, &one, &project(dir)).await };
-        let _recorded = db.store().plan_record(&plan, Some(lock.id)).await.unwrap();
+        let _recorded = db.store().plan_record(&plan, Some(lock.id), None).await.unwrap();
         assert!(db.store().lock_release(&one, &project(dir), by()).await.unwrap());
         let apply = run(db.store(), RunKind::Apply, &one, &project(dir)).await;
         assert!(matches!(ask(db.store(), &plan, apply).await, ApplyGate::PlanGone(now) if now == state), "{state}");
@@ -102,7 +102,7 @@ async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
     }
     let lock = taken(db.store(), &one, &project("e")).await;
     let blocked = PlanRecord { blocked: Some("no list".to_owned()), ..new_plan(db, &one, &project("e")).await };
-    let _recorded = db.store().plan_record(&blocked, Some(lock.id)).await.unwrap();
+    let _recorded = db.store().plan_record(&blocked, Some(lock.id), None).await.unwrap();
     assert!(matches!(begin_apply(db.store(), &blocked).await, ApplyGate::PlanGone(PlanState::Planned)));
     assert!(db.store().lock_release(&one, &project("e"), by()).await.unwrap());
     let unknown = PlanRecord { id: PlanId::next(&*db.ids), ..new_plan(db, &one, &project("d")).await };
@@ -118,7 +118,7 @@ async fn a_plan_whose_apply_failed_may_be_applied_again(db: &TestDb) {
             panic!("nothing stops this apply")
         };
         db.store().apply_end(grant, &one, state, by()).await.unwrap();
-        assert_eq!(plan_state(db.store(), &plan).await, state);
+        assert_eq!(plan_state(db, &plan).await, state);
     }
     assert!(matches!(begin_apply(db.store(), &plan).await, ApplyGate::PlanGone(PlanState::Applied)));
 }
@@ -129,7 +129,7 @@ async fn a_run_that_has_ended_applies_nothing(db: &TestDb) {
     for run in [apply, RunId::next(&*db.ids)] {
         begin_apply_in(db.store(), &plan, run).await.unwrap_err();
     }
-    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
     assert_eq!(db.store().lock_list().await.unwrap(), []);
 }
 
@@ -160,7 +160,7 @@ async fn an_apply_that_ended_after_the_pull_closed_gives_the_lock_back(db: &Test
     let (x, y) = (planned(db, &one, &named("a", "x")).await, new_plan(db, &one, &named("a", "y")).await);
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &x).await else { panic!("nothing stops this apply") };
     assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap(), []);
-    let _recorded = db.store().plan_record(&y, grant.lock.as_ref().map(|lock| lock.id)).await.unwrap();
+    let _recorded = db.store().plan_record(&y, grant.lock.as_ref().map(|lock| lock.id), None).await.unwrap();
     db.store().apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), []);
     assert_eq!(db.store().plan_list(&one).await.unwrap(), []);
@@ -173,10 +173,10 @@ async fn an_abandoned_apply_discards_its_plan(db: &TestDb) {
     let other = run(db.store(), RunKind::Apply, &one, &project("b")).await;
     assert!(matches!(ask(db.store(), &cut_off, apply).await, ApplyGate::Granted(_)));
     db.store().apply_abandon(&one, other, by()).await.unwrap();
-    assert_eq!(plan_state(db.store(), &cut_off).await, PlanState::Applying);
+    assert_eq!(plan_state(db, &cut_off).await, PlanState::Applying);
     db.reopen().await.apply_abandon(&one, apply, by()).await.unwrap();
-    assert_eq!(plan_state(db.store(), &cut_off).await, PlanState::Discarded);
-    assert_eq!(plan_state(db.store(), &waiting).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &cut_off).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &waiting).await, PlanState::Planned);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 2);
     assert!(matches!(begin_apply(db.store(), &cut_off).await, ApplyGate::PlanGone(PlanState::Discarded)));
 }
@@ -189,7 +189,7 @@ async fn an_abandoned_apply_of_a_closed_pull_gives_the_lock_back(db: &TestDb) {
     assert_eq!(db.store().pull_close(&one, PullState::Closed, URL, by(), |_| vec![]).await.unwrap(), []);
     db.store().apply_abandon(&one, apply, by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), []);
-    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
 }
 
 const MEETINGS: i64 = 100;
@@ -203,7 +203,7 @@ async fn apply_begin_meets_close_and_runs_under_a_lock_or_not_at_all(db: &TestDb
         let closing = other.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]);
         let (gate, closed) = tokio::join!(ask(db.store(), &plan, apply), closing);
         closed.unwrap();
-        let (locks, state) = (db.store().lock_list_of_pull(&pull).await.unwrap(), plan_state(db.store(), &plan).await);
+        let (locks, state) = (db.store().lock_list_of_pull(&pull).await.unwrap(), plan_state(db, &plan).await);
         match gate {
             ApplyGate::Granted(grant) => {
                 assert_eq!((locks.as_slice(), state), ([grant.lock.clone().unwrap()].as_slice(), PlanState::Applying));
@@ -260,7 +260,7 @@ async fn apply_end_meets_close_and_no_lock_is_left(db: &TestDb) {
         ended.unwrap();
         closed.unwrap();
         assert_eq!(db.store().lock_list().await.unwrap(), []);
-        assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded);
+        assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
     }
 }
 
@@ -275,7 +275,7 @@ async fn apply_begin_meets_the_apply_lock_and_one_of_them_is_first(db: &TestDb) 
             ApplyGate::ApplyLocked(_) => PlanState::Planned,
             other @ (ApplyGate::HeldBy(_) | ApplyGate::PullClosed | ApplyGate::PlanGone(_)) => panic!("{other:?}"),
         };
-        assert_eq!(plan_state(db.store(), &plan).await, expected);
+        assert_eq!(plan_state(db, &plan).await, expected);
         assert!(allow_applies(db.store()).await);
     }
 }

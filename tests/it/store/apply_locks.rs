@@ -192,7 +192,7 @@ async fn the_gate_names_everything_in_the_way_and_nothing_else(db: &TestDb) {
     for at in 0..in_way.len() {
         let ApplyGate::ApplyLocked(locks) = begin_apply(db.store(), &plan).await else { panic!("{at}") };
         assert_eq!(locks.iter().map(|lock| &lock.scope).collect::<Vec<_>>(), in_way[at..].iter().collect::<Vec<_>>());
-        assert_eq!(plan_state(db.store(), &plan).await, PlanState::Planned);
+        assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
         assert!(db.store().apply_lock_clear(&in_way[at], by()).await.unwrap().is_some());
     }
     assert!(matches!(begin_apply(db.store(), &plan).await, ApplyGate::Granted(_)));
@@ -252,7 +252,7 @@ async fn once_a_set_is_committed_no_gate_opens_any_more(db: &TestDb) {
 async fn applying(db: &TestDb, plans: &[PlanRecord]) -> usize {
     let mut applying = 0;
     for plan in plans {
-        applying += usize::from(plan_state(db.store(), plan).await == PlanState::Applying);
+        applying += usize::from(plan_state(db, plan).await == PlanState::Applying);
     }
     applying
 }

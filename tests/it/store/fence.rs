@@ -18,6 +18,7 @@ use super::samples::{
     run, taken,
 };
 use crate::support::db::{TestDb, by, store_test};
+use crate::support::rows;
 
 store_test!(
     under_a_lease_that_is_held_everything_is_written,
@@ -67,7 +68,7 @@ async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
     let lock = taken(&store, &one, &project("a")).await;
     store.run_start(plan.run).await.unwrap();
     store.run_output_append(plan.run, &piece()).await.unwrap();
-    assert_eq!(store.plan_record_with(&plan, Some(lock.id), Some(b"plan")).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(store.plan_record(&plan, Some(lock.id), Some(b"plan")).await.unwrap(), RecordPlan::Recorded);
     assert!(store.run_finish(plan.run, ProjectOutcome::Planned, None).await.unwrap());
     let ApplyGate::Granted(grant) = begin_apply(&store, &plan).await else { panic!("nothing stops this apply") };
     store.apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
@@ -98,7 +99,7 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.run_create(&new).await);
     is_lost(store.run_start(late.run).await);
     is_lost(store.run_output_append(late.run, &piece()).await);
-    is_lost(store.plan_record_with(&late, Some(lock.id), Some(b"plan")).await);
+    is_lost(store.plan_record(&late, Some(lock.id), Some(b"plan")).await);
     is_lost(store.run_finish(late.run, ProjectOutcome::Planned, None).await);
     is_lost(store.plan_drop(&one, &project("a"), by()).await);
     is_lost(store.plan_keep_only(&one, &[], by()).await);
@@ -117,8 +118,8 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
 }
 
 async fn assert_untouched(db: &TestDb, kept: &PlanRecord, late: &PlanRecord, apply: RunId) {
-    assert_eq!(plan_state(db.store(), kept).await, PlanState::Planned);
-    assert!(db.store().plan_get(late.id).await.unwrap().is_none());
+    assert_eq!(plan_state(db, kept).await, PlanState::Planned);
+    assert!(rows::plan_state(&db.url, late.id).await.is_none());
     assert_eq!(db.store().plan_file_get(late.id).await.unwrap(), None);
     assert_eq!(db.store().run_output(late.run).await.unwrap(), "");
     for run in [late.run, apply] {
@@ -139,7 +140,7 @@ async fn an_apply_that_lost_its_lease_on_the_way_ends_nothing(db: &TestDb) {
     db.store().apply_abandon(&one, apply, by()).await.unwrap();
     is_lost(store.apply_end(grant, &one, PlanState::Applied, by()).await);
     is_lost(store.run_finish(apply, ProjectOutcome::Applied, None).await);
-    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded, "as the other replica has told the pull");
+    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded, "as the other replica has told the pull");
 }
 
 /// Nobody has taken it over yet, but somebody may at any moment.
@@ -151,7 +152,7 @@ async fn an_apply_does_not_begin_on_a_lease_that_has_ended_by_time(db: &TestDb) 
     db.clock.advance(Duration::from_secs(45));
     store.run_output_append(apply, &piece()).await.unwrap();
     is_lost(begin_apply_in(&store, &plan, apply).await);
-    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
     assert_eq!(db.store().run_get(apply).await.unwrap().unwrap().started_at, None);
 }
 

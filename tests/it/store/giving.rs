@@ -99,7 +99,7 @@ async fn a_lock_is_released_to_the_first_in_line_or_to_nobody(db: &TestDb) {
     assert_eq!((&given.lock, given.now.as_ref()), (&lock, Some(&now)));
     assert_eq!((now.pull.number.0, now.holder.as_str()), (2, "ada"));
     assert_eq!(now.reason, "next in line after pull request 1, whose lock olga released");
-    assert_eq!(plan_state(store, &plan).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
     assert_eq!(line(store, "a").await, [3]);
     let jobs = store.job_list_open().await.unwrap();
     assert_eq!(jobs.iter().filter(|job| job.kind == TAKE_TURN).count(), 1);
@@ -351,7 +351,7 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
     for round in 0..8 {
         let plan = new_plan(db, &one, &project(&format!("d{round}"))).await;
         let lock = taken(db.store(), &one, &plan.project).await;
-        let recorded = db.store().plan_record(&plan, Some(lock.id)).await.unwrap();
+        let recorded = db.store().plan_record(&plan, Some(lock.id), None).await.unwrap();
         assert_eq!(recorded, lockkeeper::store::RecordPlan::Recorded);
         end(db.store(), plan.run).await;
         let (other, giving) = (db.reopen().await, by_force(lock.id));

@@ -16,11 +16,12 @@ use lockkeeper::model::{
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
     ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, MirrorSearch,
-    NewDelivery, OutputPiece, PendingStatus,
+    NewDelivery, OutputPiece, PendingStatus, Presence,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 
+use super::replicas::replica;
 use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};
 use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
@@ -234,9 +235,10 @@ async fn work(db: &TestDb) {
     let hot = project("hot");
 
     let delivery = new_delivery();
-    let _accepted = store.delivery_accept(&delivery, |_| job("delivery")).await.unwrap();
+    let _accepted = store.delivery_accept(&delivery, &[], |_| job("delivery")).await.unwrap();
     let lease = store.job_claim("replica", db.now() + TimeDelta::minutes(1), "", "none", 9).await.unwrap().unwrap();
-    store.job_renew("replica", &[lease.id], db.now() + TimeDelta::minutes(2)).await.unwrap();
+    let alive = db.now() + TimeDelta::minutes(2);
+    store.replica_beat(&replica("replica"), Presence::Serving, &[lease.id], alive).await.unwrap();
     store.delivery_finish(DeliveryId::next(&*db.ids), DeliveryState::Handled, None).await.unwrap();
     let _finished = store.job_finish(&lease).await.unwrap();
     store.job_requeue_orphans(db.now()).await.unwrap();
@@ -260,7 +262,7 @@ async fn work(db: &TestDb) {
     store.lock_event_part(None, Some(7), 20).await.unwrap();
 
     let plan = new_plan(db, &pull, &hot).await;
-    let _recorded = store.plan_record(&plan, Some(lock.id)).await.unwrap();
+    let _recorded = store.plan_record(&plan, Some(lock.id), None).await.unwrap();
     store.plan_list(&pull).await.unwrap();
     store.plan_configs(&pull).await.unwrap();
     store.command_config_of_head(&pull, &plan.head).await.unwrap();
@@ -387,8 +389,7 @@ async fn reconcilers(db: &TestDb, pull: &PullRef) {
     store.apply_lock_expire().await.unwrap();
 }
 
-/// What the operators' page asks for. `held` and `waiter_list_all` are left out: what they count and list is all there
-/// is.
+/// What the operators' page asks for. `held` is left out: what it counts is all there is.
 async fn pages(db: &TestDb) {
     let (store, since) = (db.store(), db.now() - TimeDelta::hours(1));
     store.queue_lines().await.unwrap();

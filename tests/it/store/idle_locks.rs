@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use lockkeeper::model::{CommandKind, CommandOutcome, LockEventKind, PlanState, ProjectOutcome, PullRef, RunKind};
 use lockkeeper::store::FinishedCommand;
 
-use super::samples::{command, job, open_pull, planned, project, run, taken};
+use super::samples::{command, job, open_pull, plan_state, planned, project, run, taken};
 use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
@@ -69,7 +69,7 @@ async fn a_lock_expires_only_after_a_warning_and_with_its_plans(db: &TestDb) {
     let expired = store.lock_expire(&pull, &seen, by(), |_| vec![job("told")]).await.unwrap();
     assert_eq!(expired.iter().map(|one| (&one.lock, one.applied)).collect::<Vec<_>>(), [(&lock, false)]);
     assert_eq!(store.lock_expire(&pull, &seen, by(), |_| panic!("twice")).await.unwrap(), []);
-    assert_eq!(store.plan_get(plan.id).await.unwrap().unwrap().state, PlanState::Discarded);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
     assert_eq!(store.lock_event_list(1).await.unwrap()[0].event.kind, LockEventKind::Expired);
 }
 

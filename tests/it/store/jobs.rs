@@ -7,9 +7,10 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use lockkeeper::model::JobId;
-use lockkeeper::store::{DatabaseUrl, Finish, JobLease, JobState, NewJob, Store};
+use lockkeeper::store::{DatabaseUrl, Finish, JobLease, JobState, NewJob, Presence, Store};
 use sqlx::Connection;
 
+use super::replicas::replica;
 use super::samples::{HOSTILE, job};
 use crate::support::db::{TestDb, start_of_time, store_test};
 
@@ -163,7 +164,7 @@ async fn a_finished_job_makes_way_for_the_next(db: &TestDb) {
     let lease = claimed(db.store(), "w").await;
     assert_eq!(db.store().job_finish(&lease).await.unwrap(), Finish::Recorded);
     assert_eq!(open(db.store()).await, [(second, JobState::Queued, 0)]);
-    assert!(db.store().job_list_failed(10).await.unwrap().is_empty());
+    assert!(db.store().job_list_failed_since(DateTime::UNIX_EPOCH, 10).await.unwrap().0.is_empty());
     assert_eq!(claimed(db.store(), "w").await.id, second);
 }
 
@@ -176,11 +177,11 @@ async fn a_failed_job_makes_way_and_keeps_its_error(db: &TestDb) {
         let error = format!("{lane} {HOSTILE}\0");
         assert_eq!(db.store().job_fail(&lease, &error).await.unwrap(), Finish::Recorded);
     }
-    let failed = db.store().job_list_failed(10).await.unwrap();
-    let told: Vec<_> = failed.into_iter().map(|job| (job.lane, job.state, job.last_error.unwrap())).collect();
-    let of = |lane: &str| (lane.to_owned(), JobState::Failed, format!("{lane} {HOSTILE}\u{fffd}"));
+    let (failed, _) = db.store().job_list_failed_since(DateTime::UNIX_EPOCH, 10).await.unwrap();
+    let told: Vec<_> = failed.into_iter().map(|job| (job.lane, job.last_error.unwrap())).collect();
+    let of = |lane: &str| (lane.to_owned(), format!("{lane} {HOSTILE}\u{fffd}"));
     assert_eq!(told, [of("b"), of("a")]);
-    assert_eq!(db.store().job_list_failed(1).await.unwrap().len(), 1);
+    assert_eq!(db.store().job_list_failed_since(DateTime::UNIX_EPOCH, 1).await.unwrap().0.len(), 1);
     assert_eq!(claimed(db.store(), "w").await.lane, "a");
 }
 
@@ -218,18 +219,23 @@ async fn a_lost_lease_writes_nothing(db: &TestDb) {
     }
 }
 
+/// Says of a holder that it is there and works on these jobs.
+async fn renew(db: &TestDb, holder: &str, working: &[JobId], until: DateTime<Utc>) -> Vec<JobId> {
+    db.store().replica_beat(&replica(holder), Presence::Serving, working, until).await.unwrap()
+}
+
 async fn a_renewed_lease_is_not_an_orphan(db: &TestDb) {
     let (a, b) = (push(db.store(), "a").await, push(db.store(), "b").await);
     let (ours, _theirs) = (claimed(db.store(), "w").await, claimed(db.store(), "v").await);
     let until = start_of_time() + MINUTE * 5;
-    assert_eq!(db.store().job_renew("w", &[a, b], until).await.unwrap(), [a]);
-    assert_eq!(db.store().job_renew("nobody", &[a], until).await.unwrap(), []);
+    assert_eq!(renew(db, "w", &[a, b], until).await, [a]);
+    assert_eq!(renew(db, "nobody", &[a], until).await, []);
     assert_eq!(db.store().job_requeue_orphans(start_of_time() + MINUTE).await.unwrap(), 0, "ends then, not before");
     assert_eq!(db.store().job_requeue_orphans(start_of_time() + MINUTE * 2).await.unwrap(), 1);
     assert_eq!(open(db.store()).await, [(a, JobState::Running, 1), (b, JobState::Queued, 1)]);
-    assert_eq!(db.store().job_renew("v", &[b], until).await.unwrap(), [], "what was lost stays lost");
+    assert_eq!(renew(db, "v", &[b], until).await, [], "what was lost stays lost");
     assert_eq!(db.store().job_finish(&ours).await.unwrap(), Finish::Recorded);
-    assert_eq!(db.store().job_renew("w", &[a], until).await.unwrap(), []);
+    assert_eq!(renew(db, "w", &[a], until).await, []);
 }
 
 async fn a_job_that_its_holder_knows_nothing_of_is_an_orphan_in_the_end(db: &TestDb) {
@@ -238,8 +244,8 @@ async fn a_job_that_its_holder_knows_nothing_of_is_an_orphan_in_the_end(db: &Tes
     // The answer to this claim was lost on its way.
     claimed(db.store(), "w").await;
     let until = start_of_time() + MINUTE * 5;
-    assert_eq!(db.store().job_renew("w", &[], until).await.unwrap(), []);
-    assert_eq!(db.store().job_renew("w", &[a], until).await.unwrap(), [a]);
+    assert_eq!(renew(db, "w", &[], until).await, []);
+    assert_eq!(renew(db, "w", &[a], until).await, [a]);
     assert_eq!(db.store().job_requeue_orphans(start_of_time() + MINUTE * 2).await.unwrap(), 1);
     assert_eq!(open(db.store()).await, [(a, JobState::Running, 1), (b, JobState::Queued, 1)]);
 }
@@ -275,7 +281,7 @@ async fn ended_jobs_are_forgotten_after_a_time(db: &TestDb) {
     claimed(db.store(), "w").await;
     assert_eq!(db.store().job_prune(start_of_time(), 500).await.unwrap(), 0);
     assert_eq!(db.store().job_prune(db.now(), 500).await.unwrap(), 2);
-    assert_eq!(db.store().job_list_failed(10).await.unwrap().len(), 1);
+    assert_eq!(db.store().job_list_failed_since(DateTime::UNIX_EPOCH, 10).await.unwrap().0.len(), 1);
     assert_eq!(open(db.store()).await.len(), 2);
 }
 

@@ -11,6 +11,7 @@ use lockkeeper::store::{
 
 use super::samples::HOSTILE;
 use crate::support::db::{TestDb, by, store_test};
+use crate::support::rows::live_lease;
 
 store_test!(
     a_free_lease_is_taken_and_seen_by_everybody,
@@ -53,7 +54,7 @@ pub async fn taken(store: &Store, holder: &str, until: DateTime<Utc>) -> Lease {
 }
 
 async fn held(store: &Store) -> Option<Lease> {
-    store.lease_get("mirror").await.unwrap()
+    live_lease(store, "mirror").await
 }
 
 /// A server that says of itself that it is there for a minute.
@@ -78,12 +79,12 @@ async fn a_free_lease_is_taken_and_seen_by_everybody(db: &TestDb) {
     };
     assert_eq!(lease, expected);
     assert_eq!(held(&db.reopen().await).await, Some(expected));
-    assert_eq!(db.store().lease_get("other").await.unwrap(), None);
+    assert_eq!(live_lease(db.store(), "other").await, None);
     let hostile = Hold { key: HOSTILE.to_owned(), holder: HOSTILE.to_owned() };
     let new = NewLease { hold: &hostile, purpose: "NUL \0", until };
     let TakeLease::Taken(lease) = db.store().lease_take(new).await.unwrap() else { panic!("it is free") };
     assert_eq!(lease.purpose, "NUL \u{fffd}");
-    assert_eq!(db.store().lease_get(HOSTILE).await.unwrap(), Some(lease));
+    assert_eq!(live_lease(db.store(), HOSTILE).await, Some(lease));
 }
 
 async fn a_lease_that_is_held_is_refused_by_naming_who_has_it(db: &TestDb) {
@@ -304,6 +305,6 @@ async fn the_leases_of_one_data_directory_end_together(db: &TestDb) {
     }
     assert_eq!(db.store().lease_end_all_of("repository_sync:0198:").await.unwrap(), 2);
     for (key, is_held) in keys.into_iter().zip([false, false, true, true]) {
-        assert_eq!(db.store().lease_get(key).await.unwrap().is_some(), is_held, "{key}");
+        assert_eq!(live_lease(db.store(), key).await.is_some(), is_held, "{key}");
     }
 }

@@ -131,9 +131,9 @@ async fn release_all_frees_only_the_locks_of_that_pull_and_discards_its_plans(db
     let other = planned(db, &two, &project("c")).await;
     let freed = db.store().lock_release_all(&one, by()).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("a"), project("b")]);
-    assert_eq!(plan_state(db.store(), &a).await, PlanState::Discarded);
-    assert_eq!(plan_state(db.store(), &b).await, PlanState::Discarded);
-    assert_eq!(plan_state(db.store(), &other).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &a).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &b).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &other).await, PlanState::Planned);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 1);
 }
 
@@ -147,7 +147,7 @@ async fn release_spares_a_lock_under_which_an_apply_is_running(db: &TestDb) {
     let freed = store.lock_release_all(&one, by()).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("free")]);
     assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(grant.lock.as_ref().unwrap()));
-    assert_eq!(plan_state(store, &running).await, PlanState::Applying);
+    assert_eq!(plan_state(db, &running).await, PlanState::Applying);
     store.apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
     assert_eq!(store.lock_release_all(&one, by()).await.unwrap().len(), 1);
 }
@@ -158,8 +158,7 @@ async fn a_discarded_lock_takes_its_plans_with_it(db: &TestDb) {
     let other = planned(db, &one, &project("other")).await;
     let lock = db.store().lock_holder(&key(&project("net"))).await.unwrap().unwrap();
     assert_eq!(steal(db.store(), lock.id).await, Some(lock));
-    let states =
-        [plan_state(db.store(), &a).await, plan_state(db.store(), &b).await, plan_state(db.store(), &other).await];
+    let states = [plan_state(db, &a).await, plan_state(db, &b).await, plan_state(db, &other).await];
     assert_eq!(states, [PlanState::Discarded, PlanState::Discarded, PlanState::Planned]);
 }
 

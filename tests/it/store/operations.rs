@@ -90,7 +90,7 @@ async fn deliveries_are_counted_by_what_became_of_them(db: &TestDb) {
         let _new = db.store().delivery_ignore(&new(id), "why").await.unwrap();
         db.clock.advance(Duration::from_secs(1));
     }
-    let _new = db.store().delivery_accept(&new("c"), |_| job("c")).await.unwrap();
+    let _new = db.store().delivery_accept(&new("c"), &[], |_| job("c")).await.unwrap();
     let counts = db.store().delivery_count_since(start_of_time() + TimeDelta::seconds(1)).await.unwrap();
     assert_eq!(counts, [(DeliveryState::Ignored, 2), (DeliveryState::Received, 1)]);
 }

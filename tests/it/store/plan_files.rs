@@ -24,7 +24,7 @@ async fn kept(db: &TestDb, dir: &str) -> PlanRecord {
     let plan = new_plan(db, &one, &project(dir)).await;
     let saved = Artifacts::in_database(db.store().clone(), LIMIT).save(plan.id, FILE.to_vec()).await.unwrap();
     let plan = PlanRecord { digest: Some(saved.digest), ..plan };
-    let recorded = db.store().plan_record_with(&plan, Some(lock.id), saved.with_record.as_deref()).await.unwrap();
+    let recorded = db.store().plan_record(&plan, Some(lock.id), saved.with_record.as_deref()).await.unwrap();
     assert_eq!(recorded, RecordPlan::Recorded);
     plan
 }
@@ -40,7 +40,7 @@ async fn a_plan_that_is_not_recorded_leaves_no_file(db: &TestDb) {
     let lock = taken(db.store(), &one, &project("a")).await;
     let plan = new_plan(db, &one, &project("a")).await;
     assert!(db.store().lock_release(&one, &project("a"), by()).await.unwrap());
-    let recorded = db.store().plan_record_with(&plan, Some(lock.id), Some(FILE)).await.unwrap();
+    let recorded = db.store().plan_record(&plan, Some(lock.id), Some(FILE)).await.unwrap();
     assert_eq!(recorded, RecordPlan::LockLost);
     assert_eq!(db.store().plan_file_get(plan.id).await.unwrap(), None);
 }

@@ -9,6 +9,7 @@ use lockkeeper::store::{ApplyGate, RecordPlan, TakeLock};
 
 use super::samples::{URL, begin_apply, named, new_plan, open_pull, plan_state, planned, project, pull, take, taken};
 use crate::support::db::{TestDb, by, store_test};
+use crate::support::rows;
 
 store_test!(
     a_plan_comes_back_as_it_was_recorded,
@@ -46,11 +47,9 @@ async fn a_plan_comes_back_as_it_was_recorded(db: &TestDb) {
         ..full.clone()
     };
     for plan in [full, empty, blocked] {
-        assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
-        assert_eq!(db.reopen().await.plan_get(plan.id).await.unwrap().as_ref(), Some(&plan));
-        assert_eq!(db.store().plan_list(&one).await.unwrap(), [plan]);
+        assert_eq!(db.store().plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::Recorded);
+        assert_eq!(db.reopen().await.plan_list(&one).await.unwrap(), [plan]);
     }
-    assert_eq!(db.store().plan_get(PlanId::next(&*db.ids)).await.unwrap(), None);
 }
 
 async fn a_newer_plan_replaces_the_older(db: &TestDb) {
@@ -58,7 +57,7 @@ async fn a_newer_plan_replaces_the_older(db: &TestDb) {
     let (old, neighbour) = (planned(db, &one, &project("a")).await, planned(db, &one, &named("a", "x")).await);
     let elsewhere = planned(db, &two, &project("b")).await;
     let new = planned(db, &one, &project("a")).await;
-    assert_eq!(plan_state(db.store(), &old).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &old).await, PlanState::Discarded);
     assert_eq!(db.store().plan_list(&one).await.unwrap(), [new, neighbour]);
     assert_eq!(db.store().plan_list(&two).await.unwrap(), [elsewhere]);
 }
@@ -67,15 +66,19 @@ async fn a_plan_recorded_after_the_lock_was_lost_is_not_kept(db: &TestDb) {
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let (lock, plan) = (taken(db.store(), &one, &project("a")).await, new_plan(db, &one, &project("a")).await);
     assert!(db.store().lock_release(&one, &project("a"), by()).await.unwrap());
-    assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::LockLost);
+    assert_eq!(db.store().plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::LockLost);
     let theirs = taken(db.store(), &two, &project("a")).await;
     for id in [lock.id, theirs.id] {
-        assert_eq!(db.store().plan_record(&plan, Some(id)).await.unwrap(), RecordPlan::LockLost);
+        assert_eq!(db.store().plan_record(&plan, Some(id), None).await.unwrap(), RecordPlan::LockLost);
     }
     assert!(db.store().lock_release(&two, &project("a"), by()).await.unwrap());
     taken(db.store(), &one, &project("a")).await;
-    assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::LockLost, "taken anew since");
-    assert_eq!(db.store().plan_get(plan.id).await.unwrap(), None);
+    assert_eq!(
+        db.store().plan_record(&plan, Some(lock.id), None).await.unwrap(),
+        RecordPlan::LockLost,
+        "taken anew since"
+    );
+    assert_eq!(rows::plan_state(&db.url, plan.id).await, None);
 }
 
 async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
@@ -84,9 +87,9 @@ async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
     let plan = new_plan(db, &one, &project("a")).await;
     for other in [project("b"), staging] {
         let lock = taken(db.store(), &one, &other).await;
-        assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::LockLost, "{other}");
+        assert_eq!(db.store().plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::LockLost, "{other}");
     }
-    assert_eq!(db.store().plan_record(&plan, Some(LockId::next(&*db.ids))).await.unwrap(), RecordPlan::LockLost);
+    assert_eq!(db.store().plan_record(&plan, Some(LockId::next(&*db.ids)), None).await.unwrap(), RecordPlan::LockLost);
 }
 
 /// Another replica took the command over and ended the runs of the first: what the first still brings is not kept,
@@ -96,8 +99,8 @@ async fn a_plan_of_a_run_that_has_ended_is_not_kept(db: &TestDb) {
     let lock = taken(db.store(), &one, &project("a")).await;
     let (late, newer) = (new_plan(db, &one, &project("a")).await, new_plan(db, &one, &project("a")).await);
     assert!(db.store().run_finish(late.run, ProjectOutcome::Cancelled, None).await.unwrap());
-    assert_eq!(db.store().plan_record(&newer, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
-    assert_eq!(db.store().plan_record(&late, Some(lock.id)).await.unwrap(), RecordPlan::Overtaken);
+    assert_eq!(db.store().plan_record(&newer, Some(lock.id), None).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(db.store().plan_record(&late, Some(lock.id), None).await.unwrap(), RecordPlan::Overtaken);
     assert_eq!(db.store().plan_list(&one).await.unwrap(), [newer]);
 }
 
@@ -107,10 +110,10 @@ async fn a_plan_does_not_replace_one_that_is_being_applied(db: &TestDb) {
     let running = planned(db, &one, &project("a")).await;
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &running).await else { panic!("nothing stops this apply") };
     let newer = new_plan(db, &one, &project("a")).await;
-    let error = db.store().plan_record(&newer, grant.lock.as_ref().map(|lock| lock.id)).await.unwrap_err();
+    let error = db.store().plan_record(&newer, grant.lock.as_ref().map(|lock| lock.id), None).await.unwrap_err();
     assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
-    assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
-    assert_eq!(db.store().plan_get(newer.id).await.unwrap(), None);
+    assert_eq!(plan_state(db, &running).await, PlanState::Applying);
+    assert_eq!(rows::plan_state(&db.url, newer.id).await, None);
 }
 
 async fn recording_meets_closing_and_no_plan_is_left(db: &TestDb) {
@@ -119,9 +122,9 @@ async fn recording_meets_closing_and_no_plan_is_left(db: &TestDb) {
         let pull = open_pull(db.store(), number).await;
         let (lock, plan) = (taken(db.store(), &pull, &project("a")).await, new_plan(db, &pull, &project("a")).await);
         let closing = other.pull_close(&pull, PullState::Closed, URL, by(), |_| vec![]);
-        let (recorded, closed) = tokio::join!(db.store().plan_record(&plan, Some(lock.id)), closing);
+        let (recorded, closed) = tokio::join!(db.store().plan_record(&plan, Some(lock.id), None), closing);
         assert_eq!(closed.unwrap(), [lock]);
-        let kept = db.store().plan_get(plan.id).await.unwrap().map(|plan| plan.state);
+        let kept = rows::plan_state(&db.url, plan.id).await;
         match recorded.unwrap() {
             RecordPlan::Recorded => assert_eq!(kept, Some(PlanState::Discarded)),
             RecordPlan::LockLost => assert_eq!(kept, None),
@@ -150,8 +153,8 @@ async fn a_dropped_plan_takes_its_lock_with_it(db: &TestDb) {
     db.store().plan_drop(&two, &project("a"), by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap().len(), 2, "only of its own pull");
     db.store().plan_drop(&one, &project("a"), by()).await.unwrap();
-    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded);
-    assert_eq!(plan_state(db.store(), &other).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &other).await, PlanState::Planned);
     let left: Vec<_> = db.store().lock_list().await.unwrap().into_iter().map(|lock| lock.project).collect();
     assert_eq!(left, [project("b")]);
 }
@@ -171,7 +174,7 @@ async fn dropping_spares_a_plan_that_is_being_applied(db: &TestDb) {
     let running = planned(db, &one, &project("a")).await;
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &running).await else { panic!("nothing stops this apply") };
     db.store().plan_drop(&one, &project("a"), by()).await.unwrap();
-    assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
+    assert_eq!(plan_state(db, &running).await, PlanState::Applying);
     assert_eq!(db.store().lock_list().await.unwrap(), [grant.lock.unwrap()]);
 }
 
@@ -196,7 +199,7 @@ async fn keeping_only_some_spares_a_plan_that_is_being_applied(db: &TestDb) {
     let running = planned(db, &one, &project("a")).await;
     assert!(matches!(begin_apply(db.store(), &running).await, ApplyGate::Granted(_)));
     db.store().plan_keep_only(&one, &[], by()).await.unwrap();
-    assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
+    assert_eq!(plan_state(db, &running).await, PlanState::Applying);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 1);
 }
 
@@ -204,7 +207,7 @@ async fn keeping_only_some_spares_a_lock_that_is_shared(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let old = planned(db, &one, &named("a", "x")).await;
     let gone = db.store().plan_keep_only(&one, &[named("a", "y")], by()).await.unwrap();
-    assert_eq!((gone, plan_state(db.store(), &old).await), (vec![named("a", "x")], PlanState::Discarded));
+    assert_eq!((gone, plan_state(db, &old).await), (vec![named("a", "x")], PlanState::Discarded));
     assert!(matches!(take(db.store(), &one, &named("a", "y")).await, TakeLock::AlreadyOurs(_)));
 }
 
@@ -218,7 +221,7 @@ async fn discarded_plans_are_forgotten_after_a_time(db: &TestDb) {
     }
     assert_eq!(db.store().plan_prune(old.created_at, 500).await.unwrap(), []);
     assert_eq!(db.store().plan_prune(young.created_at, 500).await.unwrap(), [old.id]);
-    assert_eq!(db.store().plan_get(old.id).await.unwrap(), None);
-    assert_eq!(plan_state(db.store(), &waiting).await, PlanState::Planned);
-    assert_eq!(plan_state(db.store(), &young).await, PlanState::Discarded);
+    assert_eq!(rows::plan_state(&db.url, old.id).await, None);
+    assert_eq!(plan_state(db, &waiting).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &young).await, PlanState::Discarded);
 }

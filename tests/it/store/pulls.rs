@@ -39,8 +39,8 @@ async fn closing_frees_the_locks_and_discards_the_plans(db: &TestDb) {
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("a"), project("b")]);
     assert_eq!(db.store().pull_state(&one).await.unwrap(), Some(PullState::Merged));
     assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap(), []);
-    assert_eq!(plan_state(db.store(), &ours).await, PlanState::Discarded);
-    assert_eq!(plan_state(db.store(), &theirs).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &ours).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &theirs).await, PlanState::Planned);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 1);
 }
 
@@ -84,8 +84,8 @@ async fn closing_spares_the_lock_of_a_running_apply(db: &TestDb) {
     assert!(matches!(begin_apply(db.store(), &running).await, ApplyGate::Granted(_)));
     let freed = db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("b")]);
-    assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
-    assert_eq!(plan_state(db.store(), &waiting).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &running).await, PlanState::Applying);
+    assert_eq!(plan_state(db, &waiting).await, PlanState::Discarded);
 }
 
 async fn pulls_with_locks_are_listed_once_and_in_order(db: &TestDb) {

@@ -294,7 +294,7 @@ async fn locks_lines_and_plans_go_on_under_the_new_name(db: &TestDb) {
     let waits: Vec<_> = store.waiter_list(&key).await.unwrap().into_iter().map(|waiter| waiter.pull).collect();
     assert_eq!(waits, [at(NEW, 2)]);
     assert_eq!(line(store, "a").await, [0_i64; 0]);
-    assert_eq!(plan_state(store, &plan).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
     let freed = store.lock_release_all(&at(NEW, 1), by()).await.unwrap();
     assert_eq!(freed.len(), 1);
     assert_eq!(store.lock_list().await.unwrap()[0].pull, at(NEW, 2), "whoever waited is next");
@@ -316,8 +316,8 @@ async fn of_two_locks_on_one_place_the_older_stays(db: &TestDb) {
         store.lock_list().await.unwrap().iter().map(|lock| format!("{} {}", lock.project.dir, lock.pull)).collect();
     held.sort();
     assert_eq!(held, [format!("a {NEW}#1"), format!("b {NEW}#1")]);
-    assert_eq!(plan_state(store, &plan).await, PlanState::Planned);
-    assert_eq!(plan_state(store, &later).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
+    assert_eq!(plan_state(db, &later).await, PlanState::Discarded);
     let told: Vec<LockEventKind> =
         store.lock_event_list(3).await.unwrap().iter().rev().map(|event| event.event.kind).collect();
     assert_eq!(told, [LockEventKind::Released, LockEventKind::Released, LockEventKind::RepositoryRenamed]);

@@ -8,6 +8,7 @@ use lockkeeper::store::{Hold, NewLease, Presence, ReplicaId, ReplicaState, Store
 
 use super::samples::job;
 use crate::support::db::{TestDb, store_test};
+use crate::support::rows::live_lease;
 
 store_test!(
     a_replica_that_beats_is_alive_and_one_that_does_not_is_gone,
@@ -20,7 +21,7 @@ store_test!(
 
 const LEASE: TimeDelta = TimeDelta::seconds(45);
 
-fn replica(name: &str) -> ReplicaId {
+pub fn replica(name: &str) -> ReplicaId {
     let (host, address, version) = ("node-1".to_owned(), "node-1:4141".to_owned(), "0.1.0".to_owned());
     ReplicaId { name: name.to_owned(), host, address, version }
 }
@@ -93,9 +94,9 @@ async fn the_work_of_a_replica_that_is_gone_is_free_at_once(db: &TestDb) {
     db.clock.advance(Duration::from_micros(1));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
     assert_eq!(db.store().replica_end_leases().await.unwrap(), 1);
-    assert_eq!(db.store().lease_get(&held.key).await.unwrap(), None);
+    assert_eq!(live_lease(db.store(), &held.key).await, None);
     assert_eq!(
-        db.store().lease_get(&other.key).await.unwrap().map(|lease| lease.hold()),
+        live_lease(db.store(), &other.key).await.map(|lease| lease.hold()),
         Some(other),
         "the name of its holder only begins alike"
     );
@@ -107,7 +108,7 @@ async fn a_replica_that_ends_leaves_its_work_at_once(db: &TestDb) {
     super::leases::taken(db.store(), "a/1", db.now() + LEASE).await;
     assert_eq!(db.store().replica_end("a").await.unwrap(), 1);
     assert_eq!(state(db.store()).await, ReplicaState::Ended);
-    assert_eq!(db.store().lease_get("mirror").await.unwrap(), None);
+    assert_eq!(live_lease(db.store(), "mirror").await, None);
     let next = db.store().job_claim("b", db.now() + LEASE, "", "", i64::MAX).await.unwrap().expect("the job is free");
     assert_eq!((next.id, next.attempt), (id, 2));
     db.clock.advance(Duration::from_hours(1));

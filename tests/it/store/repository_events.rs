@@ -7,6 +7,7 @@ use lockkeeper::store::{Accepted, EventWalk, HeadNews, MirrorQuery, MirrorsDue, 
 
 use super::samples::{job, pull};
 use crate::support::db::{TestDb, by, store_test};
+use crate::support::rows::deliveries;
 
 store_test!(
     an_event_moves_the_mirrors_of_every_home_once,
@@ -78,14 +79,14 @@ async fn an_event_moves_the_mirrors_of_every_home_once(db: &TestDb) {
 async fn an_event_comes_with_its_delivery_and_only_once(db: &TestDb) {
     let store = db.store();
     for _ in 0..2 {
-        let _first_only = store.delivery_note(&delivery("d1"), &[push("infra"), push("old")]).await.unwrap();
-        let _first_only = store.delivery_accept_with(&delivery("d2"), &[push("labs")], |_| job("x")).await.unwrap();
+        let _first_only = store.delivery_note(&delivery("d1"), &[push("infra"), push("old")], &[]).await.unwrap();
+        let _first_only = store.delivery_accept(&delivery("d2"), &[push("labs")], |_| job("x")).await.unwrap();
     }
-    assert_eq!(store.delivery_note(&delivery("d1"), &[push("infra")]).await.unwrap(), Accepted::Duplicate);
+    assert_eq!(store.delivery_note(&delivery("d1"), &[push("infra")], &[]).await.unwrap(), Accepted::Duplicate);
     let events = store.repository_event_list(0, 10).await.unwrap();
     let names: Vec<&str> = events.iter().map(|event| event.event.repo.name()).collect();
     assert_eq!(names, ["infra", "old", "labs"]);
-    let states: Vec<_> = store.delivery_list(10).await.unwrap().iter().map(|row| row.state.as_str()).collect();
+    let states: Vec<_> = deliveries(&db.url).await.iter().map(|row| row.state.as_str()).collect();
     assert!(states.contains(&"handled") && states.contains(&"received"), "{states:?}");
 }
 
@@ -99,7 +100,7 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
         // Each in a lane of its own, so that nothing else puts them in order.
         let (store, news, delivery, lane) = (stores[n % 3].clone(), push(name), delivery(name), name.clone());
         tokio::spawn(async move {
-            let _new = store.delivery_accept_with(&delivery, &[news], |_| job(&lane)).await.unwrap();
+            let _new = store.delivery_accept(&delivery, &[news], |_| job(&lane)).await.unwrap();
         })
     };
     let writers = join_all(names.iter().enumerate().map(append));

@@ -9,6 +9,7 @@ use lockkeeper::store::{FinishedCommand, NewRun, OutputPiece, WrittenConfig};
 
 use super::samples::{URL, begin_apply, command, open_pull, planned, project, pull};
 use crate::support::db::{TestDb, by, store_test};
+use crate::support::rows::deliveries;
 
 store_test!(
     a_command_goes_with_its_runs_and_what_they_printed,
@@ -137,7 +138,7 @@ async fn old_rows_go_a_batch_at_a_time(db: &TestDb) {
         later(db);
     }
     assert_eq!(db.store().delivery_prune(db.now(), 2).await.unwrap(), 2);
-    let left = db.store().delivery_list(10).await.unwrap();
+    let left = deliveries(&db.url).await;
     assert_eq!(left.iter().map(|d| d.forge_delivery.as_str()).collect::<Vec<_>>(), ["4", "3", "2"], "the oldest first");
     assert_eq!(db.store().delivery_prune(db.now(), 2).await.unwrap(), 2);
     assert_eq!(db.store().delivery_prune(db.now(), 2).await.unwrap(), 1);

@@ -8,6 +8,7 @@ use lockkeeper::model::{
 use lockkeeper::store::{ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
 
 use crate::support::db::TestDb;
+use crate::support::rows;
 
 /// Page of every sample pull.
 pub const URL: &str = "https://github.com/acme/infra/pull/1";
@@ -148,7 +149,7 @@ pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanR
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
         refused @ (TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("no lock for a plan: {refused:?}"),
     };
-    assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(db.store().plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::Recorded);
     plan
 }
 
@@ -167,6 +168,6 @@ pub async fn begin_apply_in(store: &Store, plan: &PlanRecord, run: RunId) -> Res
 }
 
 /// The state of a plan in the database.
-pub async fn plan_state(store: &Store, plan: &PlanRecord) -> PlanState {
-    store.plan_get(plan.id).await.unwrap().expect("the plan was kept").state
+pub async fn plan_state(db: &TestDb, plan: &PlanRecord) -> PlanState {
+    rows::plan_state(&db.url, plan.id).await.expect("the plan was kept")
 }

@@ -94,7 +94,7 @@ async fn a_change_discards_the_plan_only_if_the_state_may_be_another_one(db: &Te
         let gate = ask(db.store(), &one, &project("a"), import).await;
         assert!(matches!(gate, StateGate::Granted { fresh_lock: false }), "{gate:?}");
         assert!(end(db.store(), &one, import, touched, false).await);
-        assert_eq!(plan_state(db.store(), &plan).await, state);
+        assert_eq!(plan_state(db, &plan).await, state);
         assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap().len(), 1);
     }
 }

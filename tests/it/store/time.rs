@@ -5,10 +5,12 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
 use lockkeeper::model::{ApplyScope, CommandKind};
-use lockkeeper::store::{Hold, NewJob, NewLease, SetApplyLock, Store, TakeLease};
+use lockkeeper::store::{Hold, NewJob, NewLease, Presence, SetApplyLock, Store, TakeLease};
 
+use super::replicas::replica;
 use super::samples::{command, job, open_pull};
 use crate::support::db::{Backend, TestDb, by, start_of_time};
+use crate::support::rows::live_lease;
 
 const LEASE: TimeDelta = TimeDelta::seconds(45);
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
@@ -55,7 +57,14 @@ async fn nobody_takes_a_job_from_a_live_holder_whose_clock_differs() {
         holder.store.job_push(&job("lane")).await.unwrap();
         let lease = holder.store.job_claim("it", holder.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
         assert_eq!(other.requeue().await, 0);
-        assert_eq!(holder.store.job_renew("it", &[lease.id], holder.after(LEASE)).await.unwrap(), [lease.id]);
+        assert_eq!(
+            holder
+                .store
+                .replica_beat(&replica("it"), Presence::Serving, &[lease.id], holder.after(LEASE))
+                .await
+                .unwrap(),
+            [lease.id]
+        );
         assert_eq!(other.requeue().await, 0);
         assert!(!other.claim(LEASE).await);
         let _end = holder.store.job_finish(&lease).await.unwrap();
@@ -99,9 +108,9 @@ async fn a_lease_is_held_and_ends_whoever_looks() {
         let TakeLease::Taken(lease) = taken else { panic!("it is free") };
         let refused = other.store.lease_take(new(&theirs, other.after(LEASE))).await.unwrap();
         assert_eq!(refused, TakeLease::HeldBy(lease.clone()));
-        assert_eq!(other.store.lease_get(&ours.key).await.unwrap(), Some(lease));
+        assert_eq!(live_lease(&other.store, &ours.key).await, Some(lease));
         assert!(holder.store.lease_renew(&ours, holder.after(TimeDelta::zero())).await.unwrap());
-        assert_eq!(other.store.lease_get(&ours.key).await.unwrap(), None);
+        assert_eq!(live_lease(&other.store, &ours.key).await, None);
         let taken = other.store.lease_take(new(&theirs, other.after(LEASE))).await.unwrap();
         assert!(matches!(taken, TakeLease::Taken(_)));
     }

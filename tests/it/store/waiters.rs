@@ -77,7 +77,7 @@ async fn a_pull_takes_what_it_can_and_waits_for_the_rest(db: &TestDb) {
     assert_eq!(line(store, "a").await, [2, 3]);
     let waiting = store.waiter_list_of_pull(&two).await.unwrap().remove(0);
     assert_eq!((waiting.project, waiting.asker, waiting.pull_url.as_str()), (project("a"), "ada".to_owned(), URL));
-    assert_eq!(store.waiter_list_all().await.unwrap().len(), 2);
+    assert_eq!(store.held().await.unwrap().waiters, 2);
     assert_eq!(told(&want(store, &pull(9), &["a"]).await, "a"), "closed", "a pull that is not open does not wait");
 }
 
@@ -130,7 +130,7 @@ async fn unlocking_and_closing_leave_every_line(db: &TestDb) {
     assert_eq!(store.lock_release_all(&two, by()).await.unwrap(), []);
     assert_eq!((line(store, "a").await, line(store, "b").await), (vec![3], vec![3]));
     store.pull_close(&three, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
-    assert_eq!(store.waiter_list_all().await.unwrap(), []);
+    assert_eq!(store.held().await.unwrap().waiters, 0);
     store.lock_release_all(&one, by()).await.unwrap();
     assert_eq!(store.lock_list().await.unwrap(), [], "nobody was left to hand them to");
 }
@@ -153,7 +153,7 @@ async fn the_newest_pull_gives_way_where_two_would_wait_for_each_other(db: &Test
     let all = want(store, &two, &["a", "b"]).await;
     assert_eq!((told(&all, "a"), told(&all, "b")), ("#1 then 1".to_owned(), "#1 then 1".to_owned()));
     assert_eq!(all.gave_way.iter().map(|lock| &lock.project).collect::<Vec<_>>(), [&project("b")]);
-    assert_eq!(plan_state(store, &plan).await, PlanState::Discarded);
+    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded);
     assert_eq!(holders(store).await, ["a #1", "b #1"]);
     store.lock_release_all(&one, by()).await.unwrap();
     assert_eq!(holders(store).await, ["a #2", "b #2"]);
@@ -247,5 +247,5 @@ async fn many_pulls_that_want_many_locks_all_get_them(db: &TestDb) {
         open.remove(&ready);
     }
     assert_eq!(db.store().lock_list().await.unwrap(), []);
-    assert_eq!(db.store().waiter_list_all().await.unwrap(), []);
+    assert_eq!(db.store().held().await.unwrap().waiters, 0);
 }

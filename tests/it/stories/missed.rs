@@ -12,6 +12,7 @@ use lockkeeper::model::{Actor, PullNumber};
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, Parcel, REPO};
 use crate::support::db::{Backend, story, tell};
+use crate::support::rows::deliveries;
 
 story!(
     a_push_that_was_not_told_is_planned_once_and_its_late_delivery_does_nothing,
@@ -88,7 +89,7 @@ impl Bot {
 
     /// What became of the newest delivery.
     async fn note(&self) -> String {
-        self.store().delivery_list(1).await.unwrap().remove(0).note.unwrap_or_default()
+        deliveries(&self.db.url).await.remove(0).note.unwrap_or_default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Comment, Fault, StatusState};
 use lockkeeper::jobs::SetStatus;
@@ -346,7 +346,7 @@ async fn a_comment_that_can_never_be_posted_is_given_up_and_holds_nothing_up(bac
     let head = bot.github.pull(REPO, pull).unwrap().head;
     let statuses = bot.github.statuses(REPO, &head).unwrap().latest;
     assert!(statuses.iter().all(|status| status.state == StatusState::Success), "{statuses:?}");
-    let failed = bot.store().job_list_failed(10).await.unwrap();
+    let (failed, _) = bot.store().job_list_failed_since(DateTime::UNIX_EPOCH, 10).await.unwrap();
     assert_snapshot!(failed[0].last_error.as_deref().unwrap_or_default(), @"a comment on acme/infra#1 was not found on github.test, or the credentials of Lockkeeper may not see it");
     bot.github.clear_faults();
     assert!(bot.ask(pull, "lockkeeper help").await.contains("lockkeeper plan"), "the lane is free");

@@ -18,6 +18,7 @@ use tower::ServiceExt;
 use super::repositories::{GIT, infra, infra_of, on_disk, round};
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
+use crate::support::rows::live_lease;
 
 story!(
     what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone,
@@ -47,7 +48,7 @@ impl Bot {
 
     async fn lease_of_infra(&self) -> Option<String> {
         let key = format!("repository_sync:{}:{}", self.replica.ctx.syncer.home(), infra());
-        self.store().lease_get(&key).await.unwrap().map(|lease| lease.purpose)
+        live_lease(self.store(), &key).await.map(|lease| lease.purpose)
     }
 
     fn list_side_as(&self, id: &CommitSha) {

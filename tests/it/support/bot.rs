@@ -293,7 +293,8 @@ impl Bot {
         self.settle().await;
         let open = self.store().job_list_open().await.expect("the jobs can be listed");
         assert!(open.is_empty(), "jobs are not finished: {open:#?}");
-        let failed = self.store().job_list_failed(100).await.expect("the jobs can be listed");
+        let (failed, _) =
+            self.store().job_list_failed_since(DateTime::UNIX_EPOCH, 100).await.expect("the jobs can be listed");
         let given_up: Vec<&str> = failed.iter().rev().map(|job| job.kind.as_str()).collect();
         assert_eq!(given_up, kinds, "jobs were given up: {failed:#?}");
         let mut number = 1;

@@ -9,5 +9,6 @@ pub mod panics;
 pub mod postgres;
 pub mod program;
 pub mod redis;
+pub mod rows;
 pub mod server;
 pub mod sshd;

@@ -56,11 +56,6 @@ impl GitHubEndpoints {
         self.api.as_str().trim_end_matches('/')
     }
 
-    /// Origin of pages and git: `https://github.com`.
-    pub fn web_origin(&self) -> &str {
-        &self.web
-    }
-
     /// URL for git, without credentials.
     pub fn clone_url(&self, repo: &RepoId) -> String {
         format!("{}/{}.git", self.web, url_segments(repo.full_name()))

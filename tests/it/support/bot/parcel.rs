@@ -7,6 +7,7 @@ use sha2::Sha256;
 
 use super::{Bot, REPO, SECRET};
 use crate::support::db::Backend;
+use crate::support::rows::{self, DeliveryRow};
 
 /// A webhook request.
 #[derive(Clone)]
@@ -101,9 +102,9 @@ impl Bot {
 
     /// What became of every delivery, oldest first: `ping ignored: GitHub only asks …`.
     pub async fn deliveries(&self) -> Vec<String> {
-        let mut rows = self.store().delivery_list(1000).await.expect("the deliveries can be listed");
-        rows.sort_by_key(|row| row.id);
-        let line = |row: &lockkeeper::store::Delivery| {
+        let mut rows = rows::deliveries(&self.db.url).await;
+        rows.sort_by(|a, b| a.id.cmp(&b.id));
+        let line = |row: &DeliveryRow| {
             let note = row.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
             format!("{} {}{note}", row.event, row.state)
         };

@@ -1,0 +1,58 @@
+//! Rows that the product has no reason to ask its database for, as tests want to see them.
+
+use std::time::Duration;
+
+use lockkeeper::model::{PlanId, PlanState};
+use lockkeeper::store::{DatabaseUrl, DeliveryState, Lease, LeaseRow, Store};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+/// Runs an expression with a connection of its own to a database of either kind.
+macro_rules! connected {
+    ($url:expr, $connection:ident => $query:expr) => {
+        match $url {
+            DatabaseUrl::Sqlite(path) => {
+                let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
+                let mut $connection = options.connect().await.expect("the file can be opened");
+                $query.await
+            }
+            DatabaseUrl::Postgres(options) => {
+                let mut $connection = options.connect().await.expect("PostgreSQL runs");
+                $query.await
+            }
+        }
+    };
+}
+
+/// A delivery as kept, without its body.
+#[derive(sqlx::FromRow)]
+pub struct DeliveryRow {
+    pub id: String,
+    pub host: String,
+    pub forge_delivery: String,
+    pub event: String,
+    pub state: DeliveryState,
+    pub note: Option<String>,
+}
+
+/// All deliveries, newest first.
+pub async fn deliveries(url: &DatabaseUrl) -> Vec<DeliveryRow> {
+    let sql = "SELECT CAST(id AS TEXT) AS id, host, forge_delivery, event, state, note FROM deliveries d \
+               ORDER BY received_at DESC, d.id DESC";
+    connected!(url, db => sqlx::query_as::<_, DeliveryRow>(sql).fetch_all(&mut db))
+        .expect("the deliveries can be listed")
+}
+
+/// The state of a plan, discarded or not; `None` when there is no such plan.
+pub async fn plan_state(url: &DatabaseUrl, plan: PlanId) -> Option<PlanState> {
+    let sql = "SELECT state FROM plans WHERE id = $1";
+    connected!(url, db => sqlx::query_scalar::<_, PlanState>(sql).bind(plan).fetch_optional(&mut db))
+        .expect("the plan can be read")
+}
+
+/// A lease that has not ended and whose holder is not gone.
+pub async fn live_lease(store: &Store, key: &str) -> Option<Lease> {
+    let rows = store.lease_list().await.unwrap();
+    let is_there = |row: &LeaseRow| row.replica.as_ref().is_none_or(|(_, state)| state.is_there());
+    rows.into_iter().find(|row| row.lease.key == key && is_there(row)).map(|row| row.lease)
+}

@@ -45,7 +45,10 @@ impl Arguments {
     /// Reads the words after the program's name.
     pub fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
         // Often `/tmp` is in memory, where a sync costs nothing; `/var/tmp` outlives a restart and so is on a disk.
-        let mut arguments = Self { only: Vec::new(), dir: PathBuf::from("/var/tmp") };
+        let mut arguments = Self {
+            only: Vec::new(),
+            dir: PathBuf::from("/var/tmp"),
+        };
         while let Some(word) = words.next() {
             match word.as_str() {
                 // Cargo says so to every benchmark.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use lockkeeper::discovery::{Reach, Start, Tree, reach};
 use lockkeeper::git::{
-    Checkout, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared, RefSelection, Remote, Wanted,
+    Checkout, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared, RefSelection, Remote,
+    Wanted,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use lockkeeper::process::Cmd;
@@ -41,9 +42,21 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let commits = repository(&served).await?;
     let forge = GitServer::start(&work.join("srv"), None).await;
     let url = format!("{}/acme/infra.git", forge.url);
-    let bench = Bench { work: &work, url: &url, commits };
+    let bench = Bench {
+        work: &work,
+        url: &url,
+        commits,
+    };
     let clone = bench.clones().await?;
-    let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git clone --depth 1"]);
+    let mut table = Table::new(&[
+        "ms",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "rounds",
+        "÷ git clone --depth 1",
+    ]);
     let mut row = |what: &str, samples: &Samples| {
         let compared = ratio(samples.quantile(50), clone.quantile(50));
         table.row(what, samples.cells().into_iter().chain([compared]));
@@ -51,14 +64,29 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     row("git clone --depth 1", &clone);
     row("cold: no mirror yet", &bench.cold().await?);
     let (mirror, _kept) = bench.mirror("warm").await?;
-    row("in step already: asking the forge", &bench.in_step(&mirror).await?);
-    row("warm: another pull", &bench.warm(&mirror, &Extent::Whole, 1_000).await?);
+    row(
+        "in step already: asking the forge",
+        &bench.in_step(&mirror).await?,
+    );
+    row(
+        "warm: another pull",
+        &bench.warm(&mirror, &Extent::Whole, 1_000).await?,
+    );
     let (extent, found) = bench.reached(&mirror).await?;
     ensure!(extent == sparse()?, "the project reaches {extent:?}");
     row("sparse: what a project reaches", &found);
-    row("warm, sparse: another pull", &bench.warm(&mirror, &extent, 2_000).await?);
-    row("the next push to a pull", &bench.pushed(&mirror, &Extent::Whole, 3_000).await?);
-    row("sparse: the next push to a pull", &bench.pushed(&mirror, &extent, 4_000).await?);
+    row(
+        "warm, sparse: another pull",
+        &bench.warm(&mirror, &extent, 2_000).await?,
+    );
+    row(
+        "the next push to a pull",
+        &bench.pushed(&mirror, &Extent::Whole, 3_000).await?,
+    );
+    row(
+        "sparse: the next push to a pull",
+        &bench.pushed(&mirror, &extent, 4_000).await?,
+    );
     let mut section = Section::new("Checkouts of a large repository").with_table(table);
     section.note(format!(
         "{} files in {DIRS} directories, served by `git http-backend` on this machine; sparse: {SPARSE} of the directories. \
@@ -70,7 +98,9 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
 }
 
 fn sparse() -> anyhow::Result<Extent> {
-    let dirs = (0..SPARSE).map(|number| Ok(RepoPath::new(&dir(number))?)).collect::<anyhow::Result<Vec<_>>>()?;
+    let dirs = (0..SPARSE)
+        .map(|number| Ok(RepoPath::new(&dir(number))?))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     Ok(Extent::of_dirs(dirs))
 }
 
@@ -84,32 +114,61 @@ async fn repository(dir: &Path) -> anyhow::Result<[CommitSha; 2]> {
     run(git(dir).args(["fast-import", "--quiet"]).input(history())).await?;
     // As a forge has it: in one pack.
     run(git(dir).args(["repack", "-a", "-d", "-q"])).await?;
-    let commit =
-        async |name: &str| Ok::<_, anyhow::Error>(run(git(dir).args(["rev-parse", name])).await?.trim().parse()?);
+    let commit = async |name: &str| {
+        Ok::<_, anyhow::Error>(
+            run(git(dir).args(["rev-parse", name]))
+                .await?
+                .trim()
+                .parse()?,
+        )
+    };
     Ok([commit("main~1").await?, commit("main").await?])
 }
 
 fn history() -> String {
-    const HEAD: &str = "commit refs/heads/main\ncommitter A <a@example.com> 1700000000 +0000\ndata 1\nx\n";
+    const HEAD: &str =
+        "commit refs/heads/main\ncommitter A <a@example.com> 1700000000 +0000\ndata 1\nx\n";
     let mut text = HEAD.to_owned();
     for number in 0..DIRS {
         for file in 0..FILES {
-            let code = format!("resource \"terraform_data\" \"x{number}_{file}\" {{\n  input = {number}\n}}\n");
+            let code = format!(
+                "resource \"terraform_data\" \"x{number}_{file}\" {{\n  input = {number}\n}}\n"
+            );
             let name = format!("{}/file{file}.tf", self::dir(number));
-            write!(text, "M 644 inline {name}\ndata {}\n{code}\n", code.len()).expect("a text takes everything");
+            write!(text, "M 644 inline {name}\ndata {}\n{code}\n", code.len())
+                .expect("a text takes everything");
         }
     }
-    let module = |number| format!("module \"m{number}\" {{\n  source = \"../../{}\"\n}}\n", self::dir(number));
+    let module = |number| {
+        format!(
+            "module \"m{number}\" {{\n  source = \"../../{}\"\n}}\n",
+            self::dir(number)
+        )
+    };
     let modules = (1..SPARSE).map(module).collect::<Vec<_>>().concat();
-    write!(text, "M 644 inline {}/modules.tf\ndata {}\n{modules}\n", self::dir(0), modules.len())
-        .expect("a text takes everything");
-    write!(text, "{HEAD}M 644 inline {}/file0.tf\ndata 7\nchanged\n", self::dir(0)).expect("a text takes everything");
+    write!(
+        text,
+        "M 644 inline {}/modules.tf\ndata {}\n{modules}\n",
+        self::dir(0),
+        modules.len()
+    )
+    .expect("a text takes everything");
+    write!(
+        text,
+        "{HEAD}M 644 inline {}/file0.tf\ndata 7\nchanged\n",
+        self::dir(0)
+    )
+    .expect("a text takes everything");
     text
 }
 
 /// Git, which knows nothing of this machine's settings.
 pub fn git(dir: &Path) -> Cmd {
-    Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").dir(dir).deadline(DEADLINE)
+    Cmd::new("git")
+        .env("PATH", PATH)
+        .env("HOME", "/dev/null")
+        .dir(dir)
+        .deadline(DEADLINE)
 }
 
 /// What a program prints that has to succeed.
@@ -133,7 +192,10 @@ impl Bench<'_> {
         for round in 0..ROUNDS {
             let into = self.work.join(format!("clone{round}"));
             let since = Instant::now();
-            run(git(self.work).args(["clone", "--quiet", "--depth=1", self.url]).arg(&into)).await?;
+            run(git(self.work)
+                .args(["clone", "--quiet", "--depth=1", self.url])
+                .arg(&into))
+            .await?;
             samples.push(since.elapsed());
             std::fs::remove_dir_all(into).context("cannot remove a clone")?;
         }
@@ -141,12 +203,19 @@ impl Bench<'_> {
     }
 
     fn remote(&self) -> Remote<'_> {
-        Remote { url: self.url, credentials: None, deadline: DEADLINE }
+        Remote {
+            url: self.url,
+            credentials: None,
+            deadline: DEADLINE,
+        }
     }
 
     /// A new mirror in step with the forge, and what keeps its directory.
     async fn mirror(&self, name: &str) -> anyhow::Result<(Mirror, tempfile::TempDir)> {
-        let dir = tempfile::Builder::new().prefix(name).tempdir_in(self.work).context("cannot make a directory")?;
+        let dir = tempfile::Builder::new()
+            .prefix(name)
+            .tempdir_in(self.work)
+            .context("cannot make a directory")?;
         let git = Git::new(GitSettings::new(dir.path(), PATH));
         let mirror = git.mirror(&"github.com/acme/infra".parse()?);
         self.sync(&mirror).await?;
@@ -154,9 +223,16 @@ impl Bench<'_> {
     }
 
     async fn sync(&self, mirror: &Mirror) -> anyhow::Result<()> {
-        let wanted = RefSelection { branches: true, ..RefSelection::default() };
+        let wanted = RefSelection {
+            branches: true,
+            ..RefSelection::default()
+        };
         let synced = mirror.sync(&self.remote(), &wanted).await?;
-        ensure!(synced.refs.len() == 1, "{} refs were mirrored", synced.refs.len());
+        ensure!(
+            synced.refs.len() == 1,
+            "{} refs were mirrored",
+            synced.refs.len()
+        );
         Ok(())
     }
 
@@ -165,7 +241,8 @@ impl Bench<'_> {
         for _ in 0..ROUNDS {
             let since = Instant::now();
             let (mirror, _kept) = self.mirror("cold").await?;
-            self.prepare(&mirror, 1, &self.commits[1], &Extent::Whole).await?;
+            self.prepare(&mirror, 1, &self.commits[1], &Extent::Whole)
+                .await?;
             samples.push(since.elapsed());
         }
         Ok(samples)
@@ -181,11 +258,17 @@ impl Bench<'_> {
         Ok(samples)
     }
 
-    async fn warm(&self, mirror: &Mirror, extent: &Extent, first: usize) -> anyhow::Result<Samples> {
+    async fn warm(
+        &self,
+        mirror: &Mirror,
+        extent: &Extent,
+        first: usize,
+    ) -> anyhow::Result<Samples> {
         let mut samples = Samples::default();
         for number in first..first + ROUNDS {
             let since = Instant::now();
-            self.prepare(mirror, number, &self.commits[1], extent).await?;
+            self.prepare(mirror, number, &self.commits[1], extent)
+                .await?;
             samples.push(since.elapsed());
         }
         Ok(samples)
@@ -197,16 +280,27 @@ impl Bench<'_> {
         for _ in 0..ROUNDS {
             let since = Instant::now();
             let tree = Tree::new(mirror.files(&self.commits[1]).await?.paths);
-            let (reader, runtime) = (RefCell::new(mirror.reader(&self.commits[1])), Handle::current());
-            let start = Start { dir: RepoPath::new(&dir(0))?, texts: Vec::new() };
+            let (reader, runtime) = (
+                RefCell::new(mirror.reader(&self.commits[1])),
+                Handle::current(),
+            );
+            let start = Start {
+                dir: RepoPath::new(&dir(0))?,
+                texts: Vec::new(),
+            };
             let search = move || {
                 let read = |path: &RepoPath| {
-                    let bytes = runtime.block_on(reader.borrow_mut().read(path, 1 << 20)).ok().flatten();
+                    let bytes = runtime
+                        .block_on(reader.borrow_mut().read(path, 1 << 20))
+                        .ok()
+                        .flatten();
                     bytes.and_then(|bytes| String::from_utf8(bytes).ok())
                 };
                 reach(&tree, &read, &[start])
             };
-            let reached = tokio::task::spawn_blocking(search).await.context("the search broke off")?;
+            let reached = tokio::task::spawn_blocking(search)
+                .await
+                .context("the search broke off")?;
             samples.push(since.elapsed());
             if let Reach::These { dirs, files } = reached {
                 extent = Extent::of_dirs(dirs).with_files(&files);
@@ -215,22 +309,41 @@ impl Bench<'_> {
         Ok((extent, samples))
     }
 
-    async fn pushed(&self, mirror: &Mirror, extent: &Extent, pull: usize) -> anyhow::Result<Samples> {
+    async fn pushed(
+        &self,
+        mirror: &Mirror,
+        extent: &Extent,
+        pull: usize,
+    ) -> anyhow::Result<Samples> {
         self.prepare(mirror, pull, &self.commits[0], extent).await?;
         let mut samples = Samples::default();
         for round in 1..=ROUNDS {
             let since = Instant::now();
-            self.prepare(mirror, pull, &self.commits[round % 2], extent).await?;
+            self.prepare(mirror, pull, &self.commits[round % 2], extent)
+                .await?;
             samples.push(since.elapsed());
         }
         Ok(samples)
     }
 
     /// Figures about fewer files would be too good.
-    async fn prepare(&self, mirror: &Mirror, pull: usize, head: &CommitSha, extent: &Extent) -> anyhow::Result<()> {
+    async fn prepare(
+        &self,
+        mirror: &Mirror,
+        pull: usize,
+        head: &CommitSha,
+        extent: &Extent,
+    ) -> anyhow::Result<()> {
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
         let pull = PullNumber(i64::try_from(pull)?);
-        let wanted = Wanted { pull, workspace: &workspace, head, base: head, strategy, extent };
+        let wanted = Wanted {
+            pull,
+            workspace: &workspace,
+            head,
+            base: head,
+            strategy,
+            extent,
+        };
         match mirror.prepare(&wanted).await? {
             Prepared::Ready(checkout) => ensure_all(&checkout, extent),
             Prepared::Conflict { files } => anyhow::bail!("conflict in {files:?}"),
@@ -239,10 +352,26 @@ impl Bench<'_> {
 }
 
 fn ensure_all(checkout: &Checkout, extent: &Extent) -> anyhow::Result<()> {
-    let last = if *extent == Extent::Whole { DIRS - 1 } else { SPARSE - 1 };
-    for (number, wanted) in [(0, true), (last, true), (DIRS - 1, *extent == Extent::Whole)] {
-        let file = checkout.path.join(dir(number)).join(format!("file{}.tf", FILES - 1));
-        ensure!(file.exists() == wanted, "{} is {}", file.display(), if wanted { "missing" } else { "there" });
+    let last = if *extent == Extent::Whole {
+        DIRS - 1
+    } else {
+        SPARSE - 1
+    };
+    for (number, wanted) in [
+        (0, true),
+        (last, true),
+        (DIRS - 1, *extent == Extent::Whole),
+    ] {
+        let file = checkout
+            .path
+            .join(dir(number))
+            .join(format!("file{}.tf", FILES - 1));
+        ensure!(
+            file.exists() == wanted,
+            "{} is {}",
+            file.display(),
+            if wanted { "missing" } else { "there" }
+        );
     }
     Ok(())
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use lockkeeper::claims::{ApplicationSaved, application_add};
-use lockkeeper::model::{Actor, ApplicationSpec, Cause, OwnerName, RepoPath, RepoUrl, Rights, WorkspaceName};
+use lockkeeper::model::{
+    Actor, ApplicationSpec, Cause, OwnerName, RepoPath, RepoUrl, Rights, WorkspaceName,
+};
 use lockkeeper::store::{Acquired, CreateOwner, DatabaseUrl, Owner, Store};
 
 use crate::locks::{durable_postgres, open};
@@ -49,19 +51,33 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let sqlite = open(&DatabaseUrl::Sqlite(work.join("claims.db"))).await?;
     let (url, version) = durable_postgres().await?;
     let postgres = open(&url).await?;
-    let mut table = Table::new(&["claims", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms", "count"]);
+    let mut table = Table::new(&[
+        "claims",
+        "per second",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "max ms",
+        "count",
+    ]);
     for (name, store) in [("SQLite", &sqlite), ("PostgreSQL", &postgres)] {
         let owners = [owner(store, "net").await?, owner(store, "dns").await?];
         for team in 0..TEAMS {
             owner(store, &format!("team{team}")).await?;
         }
-        ensure!(acquire(store, &owners[0], 0).await?, "the first claim was refused");
+        ensure!(
+            acquire(store, &owners[0], 0).await?,
+            "the first claim was refused"
+        );
         for (what, label) in What::ALL {
             for tasks in TASKS {
                 let (latency, took) = run(store, &owners, what, tasks).await.context(name)?;
                 let count = u32::try_from(latency.count()).unwrap_or(u32::MAX);
                 let rate = format!("{:.0}", f64::from(count) / took.as_secs_f64());
-                table.row(format!("{name}, {label}, {tasks} at once"), std::iter::once(rate).chain(latency.cells()));
+                table.row(
+                    format!("{name}, {label}, {tasks} at once"),
+                    std::iter::once(rate).chain(latency.cells()),
+                );
             }
         }
     }
@@ -77,11 +93,18 @@ async fn owner(store: &Store, name: &str) -> anyhow::Result<Owner> {
     let name: OwnerName = name.parse()?;
     match store.owner_create(&name, &CAUSE).await? {
         CreateOwner::Created(owner) => Ok(owner),
-        CreateOwner::AlreadyThere(_) | CreateOwner::TooMany(_) => bail!("a new database has an owner"),
+        CreateOwner::AlreadyThere(_) | CreateOwner::TooMany(_) => {
+            bail!("a new database has an owner")
+        }
     }
 }
 
-async fn run(store: &Store, owners: &[Owner; 2], what: What, tasks: u64) -> anyhow::Result<(Samples, Duration)> {
+async fn run(
+    store: &Store,
+    owners: &[Owner; 2],
+    what: What,
+    tasks: u64,
+) -> anyhow::Result<(Samples, Duration)> {
     together(store, owners, what, tasks, WARM_UP).await?;
     let since = Instant::now();
     let latency = together(store, owners, what, tasks, MEASURED).await?;
@@ -125,7 +148,8 @@ async fn once(store: &Store, owners: &[Owner; 2], what: What) -> anyhow::Result<
         What::Register => {
             let number = fresh();
             let team: OwnerName = format!("team{}", number % TEAMS).parse()?;
-            let saved = application_add(store, &team, &spec(number)?, (Rights::Whole, &CAUSE)).await?;
+            let saved =
+                application_add(store, &team, &spec(number)?, (Rights::Whole, &CAUSE)).await?;
             matches!(saved, ApplicationSaved::Saved(_))
         }
     };
@@ -135,14 +159,26 @@ async fn once(store: &Store, owners: &[Owner; 2], what: What) -> anyhow::Result<
 
 /// Whether it is the owner's now.
 async fn acquire(store: &Store, owner: &Owner, number: u64) -> anyhow::Result<bool> {
-    Ok(matches!(store.claim_acquire(owner.id, &url(number)?, &CAUSE).await?, Acquired::Claimed(_)))
+    Ok(matches!(
+        store.claim_acquire(owner.id, &url(number)?, &CAUSE).await?,
+        Acquired::Claimed(_)
+    ))
 }
 
 fn url(number: u64) -> anyhow::Result<RepoUrl> {
-    Ok(RepoUrl::parse(&format!("https://github.com/acme/r{number}"))?)
+    Ok(RepoUrl::parse(&format!(
+        "https://github.com/acme/r{number}"
+    ))?)
 }
 
 fn spec(number: u64) -> anyhow::Result<ApplicationSpec> {
     let (dir, workspace) = (RepoPath::root(), WorkspaceName::default());
-    Ok(ApplicationSpec { url: url(number)?, branch: "main".parse()?, dir, workspace, name: None, any_branch: false })
+    Ok(ApplicationSpec {
+        url: url(number)?,
+        branch: "main".parse()?,
+        dir,
+        workspace,
+        name: None,
+        any_branch: false,
+    })
 }

@@ -30,7 +30,12 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let pull = open_pull(&github).await?;
     let server = Server::start(&dir, &github).await?;
     github.set_webhook_target(server.events.parse().context("an address makes a URL")?);
-    let scene = Scene { github, pull, store: server.store().await?, tools: dir.join("tools") };
+    let scene = Scene {
+        github,
+        pull,
+        store: server.store().await?,
+        tools: dir.join("tools"),
+    };
     let first = scene.round().await.with_context(|| server.log())?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -43,10 +48,23 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
 }
 
 async fn open_pull(github: &Emulator) -> anyhow::Result<PullNumber> {
-    github.create_repo(REPO, &[("network/main.tf", "# network\n"), ("README.md", "# Infrastructure\n")]).await?;
-    let change = Change::write("network/main.tf", "resource \"terraform_data\" \"subnet\" {}\n");
+    github
+        .create_repo(
+            REPO,
+            &[
+                ("network/main.tf", "# network\n"),
+                ("README.md", "# Infrastructure\n"),
+            ],
+        )
+        .await?;
+    let change = Change::write(
+        "network/main.tf",
+        "resource \"terraform_data\" \"subnet\" {}\n",
+    );
     github.push(REPO, "subnet", &[change]).await?;
-    Ok(github.open_pull(REPO, NewPull::from_branch("subnet").titled("Add a subnet")).await?)
+    Ok(github
+        .open_pull(REPO, NewPull::from_branch("subnet").titled("Add a subnet"))
+        .await?)
 }
 
 struct Scene {
@@ -71,14 +89,33 @@ impl Scene {
     /// Asks for a plan, waits for the answer, and then until the server has nothing left to do.
     async fn round(&self) -> anyhow::Result<Round> {
         let asked = SystemClock.now();
-        let comment = self.github.comment(REPO, self.pull, "alice", "lockkeeper plan").await?;
+        let comment = self
+            .github
+            .comment(REPO, self.pull, "alice", "lockkeeper plan")
+            .await?;
         let answer = self.github.comment_by(REPO, self.pull, LOGIN, comment);
-        let answer = tokio::time::timeout(DEADLINE, answer).await.context("no answer on the pull")??;
+        let answer = tokio::time::timeout(DEADLINE, answer)
+            .await
+            .context("no answer on the pull")??;
         let answered = SystemClock.now();
-        ensure!(answer.body.contains("1 to add"), "the answer is no plan:\n{}", answer.body);
+        ensure!(
+            answer.body.contains("1 to add"),
+            "the answer is no plan:\n{}",
+            answer.body
+        );
         server::drained(&self.store, DEADLINE).await?;
-        let command = self.store.command_list(1).await?.pop().context("no command is on record")?;
-        let run: RunRow = self.store.run_list(command.id).await?.pop().context("no run is on record")?;
+        let command = self
+            .store
+            .command_list(1)
+            .await?
+            .pop()
+            .context("no command is on record")?;
+        let run: RunRow = self
+            .store
+            .run_list(command.id)
+            .await?
+            .pop()
+            .context("no run is on record")?;
         Ok(Round {
             asked,
             command: command.created_at,
@@ -97,7 +134,10 @@ impl Round {
     }
 
     fn in_stub(&self) -> Duration {
-        self.stub.iter().map(|call| between(call.began, call.ended)).sum()
+        self.stub
+            .iter()
+            .map(|call| between(call.began, call.ended))
+            .sum()
     }
 }
 
@@ -111,17 +151,38 @@ fn report(first: &Round, rounds: &[Round], memory: &[String]) -> Section {
         table.row(name, rounds.iter().map(span).collect::<Samples>().cells());
     };
     row("comment to answer", &Round::total);
-    row("… without the stub's own time", &|round| round.total().saturating_sub(round.in_stub()));
-    row("1 comment sent → command on record", &|round| between(round.asked, round.command));
-    row("2 → pull read, code fetched, projects found", &|round| between(round.command, round.run));
-    row("3 → lock taken, place in the pool", &|round| between(round.run, round.started));
-    row("4 → init, plan, plan kept", &|round| between(round.started, round.finished));
+    row("… without the stub's own time", &|round| {
+        round.total().saturating_sub(round.in_stub())
+    });
+    row("1 comment sent → command on record", &|round| {
+        between(round.asked, round.command)
+    });
+    row("2 → pull read, code fetched, projects found", &|round| {
+        between(round.command, round.run)
+    });
+    row("3 → lock taken, place in the pool", &|round| {
+        between(round.run, round.started)
+    });
+    row("4 → init, plan, plan kept", &|round| {
+        between(round.started, round.finished)
+    });
     row("  … of that inside the stub", &Round::in_stub);
-    row("5 → answer on the pull", &|round| between(round.finished, round.answered));
-    table.row("the very first, with clone", vec![crate::stats::millis(first.total())]);
-    let mut section = Section::new("Webhook to comment, with a stub for Terraform").with_table(table);
+    row("5 → answer on the pull", &|round| {
+        between(round.finished, round.answered)
+    });
+    table.row(
+        "the very first, with clone",
+        vec![crate::stats::millis(first.total())],
+    );
+    let mut section =
+        Section::new("Webhook to comment, with a stub for Terraform").with_table(table);
     section.note("Real server, SQLite, git over HTTP from an emulated GitHub in the measuring process; one project; one plan at a time.");
-    section.note("Steps from the rows of the command and the run; percentiles of steps do not add up.");
-    section.note(format!("Server process after it: RSS {} MiB, PSS {} MiB.", memory[0], memory[1]));
+    section.note(
+        "Steps from the rows of the command and the run; percentiles of steps do not add up.",
+    );
+    section.note(format!(
+        "Server process after it: RSS {} MiB, PSS {} MiB.",
+        memory[0], memory[1]
+    ));
     section
 }

@@ -12,7 +12,8 @@ use uuid::Uuid;
 const RECORDED: &str = include_str!("../tests/fixtures/github/issue_comment.created_on_pull.json");
 
 /// What people write: most comments ask for nothing.
-const TEXT: &str = "Looks good to me. Shall we give the subnet of the database a name of its own before we merge?";
+const TEXT: &str =
+    "Looks good to me. Shall we give the subnet of the database a name of its own before we merge?";
 
 /// Comments are spread over this many pulls of the repository.
 const PULLS: u64 = 50;
@@ -29,8 +30,11 @@ pub struct Signed {
 /// Comments by people on pulls of `acme/infra`, no two alike, signed with the secret. `series` keeps the numbers of one
 /// load apart from those of another.
 pub fn comments(series: u64, count: u64, secret: &str) -> Vec<Signed> {
-    let recorded: RecordedDelivery = serde_json::from_str(RECORDED).expect("the recorded delivery is well-formed");
-    (0..count).map(|number| comment(recorded.clone(), series, number, secret)).collect()
+    let recorded: RecordedDelivery =
+        serde_json::from_str(RECORDED).expect("the recorded delivery is well-formed");
+    (0..count)
+        .map(|number| comment(recorded.clone(), series, number, secret))
+        .collect()
 }
 
 fn comment(mut recorded: RecordedDelivery, series: u64, number: u64, secret: &str) -> Signed {
@@ -39,13 +43,17 @@ fn comment(mut recorded: RecordedDelivery, series: u64, number: u64, secret: &st
     recorded.body["comment"]["body"] = json!(TEXT);
     let body = recorded.body_bytes();
     let mut headers = recorded.headers;
-    headers.insert("X-GitHub-Delivery".to_owned(), Uuid::from_u64_pair(series, number).to_string());
+    headers.insert(
+        "X-GitHub-Delivery".to_owned(),
+        Uuid::from_u64_pair(series, number).to_string(),
+    );
     headers.insert("X-Hub-Signature-256".to_owned(), signature(secret, &body));
     Signed { headers, body }
 }
 
 fn signature(secret: &str, body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
     mac.update(body);
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }

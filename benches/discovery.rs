@@ -37,7 +37,11 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     let listing = rounds(|| ensure_all(list(&repo)?, files.len()))?;
     let paths = paths(&files)?;
     let tree = Tree::new(paths.iter().cloned());
-    let changed: Vec<ChangedFile> = paths[..DIRS].iter().step_by(DIRS / CHANGED).map(modified).collect();
+    let changed: Vec<ChangedFile> = paths[..DIRS]
+        .iter()
+        .step_by(DIRS / CHANGED)
+        .map(modified)
+        .collect();
     let config = RepoConfig::parse("atlantis.yaml", &configuration(), &Permissions::default())
         .map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git ls-files"]);
@@ -51,7 +55,11 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
         &rounds(|| ensure_all(Tree::new(paths.iter().cloned()).files().len(), paths.len()))?,
         &listing,
     );
-    row("projects of the change, discovered", &rounds(|| found(&tree, &changed, None, CHANGED))?, &listing);
+    row(
+        "projects of the change, discovered",
+        &rounds(|| found(&tree, &changed, None, CHANGED))?,
+        &listing,
+    );
     row(
         "projects of the change, configured",
         &rounds(|| found(&tree, &changed, Some(&config), CONFIGURED * CHANGED / DIRS))?,
@@ -79,21 +87,32 @@ fn files() -> Vec<String> {
     let name = |(number, file): (usize, usize)| match file {
         0 => format!("{}/main.tf", dir(number)),
         1 => format!("{}/variables.tf", dir(number)),
-        file => format!("{}/file{file}.{}", dir(number), if file % 3 == 0 { "tf" } else { "md" }),
+        file => format!(
+            "{}/file{file}.{}",
+            dir(number),
+            if file % 3 == 0 { "tf" } else { "md" }
+        ),
     };
     (0..DIRS).flat_map(names).map(name).collect()
 }
 
 fn paths(files: &[String]) -> anyhow::Result<Vec<RepoPath>> {
     // Every directory comes once before any comes again, so that each change is in another one.
-    let mut paths = files.iter().map(|file| Ok(RepoPath::new(file)?)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut paths = files
+        .iter()
+        .map(|file| Ok(RepoPath::new(file)?))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     paths.sort_by_key(|path| path.file_name() != "main.tf");
     let (first, rest) = paths.split_at(DIRS);
     Ok(first.iter().chain(rest).cloned().collect())
 }
 
 fn modified(path: &RepoPath) -> ChangedFile {
-    ChangedFile { path: path.clone(), previous: None, kind: ChangeKind::Modified }
+    ChangedFile {
+        path: path.clone(),
+        previous: None,
+        kind: ChangeKind::Modified,
+    }
 }
 
 fn configuration() -> String {
@@ -101,15 +120,27 @@ fn configuration() -> String {
     for number in 0..CONFIGURED {
         let dir = format!("team{}/app{number}", number % 100);
         let patterns = "['*.tf', '../modules/**/*.tf', '!file3.tf']";
-        writeln!(text, "  - {{dir: {dir}, autoplan: {{when_modified: {patterns}}}}}").expect("a text takes everything");
+        writeln!(
+            text,
+            "  - {{dir: {dir}, autoplan: {{when_modified: {patterns}}}}}"
+        )
+        .expect("a text takes everything");
     }
     text
 }
 
 /// The projects of a change; an error if they are not as many as there must be.
-fn found(tree: &Tree, changed: &[ChangedFile], config: Option<&RepoConfig>, wanted: usize) -> anyhow::Result<()> {
+fn found(
+    tree: &Tree,
+    changed: &[ChangedFile],
+    config: Option<&RepoConfig>,
+    wanted: usize,
+) -> anyhow::Result<()> {
     let read = |_: &RepoPath| Some("resource \"x\" \"y\" {}\n".to_owned());
-    let settings = Settings { max_projects: usize::MAX, ..Settings::default() };
+    let settings = Settings {
+        max_projects: usize::MAX,
+        ..Settings::default()
+    };
     let base = BranchName::new("main")?;
     let input = Input {
         tree,
@@ -122,7 +153,11 @@ fn found(tree: &Tree, changed: &[ChangedFile], config: Option<&RepoConfig>, want
         read: &read,
     };
     let projects = discovery::discover(&input)?;
-    ensure!(projects.len() == wanted, "{} projects were found instead of {wanted}", projects.len());
+    ensure!(
+        projects.len() == wanted,
+        "{} projects were found instead of {wanted}",
+        projects.len()
+    );
     Ok(())
 }
 
@@ -144,11 +179,18 @@ fn grunt() -> anyhow::Result<(Samples, Samples)> {
     let mut files = vec!["root.hcl".to_owned(), "modules/app/main.tf".to_owned()];
     files.extend((0..UNITS / 100).map(|env| format!("live/{env}/env.hcl")));
     files.extend((0..UNITS).map(|number| format!("live/{}/{number}/terragrunt.hcl", number / 100)));
-    let paths = files.iter().map(|file| Ok(RepoPath::new(file)?)).collect::<anyhow::Result<Vec<_>>>()?;
+    let paths = files
+        .iter()
+        .map(|file| Ok(RepoPath::new(file)?))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let tree = Tree::new(paths);
     let samples = rounds(|| {
         let found = terragrunt::units(&tree, &text);
-        ensure!(found.units.len() == UNITS, "{} units were found", found.units.len());
+        ensure!(
+            found.units.len() == UNITS,
+            "{} units were found",
+            found.units.len()
+        );
         Ok(())
     })?;
     let work = tempfile::tempdir().context("cannot make a directory for the repository")?;
@@ -159,8 +201,10 @@ fn grunt() -> anyhow::Result<(Samples, Samples)> {
 
 fn unit(number: usize) -> String {
     let before = number.saturating_sub(1);
-    let dependency =
-        format!("dependency \"d\" {{\n  config_path = \"${{get_repo_root()}}/live/{}/{before}\"\n}}\n", before / 100);
+    let dependency = format!(
+        "dependency \"d\" {{\n  config_path = \"${{get_repo_root()}}/live/{}/{before}\"\n}}\n",
+        before / 100
+    );
     format!(
         "include \"root\" {{\n  path = find_in_parent_folders(\"root.hcl\")\n}}\nterraform {{\n  source = \
          \"${{get_repo_root()}}/modules//app\"\n}}\n{}",
@@ -169,29 +213,59 @@ fn unit(number: usize) -> String {
 }
 
 /// Makes a repository whose index has the files; there are none in its directory, which `git ls-files` does not look at.
-#[expect(clippy::disallowed_methods, reason = "the program that is compared with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program that is compared with"
+)]
 fn index(repo: &Path, files: &[String]) -> anyhow::Result<()> {
     const EMPTY: &str = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
-    let made = Command::new("git").args(["init", "--quiet"]).arg(repo).status().context("cannot start git")?;
+    let made = Command::new("git")
+        .args(["init", "--quiet"])
+        .arg(repo)
+        .status()
+        .context("cannot start git")?;
     ensure!(made.success(), "git init failed");
     let mut update = Command::new("git");
-    update.arg("-C").arg(repo).args(["update-index", "--index-info"]).stdin(Stdio::piped());
+    update
+        .arg("-C")
+        .arg(repo)
+        .args(["update-index", "--index-info"])
+        .stdin(Stdio::piped());
     let mut child = update.spawn().context("cannot start git")?;
     let mut input = child.stdin.take().context("git takes no input")?;
-    let lines: Vec<String> = files.iter().map(|file| format!("100644 {EMPTY}\t{file}\n")).collect();
-    input.write_all(lines.concat().as_bytes()).context("git does not take its input")?;
+    let lines: Vec<String> = files
+        .iter()
+        .map(|file| format!("100644 {EMPTY}\t{file}\n"))
+        .collect();
+    input
+        .write_all(lines.concat().as_bytes())
+        .context("git does not take its input")?;
     drop(input);
-    ensure!(child.wait().context("git does not end")?.success(), "git update-index failed");
+    ensure!(
+        child.wait().context("git does not end")?.success(),
+        "git update-index failed"
+    );
     Ok(())
 }
 
 /// The number of files that git lists.
-#[expect(clippy::disallowed_methods, reason = "the program that is compared with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program that is compared with"
+)]
 fn list(repo: &Path) -> anyhow::Result<usize> {
-    let output =
-        Command::new("git").arg("-C").arg(repo).args(["ls-files", "-z"]).output().context("cannot start git")?;
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(repo)
+        .args(["ls-files", "-z"])
+        .output()
+        .context("cannot start git")?;
     ensure!(output.status.success(), "git ls-files failed");
-    Ok(output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()).count())
+    Ok(output
+        .stdout
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .count())
 }
 
 /// Figures about fewer files would be too good.

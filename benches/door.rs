@@ -32,7 +32,12 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let github = server::github(&dir).await?;
     github.create_repo(REPO, &[("main.tf", "")]).await?;
     let server = Server::start(&dir, &github).await?;
-    let mut weight = Table::new(&["server process", "RSS MiB", "PSS MiB", "processor ms in 5 s"]);
+    let mut weight = Table::new(&[
+        "server process",
+        "RSS MiB",
+        "PSS MiB",
+        "processor ms in 5 s",
+    ]);
     weigh("after the start, idle", &server, &mut weight).await?;
     let section = knock(&dir, &server).await?;
     weigh("after both loads, idle", &server, &mut weight).await?;
@@ -69,7 +74,10 @@ fn table(loads: &[(u32, Samples)], appended: &Samples) -> Table {
     }
     table.row("append + fdatasync of the same bytes", appended.cells());
     for (rate, latency) in loads {
-        table.row(format!("webhook ÷ append, {rate}/s"), times(latency, appended));
+        table.row(
+            format!("webhook ÷ append, {rate}/s"),
+            times(latency, appended),
+        );
     }
     table
 }
@@ -88,13 +96,19 @@ async fn weigh(when: &str, server: &Server, table: &mut Table) -> anyhow::Result
 
 async fn append(dir: &Path) -> anyhow::Result<Samples> {
     let (rate, seconds) = APPENDS;
-    let bodies = deliveries::comments(0, u64::from(rate * seconds), SECRET).into_iter().map(|signed| signed.body);
+    let bodies = deliveries::comments(0, u64::from(rate * seconds), SECRET)
+        .into_iter()
+        .map(|signed| signed.body);
     let dir = dir.to_owned();
-    tokio::task::spawn_blocking(move || disk::append(&dir, bodies, Duration::from_secs(1) / rate)).await?
+    tokio::task::spawn_blocking(move || disk::append(&dir, bodies, Duration::from_secs(1) / rate))
+        .await?
 }
 
 fn times(webhooks: &Samples, appends: &Samples) -> Vec<String> {
-    [50, 90, 99, 100].iter().map(|&percent| ratio(webhooks.quantile(percent), appends.quantile(percent))).collect()
+    [50, 90, 99, 100]
+        .iter()
+        .map(|&percent| ratio(webhooks.quantile(percent), appends.quantile(percent)))
+        .collect()
 }
 
 fn describe(rate: u32, answers: &Answers, backlog: Duration, section: &mut Section) {
@@ -106,7 +120,10 @@ fn describe(rate: u32, answers: &Answers, backlog: Duration, section: &mut Secti
         backlog.as_millis(),
     ));
     if let Some(error) = answers.errors.first() {
-        section.fail(format!("{} webhooks at {rate}/s were not acknowledged: {error}", answers.errors.len()));
+        section.fail(format!(
+            "{} webhooks at {rate}/s were not acknowledged: {error}",
+            answers.errors.len()
+        ));
     }
 }
 
@@ -115,7 +132,10 @@ async fn check_kept(store: &Store, section: &mut Section) -> anyhow::Result<()> 
     let sent: u32 = LOADS.iter().map(|(rate, seconds)| rate * seconds).sum();
     let kept = store.delivery_count_since(DateTime::UNIX_EPOCH).await?;
     let count = |states: &[DeliveryState]| -> i64 {
-        kept.iter().filter(|(state, _)| states.contains(state)).map(|(_, count)| count).sum()
+        kept.iter()
+            .filter(|(state, _)| states.contains(state))
+            .map(|(_, count)| count)
+            .sum()
     };
     let read = count(&[DeliveryState::Ignored]);
     section.note(format!(
@@ -129,7 +149,10 @@ async fn check_kept(store: &Store, section: &mut Section) -> anyhow::Result<()> 
 }
 
 fn explain(section: &mut Section) {
-    let size = deliveries::comments(0, 1, SECRET).iter().map(|signed| signed.body.len()).sum::<usize>();
+    let size = deliveries::comments(0, 1, SECRET)
+        .iter()
+        .map(|signed| signed.body.len())
+        .sum::<usize>();
     section.note(format!(
         "Open loop over loopback from another process: signed `issue_comment` webhooks of {size} bytes, all different, \
          on 50 pulls of a served repository; each is committed with its job before it is answered, and the jobs are \

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use lockkeeper::git::{
-    CheckoutStrategy, Extent, FetchRequest, Git, GitSettings, Head, Mirror, Prepared, RefName, RefSelection, Remote,
-    Wanted,
+    CheckoutStrategy, Extent, FetchRequest, Git, GitSettings, Head, Mirror, Prepared, RefName,
+    RefSelection, Remote, Wanted,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use rand::rngs::StdRng;
@@ -40,9 +40,21 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     std::fs::create_dir_all(&served).context("cannot make a directory for the repository")?;
     repository(&served).await?;
     let forge = GitServer::start(&work.join("srv"), None).await;
-    let bench = Bench { work: &work, served: &served, url: format!("{}/acme/infra.git", forge.url) };
+    let bench = Bench {
+        work: &work,
+        served: &served,
+        url: format!("{}/acme/infra.git", forge.url),
+    };
     let clone = bench.clones().await?;
-    let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git clone --depth 1"]);
+    let mut table = Table::new(&[
+        "ms",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "rounds",
+        "÷ git clone --depth 1",
+    ]);
     let mut row = |what: &str, samples: &Samples| {
         let compared = ratio(samples.quantile(50), clone.quantile(50));
         table.row(what, samples.cells().into_iter().chain([compared]));
@@ -51,8 +63,14 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let mirror = Git::new(GitSettings::new(&work, PATH)).mirror(&"github.com/acme/infra".parse()?);
     row("the mirror, once", &bench.mirrored(&mirror).await?);
     let part = Extent::of_dirs([RepoPath::new(&dir(0))?]);
-    row("another pull, sparse: fetch and checkout", &bench.pulls(&mirror, &part, 1_000).await?);
-    row("another pull, whole: fetch and checkout", &bench.pulls(&mirror, &Extent::Whole, 2_000).await?);
+    row(
+        "another pull, sparse: fetch and checkout",
+        &bench.pulls(&mirror, &part, 1_000).await?,
+    );
+    row(
+        "another pull, whole: fetch and checkout",
+        &bench.pulls(&mirror, &Extent::Whole, 2_000).await?,
+    );
     let mut section = Section::new("A large repository").with_table(table);
     section.note(format!(
         "{:.1} GiB in one pack, nearly all of it history; a commit has {} files of code and {ASSETS} of one MiB. Served by \
@@ -68,7 +86,10 @@ fn dir(number: u32) -> String {
     format!("team{}/app{number}", number % 10)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a figure with one digit after the point")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a figure with one digit after the point"
+)]
 fn gibibytes(dir: &Path) -> anyhow::Result<f64> {
     let mut bytes = 0;
     for file in std::fs::read_dir(dir).context("cannot read the directory of packs")? {
@@ -84,11 +105,16 @@ async fn repository(dir: &Path) -> anyhow::Result<()> {
         run(git(dir).args(["config", key, value])).await?;
     }
     let dir = dir.to_owned();
-    tokio::task::spawn_blocking(move || import(&dir, history)).await.context("the import broke off")?
+    tokio::task::spawn_blocking(move || import(&dir, history))
+        .await
+        .context("the import broke off")?
 }
 
 /// Has `git fast-import` read what is written.
-#[expect(clippy::disallowed_methods, reason = "gigabytes of input, which `process::Cmd` would keep in memory")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "gigabytes of input, which `process::Cmd` would keep in memory"
+)]
 fn import(dir: &Path, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut child = Command::new("git")
         .args(["fast-import", "--quiet"])
@@ -99,7 +125,9 @@ fn import(dir: &Path, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> an
         .spawn()
         .context("cannot run git")?;
     let mut input = BufWriter::new(child.stdin.take().context("git has no input")?);
-    text(&mut input).and_then(|()| input.flush()).context("git does not read")?;
+    text(&mut input)
+        .and_then(|()| input.flush())
+        .context("git does not read")?;
     drop(input);
     let status = child.wait().context("cannot wait for git")?;
     ensure!(status.success(), "git fast-import ended with {status}");
@@ -118,7 +146,10 @@ fn history(out: &mut dyn Write) -> io::Result<()> {
         }
         for number in 0..ASSETS {
             dice.fill_bytes(&mut asset);
-            writeln!(out, "M 644 inline assets/{commit}/{number}.bin\ndata {ASSET}")?;
+            writeln!(
+                out,
+                "M 644 inline assets/{commit}/{number}.bin\ndata {ASSET}"
+            )?;
             out.write_all(&asset)?;
             writeln!(out)?;
         }
@@ -127,14 +158,24 @@ fn history(out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn head(out: &mut dyn Write, branch: &str) -> io::Result<()> {
-    writeln!(out, "commit refs/heads/{branch}\ncommitter A <a@example.com> 1700000000 +0000\ndata 1\nx")
+    writeln!(
+        out,
+        "commit refs/heads/{branch}\ncommitter A <a@example.com> 1700000000 +0000\ndata 1\nx"
+    )
 }
 
 fn code(out: &mut dyn Write) -> io::Result<()> {
     for number in 0..DIRS {
         for file in 0..FILES {
-            let text = format!("resource \"terraform_data\" \"x{number}_{file}\" {{\n  input = {number}\n}}\n");
-            writeln!(out, "M 644 inline {}/file{file}.tf\ndata {}\n{text}", dir(number), text.len())?;
+            let text = format!(
+                "resource \"terraform_data\" \"x{number}_{file}\" {{\n  input = {number}\n}}\n"
+            );
+            writeln!(
+                out,
+                "M 644 inline {}/file{file}.tf\ndata {}\n{text}",
+                dir(number),
+                text.len()
+            )?;
         }
     }
     Ok(())
@@ -153,7 +194,10 @@ impl Bench<'_> {
         for round in 0..3 {
             let into = self.work.join(format!("clone{round}"));
             let since = Instant::now();
-            run(git(self.work).args(["clone", "--quiet", "--depth=1", &self.url]).arg(&into)).await?;
+            run(git(self.work)
+                .args(["clone", "--quiet", "--depth=1", &self.url])
+                .arg(&into))
+            .await?;
             samples.push(since.elapsed());
             std::fs::remove_dir_all(into).context("cannot remove a clone")?;
         }
@@ -161,10 +205,26 @@ impl Bench<'_> {
     }
 
     async fn mirrored(&self, mirror: &Mirror) -> anyhow::Result<Samples> {
-        let remote = Remote { url: &self.url, credentials: None, deadline: DEADLINE };
+        let remote = Remote {
+            url: &self.url,
+            credentials: None,
+            deadline: DEADLINE,
+        };
         let since = Instant::now();
-        let synced = mirror.sync(&remote, &RefSelection { branches: true, ..RefSelection::default() }).await?;
-        ensure!(synced.refs.len() == 1, "{} refs were mirrored", synced.refs.len());
+        let synced = mirror
+            .sync(
+                &remote,
+                &RefSelection {
+                    branches: true,
+                    ..RefSelection::default()
+                },
+            )
+            .await?;
+        ensure!(
+            synced.refs.len() == 1,
+            "{} refs were mirrored",
+            synced.refs.len()
+        );
         Ok([since.elapsed()].into_iter().collect())
     }
 
@@ -185,29 +245,73 @@ impl Bench<'_> {
         let text = move |out: &mut dyn Write| {
             head(out, &format!("pull{number}"))?;
             let text = format!("# {number}\n");
-            writeln!(out, "from refs/heads/main\nM 644 inline {}/file0.tf\ndata {}\n{text}", self::dir(0), text.len())
+            writeln!(
+                out,
+                "from refs/heads/main\nM 644 inline {}/file0.tf\ndata {}\n{text}",
+                self::dir(0),
+                text.len()
+            )
         };
-        tokio::task::spawn_blocking(move || import(&dir, text)).await.context("the import broke off")??;
+        tokio::task::spawn_blocking(move || import(&dir, text))
+            .await
+            .context("the import broke off")??;
         let branch = format!("refs/heads/pull{number}");
         let head = run(git(self.served).args(["rev-parse", &branch])).await?;
-        run(git(self.served).args(["update-ref", &format!("refs/pull/{number}/head"), head.trim()])).await?;
+        run(git(self.served).args([
+            "update-ref",
+            &format!("refs/pull/{number}/head"),
+            head.trim(),
+        ]))
+        .await?;
         run(git(self.served).args(["update-ref", "-d", &branch])).await?;
         Ok(head.trim().parse()?)
     }
 
-    async fn check_out(&self, mirror: &Mirror, number: i64, head: &CommitSha, extent: &Extent) -> anyhow::Result<()> {
-        let refs = [RefName::new("refs/heads/main")?, RefName::new(&format!("refs/pull/{number}/head"))?];
-        let request =
-            FetchRequest { url: &self.url, credentials: None, refs: &refs, wanted: Some(head), deadline: DEADLINE };
+    async fn check_out(
+        &self,
+        mirror: &Mirror,
+        number: i64,
+        head: &CommitSha,
+        extent: &Extent,
+    ) -> anyhow::Result<()> {
+        let refs = [
+            RefName::new("refs/heads/main")?,
+            RefName::new(&format!("refs/pull/{number}/head"))?,
+        ];
+        let request = FetchRequest {
+            url: &self.url,
+            credentials: None,
+            refs: &refs,
+            wanted: Some(head),
+            deadline: DEADLINE,
+        };
         let fetched = mirror.fetch(&request).await?;
-        ensure!(fetched.wanted == Head::Present, "the commit of pull {number} was not brought");
+        ensure!(
+            fetched.wanted == Head::Present,
+            "the commit of pull {number} was not brought"
+        );
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
-        let wanted = Wanted { pull: PullNumber(number), workspace: &workspace, head, base: head, strategy, extent };
-        let Prepared::Ready(checkout) = mirror.prepare(&wanted).await? else { anyhow::bail!("there is a conflict") };
+        let wanted = Wanted {
+            pull: PullNumber(number),
+            workspace: &workspace,
+            head,
+            base: head,
+            strategy,
+            extent,
+        };
+        let Prepared::Ready(checkout) = mirror.prepare(&wanted).await? else {
+            anyhow::bail!("there is a conflict")
+        };
         let text = std::fs::read_to_string(checkout.path.join(dir(0)).join("file0.tf"))?;
-        ensure!(text == format!("# {number}\n"), "the checkout of pull {number} has {text:?}");
+        ensure!(
+            text == format!("# {number}\n"),
+            "the checkout of pull {number} has {text:?}"
+        );
         let assets = checkout.path.join("assets").exists();
-        ensure!(assets == (*extent == Extent::Whole), "the checkout of pull {number} has the wrong extent");
+        ensure!(
+            assets == (*extent == Extent::Whole),
+            "the checkout of pull {number} has the wrong extent"
+        );
         Ok(())
     }
 }

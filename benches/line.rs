@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use lockkeeper::locks::{Ask, Wish, take_all};
-use lockkeeper::model::{Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath};
+use lockkeeper::model::{
+    Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
+};
 use lockkeeper::store::{DatabaseUrl, Store};
 
 use crate::locks::{durable_postgres, open};
@@ -29,7 +31,10 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
         let alone = releases(store, "alone", 0).await.context(name)?;
         let in_line = releases(store, "wanted", WAITERS).await.context(name)?;
         table.row(format!("{name}, nobody waits"), alone.cells());
-        table.row(format!("{name}, {WAITERS} pull requests wait"), in_line.cells());
+        table.row(
+            format!("{name}, {WAITERS} pull requests wait"),
+            in_line.cells(),
+        );
     }
     sqlite.close().await;
     postgres.close().await;
@@ -50,7 +55,10 @@ async fn releases(store: &Store, dir: &str, waiters: i64) -> anyhow::Result<Samp
     for number in 0..RELEASES {
         let holder = pull(if waiters == 0 { 0 } else { number });
         let since = Instant::now();
-        ensure!(store.lock_release(&holder, &project, &cause).await?, "{holder} did not hold the lock");
+        ensure!(
+            store.lock_release(&holder, &project, &cause).await?,
+            "{holder} did not hold the lock"
+        );
         samples.push(since.elapsed());
         if waiters == 0 {
             take(store, &holder, &project).await?;
@@ -61,14 +69,26 @@ async fn releases(store: &Store, dir: &str, waiters: i64) -> anyhow::Result<Samp
 
 async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> anyhow::Result<()> {
     store.pull_seen(pull, PullState::Open, URL).await?;
-    let ask = Ask { project: project.clone(), extra_args: Vec::new(), installation: None };
-    let wish = Wish { key: LockKey::of(&pull.repo, project), ask };
+    let ask = Ask {
+        project: project.clone(),
+        extra_args: Vec::new(),
+        installation: None,
+    };
+    let wish = Wish {
+        key: LockKey::of(&pull.repo, project),
+        ask,
+    };
     let cause = Cause::new(Actor::commenter("alice"), "planned");
     take_all(store, pull, URL, &[wish], &cause, true).await?;
     Ok(())
 }
 
 fn pull(number: i64) -> PullRef {
-    let repo = "github.test/acme/infra".parse().expect("the constant is the name of a repository");
-    PullRef { repo, number: PullNumber(number + 1) }
+    let repo = "github.test/acme/infra"
+        .parse()
+        .expect("the constant is the name of a repository");
+    PullRef {
+        repo,
+        number: PullNumber(number + 1),
+    }
 }

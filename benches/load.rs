@@ -29,7 +29,11 @@ pub struct Answers {
 
 /// Sends the deliveries, `rate` in a second, and waits for all answers.
 pub async fn send(url: &str, deliveries: Vec<Signed>, rate: u32) -> anyhow::Result<Answers> {
-    let client = Client::builder().no_proxy().timeout(TIMEOUT).build().context("cannot make an HTTP client")?;
+    let client = Client::builder()
+        .no_proxy()
+        .timeout(TIMEOUT)
+        .build()
+        .context("cannot make an HTTP client")?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let (url, runtime) = (url.to_owned(), Handle::current());
     // A thread of its own, because the timers of the runtime are only exact to a millisecond.
@@ -61,8 +65,12 @@ pub async fn send(url: &str, deliveries: Vec<Signed>, rate: u32) -> anyhow::Resu
 }
 
 async fn post(client: &Client, url: &str, delivery: Signed) -> reqwest::Result<StatusCode> {
-    let request =
-        delivery.headers.into_iter().fold(client.post(url), |request, (name, value)| request.header(name, value));
+    let request = delivery
+        .headers
+        .into_iter()
+        .fold(client.post(url), |request, (name, value)| {
+            request.header(name, value)
+        });
     let response = request.body(delivery.body).send().await?;
     let status = response.status();
     response.bytes().await?;

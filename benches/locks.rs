@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::model::{Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath};
+use lockkeeper::model::{
+    Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
+};
 use lockkeeper::store::{DatabaseUrl, LockWish, Store, TakeLock};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, PgConnection};
@@ -26,14 +28,29 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let sqlite = open(&DatabaseUrl::Sqlite(work.join("locks.db"))).await?;
     let (url, version) = durable_postgres().await?;
     let postgres = open(&url).await?;
-    let head = ["pairs of take and release", "pairs/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "pairs"];
+    let head = [
+        "pairs of take and release",
+        "pairs/s",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "max ms",
+        "pairs",
+    ];
     let mut table = Table::new(&head);
     for tasks in TASKS {
         let on_sqlite = run(&sqlite, tasks).await.context("SQLite")?;
         let on_postgres = run(&postgres, tasks).await.context("PostgreSQL")?;
-        let times = |tasks| if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") };
+        let times = |tasks| {
+            if tasks == 1 {
+                "1 task".to_owned()
+            } else {
+                format!("{tasks} tasks")
+            }
+        };
         for (name, result) in [("SQLite", &on_sqlite), ("PostgreSQL", &on_postgres)] {
-            let cells = std::iter::once(format!("{:.0}", result.rate())).chain(result.latency.cells());
+            let cells =
+                std::iter::once(format!("{:.0}", result.rate())).chain(result.latency.cells());
             table.row(format!("{name}, {}", times(tasks)), cells);
         }
         let ratio = format!("{:.2}", on_postgres.rate() / on_sqlite.rate());
@@ -66,12 +83,21 @@ pub async fn open(url: &DatabaseUrl) -> anyhow::Result<Store> {
 
 async fn run(store: &Store, tasks: u32) -> anyhow::Result<Result> {
     for task in 0..tasks {
-        store.pull_seen(&pull(task), PullState::Open, "https://github.test/acme/infra/pull/1").await?;
+        store
+            .pull_seen(
+                &pull(task),
+                PullState::Open,
+                "https://github.test/acme/infra/pull/1",
+            )
+            .await?;
     }
     together(store, tasks, WARM_UP).await?;
     let since = Instant::now();
     let latency = together(store, tasks, MEASURED).await?;
-    Ok(Result { latency, took: since.elapsed() })
+    Ok(Result {
+        latency,
+        took: since.elapsed(),
+    })
 }
 
 async fn together(store: &Store, tasks: u32, time: Duration) -> anyhow::Result<Samples> {
@@ -88,42 +114,77 @@ async fn together(store: &Store, tasks: u32, time: Duration) -> anyhow::Result<S
     Ok(all)
 }
 
-async fn take_and_release(store: &Store, task: u32, until: Instant) -> anyhow::Result<Vec<Duration>> {
-    let (pull, project) = (pull(task), ProjectKey::of_dir(RepoPath::new(&format!("project-{task}"))?));
-    let (key, cause) = (LockKey::of(&pull.repo, &project), Cause::new(Actor::commenter("alice"), "planned"));
+async fn take_and_release(
+    store: &Store,
+    task: u32,
+    until: Instant,
+) -> anyhow::Result<Vec<Duration>> {
+    let (pull, project) = (
+        pull(task),
+        ProjectKey::of_dir(RepoPath::new(&format!("project-{task}"))?),
+    );
+    let (key, cause) = (
+        LockKey::of(&pull.repo, &project),
+        Cause::new(Actor::commenter("alice"), "planned"),
+    );
     let mut samples = Vec::new();
     while Instant::now() < until {
         let since = Instant::now();
         let url = "https://github.test/acme/infra/pull/1";
-        let wish = LockWish { key: &key, project: &project, pull: &pull, pull_url: url, cause: &cause };
+        let wish = LockWish {
+            key: &key,
+            project: &project,
+            pull: &pull,
+            pull_url: url,
+            cause: &cause,
+        };
         let taken = store.lock_take(&wish).await?;
-        ensure!(matches!(taken, TakeLock::Taken(_)), "the lock was not free: {taken:?}");
-        ensure!(store.lock_release(&pull, &project, &cause).await?, "the lock was not ours");
+        ensure!(
+            matches!(taken, TakeLock::Taken(_)),
+            "the lock was not free: {taken:?}"
+        );
+        ensure!(
+            store.lock_release(&pull, &project, &cause).await?,
+            "the lock was not ours"
+        );
         samples.push(since.elapsed());
     }
     Ok(samples)
 }
 
 fn pull(task: u32) -> PullRef {
-    let repo = "github.test/acme/infra".parse().expect("the constant is the name of a repository");
-    PullRef { repo, number: PullNumber(i64::from(task) + 1) }
+    let repo = "github.test/acme/infra"
+        .parse()
+        .expect("the constant is the name of a repository");
+    PullRef {
+        repo,
+        number: PullNumber(i64::from(task) + 1),
+    }
 }
 
 /// The tests' cluster, which is fast because it would lose data, made to keep it; and what it says it is.
 pub async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
     let url = postgres::new_database(Content::Migrated).await;
-    let DatabaseUrl::Postgres(options) = &url else { bail!("the cluster gave the address of something else") };
+    let DatabaseUrl::Postgres(options) = &url else {
+        bail!("the cluster gave the address of something else")
+    };
     let mut connection = options.connect().await?;
     for setting in ["fsync", "full_page_writes", "autovacuum"] {
         let sql = format!("ALTER SYSTEM SET {setting} = on");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await?;
     }
-    sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut connection).await?;
+    sqlx::raw_sql("SELECT pg_reload_conf()")
+        .execute(&mut connection)
+        .await?;
     wait_for_sync(options).await?;
     // What was written without care until now is made durable outside of the measurement.
     sqlx::raw_sql("CHECKPOINT").execute(&mut connection).await?;
     let version = show(&mut connection, "server_version").await?;
-    let said = format!("PostgreSQL {version}: fsync, full_page_writes, synchronous_commit on, over TCP on loopback.");
+    let said = format!(
+        "PostgreSQL {version}: fsync, full_page_writes, synchronous_commit on, over TCP on loopback."
+    );
     Ok((url, said))
 }
 
@@ -131,8 +192,10 @@ pub async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
 async fn wait_for_sync(options: &PgConnectOptions) -> anyhow::Result<()> {
     for _ in 0..100 {
         let mut connection = options.connect().await?;
-        let (fsync, commit) =
-            (show(&mut connection, "fsync").await?, show(&mut connection, "synchronous_commit").await?);
+        let (fsync, commit) = (
+            show(&mut connection, "fsync").await?,
+            show(&mut connection, "synchronous_commit").await?,
+        );
         if (fsync.as_str(), commit.as_str()) == ("on", "on") {
             return Ok(());
         }
@@ -142,5 +205,8 @@ async fn wait_for_sync(options: &PgConnectOptions) -> anyhow::Result<()> {
 }
 
 async fn show(connection: &mut PgConnection, setting: &str) -> anyhow::Result<String> {
-    Ok(sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(connection).await?)
+    Ok(sqlx::query_scalar("SELECT current_setting($1)")
+        .bind(setting)
+        .fetch_one(connection)
+        .await?)
 }

@@ -41,7 +41,8 @@ fn main() -> ExitCode {
     if let Some(tools) = stub::called_as_terraform() {
         return stub::main(&tools);
     }
-    let measured = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| measure(&arguments));
+    let measured =
+        Arguments::parse(std::env::args().skip(1)).and_then(|arguments| measure(&arguments));
     match measured {
         Ok(failures) if failures.is_empty() => ExitCode::SUCCESS,
         Ok(failures) => {
@@ -57,10 +58,15 @@ fn main() -> ExitCode {
 
 /// Prints every section as soon as it is measured, and gives what went wrong in them.
 fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
-    tempfile::env::override_temp_dir(&arguments.dir).map_err(|dir| anyhow::anyhow!("{} is used", dir.display()))?;
-    let work = tempfile::Builder::new().prefix("lockkeeper-bench-").tempdir();
-    let work = work.with_context(|| format!("cannot make a directory in {}", arguments.dir.display()))?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the threads of the program")?;
+    tempfile::env::override_temp_dir(&arguments.dir)
+        .map_err(|dir| anyhow::anyhow!("{} is used", dir.display()))?;
+    let work = tempfile::Builder::new()
+        .prefix("lockkeeper-bench-")
+        .tempdir();
+    let work =
+        work.with_context(|| format!("cannot make a directory in {}", arguments.dir.display()))?;
+    let runtime =
+        tokio::runtime::Runtime::new().context("cannot start the threads of the program")?;
     let mut failures = Vec::new();
     let mut print = |section: Section| {
         println!("{section}");
@@ -68,40 +74,84 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     };
     print(runtime.block_on(machine::facts(work.path()))?);
     if arguments.wants(Part::Door) {
-        print(runtime.block_on(door::measure(work.path())).context("webhook acknowledgement")?);
+        print(
+            runtime
+                .block_on(door::measure(work.path()))
+                .context("webhook acknowledgement")?,
+        );
     }
     if arguments.wants(Part::Locks) {
-        print(runtime.block_on(locks::measure(work.path())).context("locks")?);
+        print(
+            runtime
+                .block_on(locks::measure(work.path()))
+                .context("locks")?,
+        );
     }
     if arguments.wants(Part::Line) {
-        print(runtime.block_on(line::measure(work.path())).context("locks in demand")?);
+        print(
+            runtime
+                .block_on(line::measure(work.path()))
+                .context("locks in demand")?,
+        );
     }
     if arguments.wants(Part::Claims) {
-        print(runtime.block_on(claims::measure(work.path())).context("claims")?);
+        print(
+            runtime
+                .block_on(claims::measure(work.path()))
+                .context("claims")?,
+        );
     }
     if arguments.wants(Part::Queue) {
-        print(runtime.block_on(queue::measure(work.path())).context("jobs")?);
+        print(
+            runtime
+                .block_on(queue::measure(work.path()))
+                .context("jobs")?,
+        );
     }
     if arguments.wants(Part::Recovery) {
-        print(runtime.block_on(recovery::measure(work.path())).context("recovery")?);
+        print(
+            runtime
+                .block_on(recovery::measure(work.path()))
+                .context("recovery")?,
+        );
     }
     if arguments.wants(Part::Comment) {
-        print(runtime.block_on(comment::measure(work.path())).context("webhook to comment")?);
+        print(
+            runtime
+                .block_on(comment::measure(work.path()))
+                .context("webhook to comment")?,
+        );
     }
     if arguments.wants(Part::Discovery) {
         print(discovery::measure(work.path()).context("discovery")?);
     }
     if arguments.wants(Part::Registry) {
-        print(runtime.block_on(registry::measure(work.path())).context("the registry of mirrors")?);
+        print(
+            runtime
+                .block_on(registry::measure(work.path()))
+                .context("the registry of mirrors")?,
+        );
     }
     if arguments.wants(Part::Checkouts) {
-        print(runtime.block_on(checkouts::measure(work.path())).context("checkouts")?);
+        print(
+            runtime
+                .block_on(checkouts::measure(work.path()))
+                .context("checkouts")?,
+        );
     }
     if arguments.wants(Part::Large) {
-        print(runtime.block_on(large::measure(work.path())).context("a large repository")?);
+        print(
+            runtime
+                .block_on(large::measure(work.path()))
+                .context("a large repository")?,
+        );
     }
     if arguments.wants(Part::Sandbox) {
-        print(runtime.block_on(sandbox::measure(work.path())).context("the sandbox")?);
+        print(
+            runtime
+                .block_on(sandbox::measure(work.path()))
+                .context("the sandbox")?,
+        );
     }
     print(machine::afterwards());
     Ok(failures)

@@ -14,13 +14,17 @@ pub struct Memory {
 impl Memory {
     /// Reads `/proc/PID/smaps_rollup`.
     pub fn of(pid: u32) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).context("cannot read smaps_rollup")?;
+        let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+            .context("cannot read smaps_rollup")?;
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             number.with_context(|| format!("smaps_rollup has no field {name}"))
         };
-        Ok(Self { rss: field("Rss:")?, pss: field("Pss:")? })
+        Ok(Self {
+            rss: field("Rss:")?,
+            pss: field("Pss:")?,
+        })
     }
 
     /// Resident and proportional memory in MiB.
@@ -39,6 +43,11 @@ pub fn processor_millis(pid: u32) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read stat")?;
     // The name of the program, field 2, may hold spaces.
     let (_, rest) = text.rsplit_once(')').context("stat has no program name")?;
-    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> = rest
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse().ok())
+        .collect();
     Ok(fields.iter().sum::<u64>() * 10)
 }

@@ -26,9 +26,18 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
         table.row(name, [format!("{rate:.0}"), JOBS.to_string()]);
         rate
     };
-    row("SQLite, 1 server", empty(&sqlite, 1).await.context("SQLite")?);
-    let one = row("PostgreSQL, 1 server", empty(&url, 1).await.context("PostgreSQL")?);
-    let three = row("PostgreSQL, 3 servers", empty(&url, 3).await.context("PostgreSQL")?);
+    row(
+        "SQLite, 1 server",
+        empty(&sqlite, 1).await.context("SQLite")?,
+    );
+    let one = row(
+        "PostgreSQL, 1 server",
+        empty(&url, 1).await.context("PostgreSQL")?,
+    );
+    let three = row(
+        "PostgreSQL, 3 servers",
+        empty(&url, 3).await.context("PostgreSQL")?,
+    );
     table.row("3 servers : 1", [format!("{:.2}", three / one)]);
     let mut section = Section::new("Jobs: claim and finish, both durable").with_table(table);
     section.note(format!(
@@ -67,10 +76,20 @@ async fn empty(url: &DatabaseUrl, servers: u32) -> anyhow::Result<Duration> {
 
 async fn work_off(store: Store, holder: String) -> anyhow::Result<u32> {
     let mut done = 0;
-    while let Some(lease) =
-        store.job_claim(&holder, SystemClock.now() + TimeDelta::minutes(1), "", "none", i64::MAX).await?
+    while let Some(lease) = store
+        .job_claim(
+            &holder,
+            SystemClock.now() + TimeDelta::minutes(1),
+            "",
+            "none",
+            i64::MAX,
+        )
+        .await?
     {
-        ensure!(store.job_finish(&lease).await? == Finish::Recorded, "a job was lost");
+        ensure!(
+            store.job_finish(&lease).await? == Finish::Recorded,
+            "a job was lost"
+        );
         done += 1;
     }
     Ok(done)

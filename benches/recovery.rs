@@ -20,10 +20,24 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Measures and reports.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
-    let restarts = restarts(&work.join("restart")).await.context("the only server is started again")?;
-    let takeover = takeover(&work.join("takeover")).await.context("another server takes over")?;
-    let mut table = Table::new(&["ms from SIGKILL to the plan running again", "p50", "p90", "p99", "max", "deaths"]);
-    table.row("SQLite, the server is started again at once", restarts.cells());
+    let restarts = restarts(&work.join("restart"))
+        .await
+        .context("the only server is started again")?;
+    let takeover = takeover(&work.join("takeover"))
+        .await
+        .context("another server takes over")?;
+    let mut table = Table::new(&[
+        "ms from SIGKILL to the plan running again",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "deaths",
+    ]);
+    table.row(
+        "SQLite, the server is started again at once",
+        restarts.cells(),
+    );
     table.row("PostgreSQL, another server takes over", takeover.cells());
     let mut section = Section::new("Death of a server in the middle of a plan").with_table(table);
     section.note("Real servers; the stub for Terraform waits until it has been started twice. The start of the new process is contained.");
@@ -44,17 +58,35 @@ impl Scene {
         let tools = dir.join("tools");
         stub::install(&tools)?;
         let github = server::github(dir).await?;
-        github.create_repo(REPO, &[("network/main.tf", "# network\n")]).await?;
-        github.push(REPO, "subnet", &[Change::write("network/main.tf", "# subnet\n")]).await?;
-        let pull = github.open_pull(REPO, NewPull::from_branch("subnet").titled("Add a subnet")).await?;
-        Ok(Self { github, pull, tools })
+        github
+            .create_repo(REPO, &[("network/main.tf", "# network\n")])
+            .await?;
+        github
+            .push(
+                REPO,
+                "subnet",
+                &[Change::write("network/main.tf", "# subnet\n")],
+            )
+            .await?;
+        let pull = github
+            .open_pull(REPO, NewPull::from_branch("subnet").titled("Add a subnet"))
+            .await?;
+        Ok(Self {
+            github,
+            pull,
+            tools,
+        })
     }
 
     /// Asks for a plan and waits until it runs; gives the comment.
     async fn begin(&self, server: &Server) -> anyhow::Result<u64> {
-        self.github.set_webhook_target(server.events.parse().context("an address makes a URL")?);
+        self.github
+            .set_webhook_target(server.events.parse().context("an address makes a URL")?);
         stub::hold(&self.tools)?;
-        let comment = self.github.comment(REPO, self.pull, "alice", "lockkeeper plan").await?;
+        let comment = self
+            .github
+            .comment(REPO, self.pull, "alice", "lockkeeper plan")
+            .await?;
         self.runs(1, server).await?;
         Ok(comment)
     }
@@ -75,7 +107,9 @@ impl Scene {
     async fn end(&self, comment: u64) -> anyhow::Result<()> {
         stub::let_go(&self.tools)?;
         let answer = self.github.comment_by(REPO, self.pull, LOGIN, comment);
-        tokio::time::timeout(DEADLINE, answer).await.context("no answer on the pull")??;
+        tokio::time::timeout(DEADLINE, answer)
+            .await
+            .context("no answer on the pull")??;
         Ok(())
     }
 }

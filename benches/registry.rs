@@ -69,14 +69,24 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "statements"]);
     for (name, url) in [("SQLite", &sqlite), ("PostgreSQL", &postgres)] {
         let bench = Bench::start(url, &work.join(name)).await.context(name)?;
-        for (what, kind) in [("nothing new", Kind::Quiet), ("after 100 pushes", Kind::Pushed), ("3,000 due", Kind::Due)]
-        {
+        for (what, kind) in [
+            ("nothing new", Kind::Quiet),
+            ("after 100 pushes", Kind::Pushed),
+            ("3,000 due", Kind::Due),
+        ] {
             let (samples, statements) = bench.rounds(kind).await.context(name)?;
-            table.row(format!("{name}, {what}"), samples.cells().into_iter().chain([format!("{statements:.0}")]));
+            table.row(
+                format!("{name}, {what}"),
+                samples
+                    .cells()
+                    .into_iter()
+                    .chain([format!("{statements:.0}")]),
+            );
         }
         bench.store.close().await;
     }
-    let mut section = Section::new("The scheduler of mirrors, 10,000 repositories").with_table(table);
+    let mut section =
+        Section::new("The scheduler of mirrors, 10,000 repositories").with_table(table);
     section
         .note("A round takes up what happened and what is due; no worker begins anything. Servers turn it every 5 s.");
     section.note("Statements per round, without those that begin and end transactions.");
@@ -106,8 +116,13 @@ impl Bench {
         let home: HomeId = "measured".parse()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Metrics::default();
-        let leases =
-            Leases::new(store.clone(), Arc::clone(&clock), Arc::new(RandomIds), "measured".to_owned(), metrics.clone());
+        let leases = Leases::new(
+            store.clone(),
+            Arc::clone(&clock),
+            Arc::new(RandomIds),
+            "measured".to_owned(),
+            metrics.clone(),
+        );
         let syncer = Syncer::new(Parts {
             home: home.clone(),
             store: store.clone(),
@@ -120,8 +135,17 @@ impl Bench {
             metrics,
             closing: CancellationToken::new(),
         });
-        let wants = Wants { allowlist: RepoAllowlist::new(&["github.test/*"])?, parallel: 0 };
-        let bench = Self { url: url.clone(), home, store, syncer, wants };
+        let wants = Wants {
+            allowlist: RepoAllowlist::new(&["github.test/*"])?,
+            parallel: 0,
+        };
+        let bench = Self {
+            url: url.clone(),
+            home,
+            store,
+            syncer,
+            wants,
+        };
         // The place among the events comes first: to begin with 10,000 known repositories is another measurement.
         bench.syncer.round(&bench.wants).await?;
         bench.execute(FILL).await?;
@@ -135,14 +159,28 @@ impl Bench {
         let later = now + TimeDelta::hours(6);
         match &self.url {
             DatabaseUrl::Sqlite(path) => {
-                let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .busy_timeout(Duration::from_secs(20));
                 let mut connection = options.connect().await?;
-                sqlx::query(sql).bind(home).bind(now).bind(later).execute(&mut connection).await?;
+                sqlx::query(sql)
+                    .bind(home)
+                    .bind(now)
+                    .bind(later)
+                    .execute(&mut connection)
+                    .await?;
             }
             DatabaseUrl::Postgres(options) => {
                 let mut connection = options.connect().await?;
-                sqlx::query(sql).bind(home).bind(now).bind(later).execute(&mut connection).await?;
-                sqlx::query("ANALYZE repository_syncs").execute(&mut connection).await?;
+                sqlx::query(sql)
+                    .bind(home)
+                    .bind(now)
+                    .bind(later)
+                    .execute(&mut connection)
+                    .await?;
+                sqlx::query("ANALYZE repository_syncs")
+                    .execute(&mut connection)
+                    .await?;
             }
         }
         Ok(())
@@ -173,14 +211,22 @@ impl Bench {
             );
         }
         let rounds = u32::try_from(ROUNDS)?;
-        Ok((samples, f64::from(u32::try_from(statements)?) / f64::from(rounds)))
+        Ok((
+            samples,
+            f64::from(u32::try_from(statements)?) / f64::from(rounds),
+        ))
     }
 
     /// Events of the next so many repositories.
     async fn push(&self, from: u64) -> anyhow::Result<()> {
         for push in from..from + PUSHES {
-            let repo = format!("github.test/acme/r{}", 1_000_001 + push % REPOSITORIES).parse::<RepoId>()?;
-            let news = RepositoryNews { repo, kind: RepositoryEventKind::Push, installation: None };
+            let repo = format!("github.test/acme/r{}", 1_000_001 + push % REPOSITORIES)
+                .parse::<RepoId>()?;
+            let news = RepositoryNews {
+                repo,
+                kind: RepositoryEventKind::Push,
+                installation: None,
+            };
             self.store.repository_event_append(&news).await?;
         }
         Ok(())
@@ -189,7 +235,18 @@ impl Bench {
 
 /// Nobody asks it anything.
 fn forge(clock: &Arc<dyn Clock>) -> anyhow::Result<GitHub> {
-    let endpoints = GitHubEndpoints::new("github.test", Some("http://127.0.0.1:9/api/v3".parse::<url::Url>()?))?;
-    let auth = GitHubAuth::Token { user: None, token: TokenSource::Fixed(Secret::new("none")) };
-    Ok(GitHub::new(endpoints, auth, Arc::clone(clock), Timeouts::default())?)
+    let endpoints = GitHubEndpoints::new(
+        "github.test",
+        Some("http://127.0.0.1:9/api/v3".parse::<url::Url>()?),
+    )?;
+    let auth = GitHubAuth::Token {
+        user: None,
+        token: TokenSource::Fixed(Secret::new("none")),
+    };
+    Ok(GitHub::new(
+        endpoints,
+        auth,
+        Arc::clone(clock),
+        Timeouts::default(),
+    )?)
 }

@@ -23,7 +23,10 @@ pub struct Table {
 impl Section {
     /// An empty section.
     pub fn new(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), ..Self::default() }
+        Self {
+            heading: heading.into(),
+            ..Self::default()
+        }
     }
 
     /// A line about how it was measured.
@@ -54,7 +57,10 @@ impl Section {
 impl Table {
     /// A table without rows.
     pub fn new(head: &[&str]) -> Self {
-        Self { head: head.iter().map(|&cell| cell.to_owned()).collect(), rows: Vec::new() }
+        Self {
+            head: head.iter().map(|&cell| cell.to_owned()).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// One more row, filled up to the width of the table.
@@ -66,7 +72,9 @@ impl Table {
     }
 
     fn width(&self, column: usize) -> usize {
-        let cells = std::iter::once(&self.head).chain(&self.rows).map(|row| row[column].chars().count());
+        let cells = std::iter::once(&self.head)
+            .chain(&self.rows)
+            .map(|row| row[column].chars().count());
         cells.max().unwrap_or_default()
     }
 }
@@ -79,24 +87,37 @@ impl fmt::Display for Section {
         if let Some(table) = &self.table {
             writeln!(f, "{table}")?;
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "- {note}"))?;
-        self.next.as_ref().map_or(Ok(()), |next| write!(f, "\n{next}"))
+        self.notes
+            .iter()
+            .try_for_each(|note| writeln!(f, "- {note}"))?;
+        self.next
+            .as_ref()
+            .map_or(Ok(()), |next| write!(f, "\n{next}"))
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.head.len()).map(|column| self.width(column)).collect();
-        let rule = widths.iter().enumerate().map(|(column, &width)| match column {
-            0 => "-".repeat(width),
-            _ => "-".repeat(width.max(2) - 1) + ":",
-        });
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|column| self.width(column))
+            .collect();
+        let rule = widths
+            .iter()
+            .enumerate()
+            .map(|(column, &width)| match column {
+                0 => "-".repeat(width),
+                _ => "-".repeat(width.max(2) - 1) + ":",
+            });
         let rule: Vec<String> = rule.collect();
         for row in [&self.head, &rule].into_iter().chain(&self.rows) {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| match column {
+                    0 => format!("{cell:<width$}"),
+                    _ => format!("{cell:>width$}"),
+                });
             writeln!(f, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
         }
         Ok(())

@@ -15,21 +15,30 @@ const ROUNDS: usize = 300;
 
 /// Measures and reports.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
-    let environment = ChildEnvironment::from_iter([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
+    let environment =
+        ChildEnvironment::from_iter([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let limits = Limits {
         memory: Some(8 << 30),
         processes: Some(100_000),
         file_size: Some(1 << 40),
         cpu: Some(Duration::from_hours(1)),
     };
-    let held_by = |mechanism| RunSandbox::new(Some(mechanism), &environment, limits).writes([work.to_owned()]).common();
+    let held_by = |mechanism| {
+        RunSandbox::new(Some(mechanism), &environment, limits)
+            .writes([work.to_owned()])
+            .common()
+    };
     let sandbox = held_by(Mechanism::Landlock);
     let namespaces = held_by(Mechanism::Bubblewrap("/usr/bin/bwrap".into()));
     let kinds: [(&str, Option<Sandbox>, Limits); 4] = [
         ("without", None, Limits::default()),
         ("in the sandbox", sandbox.clone(), Limits::default()),
         ("in the sandbox, with limits", sandbox.clone(), limits),
-        ("in namespaces of bubblewrap, with limits", namespaces, limits),
+        (
+            "in namespaces of bubblewrap, with limits",
+            namespaces,
+            limits,
+        ),
     ];
     let mut runs: Vec<Samples> = kinds.iter().map(|_| Samples::default()).collect();
     let mut calls: Vec<Samples> = kinds[..2].iter().map(|_| Samples::default()).collect();
@@ -45,7 +54,10 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     }
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "samples"]);
     for ((name, ..), samples) in kinds.iter().zip(&runs) {
-        table.row(format!("`true` under the supervisor, {name}"), samples.cells());
+        table.row(
+            format!("`true` under the supervisor, {name}"),
+            samples.cells(),
+        );
     }
     for ((name, ..), samples) in kinds.iter().zip(&calls) {
         table.row(format!("`true` as a short call, {name}"), samples.cells());
@@ -67,6 +79,11 @@ async fn run(sandbox: Option<Sandbox>, limits: Limits) -> anyhow::Result<Duratio
     };
     let (lines, _nobody) = tokio::sync::mpsc::channel(1);
     let begun = Instant::now();
-    program().sandbox(sandbox).limits(limits).supervised(&supervisor).run(lines, &CancellationToken::new()).await?;
+    program()
+        .sandbox(sandbox)
+        .limits(limits)
+        .supervised(&supervisor)
+        .run(lines, &CancellationToken::new())
+        .await?;
     Ok(begun.elapsed())
 }

@@ -37,7 +37,11 @@ pub struct Server {
 
 /// Starts the emulated GitHub in `dir`.
 pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
-    let options = Options::new(&dir.join("github"), Arc::new(SystemClock), Secret::new(SECRET));
+    let options = Options::new(
+        &dir.join("github"),
+        Arc::new(SystemClock),
+        Secret::new(SECRET),
+    );
     Ok(Emulator::start(options.with_token(LOGIN, Secret::new(TOKEN))).await?)
 }
 
@@ -48,15 +52,25 @@ impl Server {
     }
 
     /// The same on a database that several servers share.
-    pub async fn start_on(dir: &Path, github: &Emulator, database: &DatabaseUrl) -> anyhow::Result<Self> {
-        let DatabaseUrl::Postgres(options) = database else { bail!("{database} is not shared") };
+    pub async fn start_on(
+        dir: &Path,
+        github: &Emulator,
+        database: &DatabaseUrl,
+    ) -> anyhow::Result<Self> {
+        let DatabaseUrl::Postgres(options) = database else {
+            bail!("{database} is not shared")
+        };
         let url = options.to_url_lossy();
         Self::started(dir, spawn(dir, github, Some(url.as_str()))).await
     }
 
     async fn started(dir: &Path, child: anyhow::Result<Child>) -> anyhow::Result<Self> {
         let child = child.context("cannot start lockkeeper")?;
-        let mut server = Self { child, dir: dir.to_owned(), events: String::new() };
+        let mut server = Self {
+            child,
+            dir: dir.to_owned(),
+            events: String::new(),
+        };
         let address = server.address().await?;
         server.events = format!("http://{address}/events");
         Ok(server)
@@ -70,7 +84,9 @@ impl Server {
     /// A view of its database.
     pub async fn store(&self) -> anyhow::Result<Store> {
         let url = DatabaseUrl::Sqlite(self.dir.join("data/lockkeeper.db"));
-        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.context("cannot open its database")
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .context("cannot open its database")
     }
 
     /// Ends it with SIGKILL.
@@ -81,11 +97,23 @@ impl Server {
 
     /// Asks it to stop, and waits.
     pub async fn stop(mut self) -> anyhow::Result<()> {
-        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).context("cannot signal the server")?;
+        kill(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGTERM,
+        )
+        .context("cannot signal the server")?;
         let since = Instant::now();
         while since.elapsed() < STOP_DEADLINE {
-            if let Some(status) = self.child.try_wait().context("cannot wait for the server")? {
-                return if status.success() { Ok(()) } else { bail!("the server ended with {status}\n{}", self.log()) };
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .context("cannot wait for the server")?
+            {
+                return if status.success() {
+                    Ok(())
+                } else {
+                    bail!("the server ended with {status}\n{}", self.log())
+                };
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -95,10 +123,14 @@ impl Server {
     /// Waits for the line of the log that tells where the server listens.
     async fn address(&mut self) -> anyhow::Result<String> {
         let since = Instant::now();
-        while since.elapsed() < START_DEADLINE && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        while since.elapsed() < START_DEADLINE
+            && self.child.try_wait().is_ok_and(|ended| ended.is_none())
+        {
             let log = self.log();
             let ready = log.lines().find(|line| line.contains(READY));
-            if let Some(address) = ready.and_then(|line| line.split_once("address=")?.1.split_whitespace().next()) {
+            if let Some(address) =
+                ready.and_then(|line| line.split_once("address=")?.1.split_whitespace().next())
+            {
                 return Ok(address.to_owned());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -119,7 +151,10 @@ impl Drop for Server {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the server itself, not a child of the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the server itself, not a child of the product"
+)]
 fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Result<Child> {
     std::fs::write(dir.join("token"), TOKEN)?;
     let flags = [
@@ -135,13 +170,21 @@ fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Resul
         ("--sandbox-write", dir.join("tools")),
     ];
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    command.arg("server").env_clear().env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET);
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", dir);
+    command
+        .arg("server")
+        .env_clear()
+        .env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET);
+    command
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir);
     command.envs(database.map(|url| ("LOCKKEEPER_DATABASE_URL", url)));
     for (flag, value) in flags {
         command.arg(flag).arg(value);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(dir.join("log"))?);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(dir.join("log"))?);
     Ok(command.spawn()?)
 }
 
@@ -154,7 +197,11 @@ pub async fn drained(store: &Store, deadline: Duration) -> anyhow::Result<Durati
             return Ok(since.elapsed());
         }
         if since.elapsed() > deadline {
-            bail!("after {deadline:?} {} jobs are still open, the first: {:?}", open.len(), open[0]);
+            bail!(
+                "after {deadline:?} {} jobs are still open, the first: {:?}",
+                open.len(),
+                open[0]
+            );
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

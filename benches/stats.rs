@@ -27,7 +27,10 @@ impl Samples {
 
     /// p50, p90, p99 and maximum in milliseconds, and how many samples there are.
     pub fn cells(&self) -> Vec<String> {
-        let mut cells: Vec<String> = [50, 90, 99, 100].iter().map(|percent| millis(self.quantile(*percent))).collect();
+        let mut cells: Vec<String> = [50, 90, 99, 100]
+            .iter()
+            .map(|percent| millis(self.quantile(*percent)))
+            .collect();
         cells.push(self.count().to_string());
         cells
     }

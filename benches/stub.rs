@@ -66,14 +66,21 @@ pub fn take_calls(tools: &Path) -> anyhow::Result<Vec<Call>> {
     let path = tools.join(NOTES);
     let text = std::fs::read_to_string(&path).context("the stub was not called")?;
     std::fs::remove_file(path)?;
-    text.lines().map(|line| read_call(line).with_context(|| format!("the stub noted `{line}`"))).collect()
+    text.lines()
+        .map(|line| read_call(line).with_context(|| format!("the stub noted `{line}`")))
+        .collect()
 }
 
 fn read_call(line: &str) -> Option<Call> {
     let words: Vec<&str> = line.split(' ').collect();
-    let &[_, began, ended] = words.as_slice() else { return None };
+    let &[_, began, ended] = words.as_slice() else {
+        return None;
+    };
     let time = |text: &str| DateTime::from_timestamp_micros(text.parse().ok()?);
-    Some(Call { began: time(began)?, ended: time(ended)? })
+    Some(Call {
+        began: time(began)?,
+        ended: time(ended)?,
+    })
 }
 
 /// The directory of tools, if that is where this program was started from.
@@ -88,9 +95,19 @@ pub fn main(tools: &Path) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let step = args.first().map_or("", String::as_str);
     let done = work(step, &args)
-        .and_then(|()| if step == "plan" { wait(&tools.join(HELD)) } else { Ok(()) })
+        .and_then(|()| {
+            if step == "plan" {
+                wait(&tools.join(HELD))
+            } else {
+                Ok(())
+            }
+        })
         .and_then(|()| note(tools, step, began));
-    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if done.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn work(step: &str, args: &[String]) -> std::io::Result<()> {
@@ -120,7 +137,17 @@ fn wait(held: &Path) -> std::io::Result<()> {
 }
 
 fn note(tools: &Path, step: &str, began: DateTime<Utc>) -> std::io::Result<()> {
-    let mut notes = File::options().create(true).append(true).open(tools.join(NOTES))?;
+    let mut notes = File::options()
+        .create(true)
+        .append(true)
+        .open(tools.join(NOTES))?;
     let ended = SystemClock.now();
-    notes.write_all(format!("{step} {} {}\n", began.timestamp_micros(), ended.timestamp_micros()).as_bytes())
+    notes.write_all(
+        format!(
+            "{step} {} {}\n",
+            began.timestamp_micros(),
+            ended.timestamp_micros()
+        )
+        .as_bytes(),
+    )
 }

@@ -10,11 +10,17 @@ pub mod db {
     }
 }
 
-#[expect(dead_code, reason = "tests also need databases without tables, and more of them than there is room for")]
+#[expect(
+    dead_code,
+    reason = "tests also need databases without tables, and more of them than there is room for"
+)]
 #[path = "../tests/it/support/postgres.rs"]
 pub mod postgres;
 
 #[expect(dead_code, reason = "tests also need servers that fail")]
 #[path = "../tests/it/support/git_http.rs"]
-#[expect(clippy::unwrap_used, reason = "the tests have the same server, and there nothing else is wanted")]
+#[expect(
+    clippy::unwrap_used,
+    reason = "the tests have the same server, and there nothing else is wanted"
+)]
 pub mod git_http;

@@ -24,7 +24,10 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the machine's clock"
+    )]
     fn now(&self) -> DateTime<Utc> {
         Utc::now().trunc_subsecs(6)
     }
@@ -84,7 +87,10 @@ pub trait Ids: Send + Sync + 'static {
 pub struct RandomIds;
 
 impl Ids for RandomIds {
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes identifiers")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that makes identifiers"
+    )]
     fn next(&self) -> Uuid {
         Uuid::now_v7()
     }
@@ -108,7 +114,13 @@ mod tests {
     #[test]
     fn counting_ids_are_well_formed() {
         let ids = CountingIds::default();
-        assert_eq!(ids.next().to_string(), "00000000-0000-7000-8000-000000000001");
-        assert_eq!(ids.next().to_string(), "00000000-0000-7000-8000-000000000002");
+        assert_eq!(
+            ids.next().to_string(),
+            "00000000-0000-7000-8000-000000000001"
+        );
+        assert_eq!(
+            ids.next().to_string(),
+            "00000000-0000-7000-8000-000000000002"
+        );
     }
 }

@@ -24,7 +24,9 @@ use crate::command::{ExtraArgs, Grammar};
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{AutomergeConfig, Commenters, Labels, Periods, RepoAllowlist, Retention};
+use crate::config::server::{
+    AutomergeConfig, Commenters, Labels, Periods, RepoAllowlist, Retention,
+};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
@@ -52,7 +54,11 @@ pub struct Ctx {
 impl Ctx {
     /// The services on a database.
     pub fn new(store: Store, services: Services) -> Self {
-        Self { store, settings: services.live.settings(), services: Arc::new(services) }
+        Self {
+            store,
+            settings: services.live.settings(),
+            services: Arc::new(services),
+        }
     }
 
     /// Changes what the operator wants, for this and for all that begins from now on.
@@ -64,7 +70,10 @@ impl Ctx {
     /// The same with the settings of this moment, for those who live as long as the server.
     #[must_use]
     pub fn fresh(&self) -> Self {
-        Self { settings: self.live.settings(), ..self.clone() }
+        Self {
+            settings: self.live.settings(),
+            ..self.clone()
+        }
     }
 
     /// The same for the work of one job: nothing is written once its lease is lost, and the settings are those of its
@@ -72,7 +81,11 @@ impl Ctx {
     #[must_use]
     pub fn under(&self, attempt: &Attempt) -> Self {
         let store = self.store.under(&attempt.lease, attempt.lost.clone());
-        Self { store, settings: self.live.settings(), services: Arc::clone(&self.services) }
+        Self {
+            store,
+            settings: self.live.settings(),
+            services: Arc::clone(&self.services),
+        }
     }
 }
 
@@ -134,7 +147,10 @@ pub struct Services {
 
 /// What the operator wants, as far as handlers and jobs need it.
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
@@ -229,13 +245,20 @@ pub struct Settings {
 impl Settings {
     /// The same with another file of `--repo-config`.
     fn with_repos(&self, repos: ServerRepos) -> Self {
-        Self { team_authz: repos.team_authz.clone(), repos: Arc::new(repos), sighted: Arc::default(), ..self.clone() }
+        Self {
+            team_authz: repos.team_authz.clone(),
+            repos: Arc::new(repos),
+            sighted: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// Everything of the server's configuration that is accepted and has no effect, a sentence each.
     pub fn without_effect(&self) -> Vec<String> {
         let (file, remarks) = self.repos.without_effect();
-        let of_file = remarks.iter().map(|remark| format!("{file} line {}: {remark}", remark.line));
+        let of_file = remarks
+            .iter()
+            .map(|remark| format!("{file} line {}: {remark}", remark.line));
         self.without_effect.iter().cloned().chain(of_file).collect()
     }
 
@@ -277,11 +300,18 @@ impl Settings {
 
     /// How long a lock of a repository may be idle; `None`: as long as its pull is open.
     pub fn lock_ttl(&self, repo: &RepoId) -> Option<TimeDelta> {
-        self.rules(repo).ttl().and_then(|ttl| TimeDelta::from_std(ttl).ok())
+        self.rules(repo)
+            .ttl()
+            .and_then(|ttl| TimeDelta::from_std(ttl).ok())
     }
 
     /// What holds for the lock of a project; `config` is the file of the repository, if it has one.
-    pub fn lock_policy(&self, repo: &RepoId, config: Option<&RepoConfig>, project: &ProjectKey) -> LockPolicy {
+    pub fn lock_policy(
+        &self,
+        repo: &RepoId,
+        config: Option<&RepoConfig>,
+        project: &ProjectKey,
+    ) -> LockPolicy {
         self.rules(repo).lock_policy(config, project)
     }
 }
@@ -348,8 +378,15 @@ impl Stops {
     /// A command begins; the guard forgets it at the end.
     pub fn enter(&self, command: CommandId) -> StopGuard {
         let token = CancellationToken::new();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(command, token.clone());
-        StopGuard { stops: self.clone(), command, token }
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(command, token.clone());
+        StopGuard {
+            stops: self.clone(),
+            command,
+            token,
+        }
     }
 
     /// Tells commands to stop, and how many of them had not been told yet; those of other replicas learn it from the
@@ -357,7 +394,10 @@ impl Stops {
     pub fn stop(&self, commands: &[CommandId]) -> u64 {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let untold = |token: &&CancellationToken| !token.is_cancelled();
-        let told = commands.iter().filter_map(|command| running.get(command)).filter(untold);
+        let told = commands
+            .iter()
+            .filter_map(|command| running.get(command))
+            .filter(untold);
         told.map(CancellationToken::cancel).count() as u64
     }
 }
@@ -372,7 +412,11 @@ pub struct StopGuard {
 
 impl Drop for StopGuard {
     fn drop(&mut self) {
-        self.stops.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.command);
+        self.stops
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.command);
     }
 }
 

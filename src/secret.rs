@@ -39,7 +39,10 @@ impl PartialEq for Secret {
     /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         use subtle::ConstantTimeEq;
-        self.expose().as_bytes().ct_eq(other.expose().as_bytes()).into()
+        self.expose()
+            .as_bytes()
+            .ct_eq(other.expose().as_bytes())
+            .into()
     }
 }
 
@@ -47,7 +50,11 @@ impl Eq for Secret {}
 
 /// Creates a file that only its owner may read, or fails if there is one.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// Takes an existing file of ours away from other users (mode 0600); returns whether anybody else could read or write it.
@@ -76,7 +83,11 @@ mod tests {
         drop(create_private(&made).unwrap());
         fs::write(&old, "").unwrap();
         fs::set_permissions(&old, Permissions::from_mode(0o644)).unwrap();
-        assert!(make_private(&old).unwrap() && !make_private(&old).unwrap() && !make_private(&made).unwrap());
+        assert!(
+            make_private(&old).unwrap()
+                && !make_private(&old).unwrap()
+                && !make_private(&made).unwrap()
+        );
         for file in [&made, &old] {
             assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         }

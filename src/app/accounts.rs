@@ -14,10 +14,20 @@ use crate::model::Sha256Digest;
 
 /// Who on the pages and in the API is limited to owners. What is said about the file never repeats a password.
 pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<LiveAccounts> {
-    let Some(path) = &config.permissions.accounts else { return Ok(LiveAccounts::default()) };
-    let shown = || format!("cannot use the accounts of {} (--web-accounts-file)", path.display());
+    let Some(path) = &config.permissions.accounts else {
+        return Ok(LiveAccounts::default());
+    };
+    let shown = || {
+        format!(
+            "cannot use the accounts of {} (--web-accounts-file)",
+            path.display()
+        )
+    };
     let WebAuth::Basic { username, .. } = &config.web.auth else {
-        bail!("{}: the pages ask for no password, so nobody would be limited", shown());
+        bail!(
+            "{}: the pages ask for no password, so nobody would be limited",
+            shown()
+        );
     };
     let text = text(path).with_context(shown)?;
     let accounts = WebAccounts::parse(&text, username).with_context(shown)?;
@@ -25,7 +35,12 @@ pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result
     for warning in accounts.warnings() {
         tracing::warn!("{warning}");
     }
-    Ok(LiveAccounts::of_file(accounts, path.clone(), Sha256Digest::of(text.as_bytes()), now))
+    Ok(LiveAccounts::of_file(
+        accounts,
+        path.clone(),
+        Sha256Digest::of(text.as_bytes()),
+        now,
+    ))
 }
 
 /// What is in the file, unless others than its owner may read it.

@@ -20,8 +20,8 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
-    ServerConfig, SilenceConfig, StorageConfig, TerraformConfig,
+    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles,
+    PlanningConfig, SecretSource, ServerConfig, SilenceConfig, StorageConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
@@ -40,8 +40,8 @@ use crate::telemetry::{Metrics, Panics};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
-    Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases,
-    OutputHub, ProviderCache, Sources, Terraform, Tools,
+    Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys,
+    MirrorLeases, OutputHub, ProviderCache, Sources, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -63,45 +63,81 @@ pub struct Parts {
 /// Opens the database and builds the services.
 pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
-    own_dir(&storage.data_dir)
-        .with_context(|| format!("cannot make the data directory {} (--data-dir)", storage.data_dir.display()))?;
+    own_dir(&storage.data_dir).with_context(|| {
+        format!(
+            "cannot make the data directory {} (--data-dir)",
+            storage.data_dir.display()
+        )
+    })?;
     if config.repos.lfs {
-        let git = Git::new(GitSettings::new(&storage.data_dir, Environments::of(config, &parts)?.plans.path()));
-        let version = git.lfs_version().await.context("--checkout-lfs cannot be followed")?;
+        let git = Git::new(GitSettings::new(
+            &storage.data_dir,
+            Environments::of(config, &parts)?.plans.path(),
+        ));
+        let version = git
+            .lfs_version()
+            .await
+            .context("--checkout-lfs cannot be followed")?;
         tracing::info!(version, "Files kept with LFS are checked out");
     }
     let url = database_url(&storage.database)?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
-    let store = store.await.with_context(|| format!("cannot open the database {url} (--database-url)"))?;
+    let store = store
+        .await
+        .with_context(|| format!("cannot open the database {url} (--database-url)"))?;
     build_on(config, parts, store).await
 }
 
 /// Builds the services on a database that is open.
-pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
+pub async fn build_on(
+    config: &ServerConfig,
+    parts: Parts,
+    store: Store,
+) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
     let metrics = Metrics::default();
-    let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
+    let keys = storage
+        .encryption_keys
+        .as_deref()
+        .map(keyring)
+        .transpose()?
+        .map(Arc::new);
     let audit = audit_files(storage, keys.clone())?;
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials, &store)?;
     let environments = Environments::of(config, &parts)?;
     let tools = tools(config, &parts, environments.plans.clone())?;
-    let boundaries = Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
+    let boundaries =
+        Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
     let of_git = boundaries.of_git(&environments.plans);
     let usual = GitSettings::new(&storage.data_dir, environments.plans.path());
-    let git = GitSettings { sandbox: of_git, hold: Some(git_hold(&storage.data_dir)), ..usual };
+    let git = GitSettings {
+        sandbox: of_git,
+        hold: Some(git_hold(&storage.data_dir)),
+        ..usual
+    };
     let setups = environments.setups(&boundaries)?;
     sandbox::tell_git_config(&setups.plans);
     for name in ["mirrors", "checkouts"] {
-        own_dir(&storage.data_dir.join(name)).context("cannot make a directory in the data directory (--data-dir)")?;
+        own_dir(&storage.data_dir.join(name))
+            .context("cannot make a directory in the data directory (--data-dir)")?;
     }
     let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
-    let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
+    let leases = Leases::new(
+        store.clone(),
+        clock,
+        ids,
+        parts.name.clone(),
+        metrics.clone(),
+    );
     let closing = CancellationToken::new();
     let mirrors = sync::Parts {
         home: home(config, &parts)?,
         store: store.clone(),
-        git: Git::new(GitSettings { filter: config.repos.mirror_filter, ..git }),
+        git: Git::new(GitSettings {
+            filter: config.repos.mirror_filter,
+            ..git
+        }),
         forge: Arc::clone(&forge),
         clock: Arc::clone(&parts.clock),
         leases: leases.clone(),
@@ -115,7 +151,8 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
         checkouts,
         syncer,
         leases,
-        artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
+        artifacts: plan_store(&storage.plan_files, &store)
+            .context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, tools, setups, pulse(&store)),
         credentials,
         audit,
@@ -130,7 +167,11 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
         started_at: parts.clock.now(),
         closing,
         interrupt: CancellationToken::new(),
-        live: Live::new(settings(config, parts.clock.now())?, config.locking.file.clone(), parts.clock.now()),
+        live: Live::new(
+            settings(config, parts.clock.now())?,
+            config.locking.file.clone(),
+            parts.clock.now(),
+        ),
         clock: parts.clock,
         ids: parts.ids,
         forge,
@@ -148,32 +189,50 @@ fn home(config: &ServerConfig, parts: &Parts) -> anyhow::Result<HomeId> {
 /// What keeps the mirrors in step, and the checkouts that are made from them.
 fn checkouts(config: &ServerConfig, mirrors: sync::Parts) -> (Syncer, Checkouts) {
     let (git, clock) = (mirrors.git.clone(), Arc::clone(&mirrors.clock));
-    let leases = MirrorLeases::new(mirrors.leases.clone(), mirrors.home.to_string(), mirrors.lease_time);
+    let leases = MirrorLeases::new(
+        mirrors.leases.clone(),
+        mirrors.home.to_string(),
+        mirrors.lease_time,
+    );
     let syncer = Syncer::new(mirrors);
     let checkouts = Checkouts::new(git, contents(config), clock, leases, syncer.clone());
     (syncer, checkouts)
 }
 
 fn pool(terraform: &TerraformConfig) -> Pool {
-    let per_repo = terraform.parallel_per_repo.map_or(usize::MAX, NonZeroUsize::get);
+    let per_repo = terraform
+        .parallel_per_repo
+        .map_or(usize::MAX, NonZeroUsize::get);
     Pool::new(terraform.parallel.get(), per_repo)
 }
 
 fn contents(config: &ServerConfig) -> CheckoutContents {
     let (strategy, repos) = (strategy(config), &config.repos);
-    CheckoutContents { strategy, sparse: repos.sparse, submodules: repos.submodules, lfs: repos.lfs }
+    CheckoutContents {
+        strategy,
+        sparse: repos.sparse,
+        submodules: repos.submodules,
+        lfs: repos.lfs,
+    }
 }
 
 /// Makes a directory that only this account can look into: it will hold code, plans and the database.
 pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
 }
 
 /// A warning if other users can look into the data directory: it was mounted, or created by somebody else. The group of
 /// runs that are another user comes through.
 pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<String> {
     let meta = std::fs::metadata(dir).ok()?;
-    let of_runs = if run_as.is_some_and(|user| user.gid == meta.gid()) { 0o010 } else { 0 };
+    let of_runs = if run_as.is_some_and(|user| user.gid == meta.gid()) {
+        0o010
+    } else {
+        0
+    };
     let mode = meta.permissions().mode() & 0o7777 & !of_runs;
     (mode & 0o077 != 0).then(|| {
         let dir = dir.display();
@@ -210,14 +269,25 @@ fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
 pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
     match database {
         Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
-        Database::Postgres(url) => url.expose().parse().map_err(|error| anyhow!("--database-url: {error}")),
+        Database::Postgres(url) => url
+            .expose()
+            .parse()
+            .map_err(|error| anyhow!("--database-url: {error}")),
     }
 }
 
 /// Where the key and the last checkpoint of the audit log lie.
-pub fn audit_files(storage: &StorageConfig, keys: Option<Arc<Keyring>>) -> anyhow::Result<AuditFiles> {
+pub fn audit_files(
+    storage: &StorageConfig,
+    keys: Option<Arc<Keyring>>,
+) -> anyhow::Result<AuditFiles> {
     let database = database_url(&storage.database)?.to_string();
-    Ok(AuditFiles::new(&storage.data_dir, &database, storage.audit_checkpoints.clone(), keys))
+    Ok(AuditFiles::new(
+        &storage.data_dir,
+        &database,
+        storage.audit_checkpoints.clone(),
+        keys,
+    ))
 }
 
 fn forge(
@@ -238,25 +308,43 @@ fn forge(
                 SecretSource::File(path) => TokenSource::File(path.clone()),
             },
         },
-        GithubAuth::App { id, key, installation, slug: _ } => {
-            GitHubAuth::App { app_id: *id, key: read_secret(key)?, installation: *installation }
-        }
+        GithubAuth::App {
+            id,
+            key,
+            installation,
+            slug: _,
+        } => GitHubAuth::App {
+            app_id: *id,
+            key: read_secret(key)?,
+            installation: *installation,
+        },
     };
-    let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
-    let client = client.context("the credentials for GitHub cannot be used")?.counting(metrics);
+    let client = GitHub::new(
+        endpoints,
+        auth,
+        Arc::clone(&parts.clock),
+        Timeouts::default(),
+    );
+    let client = client
+        .context("the credentials for GitHub cannot be used")?
+        .counting(metrics);
     let client = client.with_gates(Arc::new(SharedGates::new(store.clone())));
     let client = match github.write_pause {
         Some(pause) => client.with_pause_between_writes(pause),
         None => client,
     };
-    Ok(Arc::new(client.with_access(Arc::new(credentials.clone()), scratch(&config.storage.data_dir))))
+    Ok(Arc::new(client.with_access(
+        Arc::new(credentials.clone()),
+        scratch(&config.storage.data_dir),
+    )))
 }
 
 fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
     match source {
         SecretSource::Inline(secret) => Ok(secret.clone()),
         SecretSource::File(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             Ok(Secret::new(&text))
         }
     }
@@ -267,33 +355,61 @@ const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
 /// On a database of our own nobody takes work over, however long we are away.
 fn pulse(store: &Store) -> Pulse {
-    if store.is_shared() { Pulse::every(LEASE.saturating_sub(TIME_TO_STOP)) } else { Pulse::unneeded() }
+    if store.is_shared() {
+        Pulse::every(LEASE.saturating_sub(TIME_TO_STOP))
+    } else {
+        Pulse::unneeded()
+    }
 }
 
-fn terraform(config: &ServerConfig, parts: &Parts, tools: Tools, setups: Setups, pulse: Pulse) -> Terraform {
+fn terraform(
+    config: &ServerConfig,
+    parts: &Parts,
+    tools: Tools,
+    setups: Setups,
+    pulse: Pulse,
+) -> Terraform {
     let data_dir = &config.storage.data_dir;
-    let cache = || ProviderCache::new(data_dir, Arc::clone(&parts.clock)).of_user(config.sandbox.run_as);
+    let cache =
+        || ProviderCache::new(data_dir, Arc::clone(&parts.clock)).of_user(config.sandbox.run_as);
     Terraform {
         tools,
         providers: config.terraform.provider_cache.then(cache),
         plans: setups.plans,
         applies: setups.applies,
         profiles: setups.profiles,
-        supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
+        supervisor: Supervisor {
+            exe: parts.exe.clone(),
+            grace: config.terraform.shutdown_grace,
+            pulse,
+        },
         scratch: scratch(data_dir),
     }
 }
 
 /// What was downloaded once is found as long as it is there, wherever the operator keeps other programs.
-fn tools(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment) -> anyhow::Result<Tools> {
+fn tools(
+    config: &ServerConfig,
+    parts: &Parts,
+    environment: ChildEnvironment,
+) -> anyhow::Result<Tools> {
     let downloaded = config.storage.data_dir.join("bin");
-    let dirs = [config.terraform.bin_dir.as_deref().unwrap_or(&downloaded), &downloaded];
-    let Some(mirrors) = &config.terraform.downloads else { return Ok(Tools::new(&dirs, environment)) };
+    let dirs = [
+        config.terraform.bin_dir.as_deref().unwrap_or(&downloaded),
+        &downloaded,
+    ];
+    let Some(mirrors) = &config.terraform.downloads else {
+        return Ok(Tools::new(&dirs, environment));
+    };
     let url = |mirror: &Option<MirrorUrl>| mirror.as_ref().map(|mirror| mirror.0.clone());
-    let sources = Sources::new(url(&mirrors.terraform).as_ref(), url(&mirrors.opentofu).as_ref());
+    let sources = Sources::new(
+        url(&mirrors.terraform).as_ref(),
+        url(&mirrors.opentofu).as_ref(),
+    );
     let settings = DownloadSettings::new(downloaded.clone(), sources);
     let downloads = Downloads::new(settings, Keys::official(), Arc::clone(&parts.clock));
-    let downloads = downloads.context("cannot download programs (--tf-download=false does without)")?;
+    let downloads =
+        downloads.context("cannot download programs (--tf-download=false does without)")?;
     Ok(Tools::with_downloads(&dirs, environment, downloads))
 }
 
@@ -320,10 +436,19 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),
         grammar: grammar(config),
-        executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),
+        executable: comments
+            .executable_names
+            .first()
+            .cloned()
+            .unwrap_or_else(|| "lockkeeper".to_owned()),
         status_name: comments.status_name.clone(),
         ignored_status_names: comments.ignored_status_names.clone(),
-        public_url: config.web.public_url.as_str().trim_end_matches('/').to_owned(),
+        public_url: config
+            .web
+            .public_url
+            .as_str()
+            .trim_end_matches('/')
+            .to_owned(),
         reaction: comments.reaction.clone(),
         allow_drafts: config.repos.allow_drafts,
         allow_forks: config.repos.allow_forks,
@@ -366,8 +491,13 @@ fn idle_statuses(silence: SilenceConfig) -> IdleStatuses {
 }
 
 fn limits(comments: &CommentConfig) -> render::Limits {
-    let most = comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    render::Limits { comments: most, ..render::Limits::default() }
+    let most = comments
+        .max_comments
+        .map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    render::Limits {
+        comments: most,
+        ..render::Limits::default()
+    }
 }
 
 fn style(config: &ServerConfig) -> render::Style {
@@ -375,7 +505,11 @@ fn style(config: &ServerConfig) -> render::Style {
     render::Style {
         fold: !look.disable_folding,
         hide_unchanged: look.hide_unchanged,
-        diff: if look.diff_markdown { render::DiffStyle::Everything } else { render::DiffStyle::default() },
+        diff: if look.diff_markdown {
+            render::DiffStyle::Everything
+        } else {
+            render::DiffStyle::default()
+        },
         offer_apply: config.comments.allowed.contains(&CommandKind::Apply),
         offer_apply_all: !look.disable_apply_all,
         ..render::Style::default()
@@ -383,7 +517,10 @@ fn style(config: &ServerConfig) -> render::Style {
 }
 
 fn extra_args(comments: &CommentConfig) -> ExtraArgs {
-    ExtraArgs::new(BlockedArgs::new(&comments.blocked_extra_args), comments.added_extra_args.clone())
+    ExtraArgs::new(
+        BlockedArgs::new(&comments.blocked_extra_args),
+        comments.added_extra_args.clone(),
+    )
 }
 
 fn grammar(config: &ServerConfig) -> Grammar {
@@ -425,7 +562,9 @@ pub fn discovery_settings(
     Ok(discovery::Settings {
         mode,
         file_list: patterns("--autoplan-file-list", &planning.autoplan_files)?,
-        modules: modules.map(|files| patterns("--autoplan-modules-from-projects", files)).transpose()?,
+        modules: modules
+            .map(|files| patterns("--autoplan-modules-from-projects", files))
+            .transpose()?,
         restrict: planning.restrict_file_list,
         max_projects: planning.max_projects,
         distribution: terraform.distribution,
@@ -446,6 +585,9 @@ mod tests {
         };
         assert_eq!(told(0o700), None);
         let warning = told(0o755).unwrap();
-        assert!(warning.contains("(mode 0755)") && warning.contains("`chmod 700 /"), "{warning}");
+        assert!(
+            warning.contains("(mode 0755)") && warning.contains("`chmod 700 /"),
+            "{warning}"
+        );
     }
 }

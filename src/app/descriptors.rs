@@ -23,8 +23,13 @@ pub(super) fn raise() {
         return info!(open_files = before, "The limit of open files stays");
     }
     match setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) {
-        Ok(()) => info!(open_files = wanted, before, "Raised the limit of open files"),
-        Err(error) => warn!(%error, open_files = before, "The limit of open files could not be raised"),
+        Ok(()) => info!(
+            open_files = wanted,
+            before, "Raised the limit of open files"
+        ),
+        Err(error) => {
+            warn!(%error, open_files = before, "The limit of open files could not be raised")
+        }
     }
 }
 

@@ -36,7 +36,11 @@ impl Environments {
             // The home of the server is not that of another user.
             all.remove("HOME");
         }
-        Self::pick(&all, &config.terraform.environment, config.locking.repos.environment_profiles())
+        Self::pick(
+            &all,
+            &config.terraform.environment,
+            config.locking.repos.environment_profiles(),
+        )
     }
 
     fn pick(
@@ -48,11 +52,25 @@ impl Environments {
         let stage = |stage| picked(all, passed, stage, &kept);
         let (plans, applies) = (stage(RunStage::Plan), stage(RunStage::Apply));
         let profiles = profiles.iter().map(|(name, profile)| {
-            let plans = with(&plans, &profile.plan, all, &format!("the profile `{name}` for plans"))?;
-            let applies = with(&applies, &profile.apply, all, &format!("the profile `{name}` for applies"))?;
+            let plans = with(
+                &plans,
+                &profile.plan,
+                all,
+                &format!("the profile `{name}` for plans"),
+            )?;
+            let applies = with(
+                &applies,
+                &profile.apply,
+                all,
+                &format!("the profile `{name}` for applies"),
+            )?;
             anyhow::Ok((name.clone(), [plans, applies]))
         });
-        Ok(Self { profiles: profiles.collect::<anyhow::Result<_>>()?, plans, applies })
+        Ok(Self {
+            profiles: profiles.collect::<anyhow::Result<_>>()?,
+            plans,
+            applies,
+        })
     }
 
     /// Puts the boundaries around them.
@@ -76,8 +94,12 @@ fn picked(
     stage: RunStage,
     kept: &BTreeSet<&str>,
 ) -> ChildEnvironment {
-    let handed = all.iter().filter(|(name, _)| passed.passes(name, stage) && !kept.contains(name.as_str()));
-    handed.map(|(name, value)| (name.into(), value.into())).collect()
+    let handed = all
+        .iter()
+        .filter(|(name, _)| passed.passes(name, stage) && !kept.contains(name.as_str()));
+    handed
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 /// The same with the variables of a profile, which take the place of others of their names.
@@ -97,7 +119,11 @@ fn with(
         };
         named.push((name.into(), value.into()));
     }
-    Ok(base.iter().map(|(name, value)| (name.clone(), value.clone())).chain(named).collect())
+    Ok(base
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .chain(named)
+        .collect())
 }
 
 #[cfg(test)]
@@ -119,10 +145,15 @@ mod tests {
     ];
 
     fn environments(server: &[(&str, &str)], profiles: &str) -> anyhow::Result<Environments> {
-        let all = server.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let all = server
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let passed = PassEnvironment::new(names(&["*"])).of_stages(names(&["LAB_*"]), names(&["AWS_ROLE_ARN"]));
-        let repos = ServerRepos::parse("repos.yaml", &format!("environment_profiles: {profiles}")).unwrap();
+        let passed = PassEnvironment::new(names(&["*"]))
+            .of_stages(names(&["LAB_*"]), names(&["AWS_ROLE_ARN"]));
+        let repos =
+            ServerRepos::parse("repos.yaml", &format!("environment_profiles: {profiles}")).unwrap();
         Environments::pick(&all, &passed, repos.environment_profiles())
     }
 
@@ -138,9 +169,19 @@ mod tests {
         let profiles = "{prod: {plan: [AWS_PROFILE=PROD_READ, AWS_PROD_TOKEN], apply: [AWS_PROFILE=PROD_WRITE]}, \
                         lab: {plan: [LAB_TOKEN]}, none: }";
         let found = environments(&SERVER, profiles).unwrap();
-        let mut told = format!("plans: {}\napplies: {}\n", shown(&found.plans), shown(&found.applies));
+        let mut told = format!(
+            "plans: {}\napplies: {}\n",
+            shown(&found.plans),
+            shown(&found.applies)
+        );
         for (name, [plans, applies]) in &found.profiles {
-            writeln!(told, "{name}, plans: {}\n{name}, applies: {}", shown(plans), shown(applies)).unwrap();
+            writeln!(
+                told,
+                "{name}, plans: {}\n{name}, applies: {}",
+                shown(plans),
+                shown(applies)
+            )
+            .unwrap();
         }
         insta::assert_snapshot!(told, @"
         plans: AWS_PROFILE=dev AWS_REGION=eu-west-1 PATH=/usr/bin
@@ -166,7 +207,10 @@ mod tests {
                 "the profile `prod` for applies has `TOKEN`, and the server has no variable `TOKEN`",
             ),
         ] {
-            let error = environments(&SERVER, profiles).map(|_| ()).unwrap_err().to_string();
+            let error = environments(&SERVER, profiles)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

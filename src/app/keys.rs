@@ -14,7 +14,12 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 /// Reads the keys. What is said about them never repeats them.
 pub fn keyring(path: &Path) -> anyhow::Result<Keyring> {
-    let shown = || format!("cannot use the keys of {} (--encryption-key-file)", path.display());
+    let shown = || {
+        format!(
+            "cannot use the keys of {} (--encryption-key-file)",
+            path.display()
+        )
+    };
     let text = private_text(path, "replace its keys").with_context(shown)?;
     Keyring::parse(&text).with_context(shown)
 }
@@ -57,10 +62,13 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             match keyring(&path) {
                 Ok(keys) => keys.first().to_string(),
-                Err(error) => format!("{error:#}").replace(&dir.path().display().to_string(), "DIR"),
+                Err(error) => {
+                    format!("{error:#}").replace(&dir.path().display().to_string(), "DIR")
+                }
             }
         };
-        let line = crate::seal::key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef");
+        let line =
+            crate::seal::key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef");
         assert_eq!(told(line.expose(), 0o600), "a");
         insta::assert_snapshot!(told(line.expose(), 0o644), @"cannot use the keys of DIR/keys (--encryption-key-file): others than its owner may read or change it (its mode is 0644): `chmod 600` it, and replace its keys if somebody may have looked");
         insta::assert_snapshot!(told("a:AAAA", 0o600), @"cannot use the keys of DIR/keys (--encryption-key-file): line 1: the key has 3 bytes, not 32");

@@ -38,7 +38,11 @@ const TRIES_IN_A_PERIOD: u32 = 5;
 
 /// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
 /// with the last of them.
-pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: &CancellationToken) -> JoinSet<()> {
+pub(super) fn start(
+    replica: &Arc<Replica>,
+    closing: &CancellationToken,
+    ended: &CancellationToken,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     start_workers(&mut tasks, replica, closing, ended);
     start_leases(&mut tasks, replica, ended);
@@ -47,14 +51,26 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
         r.ctx.metrics.tidy();
         Ok(())
     });
-    spawn_every(&mut tasks, reload::LOOK_EVERY, ended, replica, |r| async move {
-        r.tick_repo_config().await?;
-        Ok(())
-    });
-    spawn_every(&mut tasks, reload::LOOK_EVERY, ended, replica, |r| async move {
-        r.tick_web_accounts().await?;
-        Ok(())
-    });
+    spawn_every(
+        &mut tasks,
+        reload::LOOK_EVERY,
+        ended,
+        replica,
+        |r| async move {
+            r.tick_repo_config().await?;
+            Ok(())
+        },
+    );
+    spawn_every(
+        &mut tasks,
+        reload::LOOK_EVERY,
+        ended,
+        replica,
+        |r| async move {
+            r.tick_web_accounts().await?;
+            Ok(())
+        },
+    );
     for reconciler in RECONCILERS {
         let until = match reconciler.until {
             Until::Closing => closing,
@@ -80,24 +96,39 @@ fn start_workers(
         tasks.spawn(async move { work(&replica.short, &turn, &ended).await });
     }
     for _ in 0..commands_of_a_repo(&replica.ctx).saturating_mul(BUSY_REPOS) {
-        let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
+        let (replica, turn, closing) = (
+            Arc::clone(replica),
+            Arc::clone(&command_turn),
+            closing.clone(),
+        );
         tasks.spawn(async move { work(&replica.long, &turn, &closing).await });
     }
     for _ in 0..ANSWER_WORKERS {
-        let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&answer_turn), closing.clone());
+        let (replica, turn, closing) = (
+            Arc::clone(replica),
+            Arc::clone(&answer_turn),
+            closing.clone(),
+        );
         tasks.spawn(async move { work(&replica.answers, &turn, &closing).await });
     }
 }
 
 /// Whatever is held is renewed, or given up in time.
 fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &CancellationToken) {
-    spawn_until(tasks, ended, replica, |r| async move { r.watch_leases().await });
+    spawn_until(
+        tasks,
+        ended,
+        replica,
+        |r| async move { r.watch_leases().await },
+    );
     spawn_until(tasks, ended, replica, |r| async move {
         // Others learn at once that this server takes nothing more.
         r.ctx.closing.cancelled().await;
         r.tick_leases().await.ok();
     });
-    spawn_every(tasks, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
+    spawn_every(tasks, RENEW_EVERY, ended, replica, |r| async move {
+        Ok(r.tick_leases().await?)
+    });
     spawn_every(tasks, leases::LOOK_EVERY, ended, replica, |r| async move {
         r.ctx.leases.tick().await;
         Ok(())
@@ -111,10 +142,16 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
 /// Turns a reconciler on its timer, or when it hears of something to do. What goes wrong is logged where it is measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
     let period = replica.every(reconciler);
-    let mut nudges = reconciler.hears_of_mirrors.then(|| replica.ctx.mirror_nudge.listen());
+    let mut nudges = reconciler
+        .hears_of_mirrors
+        .then(|| replica.ctx.mirror_nudge.listen());
     let mut is_first = true;
     while !until.is_cancelled() {
-        let turned = if is_first { replica.first_turn(reconciler).await } else { replica.turn(reconciler).await };
+        let turned = if is_first {
+            replica.first_turn(reconciler).await
+        } else {
+            replica.turn(reconciler).await
+        };
         is_first &= turned.is_err();
         let pause = match turned {
             Ok(Turn::Ours(_)) | Err(_) => period,
@@ -144,7 +181,10 @@ async fn listen(replica: Arc<Replica>) {
         match replica.listen().await {
             Ok(false) => return,
             Ok(true) => {}
-            Err(error) => warn!(error = format!("{error:#}"), "Other replicas cannot be heard; their news come later"),
+            Err(error) => warn!(
+                error = format!("{error:#}"),
+                "Other replicas cannot be heard; their news come later"
+            ),
         }
         tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
     }
@@ -160,7 +200,12 @@ fn spawn_until<F>(
     F: Future<Output = ()> + Send + 'static,
 {
     let (replica, ended) = (Arc::clone(replica), ended.clone());
-    tasks.spawn(async move { ended.run_until_cancelled(what(replica)).await.unwrap_or_default() });
+    tasks.spawn(async move {
+        ended
+            .run_until_cancelled(what(replica))
+            .await
+            .unwrap_or_default()
+    });
 }
 
 async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) {
@@ -175,7 +220,11 @@ async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &Cancellatio
 ///
 /// Only the worker whose turn it is looks at the queue, and then the turn passes on. If all of them looked at every
 /// nudge, their looks would take more of the database than the work does.
-async fn next(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) -> Option<JobLease> {
+async fn next(
+    worker: &Worker<Jobs>,
+    turn: &Mutex<Nudges>,
+    closing: &CancellationToken,
+) -> Option<JobLease> {
     let mut nudges = tokio::select! {
         nudges = turn.lock() => nudges,
         () = closing.cancelled() => return None,

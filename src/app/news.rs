@@ -8,7 +8,9 @@ use crate::store::{Heard, News};
 
 /// Passes on news until the connection is lost; `false` when there is nobody to hear from.
 pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
-    let Some(mut listener) = ctx.store.listen().await? else { return Ok(false) };
+    let Some(mut listener) = ctx.store.listen().await? else {
+        return Ok(false);
+    };
     // Whatever happened before we listened.
     ctx.nudge.nudge();
     ctx.mirror_nudge.nudge();

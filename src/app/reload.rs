@@ -19,14 +19,20 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Looks at the file of `--repo-config`; what it says holds for every command that begins from now on. What is wrong with it
 /// is logged, counted, and shown on the operators' page, and what it said before goes on to hold.
 pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
-    let Some(before) = ctx.live.file() else { return Ok(Look::Same) };
+    let Some(before) = ctx.live.file() else {
+        return Ok(Look::Same);
+    };
     let path = before.path().to_owned();
     let found = tokio::task::spawn_blocking(move || read(&path)).await?;
-    let look = ctx.live.offer(found.as_deref().map_err(Clone::clone), ctx.clock.now());
+    let look = ctx
+        .live
+        .offer(found.as_deref().map_err(Clone::clone), ctx.clock.now());
     let path = before.path().display();
     match &look {
         Look::Same => {}
-        Look::Back => info!(%path, "The file of --repo-config is again what it was when it was last taken"),
+        Look::Back => {
+            info!(%path, "The file of --repo-config is again what it was when it was last taken")
+        }
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["taken"]);
             info!(%path, "The file of --repo-config has changed, and holds for every command from now on");
@@ -46,15 +52,22 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
 /// The same of the file of `--web-accounts-file`, which holds for every request from now on.
 pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     let live = &ctx.settings.web_accounts;
-    let Some(before) = live.file() else { return Ok(Look::Same) };
+    let Some(before) = live.file() else {
+        return Ok(Look::Same);
+    };
     let path = before.path().to_owned();
     let found = tokio::task::spawn_blocking(move || accounts::text(&path)).await?;
-    let found = found.as_ref().map(|text| text.as_str()).map_err(|error| format!("{error:#}"));
+    let found = found
+        .as_ref()
+        .map(|text| text.as_str())
+        .map_err(|error| format!("{error:#}"));
     let look = live.offer(found, ctx.clock.now());
     let path = before.path().display();
     match &look {
         Look::Same => {}
-        Look::Back => info!(%path, "The file of --web-accounts-file is again what it was when it was last taken"),
+        Look::Back => {
+            info!(%path, "The file of --web-accounts-file is again what it was when it was last taken")
+        }
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["taken"]);
             let accounts = live.now();
@@ -76,31 +89,51 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
 pub(super) fn show(ctx: &Ctx) {
     let refused = |state: &FileState| if state.refused.is_some() { 1.0 } else { 0.0 };
     if let Some(state) = ctx.live.file() {
-        ctx.metrics.set(Metric::RepoConfigRefused, &[], refused(&state));
-        ctx.metrics.set(Metric::RepoConfigDigest, &[], number(&state));
+        ctx.metrics
+            .set(Metric::RepoConfigRefused, &[], refused(&state));
+        ctx.metrics
+            .set(Metric::RepoConfigDigest, &[], number(&state));
     }
     if let Some(state) = ctx.settings.web_accounts.file() {
-        ctx.metrics.set(Metric::WebAccountsRefused, &[], refused(&state));
+        ctx.metrics
+            .set(Metric::WebAccountsRefused, &[], refused(&state));
     }
 }
 
 /// Says what came of being told to look, where looking alone does not.
 pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileState>) {
     match (look, state) {
-        (Ok(Look::Same), Some(FileState { refused: Some(_), .. })) => {
+        (
+            Ok(Look::Same),
+            Some(FileState {
+                refused: Some(_), ..
+            }),
+        ) => {
             warn!("Told to read {flag} again: it is still refused, see /operations");
         }
         (Ok(Look::Same), Some(_)) => info!("Told to read {flag} again: nothing has changed"),
-        (Ok(Look::Same), None) => info!("Told to read {flag} again: there is no such file, nothing can change"),
+        (Ok(Look::Same), None) => {
+            info!("Told to read {flag} again: there is no such file, nothing can change")
+        }
         (Ok(Look::Taken(_) | Look::Refused(_) | Look::Back), _) => {}
-        (Err(error), _) => warn!(error = format!("{error:#}"), "The file of {flag} could not be looked at"),
+        (Err(error), _) => warn!(
+            error = format!("{error:#}"),
+            "The file of {flag} could not be looked at"
+        ),
     }
 }
 
 /// The first 48 bits of the digest, which a number of monitors can hold.
 fn number(state: &FileState) -> f64 {
-    let bits = |range| state.digest().as_str().get(range).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-    f64::from(bits(0..4).unwrap_or_default()) * 4_294_967_296.0 + f64::from(bits(4..12).unwrap_or_default())
+    let bits = |range| {
+        state
+            .digest()
+            .as_str()
+            .get(range)
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
+    };
+    f64::from(bits(0..4).unwrap_or_default()) * 4_294_967_296.0
+        + f64::from(bits(4..12).unwrap_or_default())
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -30,7 +30,10 @@ pub struct Replica {
 /// Commands of one repository at once: enough to fill every place of the pool that it may have, and always several,
 /// because most commands wait for something else than a place.
 pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
-    i64::try_from(ctx.pool.places_of_a_repo()).unwrap_or(i64::MAX).saturating_add(1).max(16)
+    i64::try_from(ctx.pool.places_of_a_repo())
+        .unwrap_or(i64::MAX)
+        .saturating_add(1)
+        .max(16)
 }
 
 /// Commands of one repository that are answered at once, at the same time; others have workers left.
@@ -41,7 +44,15 @@ impl Replica {
     /// other server, also of earlier ones on the same machine.
     pub fn new(ctx: Arc<Ctx>, name: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self::known_as(ctx, ReplicaId { name: name.to_owned(), host: String::new(), address: String::new(), version })
+        Self::known_as(
+            ctx,
+            ReplicaId {
+                name: name.to_owned(),
+                host: String::new(),
+                address: String::new(),
+                version,
+            },
+        )
     }
 
     /// A server over its services, as other replicas and people are to know it.
@@ -50,8 +61,17 @@ impl Replica {
         let (running, name) = (Running::new(pulse.clone()), id.name.clone());
         let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
         let worker = |kinds| {
-            let (store, clock, nudge) = (ctx.store.clone(), Arc::clone(&ctx.clock), ctx.nudge.clone());
-            Worker::new(store, clock, Arc::clone(&jobs), name.clone(), kinds, running.clone(), nudge)
+            let (store, clock, nudge) =
+                (ctx.store.clone(), Arc::clone(&ctx.clock), ctx.nudge.clone());
+            Worker::new(
+                store,
+                clock,
+                Arc::clone(&jobs),
+                name.clone(),
+                kinds,
+                running.clone(),
+                nudge,
+            )
         };
         let commands = <RunCommand as Job<Ctx>>::KIND;
         Self {
@@ -112,7 +132,10 @@ impl Replica {
 
     /// Stops all work whenever the leases could not be renewed in time. Never returns.
     pub async fn watch_leases(&self) {
-        tokio::join!(self.keeper.watch(), self.ctx.leases.watch(&self.ctx.terraform.supervisor.pulse));
+        tokio::join!(
+            self.keeper.watch(),
+            self.ctx.leases.watch(&self.ctx.terraform.supervisor.pulse)
+        );
     }
 
     /// Ends in good order: what it still holds is free at once.
@@ -132,7 +155,8 @@ impl Replica {
 
     /// Turns the reconciler of that name now, whoever's turn it is: for those who turn the crank by hand.
     pub async fn tick(&self, name: &str) -> anyhow::Result<Found> {
-        let which = reconcile::find(name).with_context(|| format!("there is no reconciler of the name `{name}`"))?;
+        let which = reconcile::find(name)
+            .with_context(|| format!("there is no reconciler of the name `{name}`"))?;
         self.prepare(which).await?;
         self.rounds.tick(which).await
     }
@@ -151,9 +175,17 @@ impl Replica {
 
     async fn prepare(&self, which: &Reconciler) -> anyhow::Result<()> {
         if which.renews_first {
-            let renewed = self.keeper.tick().await.context("the leases of this server could not be renewed");
+            let renewed = self
+                .keeper
+                .tick()
+                .await
+                .context("the leases of this server could not be renewed");
             return renewed.inspect_err(|error| {
-                error!(reconciler = which.name, error = format!("{error:#}"), "A repair could not begin");
+                error!(
+                    reconciler = which.name,
+                    error = format!("{error:#}"),
+                    "A repair could not begin"
+                );
             });
         }
         Ok(())

@@ -8,7 +8,9 @@ use tracing::{info, warn};
 
 use super::Parts;
 use super::build::scratch;
-use crate::config::server::{Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig};
+use crate::config::server::{
+    Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig,
+};
 use crate::model::RunUser;
 use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox, is_within};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
@@ -41,9 +43,19 @@ impl<'a> Boundaries<'a> {
                      too, where it has no right to the files of another user. Use another kernel, or leave out --run-as"
                 );
             }
-            info!(user = user.uid, group = user.gid, "Runs are another user than the server");
+            info!(
+                user = user.uid,
+                group = user.gid,
+                "Runs are another user than the server"
+            );
         }
-        Ok(Self { config, variables: &parts.environment, tools, mechanism, has_landlock: kernel.is_some() })
+        Ok(Self {
+            config,
+            variables: &parts.environment,
+            tools,
+            mechanism,
+            has_landlock: kernel.is_some(),
+        })
     }
 
     /// The setup of runs that are given `environment`. Fails if they could read a secret of the server.
@@ -65,21 +77,38 @@ impl<'a> Boundaries<'a> {
     /// more often than anything else; else what is around runs. `None`: there is nothing, or nobody wants it.
     pub(super) fn of_git(&self, environment: &ChildEnvironment) -> Option<Sandbox> {
         let data_dir = &self.config.storage.data_dir;
-        let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
+        let own = ["mirrors", "checkouts"]
+            .map(|name| data_dir.join(name))
+            .into_iter()
+            .chain([scratch(data_dir)]);
         let runs = self.mechanism.clone()?;
-        let mechanism = if self.has_landlock { Mechanism::Landlock } else { runs };
-        let sandbox = RunSandbox::new(Some(mechanism), environment, Limits::default()).common()?.writes(own);
-        Some(if self.config.sandbox.run_as.is_some() { sandbox.keeps_rights_over_files() } else { sandbox })
+        let mechanism = if self.has_landlock {
+            Mechanism::Landlock
+        } else {
+            runs
+        };
+        let sandbox = RunSandbox::new(Some(mechanism), environment, Limits::default())
+            .common()?
+            .writes(own);
+        Some(if self.config.sandbox.run_as.is_some() {
+            sandbox.keeps_rights_over_files()
+        } else {
+            sandbox
+        })
     }
 }
 
 /// Says which configuration git does not read in runs: modules that come by git may need it.
 pub(super) fn tell_git_config(plans: &StageSetup) {
-    let Some((sandbox, home)) = plans.sandbox.common().zip(plans.environment.get("HOME")) else { return };
+    let Some((sandbox, home)) = plans.sandbox.common().zip(plans.environment.get("HOME")) else {
+        return;
+    };
     for file in [".gitconfig", ".config/git/config"].map(|name| Path::new(home).join(name)) {
         if file.exists() && !sandbox.covers(&file) {
             let file = file.display();
-            info!("Git in runs does not read {file}: name it in --sandbox-read if modules that come by git need it");
+            info!(
+                "Git in runs does not read {file}: name it in --sandbox-read if modules that come by git need it"
+            );
         }
     }
 }
@@ -118,9 +147,15 @@ async fn mechanism(
         }
         (SandboxKind::Landlock | SandboxKind::Require, Some(kernel)) => {
             let gaps = kernel.gaps();
-            info!(abi = kernel.abi(), "Runs are separated from the server by Landlock");
+            info!(
+                abi = kernel.abi(),
+                "Runs are separated from the server by Landlock"
+            );
             if !gaps.is_empty() {
-                warn!("The kernel is too old to keep runs from {}", gaps.join("; "));
+                warn!(
+                    "The kernel is too old to keep runs from {}",
+                    gaps.join("; ")
+                );
             }
             Ok(Some(Mechanism::Landlock))
         }
@@ -137,7 +172,9 @@ async fn mechanism(
              server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
         ),
         (SandboxKind::Bubblewrap, _) => {
-            let program = bubblewrap(environment).await.context("--sandbox bubblewrap cannot be followed")?;
+            let program = bubblewrap(environment)
+                .await
+                .context("--sandbox bubblewrap cannot be followed")?;
             info!(program = %program.display(), "Runs are separated from the server by bubblewrap");
             let gaps = Kernel::gaps_of_namespaces(kernel);
             if !gaps.is_empty() {
@@ -151,12 +188,22 @@ async fn mechanism(
 /// Finds `bwrap` and tries it once: the machine decides whether it may make namespaces.
 async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
     let path = environment.path();
-    let mut candidates = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
-    let program = candidates
-        .find(|path| path.is_file())
-        .context("the program `bwrap` is not on the PATH. Install it (the package is called bubblewrap)")?;
-    let sandbox = RunSandbox::new(Some(Mechanism::Bubblewrap(program.clone())), environment, Limits::default());
-    let tried = Cmd::new("true").env("PATH", path).sandbox(sandbox.common()).output().await?;
+    let mut candidates = std::env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join("bwrap"));
+    let program = candidates.find(|path| path.is_file()).context(
+        "the program `bwrap` is not on the PATH. Install it (the package is called bubblewrap)",
+    )?;
+    let sandbox = RunSandbox::new(
+        Some(Mechanism::Bubblewrap(program.clone())),
+        environment,
+        Limits::default(),
+    );
+    let tried = Cmd::new("true")
+        .env("PATH", path)
+        .sandbox(sandbox.common())
+        .output()
+        .await?;
     if !tried.is_success() {
         bail!(
             "`{}` cannot make namespaces here ({}). Let users make user namespaces (in containers also new mounts of \
@@ -170,14 +217,24 @@ async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
 
 fn limits(config: &ServerConfig) -> Limits {
     let sandbox = &config.sandbox;
-    let memory = sandbox.memory.map(crate::config::size::ByteSize::bytes).or_else(three_quarters_of_memory);
-    Limits { memory, processes: sandbox.processes, file_size: Some(sandbox.file_size.bytes()), cpu: Some(sandbox.cpu) }
+    let memory = sandbox
+        .memory
+        .map(crate::config::size::ByteSize::bytes)
+        .or_else(three_quarters_of_memory);
+    Limits {
+        memory,
+        processes: sandbox.processes,
+        file_size: Some(sandbox.file_size.bytes()),
+        cpu: Some(sandbox.cpu),
+    }
 }
 
 /// Of the machine, as the kernel tells it; `None`: it does not.
 fn three_quarters_of_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024 / 4 * 3)
 }
@@ -191,7 +248,10 @@ const BESIDE_SQLITE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Files and directories that no run may read.
 fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<OwnPath> {
     let storage = &config.storage;
-    let own = |path: PathBuf, what: &str| OwnPath { path, what: what.to_owned() };
+    let own = |path: PathBuf, what: &str| OwnPath {
+        path,
+        what: what.to_owned(),
+    };
     let mut secrets = config.sandbox.secret.clone();
     if let PlanFiles::Directory(path) = &storage.plan_files {
         secrets.push(own(path.clone(), "the plan files (--share-plan-dir)"));
@@ -208,7 +268,12 @@ fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<O
         }
         Database::Postgres(url) => {
             let files = postgres_files(url.expose(), variables).into_iter();
-            secrets.extend(files.map(|path| own(path, "the password or key for the database (--database-url)")));
+            secrets.extend(files.map(|path| {
+                own(
+                    path,
+                    "the password or key for the database (--database-url)",
+                )
+            }));
         }
     }
     secrets
@@ -217,16 +282,29 @@ fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<O
 /// Files with secrets that the driver of PostgreSQL reads by itself.
 fn postgres_files(url: &str, variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let of_url = url::Url::parse(url).ok();
-    let keys = of_url.iter().flat_map(url::Url::query_pairs).filter(|(name, _)| name == "sslkey" || name == "ssl-key");
+    let keys = of_url
+        .iter()
+        .flat_map(url::Url::query_pairs)
+        .filter(|(name, _)| name == "sslkey" || name == "ssl-key");
     let keys = keys.map(|(_, file)| PathBuf::from(&*file));
-    let named = ["PGSSLKEY", "PGPASSFILE"].iter().filter_map(|name| variables.get(*name)).map(PathBuf::from);
-    let of_home = variables.get("HOME").map(|home| Path::new(home).join(".pgpass"));
-    keys.chain(named).chain(of_home).filter(|path| path.is_absolute()).collect()
+    let named = ["PGSSLKEY", "PGPASSFILE"]
+        .iter()
+        .filter_map(|name| variables.get(*name))
+        .map(PathBuf::from);
+    let of_home = variables
+        .get("HOME")
+        .map(|home| Path::new(home).join(".pgpass"));
+    keys.chain(named)
+        .chain(of_home)
+        .filter(|path| path.is_absolute())
+        .collect()
 }
 
 /// Refuses settings by which runs could read a secret of the server, or change what it goes by.
 fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyhow::Result<()> {
-    let SandboxConfig { read, write, fixed, .. } = &config.sandbox;
+    let SandboxConfig {
+        read, write, fixed, ..
+    } = &config.sandbox;
     for OwnPath { path, what } in secrets {
         if let Some(allowed) = sandbox.covering(path) {
             bail!(
@@ -239,10 +317,17 @@ fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyho
         }
     }
     let data_dir = &config.storage.data_dir;
-    let is_shared = |path: &Path| SHARED.iter().any(|name| is_within(path, &data_dir.join(name)));
+    let is_shared = |path: &Path| {
+        SHARED
+            .iter()
+            .any(|name| is_within(path, &data_dir.join(name)))
+    };
     for (flag, path) in flagged("sandbox-read", read).chain(flagged("sandbox-write", write)) {
         let is_fine = flag == "sandbox-read" && is_shared(path);
-        if let Some(OwnPath { path: own, what }) = secrets.iter().find(|own| !is_fine && is_within(path, &own.path)) {
+        if let Some(OwnPath { path: own, what }) = secrets
+            .iter()
+            .find(|own| !is_fine && is_within(path, &own.path))
+        {
             bail!(
                 "--{flag} names `{}`, which lies in {what}, `{}`. What is there belongs to the server and to other runs. Name \
                  a folder outside of it",
@@ -252,7 +337,8 @@ fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyho
         }
     }
     for allowed in write {
-        let is_touched = |own: &&OwnPath| is_within(&own.path, allowed) || is_within(allowed, &own.path);
+        let is_touched =
+            |own: &&OwnPath| is_within(&own.path, allowed) || is_within(allowed, &own.path);
         if let Some(OwnPath { path, what }) = fixed.iter().find(is_touched) {
             bail!(
                 "--sandbox-write would let runs change {what}: `{}` lies in `{}`. Move one of the two, or name a smaller folder",
@@ -264,7 +350,10 @@ fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyho
     Ok(())
 }
 
-fn flagged<'a>(flag: &'static str, paths: &'a [PathBuf]) -> impl Iterator<Item = (&'static str, &'a PathBuf)> {
+fn flagged<'a>(
+    flag: &'static str,
+    paths: &'a [PathBuf],
+) -> impl Iterator<Item = (&'static str, &'a PathBuf)> {
     paths.iter().map(move |path| (flag, path))
 }
 
@@ -304,17 +393,27 @@ mod tests {
 
     /// What is said at the start; nothing: it is fine.
     fn told(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
-        let given = FLAGS.iter().filter(|(flag, _)| flags.iter().all(|(other, _)| other != flag)).chain(flags);
+        let given = FLAGS
+            .iter()
+            .filter(|(flag, _)| flags.iter().all(|(other, _)| other != flag))
+            .chain(flags);
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let raw = RawSettings {
-            flags: given.map(owned).map(|(name, value)| (name, vec![value])).collect(),
+            flags: given
+                .map(owned)
+                .map(|(name, value)| (name, vec![value]))
+                .collect(),
             variables: variables.iter().map(owned).collect(),
             working_dir: "/".into(),
             ..RawSettings::default()
         };
-        let (mut config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        let (mut config, _) =
+            ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
         // Nothing has read it, as there is none.
-        config.sandbox.fixed.push(OwnPath { path: "/etc/rules/repos.yaml".into(), what: "the rules".to_owned() });
+        config.sandbox.fixed.push(OwnPath {
+            path: "/etc/rules/repos.yaml".into(),
+            what: "the rules".to_owned(),
+        });
         let sandbox = Sandbox::new(Mechanism::Landlock)
             .reads(["/usr", "/srv/lk/bin", "/srv/lk/plugin-cache"])
             .reads(config.sandbox.read.iter())
@@ -395,12 +494,21 @@ mod tests {
             told(&[flags, &[("database-url", postgres)]].concat(), variables)
         };
         for path in ["/home/lk/client.key", "/home/lk", "/var/passwords/pg"] {
-            let told = with(&[("sandbox-read", path)], &[("PGPASSFILE", "/var/passwords/pg")]);
-            assert!(told.contains("the password or key for the database (--database-url)"), "{path}: {told}");
+            let told = with(
+                &[("sandbox-read", path)],
+                &[("PGPASSFILE", "/var/passwords/pg")],
+            );
+            assert!(
+                told.contains("the password or key for the database (--database-url)"),
+                "{path}: {told}"
+            );
         }
         let told = with(&[("sandbox-read", "/root/.pgpass")], &[("HOME", "/root")]);
         assert!(told.contains("`/root/.pgpass`"), "{told}");
-        assert_eq!(with(&[("sandbox-read", "/root/.aws")], &[("HOME", "/root")]), "");
+        assert_eq!(
+            with(&[("sandbox-read", "/root/.aws")], &[("HOME", "/root")]),
+            ""
+        );
     }
 
     #[test]
@@ -409,9 +517,19 @@ mod tests {
         std::fs::create_dir(dir.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
         let path = |name: &str| dir.path().join(name).display().to_string();
-        for (data, read) in [("link/data", "real"), ("real/data", "link"), ("link/data", "real/data/mirrors")] {
-            let told = told(&[("data-dir", &path(data)), ("sandbox-read", &path(read))], &[]);
-            assert!(told.contains("the data directory (--data-dir)"), "{data} {read}: {told}");
+        for (data, read) in [
+            ("link/data", "real"),
+            ("real/data", "link"),
+            ("link/data", "real/data/mirrors"),
+        ] {
+            let told = told(
+                &[("data-dir", &path(data)), ("sandbox-read", &path(read))],
+                &[],
+            );
+            assert!(
+                told.contains("the data directory (--data-dir)"),
+                "{data} {read}: {told}"
+            );
         }
     }
 }

@@ -18,7 +18,8 @@ use crate::config::server::ServerConfig;
 pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::Result<()> {
     // Terraform runs as the same user: without this it could read the server's variables, and the secrets in them, out
     // of /proc.
-    nix::sys::prctl::set_dumpable(false).context("cannot hide the memory of the server from other programs")?;
+    nix::sys::prctl::set_dumpable(false)
+        .context("cannot hide the memory of the server from other programs")?;
     if nix::unistd::geteuid().is_root() && config.sandbox.run_as.is_none() {
         warn!(
             "The server runs as root, and so does code from pull requests: start it as a user of its own, \
@@ -30,7 +31,10 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let listener = TcpListener::bind(config.web.listen).await;
     let listener = listener.with_context(|| {
-        format!("cannot listen on {} (--bind-address, --port): is another server running?", config.web.listen)
+        format!(
+            "cannot listen on {} (--bind-address, --port): is another server running?",
+            config.web.listen
+        )
     })?;
     let server = Server::start(listener, &config, surroundings).await?;
     loop {
@@ -39,7 +43,10 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
             _ = hang_up.recv() => server.reload().await,
         }
     }
-    info!(runs = server.runs(), "Told to stop: no new work is begun; send the signal again to interrupt runs");
+    info!(
+        runs = server.runs(),
+        "Told to stop: no new work is begun; send the signal again to interrupt runs"
+    );
     server.close();
     tokio::select! {
         () = server.drained() => {}
@@ -70,7 +77,10 @@ impl Signals {
     /// From now on the signals do not end the program by themselves.
     pub fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
 
     /// Waits for the next one.

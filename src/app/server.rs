@@ -68,22 +68,34 @@ impl Server {
         surroundings: Surroundings,
     ) -> anyhow::Result<Self> {
         build::own_dir(&config.storage.data_dir).with_context(|| {
-            format!("cannot make the data directory {} (--data-dir)", config.storage.data_dir.display())
+            format!(
+                "cannot make the data directory {} (--data-dir)",
+                config.storage.data_dir.display()
+            )
         })?;
-        if let Some(warning) = build::open_to_others(&config.storage.data_dir, config.sandbox.run_as) {
+        if let Some(warning) =
+            build::open_to_others(&config.storage.data_dir, config.sandbox.run_as)
+        {
             warn!("{warning}");
         }
         let only_one = only_one(&config.storage)?;
         end_git(&build::git_hold(&config.storage.data_dir)).await?;
         empty(&build::scratch(&config.storage.data_dir))?;
-        let address = listener.local_addr().context("cannot tell on which address the server listens")?;
+        let address = listener
+            .local_addr()
+            .context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings, address).await?);
         reload::show(&replica.ctx);
-        replica.tick_leases().await.context("cannot tell the database that this server is there")?;
+        replica
+            .tick_leases()
+            .await
+            .context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
         let peers = peers(&listener, &replica.ctx)?;
-        let web = web_server(router, config, &replica.ctx)?.keeping_away_runs(peers).serve(listener, ended.clone());
+        let web = web_server(router, config, &replica.ctx)?
+            .keeping_away_runs(peers)
+            .serve(listener, ended.clone());
         web::tell_use(config);
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
@@ -117,7 +129,11 @@ impl Server {
         let look = self.replica.tick_repo_config().await;
         reload::tell("--repo-config", look, self.ctx().live.file());
         let look = self.replica.tick_web_accounts().await;
-        reload::tell("--web-accounts-file", look, self.ctx().settings.web_accounts.file());
+        reload::tell(
+            "--web-accounts-file",
+            look,
+            self.ctx().settings.web_accounts.file(),
+        );
     }
 
     /// Begins no new command; those under way go on.
@@ -156,7 +172,9 @@ impl Server {
         let workers = async { while self.workers.join_next().await.is_some() {} };
         tokio::time::timeout(POST_LAST_WORDS, workers).await.ok();
         // Those that are at a mirror write that they were interrupted, so that nobody has to find that out.
-        tokio::time::timeout(POST_LAST_WORDS, self.replica.ctx.syncer.idle()).await.ok();
+        tokio::time::timeout(POST_LAST_WORDS, self.replica.ctx.syncer.idle())
+            .await
+            .ok();
         if let Err(error) = self.replica.end().await {
             warn!(%error, "The other replicas could not be told of the end; they miss this one when its lease ends");
         }
@@ -169,8 +187,16 @@ impl Server {
 fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Result<WebServer> {
     let certificate = config.web.tls.clone().map(Certificate::open).transpose()?;
     let limits = Limits::within(descriptors::limit());
-    info!(in_all = limits.in_all, per_address = limits.per_address, "Connections to the web server are limited");
-    let admission = Admission::new(limits, config.web.trusted_proxies.clone(), ctx.metrics.clone());
+    info!(
+        in_all = limits.in_all,
+        per_address = limits.per_address,
+        "Connections to the web server are limited"
+    );
+    let admission = Admission::new(
+        limits,
+        config.web.trusted_proxies.clone(),
+        ctx.metrics.clone(),
+    );
     Ok(WebServer::new(router, certificate.map(Arc::new), admission))
 }
 
@@ -183,7 +209,11 @@ fn peers(listener: &TcpListener, ctx: &Ctx) -> anyhow::Result<Option<Peers>> {
     Peers::new(listener, sandbox.user()).context("cannot tell on which address the server listens")
 }
 
-async fn replica(config: &ServerConfig, surroundings: Surroundings, address: SocketAddr) -> anyhow::Result<Replica> {
+async fn replica(
+    config: &ServerConfig,
+    surroundings: Surroundings,
+    address: SocketAddr,
+) -> anyhow::Result<Replica> {
     let ids = RandomIds;
     let name = format!("{}-{}", surroundings.hostname, ids.next());
     let id = ReplicaId {
@@ -210,7 +240,10 @@ async fn replica(config: &ServerConfig, surroundings: Surroundings, address: Soc
 /// Two servers on one data directory would tread on each other's checkouts, two on one file of SQLite would take over
 /// each other's work.
 fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
-    let mut files = vec![lock(&storage.data_dir.join("lockkeeper.lock"), "data directory (--data-dir)")?];
+    let mut files = vec![lock(
+        &storage.data_dir.join("lockkeeper.lock"),
+        "data directory (--data-dir)",
+    )?];
     if let Database::Sqlite(path) = &storage.database {
         let mut beside = path.clone().into_os_string();
         beside.push(".lock");
@@ -228,7 +261,10 @@ async fn end_git(hold: &Path) -> anyhow::Result<()> {
          answer can be the cause",
     )?;
     if killed > 0 {
-        info!(processes = killed, "Ended git processes that an earlier server left behind");
+        info!(
+            processes = killed,
+            "Ended git processes that an earlier server left behind"
+        );
     }
     Ok(())
 }
@@ -244,12 +280,19 @@ fn empty(scratch: &Path) -> anyhow::Result<()> {
 }
 
 fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
-    let file = File::options().create(true).truncate(false).write(true).open(path);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
     let file = file.with_context(|| format!("cannot write {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
-            bail!("another Lockkeeper uses this {what}: it holds {}", path.display())
+            bail!(
+                "another Lockkeeper uses this {what}: it holds {}",
+                path.display()
+            )
         }
         Err(std::fs::TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("cannot lock {}", path.display()))
@@ -265,12 +308,18 @@ async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
         let beginning = LeaseKey::beginning_of_home(ctx.syncer.home().as_str());
         let mirrors = ctx.store.lease_end_all_of(&beginning).await?;
         if mirrors > 0 {
-            info!(mirrors, "Taking over mirrors that an earlier server of this data directory was at");
+            info!(
+                mirrors,
+                "Taking over mirrors that an earlier server of this data directory was at"
+            );
         }
         return Ok(());
     }
     ctx.store.replica_end_all().await?;
-    let orphans = ctx.store.job_requeue_orphans(ctx.clock.now() + EVERY_LEASE).await?;
+    let orphans = ctx
+        .store
+        .job_requeue_orphans(ctx.clock.now() + EVERY_LEASE)
+        .await?;
     if orphans > 0 {
         info!(orphans, "Taking up work that an earlier server left");
     }

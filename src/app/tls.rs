@@ -44,8 +44,15 @@ impl Certificate {
     pub fn open(files: TlsFiles) -> anyhow::Result<Self> {
         let texts = read(&files)?;
         let config = Arc::new(parse(&texts)?);
-        let current = RwLock::new(Current { config, seen: Ok(digest(&texts)) });
-        Ok(Self { files, current, handshakes: Semaphore::new(HANDSHAKES) })
+        let current = RwLock::new(Current {
+            config,
+            seen: Ok(digest(&texts)),
+        });
+        Ok(Self {
+            files,
+            current,
+            handshakes: Semaphore::new(HANDSHAKES),
+        })
     }
 
     /// Agrees on keys with whoever has connected.
@@ -58,13 +65,22 @@ impl Certificate {
     }
 
     fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+        Arc::clone(
+            &self
+                .current
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .config,
+        )
     }
 
     /// Reads the files again; says whether another certificate holds from now on. What is wrong with them is told once.
     pub fn reload(&self) -> anyhow::Result<bool> {
         let texts = read(&self.files);
-        let seen = texts.as_ref().map(digest).map_err(|error| format!("{error:#}"));
+        let seen = texts
+            .as_ref()
+            .map(digest)
+            .map_err(|error| format!("{error:#}"));
         let current = &mut *self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.seen == seen {
             return Ok(false);
@@ -81,7 +97,9 @@ impl Certificate {
             let own = Arc::clone(&self);
             match tokio::task::spawn_blocking(move || own.reload()).await {
                 Ok(Ok(false)) | Err(_) => {}
-                Ok(Ok(true)) => info!("The certificate of the web server has changed; new connections get the new one"),
+                Ok(Ok(true)) => info!(
+                    "The certificate of the web server has changed; new connections get the new one"
+                ),
                 Ok(Err(error)) => {
                     warn!(
                         error = format!("{error:#}"),
@@ -96,9 +114,13 @@ impl Certificate {
 type Texts = [Vec<u8>; 2];
 
 fn read(files: &TlsFiles) -> anyhow::Result<Texts> {
-    let read =
-        |path: &Path, flag| std::fs::read(path).with_context(|| format!("cannot read `{}` (--{flag})", path.display()));
-    Ok([read(&files.certificate, "ssl-cert-file")?, read(&files.key, "ssl-key-file")?])
+    let read = |path: &Path, flag| {
+        std::fs::read(path).with_context(|| format!("cannot read `{}` (--{flag})", path.display()))
+    };
+    Ok([
+        read(&files.certificate, "ssl-cert-file")?,
+        read(&files.key, "ssl-key-file")?,
+    ])
 }
 
 fn digest(texts: &Texts) -> Sha256Digest {
@@ -108,12 +130,21 @@ fn digest(texts: &Texts) -> Sha256Digest {
 fn parse([certificate, key]: &Texts) -> anyhow::Result<ServerConfig> {
     let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
     let chain = chain.context("--ssl-cert-file is not a certificate in PEM")?;
-    ensure!(!chain.is_empty(), "--ssl-cert-file has no certificate in it");
-    let key = PrivateKeyDer::from_pem_slice(key).context("--ssl-key-file is not a private key in PEM")?;
+    ensure!(
+        !chain.is_empty(),
+        "--ssl-cert-file has no certificate in it"
+    );
+    let key =
+        PrivateKeyDer::from_pem_slice(key).context("--ssl-key-file is not a private key in PEM")?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.context("TLS cannot be set up")?.with_no_client_auth();
-    let mut config = builder.with_single_cert(chain, key).context("certificate and key do not belong together")?;
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder
+        .context("TLS cannot be set up")?
+        .with_no_client_auth();
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .context("certificate and key do not belong together")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -144,16 +175,27 @@ mod tests {
     ];
 
     fn write(dir: &Path, [certificate, key]: [&str; 2]) -> TlsFiles {
-        let files = TlsFiles { certificate: dir.join("cert.pem"), key: dir.join("key.pem") };
+        let files = TlsFiles {
+            certificate: dir.join("cert.pem"),
+            key: dir.join("key.pem"),
+        };
         std::fs::write(&files.certificate, certificate).unwrap();
         std::fs::write(&files.key, key).unwrap();
         files
     }
 
     /// What a client is answered that believes this certificate alone.
-    async fn ask(address: SocketAddr, name: &str, certificate: &str) -> Result<String, reqwest::Error> {
+    async fn ask(
+        address: SocketAddr,
+        name: &str,
+        certificate: &str,
+    ) -> Result<String, reqwest::Error> {
         let root = reqwest::Certificate::from_pem(certificate.as_bytes())?;
-        let client = reqwest::Client::builder().tls_certs_only([root]).resolve(name, address).no_proxy().build()?;
+        let client = reqwest::Client::builder()
+            .tls_certs_only([root])
+            .resolve(name, address)
+            .no_proxy()
+            .build()?;
         let url = format!("https://{name}:{}/", address.port());
         client.get(url).send().await?.text().await
     }
@@ -164,11 +206,17 @@ mod tests {
         let certificate = Arc::new(Certificate::open(write(dir.path(), ONE)).unwrap());
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        let whose = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() };
-        let admission = Admission::new(Limits::within(1024), TrustedProxies::default(), Metrics::default());
+        let whose =
+            |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() };
+        let admission = Admission::new(
+            Limits::within(1024),
+            TrustedProxies::default(),
+            Metrics::default(),
+        );
         let router = Router::new().route("/", get(whose));
         let server = WebServer::new(router, Some(Arc::clone(&certificate)), admission);
-        let _serving = AbortOnDropHandle::new(tokio::spawn(server.serve(socket, CancellationToken::new())));
+        let _serving =
+            AbortOnDropHandle::new(tokio::spawn(server.serve(socket, CancellationToken::new())));
         assert_eq!(ask(address, "one.test", ONE[0]).await.unwrap(), "127.0.0.1");
         assert!(ask(address, "two.test", TWO[0]).await.is_err());
         assert!(!certificate.reload().unwrap());
@@ -186,7 +234,10 @@ mod tests {
     fn what_is_wrong_with_the_files_is_said() {
         let dir = tempfile::tempdir().unwrap();
         for (texts, expected) in [
-            ([ONE[0], TWO[1]], "certificate and key do not belong together"),
+            (
+                [ONE[0], TWO[1]],
+                "certificate and key do not belong together",
+            ),
             (["", ONE[1]], "--ssl-cert-file has no certificate in it"),
             ([ONE[0], "x"], "--ssl-key-file is not a private key in PEM"),
         ] {

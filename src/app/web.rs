@@ -18,7 +18,11 @@ use crate::locks::{Gave, Giving};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
 /// Everything that is served; streams end when `closing` is cancelled.
-pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: CancellationToken) -> anyhow::Result<Router> {
+pub async fn router(
+    ctx: &Arc<Ctx>,
+    config: &ServerConfig,
+    closing: CancellationToken,
+) -> anyhow::Result<Router> {
     let setup = Setup {
         store: ctx.store.clone(),
         clock: Arc::clone(&ctx.clock),
@@ -50,16 +54,19 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
             Arc::new(move || ctx.live.settings().without_effect())
         },
     };
-    let web = Web::new(setup).await.context("cannot read what the dashboard needs from the database")?;
+    let web = Web::new(setup)
+        .await
+        .context("cannot read what the dashboard needs from the database")?;
     Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))
 }
 
 fn auth(config: &ServerConfig) -> Option<WebAuth> {
     match &config.web.auth {
         server::WebAuth::Open => None,
-        server::WebAuth::Basic { username, password } => {
-            Some(WebAuth { user: username.clone(), password: password.clone() })
-        }
+        server::WebAuth::Basic { username, password } => Some(WebAuth {
+            user: username.clone(),
+            password: password.clone(),
+        }),
     }
 }
 
@@ -67,7 +74,9 @@ fn auth(config: &ServerConfig) -> Option<WebAuth> {
 pub fn tell_use(config: &ServerConfig) {
     let may = &config.permissions.web;
     match &config.web.auth {
-        server::WebAuth::Basic { .. } => info!(%may, "The pages and the API ask for a password (--web-allow)"),
+        server::WebAuth::Basic { .. } => {
+            info!(%may, "The pages and the API ask for a password (--web-allow)")
+        }
         server::WebAuth::Open if may.is_empty() => info!(
             "The pages and the API ask for no password, so they only show, and not what runs print; --web-basic-auth turns \
              on the rest"
@@ -93,14 +102,25 @@ struct CancelCommand(Arc<Ctx>);
 
 #[async_trait]
 impl Cancel for CancelCommand {
-    async fn cancel(&self, id: CommandId, who: &Actor, force: bool) -> Result<Cancelling, sqlx::Error> {
+    async fn cancel(
+        &self,
+        id: CommandId,
+        who: &Actor,
+        force: bool,
+    ) -> Result<Cancelling, sqlx::Error> {
         let cancelled = dashboard::cancel_command(&self.0, id, who, force).await?;
-        Ok(match (cancelled.dropped.is_empty(), cancelled.interrupted.is_empty(), cancelled.spared.is_empty()) {
-            (false, _, _) => Cancelling::Dropped,
-            (_, false, _) => Cancelling::Interrupted,
-            (_, _, false) => Cancelling::ApplyRunning,
-            (true, true, true) => Cancelling::Over,
-        })
+        Ok(
+            match (
+                cancelled.dropped.is_empty(),
+                cancelled.interrupted.is_empty(),
+                cancelled.spared.is_empty(),
+            ) {
+                (false, _, _) => Cancelling::Dropped,
+                (_, false, _) => Cancelling::Interrupted,
+                (_, _, false) => Cancelling::ApplyRunning,
+                (true, true, true) => Cancelling::Over,
+            },
+        )
     }
 }
 
@@ -109,11 +129,20 @@ struct Permissions(Arc<Ctx>);
 
 #[async_trait]
 impl Authority for Permissions {
-    async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+    async fn check(
+        &self,
+        who: &Asker,
+        action: Action,
+        on: &Resource<'_>,
+    ) -> Result<Decision, AuthzError> {
         authz::check_from(&self.0, &who.who, who.remote.as_deref(), action, on).await
     }
 
-    async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError> {
+    async fn within(
+        &self,
+        user: &str,
+        on: &Resource<'_>,
+    ) -> Result<Result<(), Outside>, AuthzError> {
         authz::within(&self.0.store, &self.0.settings.web_accounts.now(), user, on).await
     }
 

@@ -9,11 +9,12 @@ use url::Url;
 
 use super::Contents;
 use super::record::{
-    ApplyLockRecord, LockRecord, PlanStatus, ProjectRecord, PullRecord, PullStatusRecord, StatusRecord, Then,
+    ApplyLockRecord, LockRecord, PlanStatus, ProjectRecord, PullRecord, PullStatusRecord,
+    StatusRecord, Then,
 };
 use crate::model::{
-    BranchName, CommitSha, HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId, RepoPath,
-    WorkspaceName,
+    BranchName, CommitSha, HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId,
+    RepoPath, WorkspaceName,
 };
 
 /// Everything that could be made sense of, and everything that could not.
@@ -144,7 +145,11 @@ impl Why {
     pub fn is_harmless(&self) -> bool {
         match self {
             Self::NotOfAPull | Self::Closed => true,
-            Self::NoPull | Self::Unreadable(_) | Self::Invalid(_) | Self::NoHost | Self::KeyDiffers(_) => false,
+            Self::NoPull
+            | Self::Unreadable(_)
+            | Self::Invalid(_)
+            | Self::NoHost
+            | Self::KeyDiffers(_) => false,
         }
     }
 
@@ -168,31 +173,56 @@ impl Found {
         for (key, value) in &contents.locks {
             match lock(key, value, host) {
                 Ok(lock) => found.locks.push(lock),
-                Err(why) => found.unusable.push(Unusable { kind: Kind::Lock, key: text(key), why }),
+                Err(why) => found.unusable.push(Unusable {
+                    kind: Kind::Lock,
+                    key: text(key),
+                    why,
+                }),
             }
         }
         for (key, value) in &contents.pulls {
             match pull_status(key, value, host) {
                 Ok(pull) => found.pulls.push(pull),
-                Err(why) => found.unusable.push(Unusable { kind: Kind::Pull, key: text(key), why }),
+                Err(why) => found.unusable.push(Unusable {
+                    kind: Kind::Pull,
+                    key: text(key),
+                    why,
+                }),
             }
         }
-        found.apply_lock = contents.apply_lock.as_deref().map(|value| apply_lock(value, now));
-        found.locks.sort_by(|a, b| (a.taken_at, &a.pull, &a.project).cmp(&(b.taken_at, &b.pull, &b.project)));
+        found.apply_lock = contents
+            .apply_lock
+            .as_deref()
+            .map(|value| apply_lock(value, now));
+        found.locks.sort_by(|a, b| {
+            (a.taken_at, &a.pull, &a.project).cmp(&(b.taken_at, &b.pull, &b.project))
+        });
         found
     }
 }
 
 /// An unreadable value stops applies all the same (P6): it is the key that counts for Atlantis.
 fn apply_lock(value: &[u8], now: DateTime<Utc>) -> FoundApplyLock {
-    let time = read::<ApplyLockRecord>(value).ok().map(|record| record.lock_metadata.unix_time);
-    let time = time.filter(|time| *time > 0).and_then(|time| DateTime::from_timestamp(time, 0));
-    FoundApplyLock { holder: SOMEBODY.to_owned(), reason: APPLY_REASON.to_owned(), taken_at: time.unwrap_or(now) }
+    let time = read::<ApplyLockRecord>(value)
+        .ok()
+        .map(|record| record.lock_metadata.unix_time);
+    let time = time
+        .filter(|time| *time > 0)
+        .and_then(|time| DateTime::from_timestamp(time, 0));
+    FoundApplyLock {
+        holder: SOMEBODY.to_owned(),
+        reason: APPLY_REASON.to_owned(),
+        taken_at: time.unwrap_or(now),
+    }
 }
 
 fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, Why> {
     let record: LockRecord = read(value)?;
-    let ProjectRecord { repo_full_name, path, project_name } = &record.project;
+    let ProjectRecord {
+        repo_full_name,
+        path,
+        project_name,
+    } = &record.project;
     let classic = format!("{repo_full_name}/{path}/{}", record.workspace);
     let with_project = format!("{classic}/{project_name}");
     let key = text(key);
@@ -200,12 +230,18 @@ fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, 
         return Err(Why::KeyDiffers(with_project));
     }
     let pull = pull(&record.pull, repo_full_name, host)?;
-    let holder = [&record.user.username, &record.pull.author].into_iter().find(|name| !name.is_empty());
+    let holder = [&record.user.username, &record.pull.author]
+        .into_iter()
+        .find(|name| !name.is_empty());
     Ok(FoundLock {
         key,
         pull_url: page(&record.pull, &pull),
         project: project(path, &record.workspace, project_name)?,
-        holder: holder.map_or(SOMEBODY, String::as_str).chars().take(MAX_HOLDER).collect(),
+        holder: holder
+            .map_or(SOMEBODY, String::as_str)
+            .chars()
+            .take(MAX_HOLDER)
+            .collect(),
         taken_at: record.time.filter(|time| *time > DateTime::UNIX_EPOCH),
         pull,
     })
@@ -214,7 +250,10 @@ fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, 
 fn pull_status(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundPull, Why> {
     let record: PullStatusRecord = read(value)?;
     let full_name = &record.pull.base_repo.full_name;
-    let expected = format!("{}::{full_name}::{}", record.pull.base_repo.host.hostname, record.pull.num);
+    let expected = format!(
+        "{}::{full_name}::{}",
+        record.pull.base_repo.host.hostname, record.pull.num
+    );
     if text(key) != expected {
         return Err(Why::KeyDiffers(expected));
     }
@@ -222,14 +261,32 @@ fn pull_status(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<Foun
     if record.pull.state != 0 {
         return Err(Why::Closed);
     }
-    let projects = record.projects.iter().map(status).collect::<Result<_, _>>()?;
-    let at = CommitSha::new(&record.pull.head_commit).ok().zip(BranchName::new(&record.pull.base_branch).ok());
-    Ok(FoundPull { url: page(&record.pull, &pull), pull, at, projects })
+    let projects = record
+        .projects
+        .iter()
+        .map(status)
+        .collect::<Result<_, _>>()?;
+    let at = CommitSha::new(&record.pull.head_commit)
+        .ok()
+        .zip(BranchName::new(&record.pull.base_branch).ok());
+    Ok(FoundPull {
+        url: page(&record.pull, &pull),
+        pull,
+        at,
+        projects,
+    })
 }
 
 fn status(record: &StatusRecord) -> Result<FoundStatus, Why> {
-    let project = project(&record.repo_rel_dir, &record.workspace, &record.project_name)?;
-    Ok(FoundStatus { project, status: PlanStatus::of_number(record.status) })
+    let project = project(
+        &record.repo_rel_dir,
+        &record.workspace,
+        &record.project_name,
+    )?;
+    Ok(FoundStatus {
+        project,
+        status: PlanStatus::of_number(record.status),
+    })
 }
 
 fn pull(record: &PullRecord, full_name: &str, host: Option<&HostName>) -> Result<PullRef, Why> {
@@ -238,16 +295,24 @@ fn pull(record: &PullRecord, full_name: &str, host: Option<&HostName>) -> Result
         0 => return Err(Why::NoPull),
         1.. => {}
     }
-    let host = host_of(record)?.or_else(|| host.cloned()).ok_or(Why::NoHost)?;
+    let host = host_of(record)?
+        .or_else(|| host.cloned())
+        .ok_or(Why::NoHost)?;
     let repo = RepoId::new(host, full_name).map_err(|error| Why::invalid(&error))?;
-    Ok(PullRef { repo, number: PullNumber(record.num) })
+    Ok(PullRef {
+        repo,
+        number: PullNumber(record.num),
+    })
 }
 
 /// The host that the record names, else the one in the address of the pull.
 fn host_of(record: &PullRecord) -> Result<Option<HostName>, Why> {
-    let named = Some(record.base_repo.host.hostname.as_str()).filter(|name| !name.is_empty()).map(str::to_owned);
+    let named = Some(record.base_repo.host.hostname.as_str())
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned);
     let name = named.or_else(|| Url::parse(&record.url).ok()?.host_str().map(str::to_owned));
-    name.map(|name| HostName::new(&name).map_err(|error| Why::invalid(&error))).transpose()
+    name.map(|name| HostName::new(&name).map_err(|error| Why::invalid(&error)))
+        .transpose()
 }
 
 /// The address on record, if a browser may be led there; else where GitHub keeps such a pull.

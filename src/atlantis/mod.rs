@@ -52,6 +52,12 @@ pub fn read_file(path: &Path) -> Result<Contents, FileError> {
     let mut buckets = bolt::read_file(path, &[LOCKS, PULLS, GLOBAL])?;
     let locks = buckets.remove(LOCKS).ok_or(FileError::NotAtlantis)?;
     let mut global = buckets.remove(GLOBAL).unwrap_or_default().into_iter();
-    let apply_lock = global.find(|(key, _)| key == APPLY_LOCK.as_bytes()).map(|(_, value)| value);
-    Ok(Contents { locks, pulls: buckets.remove(PULLS).unwrap_or_default(), apply_lock })
+    let apply_lock = global
+        .find(|(key, _)| key == APPLY_LOCK.as_bytes())
+        .map(|(_, value)| value);
+    Ok(Contents {
+        locks,
+        pulls: buckets.remove(PULLS).unwrap_or_default(),
+        apply_lock,
+    })
 }

@@ -6,7 +6,9 @@ use serde::{Deserialize, Deserializer};
 use crate::model::text_enum;
 
 /// `null` and an absent field are both the empty value.
-fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
@@ -159,7 +161,10 @@ text_enum! {
 
 impl PlanStatus {
     pub(super) fn of_number(number: i64) -> Self {
-        usize::try_from(number).ok().and_then(|n| Self::ALL.get(n).copied()).unwrap_or(Self::Unknown)
+        usize::try_from(number)
+            .ok()
+            .and_then(|n| Self::ALL.get(n).copied())
+            .unwrap_or(Self::Unknown)
     }
 
     /// What is left to do.

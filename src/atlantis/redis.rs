@@ -10,7 +10,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, cmd};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
+    cmd,
+};
 
 use super::bolt::Entries;
 use super::{APPLY_LOCK, Contents};
@@ -46,14 +49,21 @@ impl FromStr for RedisUrl {
     type Err = InvalidRedisUrl;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let info = text.trim().into_connection_info().map_err(|_| InvalidRedisUrl)?;
+        let info = text
+            .trim()
+            .into_connection_info()
+            .map_err(|_| InvalidRedisUrl)?;
         let is_usable = match info.addr() {
             ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => true,
             ConnectionAddr::TcpTls { insecure, .. } => !insecure,
             // Kinds of addresses that a later version of the library may know.
             _ => false,
         };
-        if is_usable { Ok(Self(info)) } else { Err(InvalidRedisUrl) }
+        if is_usable {
+            Ok(Self(info))
+        } else {
+            Err(InvalidRedisUrl)
+        }
     }
 }
 
@@ -104,8 +114,18 @@ impl RedisUrl {
     /// Another node of the same cluster, with the same credentials.
     fn at(&self, host: &str, port: u16) -> Self {
         let host = host.to_owned();
-        let addr = if let ConnectionAddr::TcpTls { insecure, tls_params, .. } = self.0.addr() {
-            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        let addr = if let ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } = self.0.addr()
+        {
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            }
         } else {
             ConnectionAddr::Tcp(host, port)
         };
@@ -113,7 +133,11 @@ impl RedisUrl {
     }
 
     fn host(&self) -> &str {
-        if let ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } = self.0.addr() { host } else { "" }
+        if let ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } = self.0.addr() {
+            host
+        } else {
+            ""
+        }
     }
 }
 
@@ -149,7 +173,9 @@ pub enum RedisError {
     #[error("there are more than {MAX_KEYS} keys, or more than {} MiB of values", MAX_CONTENT >> 20)]
     TooLarge,
     /// Some of the locks would be missing.
-    #[error("only {0} of the {SLOTS} slots of the Redis cluster are served right now; try again when it is whole")]
+    #[error(
+        "only {0} of the {SLOTS} slots of the Redis cluster are served right now; try again when it is whole"
+    )]
     HalfACluster(u32),
     /// An answer that we do not understand.
     #[error("the cluster describes itself in a way that cannot be read: {0:?}")]
@@ -158,7 +184,9 @@ pub enum RedisError {
 
 /// Reads everything that is Atlantis'.
 pub async fn read(url: &RedisUrl) -> Result<Contents, RedisError> {
-    tokio::time::timeout(DEADLINE, read_all(url)).await.map_err(|_| RedisError::TooSlow)?
+    tokio::time::timeout(DEADLINE, read_all(url))
+        .await
+        .map_err(|_| RedisError::TooSlow)?
 }
 
 async fn read_all(url: &RedisUrl) -> Result<Contents, RedisError> {
@@ -169,7 +197,10 @@ async fn read_all(url: &RedisUrl) -> Result<Contents, RedisError> {
         return Ok(contents(found));
     }
     for (host, port) in first.masters().await? {
-        Node::connect(url.at(&host, port)).await?.take_all(&mut found).await?;
+        Node::connect(url.at(&host, port))
+            .await?
+            .take_all(&mut found)
+            .await?;
     }
     Ok(contents(found))
 }
@@ -187,7 +218,11 @@ fn contents(found: BTreeMap<Vec<u8>, Vec<u8>>) -> Contents {
             pulls.push((key, value));
         }
     }
-    Contents { locks, pulls, ..contents }
+    Contents {
+        locks,
+        pulls,
+        ..contents
+    }
 }
 
 fn global_key() -> Vec<u8> {
@@ -196,7 +231,9 @@ fn global_key() -> Vec<u8> {
 
 /// `host::owner/repo::12`.
 fn is_pull(key: &[u8]) -> bool {
-    let Ok(key) = std::str::from_utf8(key) else { return false };
+    let Ok(key) = std::str::from_utf8(key) else {
+        return false;
+    };
     let parts: Vec<&str> = key.split("::").collect();
     matches!(parts[..], [_, repo, number] if repo.contains('/') && number.parse::<i64>().is_ok())
 }
@@ -209,27 +246,49 @@ struct Node {
 
 impl Node {
     async fn connect(url: RedisUrl) -> Result<Self, RedisError> {
-        let refused = |reason| RedisError::Connect { node: url.to_string(), reason };
+        let refused = |reason| RedisError::Connect {
+            node: url.to_string(),
+            reason,
+        };
         let client = Client::open(url.0.clone()).map_err(refused)?;
         let config = AsyncConnectionConfig::new();
-        let config = config.set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(ANSWER));
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(refused)?;
+        let config = config
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(ANSWER));
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(refused)?;
         Ok(Self { url, connection })
     }
 
     fn silent(&self, reason: redis::RedisError) -> RedisError {
-        RedisError::Answer { node: self.url.to_string(), reason }
+        RedisError::Answer {
+            node: self.url.to_string(),
+            reason,
+        }
     }
 
     async fn is_of_a_cluster(&mut self) -> Result<bool, RedisError> {
-        let said: Result<String, _> = cmd("INFO").arg("cluster").query_async(&mut self.connection).await;
-        Ok(said.map_err(|reason| self.silent(reason))?.contains("cluster_enabled:1"))
+        let said: Result<String, _> = cmd("INFO")
+            .arg("cluster")
+            .query_async(&mut self.connection)
+            .await;
+        Ok(said
+            .map_err(|reason| self.silent(reason))?
+            .contains("cluster_enabled:1"))
     }
 
     /// Where the masters are that serve slots.
     async fn masters(&mut self) -> Result<Vec<(String, u16)>, RedisError> {
-        let said: Result<String, _> = cmd("CLUSTER").arg("NODES").query_async(&mut self.connection).await;
-        masters(&said.map_err(|reason| self.silent(reason))?, self.url.host())
+        let said: Result<String, _> = cmd("CLUSTER")
+            .arg("NODES")
+            .query_async(&mut self.connection)
+            .await;
+        masters(
+            &said.map_err(|reason| self.silent(reason))?,
+            self.url.host(),
+        )
     }
 
     async fn take_all(&mut self, found: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), RedisError> {
@@ -238,14 +297,22 @@ impl Node {
         for pattern in ["pr/*", "*::*::*", "global/apply/lock"] {
             self.scan(pattern, &mut keys).await?;
         }
-        keys.retain(|key| *key == global_key() || key.starts_with(LOCK_PREFIX.as_bytes()) || is_pull(key));
+        keys.retain(|key| {
+            *key == global_key() || key.starts_with(LOCK_PREFIX.as_bytes()) || is_pull(key)
+        });
         let keys: Vec<Vec<u8>> = keys.into_iter().collect();
         let mut content: usize = found.values().map(Vec::len).sum();
         for some in keys.chunks(BATCH) {
             let values = self.values(some).await?;
-            for (key, value) in some.iter().zip(values).filter(|(_, value)| !value.is_empty()) {
+            for (key, value) in some
+                .iter()
+                .zip(values)
+                .filter(|(_, value)| !value.is_empty())
+            {
                 if value.len() > MAX_VALUE {
-                    return Err(RedisError::LargeValue { key: String::from_utf8_lossy(key).into_owned() });
+                    return Err(RedisError::LargeValue {
+                        key: String::from_utf8_lossy(key).into_owned(),
+                    });
                 }
                 content += value.len();
                 found.insert(key.clone(), value);
@@ -257,11 +324,21 @@ impl Node {
         Ok(())
     }
 
-    async fn scan(&mut self, pattern: &str, keys: &mut BTreeSet<Vec<u8>>) -> Result<(), RedisError> {
+    async fn scan(
+        &mut self,
+        pattern: &str,
+        keys: &mut BTreeSet<Vec<u8>>,
+    ) -> Result<(), RedisError> {
         let mut cursor: u64 = 0;
         loop {
             let mut scan = cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(BATCH).arg("TYPE").arg("string");
+            scan.arg(cursor)
+                .arg("MATCH")
+                .arg(pattern)
+                .arg("COUNT")
+                .arg(BATCH)
+                .arg("TYPE")
+                .arg("string");
             let said: Result<(u64, Vec<Vec<u8>>), _> = scan.query_async(&mut self.connection).await;
             let (next, some) = said.map_err(|reason| self.silent(reason))?;
             keys.extend(some);
@@ -294,28 +371,41 @@ fn masters(text: &str, here: &str) -> Result<Vec<(String, u16)>, RedisError> {
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let unclear = || RedisError::Unclear(line.chars().take(200).collect());
-        let [_, address, flags, _, _, _, _, _, slots @ ..] = &words[..] else { return Err(unclear()) };
+        let [_, address, flags, _, _, _, _, _, slots @ ..] = &words[..] else {
+            return Err(unclear());
+        };
         let flags: Vec<&str> = flags.split(',').collect();
-        let is_down = flags.iter().any(|flag| matches!(*flag, "fail" | "fail?" | "handshake" | "noaddr"));
+        let is_down = flags
+            .iter()
+            .any(|flag| matches!(*flag, "fail" | "fail?" | "handshake" | "noaddr"));
         if !flags.contains(&"master") || is_down || slots.is_empty() {
             continue;
         }
         served += slots.iter().filter_map(|slots| count(slots)).sum::<u32>();
         found.push(place(address, here).ok_or_else(unclear)?);
     }
-    if served == SLOTS { Ok(found) } else { Err(RedisError::HalfACluster(served)) }
+    if served == SLOTS {
+        Ok(found)
+    } else {
+        Err(RedisError::HalfACluster(served))
+    }
 }
 
 /// `0-5460` or `7`; slots on their way to another node (`[93-<-…]`) are counted where they are.
 fn count(slots: &str) -> Option<u32> {
     let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
-    last.parse::<u32>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+    last.parse::<u32>()
+        .ok()?
+        .checked_sub(first.parse().ok()?)?
+        .checked_add(1)
 }
 
 fn place(address: &str, here: &str) -> Option<(String, u16)> {
     let (address, name) = address.split_once(',').unwrap_or((address, ""));
     let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
-    let host = [name.split(',').next().unwrap_or_default(), ip, here].into_iter().find(|host| !host.is_empty())?;
+    let host = [name.split(',').next().unwrap_or_default(), ip, here]
+        .into_iter()
+        .find(|host| !host.is_empty())?;
     Some((host.to_owned(), port.parse().ok()?))
 }
 
@@ -329,8 +419,16 @@ mod tests {
         assert_eq!(url.to_string(), "rediss://redis.example:6380/3");
         assert_eq!(format!("{url:?}"), "rediss://redis.example:6380/3");
         let url: RedisUrl = "unix:///run/redis.sock?db=2&pass=hunter2".parse().unwrap();
-        assert_eq!((url.to_string().as_str(), url.has_password()), ("unix:///run/redis.sock?db=2", true));
-        for text in ["", "http://x:hunter2@y", "redis://:hunter2@h:port/", "rediss://h:1/#insecure"] {
+        assert_eq!(
+            (url.to_string().as_str(), url.has_password()),
+            ("unix:///run/redis.sock?db=2", true)
+        );
+        for text in [
+            "",
+            "http://x:hunter2@y",
+            "redis://:hunter2@h:port/",
+            "rediss://h:1/#insecure",
+        ] {
             let error = text.parse::<RedisUrl>().expect_err(text).to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
@@ -348,8 +446,14 @@ mod tests {
         let alone = "a :6379@16379 myself,master - 0 0 1 connected 0-16383\n";
         assert_eq!(masters(alone, "here").unwrap(), [("here".to_owned(), 6379)]);
         let down = text.replace(" master - 0 0 2", " master,fail - 0 0 2");
-        assert!(matches!(masters(&down, "here"), Err(RedisError::HalfACluster(5462))));
-        assert!(matches!(masters("what", "here"), Err(RedisError::Unclear(_))));
+        assert!(matches!(
+            masters(&down, "here"),
+            Err(RedisError::HalfACluster(5462))
+        ));
+        assert!(matches!(
+            masters("what", "here"),
+            Err(RedisError::Unclear(_))
+        ));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use super::{no_owner, owned_by, unclaimed};
 use crate::model::{
-    ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent, OwnerName, RepoUrl, Rights,
+    ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent,
+    OwnerName, RepoUrl, Rights,
 };
 use crate::store::{
     Acquired, Application, ApplicationUse, ClaimUse, Result, Store, Tx, application_count_in_tx,
-    application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx, application_use_in_tx,
-    claim_refer_in_tx, owner_event, owner_share_named_in_tx,
+    application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx,
+    application_use_in_tx, claim_refer_in_tx, owner_event, owner_share_named_in_tx,
 };
 
 /// What came of adding or changing an application.
@@ -120,7 +121,9 @@ pub async fn application_add(
             return Ok(saved);
         }
     }
-    Err(sqlx::Error::Protocol(format!("what is in the way of {spec} came and went {TRIES} times")))
+    Err(sqlx::Error::Protocol(format!(
+        "what is in the way of {spec} came and went {TRIES} times"
+    )))
 }
 
 /// Changes an application. Its repository is claimed first, also if that does not change; a changed one moves the
@@ -139,7 +142,9 @@ pub async fn application_change(
             return Ok(saved);
         }
     }
-    Err(sqlx::Error::Protocol(format!("what is in the way of a change of {id} came and went {TRIES} times")))
+    Err(sqlx::Error::Protocol(format!(
+        "what is in the way of a change of {id} came and went {TRIES} times"
+    )))
 }
 
 async fn try_add(
@@ -153,14 +158,22 @@ async fn try_add(
     let Some(owner) = owner_share_named_in_tx(&mut tx, owner).await? else {
         return Ok(Some(ApplicationSaved::NoOwner(owner.clone())));
     };
-    let (acquired, mut events) = store.claim_acquire_in_tx(&mut tx, owner.id, &spec.url, by).await?;
+    let (acquired, mut events) = store
+        .claim_acquire_in_tx(&mut tx, owner.id, &spec.url, by)
+        .await?;
     let claim = match acquired {
         Acquired::Claimed(claim) => claim,
-        Acquired::OwnedBy(other) => return Ok(Some(ApplicationSaved::OwnedBy(spec.url.clone(), other))),
+        Acquired::OwnedBy(other) => {
+            return Ok(Some(ApplicationSaved::OwnedBy(spec.url.clone(), other)));
+        }
         Acquired::Unclaimed => return Ok(Some(ApplicationSaved::Unclaimed(spec.url.clone()))),
     };
-    let inserted = store.application_insert_in_tx(&mut tx, (owner.id, &owner.name), spec, cause).await?;
-    let Some(application) = inserted else { return there_is(store, tx, spec).await };
+    let inserted = store
+        .application_insert_in_tx(&mut tx, (owner.id, &owner.name), spec, cause)
+        .await?;
+    let Some(application) = inserted else {
+        return there_is(store, tx, spec).await;
+    };
     if application_count_in_tx(&mut tx, owner.id).await? > Store::MAX_APPLICATIONS {
         return Ok(Some(ApplicationSaved::TooMany(owner.name)));
     }
@@ -168,7 +181,9 @@ async fn try_add(
     store.application_open_in_tx(&mut tx, &application).await?;
     events.push(event(LockEventKind::Registered, &application, cause));
     store.lock_events_in_tx(&mut tx, events).await?;
-    tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
+    tx.commit()
+        .await
+        .map(|()| Some(ApplicationSaved::Saved(application)))
 }
 
 async fn try_change(
@@ -182,7 +197,11 @@ async fn try_change(
         return Ok(Some(ApplicationSaved::NotThere(id)));
     };
     let (old, wanted) = (before.spec.url.clone(), change.of(&before.spec));
-    let spec = if wanted == before.spec { wanted } else { within(rights, wanted) };
+    let spec = if wanted == before.spec {
+        wanted
+    } else {
+        within(rights, wanted)
+    };
     if spec != before.spec {
         if let Some(busy) = application_use_in_tx(&mut tx, &before).await? {
             return Ok(Some(ApplicationSaved::InUse(Box::new(before), busy)));
@@ -190,9 +209,13 @@ async fn try_change(
         store.application_close_in_tx(&mut tx, &before).await?;
     }
     let (acquired, mut events) = if spec.url == old {
-        store.claim_acquire_in_tx(&mut tx, before.owner_id, &old, by).await?
+        store
+            .claim_acquire_in_tx(&mut tx, before.owner_id, &old, by)
+            .await?
     } else {
-        store.claim_exchange_in_tx(&mut tx, before.owner_id, (&old, &spec.url), by).await?
+        store
+            .claim_exchange_in_tx(&mut tx, before.owner_id, (&old, &spec.url), by)
+            .await?
     };
     let claim = match acquired {
         Acquired::Claimed(claim) => claim,
@@ -202,7 +225,10 @@ async fn try_change(
     if application_is_taken_in_tx(&mut tx, id, &spec).await? {
         return there_is(store, tx, &spec).await;
     }
-    let after = Application { spec: spec.clone(), ..before };
+    let after = Application {
+        spec: spec.clone(),
+        ..before
+    };
     let Some(application) = store.application_update_in_tx(&mut tx, after).await? else {
         return there_is(store, tx, &spec).await;
     };
@@ -213,16 +239,25 @@ async fn try_change(
     }
     events.push(event(LockEventKind::Registered, &application, cause));
     store.lock_events_in_tx(&mut tx, events).await?;
-    tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
+    tx.commit()
+        .await
+        .map(|()| Some(ApplicationSaved::Saved(application)))
 }
 
 /// What comes of a wish with these rights.
 fn within(rights: Rights, spec: ApplicationSpec) -> ApplicationSpec {
-    ApplicationSpec { any_branch: spec.any_branch && rights == Rights::Whole, ..spec }
+    ApplicationSpec {
+        any_branch: spec.any_branch && rights == Rights::Whole,
+        ..spec
+    }
 }
 
 /// Removes an application and its reference, and ends the claim if nothing else refers to it.
-pub async fn application_remove(store: &Store, id: ApplicationId, cause: &Cause) -> Result<ApplicationRemoved> {
+pub async fn application_remove(
+    store: &Store,
+    id: ApplicationId,
+    cause: &Cause,
+) -> Result<ApplicationRemoved> {
     let mut tx = store.begin().await?;
     let Some(application) = application_hold_in_tx(&mut tx, id).await? else {
         return Ok(ApplicationRemoved::NotThere(id));
@@ -232,22 +267,33 @@ pub async fn application_remove(store: &Store, id: ApplicationId, cause: &Cause)
     }
     store.application_close_in_tx(&mut tx, &application).await?;
     let url = &application.spec.url;
-    let ended = store.claim_let_go_in_tx(&mut tx, ClaimUse::Application(id), url, cause).await?;
+    let ended = store
+        .claim_let_go_in_tx(&mut tx, ClaimUse::Application(id), url, cause)
+        .await?;
     application_delete_in_tx(&mut tx, id).await?;
     let mut events = vec![event(LockEventKind::Unregistered, &application, cause)];
     events.extend(ended);
     store.lock_events_in_tx(&mut tx, events).await?;
-    tx.commit().await.map(|()| ApplicationRemoved::Removed(Box::new(application)))
+    tx.commit()
+        .await
+        .map(|()| ApplicationRemoved::Removed(Box::new(application)))
 }
 
 /// The one that was there first; `None`: it is gone by now.
-async fn there_is(store: &Store, tx: Tx, spec: &ApplicationSpec) -> Result<Option<ApplicationSaved>> {
+async fn there_is(
+    store: &Store,
+    tx: Tx,
+    spec: &ApplicationSpec,
+) -> Result<Option<ApplicationSaved>> {
     drop(tx);
     let there = store.application_find(spec).await?;
     Ok(there.map(|there| ApplicationSaved::AlreadyThere(Box::new(there))))
 }
 
 fn event(kind: LockEventKind, application: &Application, cause: &Cause) -> NewLockEvent {
-    let what = format!("application {} of {}, {}", application.id, application.owner, application.spec);
+    let what = format!(
+        "application {} of {}, {}",
+        application.id, application.owner, application.spec
+    );
     owner_event(kind, cause, &application.owner, &what)
 }

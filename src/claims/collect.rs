@@ -33,7 +33,10 @@ pub async fn collect(store: &Store) -> anyhow::Result<Collection> {
             Ok(collected) => done.removed += u64::from(collected == Collected::Gone),
             Err(error) => {
                 warn!(claim = %id, %error, "Cannot remove a claim that nothing refers to");
-                failures.push(anyhow::Error::new(error).context(format!("the claim {id} could not be looked after")));
+                failures.push(
+                    anyhow::Error::new(error)
+                        .context(format!("the claim {id} could not be looked after")),
+                );
             }
         }
     }

@@ -140,7 +140,14 @@ impl Credentials {
         let id = CredentialId::next(&*self.ids);
         let to = binding(id, owner.id, url.as_str(), access.kind());
         let sealed = keys.seal(&access.to_sealed_text(), &to);
-        let new = NewCredential { id, owner: owner.id, url: url.clone(), kind: access.kind(), public, sealed };
+        let new = NewCredential {
+            id,
+            owner: owner.id,
+            url: url.clone(),
+            kind: access.kind(),
+            public,
+            sealed,
+        };
         let outcome = self.store.credential_create(&new, by).await?;
         kept(outcome, &new, &owner.name, CredentialError::NotThere)
     }
@@ -153,8 +160,16 @@ impl Credentials {
         by: (Rights, &Cause),
     ) -> Result<Kept, CredentialError> {
         let keys = self.keys()?;
-        let there = self.store.credential_sealed(id).await?.ok_or(CredentialError::NotThere(id))?;
-        let row = self.store.credential_get(id).await?.ok_or(CredentialError::NotThere(id))?;
+        let there = self
+            .store
+            .credential_sealed(id)
+            .await?
+            .ok_or(CredentialError::NotThere(id))?;
+        let row = self
+            .store
+            .credential_get(id)
+            .await?
+            .ok_or(CredentialError::NotThere(id))?;
         let access = match wish.access {
             Some(access) => access,
             None => read(Some(keys), &there)?,
@@ -163,8 +178,18 @@ impl Credentials {
         let public = access.check(&url.host())?;
         let to = binding(id, there.owner, url.as_str(), access.kind());
         let sealed = keys.seal(&access.to_sealed_text(), &to);
-        let new = NewCredential { id, owner: there.owner, url, kind: access.kind(), public, sealed };
-        let outcome = self.store.credential_change(&new, there.updated_at, by).await?;
+        let new = NewCredential {
+            id,
+            owner: there.owner,
+            url,
+            kind: access.kind(),
+            public,
+            sealed,
+        };
+        let outcome = self
+            .store
+            .credential_change(&new, there.updated_at, by)
+            .await?;
         kept(outcome, &new, &row.owner_name, CredentialError::Changed)
     }
 
@@ -174,8 +199,13 @@ impl Credentials {
         let keys = self.keys()?;
         let (mut rotation, mut after) = (Rotation::default(), None);
         loop {
-            let batch = self.store.credential_list_of_other_keys(keys.first(), after, BATCH).await?;
-            let Some(last) = batch.last() else { return Ok(rotation) };
+            let batch = self
+                .store
+                .credential_list_of_other_keys(keys.first(), after, BATCH)
+                .await?;
+            let Some(last) = batch.last() else {
+                return Ok(rotation);
+            };
             after = Some(last.id);
             let mut resealed = Vec::new();
             for there in batch {
@@ -192,10 +222,20 @@ impl Credentials {
     }
 
     /// The seal of a credential whose repository has another address now: whoever could open it can open it there.
-    pub fn resealed_for(&self, there: &SealedCredential, url: &RepoUrl) -> Result<Sealed, OpenError> {
+    pub fn resealed_for(
+        &self,
+        there: &SealedCredential,
+        url: &RepoUrl,
+    ) -> Result<Sealed, OpenError> {
         let text = seal::open(self.keys.as_deref(), &there.sealed, &bound(there))?;
-        let keys = self.keys.as_deref().ok_or_else(|| OpenError::NoKeys(there.sealed.key.clone()))?;
-        Ok(keys.seal(&text, &binding(there.id, there.owner, url.as_str(), there.kind)))
+        let keys = self
+            .keys
+            .as_deref()
+            .ok_or_else(|| OpenError::NoKeys(there.sealed.key.clone()))?;
+        Ok(keys.seal(
+            &text,
+            &binding(there.id, there.owner, url.as_str(), there.kind),
+        ))
     }
 
     fn keys(&self) -> Result<&Keyring, CredentialError> {
@@ -208,11 +248,20 @@ impl Credentials {
         ssh: bool,
     ) -> Result<Option<(CredentialId, DateTime<Utc>, Access)>, AccessError> {
         // What has no address in normal form cannot be claimed either.
-        let Ok(url) = RepoUrl::of(repo) else { return Ok(None) };
-        let there = self.store.credential_in_use(&url, ssh).await.map_err(AccessError::Store)?;
+        let Ok(url) = RepoUrl::of(repo) else {
+            return Ok(None);
+        };
+        let there = self
+            .store
+            .credential_in_use(&url, ssh)
+            .await
+            .map_err(AccessError::Store)?;
         let Some(there) = there else { return Ok(None) };
         let text = seal::open(self.keys.as_deref(), &there.sealed, &bound(&there));
-        let text = text.map_err(|reason| AccessError::Sealed { id: there.id, reason })?;
+        let text = text.map_err(|reason| AccessError::Sealed {
+            id: there.id,
+            reason,
+        })?;
         let access = Access::from_sealed_text(&text).map_err(|_| AccessError::Unknown(there.id))?;
         if let Err(error) = self.store.credential_note_use(&there).await {
             warn!(%error, credential = %there.id, "That a credential was used cannot be noted");
@@ -225,13 +274,19 @@ impl Credentials {
 impl RepoAccess for Credentials {
     async fn for_api(&self, repo: &RepoId) -> Result<Option<Held>, AccessError> {
         let found = self.in_use(repo, false).await?;
-        Ok(found.map(|(id, version, access)| Held { id, version, access }))
+        Ok(found.map(|(id, version, access)| Held {
+            id,
+            version,
+            access,
+        }))
     }
 
     async fn for_ssh(&self, repo: &RepoId) -> Result<Option<SshAccess>, AccessError> {
         match self.in_use(repo, true).await? {
             Some((_, _, Access::Ssh(ssh))) => Ok(Some(ssh)),
-            Some((id, _, Access::Token { .. } | Access::App { .. })) => Err(AccessError::Unknown(id)),
+            Some((id, _, Access::Token { .. } | Access::App { .. })) => {
+                Err(AccessError::Unknown(id))
+            }
             None => Ok(None),
         }
     }
@@ -254,7 +309,10 @@ fn kept(
 ) -> Result<Kept, CredentialError> {
     match outcome {
         KeepCredential::Kept(claim) => Ok(Kept { id: new.id, claim }),
-        KeepCredential::OwnedBy(owner) => Err(CredentialError::OwnedBy { url: new.url.clone(), owner }),
+        KeepCredential::OwnedBy(owner) => Err(CredentialError::OwnedBy {
+            url: new.url.clone(),
+            owner,
+        }),
         KeepCredential::Unclaimed => Err(CredentialError::Unclaimed(new.url.clone())),
         KeepCredential::TooMany => Err(CredentialError::TooMany(owner.clone())),
         KeepCredential::Gone => Err(gone(new.id)),
@@ -266,10 +324,14 @@ fn bound(there: &SealedCredential) -> Binding {
 }
 
 fn read(keys: Option<&Keyring>, there: &SealedCredential) -> Result<Access, CredentialError> {
-    let unreadable = |reason| CredentialError::Unreadable { id: there.id, reason };
+    let unreadable = |reason| CredentialError::Unreadable {
+        id: there.id,
+        reason,
+    };
     let text = seal::open(keys, &there.sealed, &bound(there)).map_err(unreadable)?;
     // What opens was sealed by a server; only a newer one seals what this one does not know.
-    Access::from_sealed_text(&text).map_err(|_| unreadable(OpenError::Refused(there.sealed.key.clone())))
+    Access::from_sealed_text(&text)
+        .map_err(|_| unreadable(OpenError::Refused(there.sealed.key.clone())))
 }
 
 fn resealed_with(keys: &Keyring, there: &SealedCredential) -> Result<Sealed, OpenError> {

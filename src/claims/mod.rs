@@ -10,7 +10,9 @@ mod applications;
 mod collect;
 mod credentials;
 
-pub use applications::{ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove};
+pub use applications::{
+    ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
+};
 pub use collect::{Collection, collect};
 pub use credentials::{ChangeCredential, CredentialError, Credentials, Kept, Rotation};
 
@@ -43,5 +45,7 @@ pub fn too_many_owners(most: i64) -> String {
 
 /// There is no such owner: a sentence with the way out.
 pub fn no_owner(name: &OwnerName) -> String {
-    format!("There is no owner `{name}`. `lockkeeper owners add {name}` adds one, `lockkeeper owners list` shows all.")
+    format!(
+        "There is no owner `{name}`. `lockkeeper owners add {name}` adds one, `lockkeeper owners list` shows all."
+    )
 }

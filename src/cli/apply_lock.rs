@@ -10,14 +10,18 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::parse_duration;
 use crate::config::server::StorageConfig;
 use crate::model::{
-    Actor, ApplyLock, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, minute,
+    Actor, ApplyLock, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope,
+    Cause, Origin, minute,
 };
 use crate::store::{Result, SetApplyLock, Store};
 
 pub(super) fn command() -> Command {
-    let list = Command::new("list")
-        .about("Show what stops applies")
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON, an apply lock per line"));
+    let list = Command::new("list").about("Show what stops applies").arg(
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("As JSON, an apply lock per line"),
+    );
     let set = Command::new("set")
         .about("Stop applies")
         .long_about(
@@ -54,12 +58,25 @@ fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 
 fn scope_args() -> [Arg; 2] {
     [
-        text("repo", "HOST/OWNER/NAME", "Only in this repository, as in github.com/acme/infra"),
-        text("dir", "PATH", "Only in this directory of the repository and below it").requires("repo"),
+        text(
+            "repo",
+            "HOST/OWNER/NAME",
+            "Only in this repository, as in github.com/acme/infra",
+        ),
+        text(
+            "dir",
+            "PATH",
+            "Only in this directory of the repository and below it",
+        )
+        .requires("repo"),
     ]
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "apply-lock", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "apply-lock",
+    command,
+    run,
+};
 
 /// What is asked for, read before anything is opened.
 enum Wanted {
@@ -86,7 +103,11 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
             Wanted::Set(wish) => set(&store, &wish, terminal).await,
             Wanted::Clear(scope) => {
                 let ended = store.apply_lock_clear(&scope, &cause()).await;
-                cleared(ended, &format!("no apply lock is set for exactly this: {scope}"), terminal)
+                cleared(
+                    ended,
+                    &format!("no apply lock is set for exactly this: {scope}"),
+                    terminal,
+                )
             }
             Wanted::ClearOne(id) => {
                 let ended = store.apply_lock_clear_one(id, &cause()).await;
@@ -101,19 +122,32 @@ fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
         let value = matches.try_get_one::<String>(name).ok().flatten();
         value.map(String::as_str).unwrap_or_default()
     };
-    let fields =
-        ApplyLockFields { repo: given("repo"), dir: given("dir"), reason: given("reason"), until: given("until") };
+    let fields = ApplyLockFields {
+        repo: given("repo"),
+        dir: given("dir"),
+        reason: given("reason"),
+        until: given("until"),
+    };
     // An empty value is most likely a variable of a script that was not set: it must not widen what is stopped.
     let is_empty = |name: &str| {
         let value = matches.try_get_one::<String>(name).ok().flatten();
         value.is_some_and(|value| value.trim().is_empty())
     };
-    if let Some(name) = ["repo", "dir", "until", "for"].into_iter().find(|name| is_empty(name)) {
-        return Err(format!("error: --{name} has no value: give it one, or leave it out\n"));
+    if let Some(name) = ["repo", "dir", "until", "for"]
+        .into_iter()
+        .find(|name| is_empty(name))
+    {
+        return Err(format!(
+            "error: --{name} has no value: give it one, or leave it out\n"
+        ));
     }
     Ok(match name {
-        "list" => Wanted::List { as_json: matches.get_flag("json") },
-        "clear" if matches.contains_id("id") => Wanted::ClearOne(*matches.get_one("id").expect("it was given")),
+        "list" => Wanted::List {
+            as_json: matches.get_flag("json"),
+        },
+        "clear" if matches.contains_id("id") => {
+            Wanted::ClearOne(*matches.get_one("id").expect("it was given"))
+        }
         "clear" => Wanted::Clear(fields.scope().map_err(|problems| shown(&problems))?),
         _ => {
             let wish = fields.wish().map_err(|problems| shown(&problems))?;
@@ -127,21 +161,30 @@ fn ends_after(text: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, S
     if text.is_empty() {
         return Ok(None);
     }
-    let time = parse_duration(text).map_err(|error| format!("error: --for: {error}: write 90m, 12h or 3d\n"))?;
+    let time = parse_duration(text)
+        .map_err(|error| format!("error: --for: {error}: write 90m, 12h or 3d\n"))?;
     Ok(Some(now + time))
 }
 
 fn shown(problems: &[ApplyLockProblem]) -> String {
-    let lines = problems.iter().map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
+    let lines = problems
+        .iter()
+        .map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
     lines.collect::<Vec<_>>().concat()
 }
 
 fn actor() -> Actor {
-    Actor { login: environment::user(), origin: Origin::Cli }
+    Actor {
+        login: environment::user(),
+        origin: Origin::Cli,
+    }
 }
 
 async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    let locks = store.apply_lock_list().await.context("the apply locks could not be read")?;
+    let locks = store
+        .apply_lock_list()
+        .await
+        .context("the apply locks could not be read")?;
     if locks.is_empty() && !as_json {
         terminal.line("Applies are not stopped anywhere.")?;
     }
@@ -156,14 +199,19 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
 }
 
 async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -> Outcome {
-    let set = store.apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(actor())).await;
+    let set = store
+        .apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(actor()))
+        .await;
     match set.context("the apply lock could not be set")? {
         SetApplyLock::Set(lock) => {
             terminal.line(format_args!("Applies are stopped: {}", line(&lock)))?;
             Ok(Exit::Success)
         }
         SetApplyLock::AlreadySet(lock) => {
-            terminal.note(format_args!("error: these applies are stopped already: {}", line(&lock)));
+            terminal.note(format_args!(
+                "error: these applies are stopped already: {}",
+                line(&lock)
+            ));
             Ok(Exit::Failure)
         }
         SetApplyLock::Over(now) => {
@@ -171,7 +219,9 @@ async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -
             Ok(terminal.usage(&shown(problem.as_slice())))
         }
         SetApplyLock::TooMany(most) => {
-            terminal.note(format_args!("error: there are {most} apply locks, and no more are kept: clear some first"));
+            terminal.note(format_args!(
+                "error: there are {most} apply locks, and no more are kept: clear some first"
+            ));
             Ok(Exit::Failure)
         }
     }
@@ -193,10 +243,19 @@ fn cleared(ended: Result<Option<ApplyLock>>, none: &str, terminal: &mut Terminal
 
 /// Names and reasons come from others; a terminal must not obey them.
 fn line(lock: &ApplyLock) -> String {
-    let until = lock.ends_at.map_or_else(|| "somebody ends it".to_owned(), minute);
-    let line =
-        format!("{}, by {} since {}, until {until}: {}", lock.scope, lock.holder, minute(lock.taken_at), lock.reason);
-    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let until = lock
+        .ends_at
+        .map_or_else(|| "somebody ends it".to_owned(), minute);
+    let line = format!(
+        "{}, by {} since {}, until {until}: {}",
+        lock.scope,
+        lock.holder,
+        minute(lock.taken_at),
+        lock.reason
+    );
+    line.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 fn json_line(lock: &ApplyLock) -> serde_json::Value {
@@ -235,14 +294,19 @@ mod tests {
 
     async fn open(dir: &std::path::Path) -> Store {
         let url = DatabaseUrl::Sqlite(dir.join("lockkeeper.db"));
-        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap()
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .unwrap()
     }
 
     /// Exit code and what was said, with the user and times replaced.
     fn apply_lock(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["apply-lock"], args, &["--data-dir", &data]].concat());
-        let text = format!("{out}{err}").replace(&format!("by {} since", environment::user()), "by USER since");
+        let text = format!("{out}{err}").replace(
+            &format!("by {} since", environment::user()),
+            "by USER since",
+        );
         let since = Regex::new(r"since \d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
         (exit, since.replace_all(&text, "since TIME").into_owned())
     }
@@ -253,20 +317,40 @@ mod tests {
     fn applies_are_stopped_listed_and_allowed_again() {
         let dir = data();
         let set = |args: &[&str]| apply_lock(&dir, &[&["set"], args].concat());
-        assert_eq!(apply_lock(&dir, &["list"]), (Exit::Success, "Applies are not stopped anywhere.\n".to_owned()));
+        assert_eq!(
+            apply_lock(&dir, &["list"]),
+            (
+                Exit::Success,
+                "Applies are not stopped anywhere.\n".to_owned()
+            )
+        );
         let (exit, said) = set(&["--reason", "the database moves"]);
         assert_eq!(exit, Exit::Success);
         assert_snapshot!(said, @"Applies are stopped: everywhere, by USER since TIME, until somebody ends it: the database moves");
-        let freeze = ["--reason", "freeze\u{1b}[31m", "--until", "2126-12-24T18:00Z"];
-        assert_eq!(set(&[&freeze[..], &INFRA, &["--dir", "network/"]].concat()).0, Exit::Success);
-        assert_eq!(set(&[&["--reason", "x", "--for", "3d"][..], &INFRA].concat()).0, Exit::Success);
+        let freeze = [
+            "--reason",
+            "freeze\u{1b}[31m",
+            "--until",
+            "2126-12-24T18:00Z",
+        ];
+        assert_eq!(
+            set(&[&freeze[..], &INFRA, &["--dir", "network/"]].concat()).0,
+            Exit::Success
+        );
+        assert_eq!(
+            set(&[&["--reason", "x", "--for", "3d"][..], &INFRA].concat()).0,
+            Exit::Success
+        );
         let (exit, said) = set(&["--reason", "mine"]);
         assert_eq!(exit, Exit::Failure);
         assert_snapshot!(said, @"error: these applies are stopped already: everywhere, by USER since TIME, until somebody ends it: the database moves");
         let (_, listed) = apply_lock(&dir, &["list"]);
         assert_eq!(listed.lines().count(), 3, "{listed}");
         assert_snapshot!(listed.lines().last().unwrap(), @"network in github.com/acme/infra, by USER since TIME, until 2126-12-24 18:00 UTC: freeze�[31m");
-        assert_eq!(apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat()).0, Exit::Success);
+        assert_eq!(
+            apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat()).0,
+            Exit::Success
+        );
         let (exit, said) = apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat());
         assert_eq!(exit, Exit::Failure);
         assert_snapshot!(said, @"
@@ -276,18 +360,31 @@ mod tests {
         assert_eq!(apply_lock(&dir, &["clear"]).0, Exit::Success);
         let (_, json) = apply_lock(&dir, &["list", "--json"]);
         let line: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!((&line["scope"], &line["repo"], &line["dir"]), (&json!("repo"), &json!(INFRA[1]), &json!(null)));
+        assert_eq!(
+            (&line["scope"], &line["repo"], &line["dir"]),
+            (&json!("repo"), &json!(INFRA[1]), &json!(null))
+        );
         assert_eq!(line["holder"], json!(environment::user()));
         let id = line["id"].as_str().unwrap();
         assert_eq!(apply_lock(&dir, &["clear", "--id", id]).0, Exit::Success);
         let gone = apply_lock(&dir, &["clear", "--id", id]);
         assert!(
-            gone.0 == Exit::Failure && gone.1.starts_with(&format!("error: no apply lock has the id {id}\n")),
+            gone.0 == Exit::Failure
+                && gone
+                    .1
+                    .starts_with(&format!("error: no apply lock has the id {id}\n")),
             "{gone:?}"
         );
-        let verdict =
-            block_on(async { verify(&open(dir.path()).await, &Evidence::default(), None).await.unwrap() }).unwrap();
-        assert!(matches!(&verdict, Verdict::Whole(whole) if whole.unsigned == 6), "{verdict:?}");
+        let verdict = block_on(async {
+            verify(&open(dir.path()).await, &Evidence::default(), None)
+                .await
+                .unwrap()
+        })
+        .unwrap();
+        assert!(
+            matches!(&verdict, Verdict::Whole(whole) if whole.unsigned == 6),
+            "{verdict:?}"
+        );
     }
 
     #[test]
@@ -295,19 +392,51 @@ mod tests {
         let dir = data();
         let cases: [(&[&str], &str); 8] = [
             (&["set"], "--reason <TEXT>"),
-            (&["set", "--reason", " "], "error: --reason: Say in a few words why"),
-            (&["set", "--reason", "x", "--repo", "infra"], "error: --repo: `infra` is not a repository"),
-            (&["set", "--reason", "x", "--dir", "net"], "--repo <HOST/OWNER/NAME>"),
-            (&["set", "--reason", "x", "--repo", ""], "error: --repo has no value"),
-            (&["set", "--reason", "x", "--until", "2020-01-01T00:00Z"], "2020-01-01 00:00 UTC is over: it is "),
-            (&["set", "--reason", "x", "--for", "soon"], "error: --for: `soon` is not a length of time: write 90m"),
-            (&["set", "--reason", "x", "--for", "1h", "--until", "2126-01-01T00:00Z"], "cannot be used with"),
+            (
+                &["set", "--reason", " "],
+                "error: --reason: Say in a few words why",
+            ),
+            (
+                &["set", "--reason", "x", "--repo", "infra"],
+                "error: --repo: `infra` is not a repository",
+            ),
+            (
+                &["set", "--reason", "x", "--dir", "net"],
+                "--repo <HOST/OWNER/NAME>",
+            ),
+            (
+                &["set", "--reason", "x", "--repo", ""],
+                "error: --repo has no value",
+            ),
+            (
+                &["set", "--reason", "x", "--until", "2020-01-01T00:00Z"],
+                "2020-01-01 00:00 UTC is over: it is ",
+            ),
+            (
+                &["set", "--reason", "x", "--for", "soon"],
+                "error: --for: `soon` is not a length of time: write 90m",
+            ),
+            (
+                &[
+                    "set",
+                    "--reason",
+                    "x",
+                    "--for",
+                    "1h",
+                    "--until",
+                    "2126-01-01T00:00Z",
+                ],
+                "cannot be used with",
+            ),
         ];
         for (args, text) in cases {
             let (exit, said) = apply_lock(&dir, args);
             assert_eq!(exit, Exit::Usage, "{args:?} {said}");
             assert!(said.contains(text), "{args:?} {said}");
         }
-        assert_eq!(apply_lock(&dir, &["list"]).1, "Applies are not stopped anywhere.\n");
+        assert_eq!(
+            apply_lock(&dir, &["list"]).1,
+            "Applies are not stopped anywhere.\n"
+        );
     }
 }

@@ -17,8 +17,14 @@ use crate::store::Store;
 
 /// Flags of the server that say where the proof of the log lies.
 const FLAGS: [(&str, &str); 2] = [
-    ("encryption-key-file", "Keys of the server, as for `lockkeeper server`"),
-    ("audit-checkpoint-file", "Exported checkpoints, as for `lockkeeper server`, or a copy of them"),
+    (
+        "encryption-key-file",
+        "Keys of the server, as for `lockkeeper server`",
+    ),
+    (
+        "audit-checkpoint-file",
+        "Exported checkpoints, as for `lockkeeper server`, or a copy of them",
+    ),
 ];
 
 pub(super) fn command() -> Command {
@@ -46,7 +52,8 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(Sha256Digest))
                 .help("A hash that was printed earlier; it must still be in the log"),
         );
-    let key = Command::new("key").about("Show the public keys that checkpoints of the log are signed with");
+    let key = Command::new("key")
+        .about("Show the public keys that checkpoints of the log are signed with");
     let list = Command::new("list")
         .about("Show the newest events")
         .arg(
@@ -57,20 +64,29 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(i64).range(1..=100_000))
                 .help("How many"),
         )
-        .arg(Arg::new("json").long("json").action(clap::ArgAction::SetTrue).help("As JSON, an event per line"));
-    let prune = Command::new("prune").about("Remove old events and leave a seal that the rest continues").arg(
-        Arg::new("before")
-            .long("before")
-            .value_name("DATE")
-            .required(true)
-            .value_parser(date)
-            .help("Events from before this day are removed, as in 2026-01-31 (UTC)"),
-    );
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(clap::ArgAction::SetTrue)
+                .help("As JSON, an event per line"),
+        );
+    let prune = Command::new("prune")
+        .about("Remove old events and leave a seal that the rest continues")
+        .arg(
+            Arg::new("before")
+                .long("before")
+                .value_name("DATE")
+                .required(true)
+                .value_parser(date)
+                .help("Events from before this day are removed, as in 2026-01-31 (UTC)"),
+        );
     Command::new("audit")
         .about("Look through the log of what happened to locks")
         .subcommand_required(true)
         .disable_help_subcommand(true)
-        .subcommands([verify, key, list, prune].map(|command| command.args(database::flags()).args(flags())))
+        .subcommands(
+            [verify, key, list, prune].map(|command| command.args(database::flags()).args(flags())),
+        )
 }
 
 fn flags() -> [Arg; 2] {
@@ -81,13 +97,16 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = database::settings(matches)?;
     for (flag, _) in FLAGS {
         let given = matches.get_one::<String>(flag).cloned();
-        raw.flags.extend(given.map(|value| (flag.to_owned(), vec![value])));
+        raw.flags
+            .extend(given.map(|value| (flag.to_owned(), vec![value])));
     }
     Ok(raw)
 }
 
 fn date(text: &str) -> Result<DateTime<Utc>, String> {
-    let day = text.parse::<NaiveDate>().map_err(|_| "a day is written as 2026-01-31".to_owned())?;
+    let day = text
+        .parse::<NaiveDate>()
+        .map_err(|_| "a day is written as 2026-01-31".to_owned())?;
     Ok(day.and_time(chrono::NaiveTime::MIN).and_utc())
 }
 
@@ -100,27 +119,60 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     block_on(async {
         let store = database::open(&storage).await?;
         let files = || {
-            let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
+            let keys = storage
+                .encryption_keys
+                .as_deref()
+                .map(keyring)
+                .transpose()?
+                .map(Arc::new);
             audit_files(&storage, keys)
         };
         match name {
             "verify" => run_verify(&store, &files()?, matches, terminal).await,
             "key" => run_key(&store, &files()?, terminal).await,
             "list" => run_list(&store, matches, terminal).await,
-            _ => run_prune(&store, &files()?, *matches.get_one("before").expect("clap demands it"), terminal).await,
+            _ => {
+                run_prune(
+                    &store,
+                    &files()?,
+                    *matches.get_one("before").expect("clap demands it"),
+                    terminal,
+                )
+                .await
+            }
         }
     })?
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "audit", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "audit",
+    command,
+    run,
+};
 
-async fn run_verify(store: &Store, files: &AuditFiles, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
-    let keys = matches.get_many::<PublicKey>("public-key").map(|keys| keys.copied().collect::<Vec<_>>());
-    let evidence = Evidence { checkpoints: files.checkpoints()?, keys };
-    match verify(store, &evidence, matches.get_one("contains")).await.context("the log could not be read")? {
+async fn run_verify(
+    store: &Store,
+    files: &AuditFiles,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let keys = matches
+        .get_many::<PublicKey>("public-key")
+        .map(|keys| keys.copied().collect::<Vec<_>>());
+    let evidence = Evidence {
+        checkpoints: files.checkpoints()?,
+        keys,
+    };
+    match verify(store, &evidence, matches.get_one("contains"))
+        .await
+        .context("the log could not be read")?
+    {
         Verdict::Whole(whole) => {
-            let before =
-                if whole.removed > 0 { format!(" after {} that were pruned", whole.removed) } else { String::new() };
+            let before = if whole.removed > 0 {
+                format!(" after {} that were pruned", whole.removed)
+            } else {
+                String::new()
+            };
             terminal.line(format_args!(
                 "The log is whole: {} events{before}, the newest with the hash {}.",
                 whole.events, whole.head
@@ -129,24 +181,39 @@ async fn run_verify(store: &Store, files: &AuditFiles, matches: &ArgMatches, ter
                 terminal.line(line)?;
             }
             if !whole.known {
-                terminal.note("error: the hash that was asked for is not in the log: events were removed");
+                terminal.note(
+                    "error: the hash that was asked for is not in the log: events were removed",
+                );
                 return Ok(Exit::Failure);
             }
             Ok(Exit::Success)
         }
         Verdict::Broken { seq, fault } => {
-            terminal.note(format_args!("error: the log is broken: event {seq} {}", fault.says()));
+            terminal.note(format_args!(
+                "error: the log is broken: event {seq} {}",
+                fault.says()
+            ));
             Ok(Exit::Failure)
         }
     }
 }
 
 /// How far the log is signed, and how much the signature is worth.
-async fn about_signature(store: &Store, files: &AuditFiles, evidence: &Evidence, whole: &Whole) -> Vec<String> {
+async fn about_signature(
+    store: &Store,
+    files: &AuditFiles,
+    evidence: &Evidence,
+    whole: &Whole,
+) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(last) = &whole.checkpoint {
         // Who may verify need not be able to read the private key.
-        let ours = files.key(store).await.ok().flatten().map(|key| key.public());
+        let ours = files
+            .key(store)
+            .await
+            .ok()
+            .flatten()
+            .map(|key| key.public());
         let trust = if ours == Some(last.key) {
             "the key of this server"
         } else if evidence.keys.is_some() {
@@ -155,7 +222,10 @@ async fn about_signature(store: &Store, files: &AuditFiles, evidence: &Evidence,
             "a key that only the database names: compare it with what `lockkeeper audit key` prints on the server, or name \
              the right one with --public-key"
         };
-        lines.push(format!("The last checkpoint is of event {}, signed with {}, {trust}.", last.seq, last.key));
+        lines.push(format!(
+            "The last checkpoint is of event {}, signed with {}, {trust}.",
+            last.seq, last.key
+        ));
     }
     if whole.unsigned > 0 {
         lines.push(format!(
@@ -167,26 +237,45 @@ async fn about_signature(store: &Store, files: &AuditFiles, evidence: &Evidence,
 }
 
 async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>) -> Outcome {
-    let known = store.audit_keys().await.context("the keys could not be read")?;
+    let known = store
+        .audit_keys()
+        .await
+        .context("the keys could not be read")?;
     if known.is_empty() {
         terminal.note("There is no key yet: a server makes it when it seals the first event.");
         return Ok(Exit::Failure);
     }
-    let ours = files.key(store).await.ok().flatten().map(|key| key.public());
+    let ours = files
+        .key(store)
+        .await
+        .ok()
+        .flatten()
+        .map(|key| key.public());
     for key in known {
         let kept = match &key.sealed {
             Some(sealed) => format!("in the database, encrypted with {}", sealed.key),
             None => "in the data directory of a server".to_owned(),
         };
-        let here = if ours == Some(key.public) { "; this server signs with it" } else { "" };
-        terminal.line(format_args!("{} since {} ({kept}{here})", key.public, time(key.created_at)))?;
+        let here = if ours == Some(key.public) {
+            "; this server signs with it"
+        } else {
+            ""
+        };
+        terminal.line(format_args!(
+            "{} since {} ({kept}{here})",
+            key.public,
+            time(key.created_at)
+        ))?;
     }
     Ok(Exit::Success)
 }
 
 async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let limit = *matches.get_one("limit").expect("it has a default");
-    let events = store.lock_event_list(limit).await.context("the log could not be read")?;
+    let events = store
+        .lock_event_list(limit)
+        .await
+        .context("the log could not be read")?;
     for event in events.iter().rev() {
         if matches.get_flag("json") {
             terminal.line(as_json::event(event))?;
@@ -204,11 +293,22 @@ fn time(at: DateTime<Utc>) -> String {
 fn as_text(kept: &LockEvent) -> String {
     let cause = &kept.event.cause;
     let lock = kept.event.key.as_ref().map(|key| format!(" {key}"));
-    let lock = lock.or_else(|| kept.event.scope.as_ref().map(|scope| format!(" {scope}"))).unwrap_or_default();
-    let pull = kept.of_whom().map(|whom| format!(" {whom}")).unwrap_or_default();
-    let remote = cause.remote.as_ref().map(|remote| format!(" from {remote}")).unwrap_or_default();
+    let lock = lock
+        .or_else(|| kept.event.scope.as_ref().map(|scope| format!(" {scope}")))
+        .unwrap_or_default();
+    let pull = kept
+        .of_whom()
+        .map(|whom| format!(" {whom}"))
+        .unwrap_or_default();
+    let remote = cause
+        .remote
+        .as_ref()
+        .map(|remote| format!(" from {remote}"))
+        .unwrap_or_default();
     let (kind, actor) = (kept.event.kind, &cause.actor);
-    let number = kept.seq().map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+    let number = kept
+        .seq()
+        .map_or_else(|| "-".to_owned(), |seq| seq.to_string());
     let line = format!(
         "{number} {} {kind}{lock}{pull} by {} ({}{remote}): {}",
         time(kept.at),
@@ -217,12 +317,22 @@ fn as_text(kept: &LockEvent) -> String {
         cause.reason
     );
     // Names and reasons come from others; a terminal must not obey them.
-    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    line.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
-async fn run_prune(store: &Store, files: &AuditFiles, before: DateTime<Utc>, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_prune(
+    store: &Store,
+    files: &AuditFiles,
+    before: DateTime<Utc>,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let who = super::environment::user();
-    match prune_log(store, files, before, &who).await.context("the log could not be pruned")? {
+    match prune_log(store, files, before, &who)
+        .await
+        .context("the log could not be pruned")?
+    {
         Some(seal) => terminal.line(format_args!(
             "Removed {} events, the last of them number {} of {}. The log continues its hash {}.",
             seal.events,
@@ -255,20 +365,41 @@ mod tests {
 
     /// Four events, and how a server seals them.
     async fn fill(dir: &Path) {
-        let store = Store::open(&url(dir), Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap();
-        let cause = Cause::new(Actor { login: "ops".to_owned(), origin: Origin::Cli }, "the database moves");
+        let store = Store::open(&url(dir), Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .unwrap();
+        let cause = Cause::new(
+            Actor {
+                login: "ops".to_owned(),
+                origin: Origin::Cli,
+            },
+            "the database moves",
+        );
         for _ in 0..2 {
-            let _set = store.apply_lock_set(&ApplyScope::Server, None, &cause).await.unwrap();
-            store.apply_lock_clear(&ApplyScope::Server, &cause).await.unwrap();
+            let _set = store
+                .apply_lock_set(&ApplyScope::Server, None, &cause)
+                .await
+                .unwrap();
+            store
+                .apply_lock_clear(&ApplyScope::Server, &cause)
+                .await
+                .unwrap();
         }
-        let files = AuditFiles::new(dir, &url(dir).to_string(), Some(dir.join("checkpoints")), None);
+        let files = AuditFiles::new(
+            dir,
+            &url(dir).to_string(),
+            Some(dir.join("checkpoints")),
+            None,
+        );
         assert_eq!(seal_log(&store, &files).await.unwrap(), 4);
         store.close().await;
     }
 
     async fn execute(dir: &Path, sql: &'static str) {
         let file = dir.join("lockkeeper.db").display().to_string();
-        let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{file}")).await.unwrap();
+        let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{file}"))
+            .await
+            .unwrap();
         sqlx::query(sql).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
     }
@@ -277,8 +408,13 @@ mod tests {
     fn audit(dir: &Path, args: &[&str]) -> (Exit, String) {
         let data = dir.display().to_string();
         let (exit, out, err) = call(&[&["audit"], args, &["--data-dir", &data]].concat());
-        let secret = regex::Regex::new(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43}=|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ").unwrap();
-        (exit, secret.replace_all(&format!("{out}{err}"), "…").into_owned())
+        let secret =
+            regex::Regex::new(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43}=|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+                .unwrap();
+        (
+            exit,
+            secret.replace_all(&format!("{out}{err}"), "…").into_owned(),
+        )
     }
 
     #[test]
@@ -306,6 +442,9 @@ mod tests {
         assert_eq!(audit(dir.path(), &["verify"]).0, Exit::Success);
         let (exit, said) = audit(dir.path(), &["verify", "--audit-checkpoint-file", &file]);
         assert_eq!(exit, Exit::Failure);
-        assert!(said.contains("event 2 and all after it up to event 4 are missing"), "{said}");
+        assert!(
+            said.contains("event 2 and all after it up to event 4 are missing"),
+            "{said}"
+        );
     }
 }

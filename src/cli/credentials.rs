@@ -23,7 +23,11 @@ use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl, Right
 use crate::seal::{KEY_BYTES, KeyName, key_line};
 use crate::store::Store;
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "credentials", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "credentials",
+    command,
+    run,
+};
 
 /// Credentials that are read at once.
 const PART: i64 = 500;
@@ -45,21 +49,43 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     };
     block_on(async {
         let store = database::open(&storage).await?;
-        let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
+        let keys = storage
+            .encryption_keys
+            .as_deref()
+            .map(keyring)
+            .transpose()?
+            .map(Arc::new);
         let credentials = Credentials::new(store.clone(), Arc::new(RandomIds), keys.clone());
         let as_json = matches.get_flag("json");
         match given {
             Given::Add { owner, url, value } => {
                 let access = value.read()?;
-                let kept = credentials.add(&owner, &url, &access, (Rights::Whole, &cause())).await;
+                let kept = credentials
+                    .add(&owner, &url, &access, (Rights::Whole, &cause()))
+                    .await;
                 told(kept.map(|kept| kept.id), &store, "Kept", as_json, terminal).await
             }
             Given::Change { id, url, value } => {
                 let access = value.map(value::Value::read).transpose()?;
-                let kept = credentials.change(id, ChangeCredential { url, access }, (Rights::Whole, &cause())).await;
-                told(kept.map(|kept| kept.id), &store, "Changed", as_json, terminal).await
+                let kept = credentials
+                    .change(
+                        id,
+                        ChangeCredential { url, access },
+                        (Rights::Whole, &cause()),
+                    )
+                    .await;
+                told(
+                    kept.map(|kept| kept.id),
+                    &store,
+                    "Changed",
+                    as_json,
+                    terminal,
+                )
+                .await
             }
-            Given::List { owner, url } => list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await,
+            Given::List { owner, url } => {
+                list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await
+            }
             Given::Remove { id } => remove(&store, id, as_json, terminal).await,
             Given::Rotate => {
                 if let Some(keys) = &keys {
@@ -79,20 +105,32 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = database::settings(matches)?;
     for flag in [flags::KEY_FILE, flags::HOST] {
         let given = matches.get_one::<String>(flag).cloned();
-        raw.flags.extend(given.map(|value| (flag.to_owned(), vec![value])));
+        raw.flags
+            .extend(given.map(|value| (flag.to_owned(), vec![value])));
     }
     Ok(raw)
 }
 
 fn cause() -> Cause {
-    Cause::new(Actor { login: environment::user(), origin: Origin::Cli }, "")
+    Cause::new(
+        Actor {
+            login: environment::user(),
+            origin: Origin::Cli,
+        },
+        "",
+    )
 }
 
 /// Prints a new line for the file of keys.
 fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let name = match matches.get_one::<KeyName>("name") {
         Some(name) => name.clone(),
-        None => SystemClock.now().format("%Y-%m-%d").to_string().parse().expect("a date is a name"),
+        None => SystemClock
+            .now()
+            .format("%Y-%m-%d")
+            .to_string()
+            .parse()
+            .expect("a date is a name"),
     };
     let key = secrecy::zeroize::Zeroizing::new(rand::random::<[u8; KEY_BYTES]>());
     terminal.line(key_line(&name, &key).expose())?;
@@ -114,14 +152,21 @@ async fn told(
 ) -> Outcome {
     let id = match kept {
         Ok(id) => id,
-        Err(CredentialError::Store(error)) => return Err(error).context("the credential was not kept"),
+        Err(CredentialError::Store(error)) => {
+            return Err(error).context("the credential was not kept");
+        }
         Err(error) => {
             terminal.note(format_args!("error: {error}"));
             return Ok(Exit::Failure);
         }
     };
-    let row = store.credential_get(id).await.context("the credential cannot be read back")?;
-    let Some(row) = row else { return Ok(Exit::Success) };
+    let row = store
+        .credential_get(id)
+        .await
+        .context("the credential cannot be read back")?;
+    let Some(row) = row else {
+        return Ok(Exit::Success);
+    };
     if as_json {
         terminal.line(show::json_line(&row))?;
     } else {
@@ -138,7 +183,11 @@ async fn list(
     terminal: &mut Terminal<'_>,
 ) -> Outcome {
     let owner = match owner {
-        Some(name) => match store.owner_get(name).await.context("the owner cannot be read")? {
+        Some(name) => match store
+            .owner_get(name)
+            .await
+            .context("the owner cannot be read")?
+        {
             Some(owner) => Some(owner.id),
             None => return none(as_json, terminal),
         },
@@ -146,9 +195,16 @@ async fn list(
     };
     let mut after = None;
     loop {
-        let part = store.credential_list(owner, url, after, PART).await.context("the credentials cannot be read")?;
+        let part = store
+            .credential_list(owner, url, after, PART)
+            .await
+            .context("the credentials cannot be read")?;
         let Some(last) = part.last() else {
-            return if after.is_none() { none(as_json, terminal) } else { Ok(Exit::Success) };
+            return if after.is_none() {
+                none(as_json, terminal)
+            } else {
+                Ok(Exit::Success)
+            };
         };
         after = Some(last.id);
         for row in &part {
@@ -168,8 +224,17 @@ fn none(as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
     Ok(Exit::Success)
 }
 
-async fn remove(store: &Store, id: CredentialId, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    let Some(row) = store.credential_remove(id, &cause()).await.context("the credential was not removed")? else {
+async fn remove(
+    store: &Store,
+    id: CredentialId,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let Some(row) = store
+        .credential_remove(id, &cause())
+        .await
+        .context("the credential was not removed")?
+    else {
         terminal.note(format_args!("error: {}", CredentialError::NotThere(id)));
         return Ok(Exit::Failure);
     };
@@ -182,25 +247,38 @@ async fn remove(store: &Store, id: CredentialId, as_json: bool, terminal: &mut T
 }
 
 async fn rotate(credentials: &Credentials, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    let rotation = credentials.rotate(|done| terminal.note(format_args!("{done} …"))).await;
+    let rotation = credentials
+        .rotate(|done| terminal.note(format_args!("{done} …")))
+        .await;
     let rotation = match rotation {
         Ok(rotation) => rotation,
-        Err(CredentialError::Store(error)) => return Err(error).context("not all credentials have the key"),
+        Err(CredentialError::Store(error)) => {
+            return Err(error).context("not all credentials have the key");
+        }
         Err(error) => {
             terminal.note(format_args!("error: {error}"));
             return Ok(Exit::Failure);
         }
     };
     for (id, reason) in &rotation.named {
-        terminal.note(format_args!("error: the credential {id} cannot be read: {reason}"));
+        terminal.note(format_args!(
+            "error: the credential {id} cannot be read: {reason}"
+        ));
     }
-    let key = credentials.first_key().map(ToString::to_string).unwrap_or_default();
+    let key = credentials
+        .first_key()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     if as_json {
         terminal.line(show::json_rotation(&key, &rotation))?;
     } else {
         terminal.line(show::rotation(&key, &rotation))?;
     }
-    Ok(if rotation.is_complete() { Exit::Success } else { Exit::Failure })
+    Ok(if rotation.is_complete() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
 }
 
 #[cfg(test)]
@@ -217,17 +295,36 @@ mod tests {
         assert_eq!(Keyring::parse(&one).unwrap().first().as_str(), "2026-11");
         let (_, two, _) = call(&["credentials", "keygen"]);
         assert!(Keyring::parse(&two).is_ok() && one != two);
-        assert_eq!(call(&["credentials", "keygen", "--name", "a b"]).0, Exit::Usage);
+        assert_eq!(
+            call(&["credentials", "keygen", "--name", "a b"]).0,
+            Exit::Usage
+        );
     }
 
     #[test]
     fn half_a_credential_is_a_usage_error() {
-        let add = ["credentials", "add", "--owner", "net", "--url", "https://github.com/acme/infra"];
+        let add = [
+            "credentials",
+            "add",
+            "--owner",
+            "net",
+            "--url",
+            "https://github.com/acme/infra",
+        ];
         for (more, expected) in [
-            (["--kind", "app", "--app-id", "7"].as_slice(), "--installation-id"),
+            (
+                ["--kind", "app", "--app-id", "7"].as_slice(),
+                "--installation-id",
+            ),
             (&["--kind", "ssh"], "--known-hosts"),
-            (&["--kind", "token", "--app-id", "7"], "--app-id is not for a token"),
-            (&["--kind", "app", "--user", "x"], "--user is not for an App installation"),
+            (
+                &["--kind", "token", "--app-id", "7"],
+                "--app-id is not for a token",
+            ),
+            (
+                &["--kind", "app", "--user", "x"],
+                "--user is not for an App installation",
+            ),
             (&["--kind", "password"], "password"),
             (&["--value", "ghp_x"], "--value"),
         ] {
@@ -235,7 +332,14 @@ mod tests {
             assert_eq!((exit, out), (Exit::Usage, String::new()), "{more:?} {err}");
             assert!(err.contains(expected), "{more:?} {err}");
         }
-        let (exit, _, err) = call(&["credentials", "add", "--owner", "net", "--url", "/srv/git/x"]);
+        let (exit, _, err) = call(&[
+            "credentials",
+            "add",
+            "--owner",
+            "net",
+            "--url",
+            "/srv/git/x",
+        ]);
         assert_eq!(exit, Exit::Usage, "{err}");
     }
 }

@@ -13,10 +13,26 @@ use crate::store::Store;
 
 /// Flags of the server that say where the database is.
 const FLAGS: [(&str, &str, &str); 4] = [
-    ("config", "FILE", "File with settings of the server, as for `lockkeeper server`"),
-    ("data-dir", "FOLDER", "Data directory of the server, as for `lockkeeper server`"),
-    ("database-url", "URL", "Database of the server, as for `lockkeeper server`"),
-    ("compat", "NAME", "Defaults of the server, as for `lockkeeper server`"),
+    (
+        "config",
+        "FILE",
+        "File with settings of the server, as for `lockkeeper server`",
+    ),
+    (
+        "data-dir",
+        "FOLDER",
+        "Data directory of the server, as for `lockkeeper server`",
+    ),
+    (
+        "database-url",
+        "URL",
+        "Database of the server, as for `lockkeeper server`",
+    ),
+    (
+        "compat",
+        "NAME",
+        "Defaults of the server, as for `lockkeeper server`",
+    ),
 ];
 
 /// The flags, for a subcommand.
@@ -29,7 +45,8 @@ pub(super) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = environment::read()?;
     for (flag, _, _) in FLAGS {
         let given = matches.get_one::<String>(flag).cloned();
-        raw.flags.extend(given.map(|value| (flag.to_owned(), vec![value])));
+        raw.flags
+            .extend(given.map(|value| (flag.to_owned(), vec![value])));
     }
     let (raw, problems) = settings_file::add(raw);
     match problems.first() {
@@ -43,8 +60,12 @@ pub(super) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
 pub(super) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
     let url = database_url(&storage.database)?;
     let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
-    match store.with_context(|| format!("cannot open the database {url} (--database-url, --data-dir)"))? {
+    match store
+        .with_context(|| format!("cannot open the database {url} (--database-url, --data-dir)"))?
+    {
         Some(store) => Ok(store),
-        None => bail!("there is no database {url} yet (--database-url, --data-dir): a server makes it when it starts"),
+        None => bail!(
+            "there is no database {url} yet (--database-url, --data-dir): a server makes it when it starts"
+        ),
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettin
         words.extend(taken.words);
         return Ok((read_with(taken.variables)?, words));
     }
-    let (kept, variables): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(name, _)| stays(name));
+    let (kept, variables): (Vec<_>, Vec<_>) =
+        std::env::vars_os().partition(|(name, _)| stays(name));
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let own: Vec<OsString> = words.iter().map(OsString::from).collect();
     let (rest, secrets) = part_secrets(words.clone());
@@ -40,7 +41,10 @@ pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettin
     }
     args.truncate(args.len() - own.len());
     args.extend(rest.into_iter().map(OsString::from));
-    let taken = Taken { variables: variables.into_iter().collect(), words: secrets };
+    let taken = Taken {
+        variables: variables.into_iter().collect(),
+        words: secrets,
+    };
     Err(start_again(args, &kept, &taken).context(doing))
 }
 
@@ -56,7 +60,10 @@ fn stays(name: &OsStr) -> bool {
 }
 
 /// Does not return unless it fails.
-#[expect(clippy::disallowed_methods, reason = "the process goes on as the same program; no child is started")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the process goes on as the same program; no child is started"
+)]
 fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken) -> anyhow::Error {
     let written = || -> anyhow::Result<File> {
         let mut memory = File::from(memfd_create("environment", MFdFlags::MFD_CLOEXEC)?);
@@ -75,7 +82,12 @@ fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken
         if let Some(name) = args.next() {
             command.arg0(name);
         }
-        command.args(args).env_clear().envs(kept.iter().cloned()).env(WIPED, "1").stdin(written()?);
+        command
+            .args(args)
+            .env_clear()
+            .envs(kept.iter().cloned())
+            .env(WIPED, "1")
+            .stdin(written()?);
         Ok(command)
     };
     match prepared() {
@@ -89,14 +101,21 @@ fn received() -> anyhow::Result<Taken> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
-    let mut taken = Taken { variables: BTreeMap::new(), words: Vec::new() };
+    let mut taken = Taken {
+        variables: BTreeMap::new(),
+        words: Vec::new(),
+    };
     for line in bytes.split(|byte| *byte == 0) {
-        let Some(at) = line.iter().position(|byte| *byte == b'=') else { continue };
+        let Some(at) = line.iter().position(|byte| *byte == b'=') else {
+            continue;
+        };
         let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         if line.starts_with(b"--") {
             taken.words.extend(text(line).into_string());
         } else {
-            taken.variables.insert(text(&line[..at]), text(&line[at + 1..]));
+            taken
+                .variables
+                .insert(text(&line[..at]), text(&line[at + 1..]));
         }
     }
     Ok(taken)
@@ -118,7 +137,10 @@ fn read_with(more: BTreeMap<OsString, OsString>) -> anyhow::Result<RawSettings> 
         flags: BTreeMap::new(),
         files: BTreeMap::new(),
         settings_file: SettingsFile::default(),
-        home: variables.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
+        home: variables
+            .get("HOME")
+            .filter(|home| !home.is_empty())
+            .map(PathBuf::from),
         working_dir: std::env::current_dir().context("cannot find out the working folder")?,
         hostname: hostname(&variables),
         variables,
@@ -134,6 +156,9 @@ fn hostname(variables: &BTreeMap<String, String>) -> String {
 
 /// Who runs the program, for records.
 pub(super) fn user() -> String {
-    let name = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.name);
+    let name = nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .ok()
+        .flatten()
+        .map(|user| user.name);
     name.unwrap_or_else(|| format!("user {}", nix::unistd::geteuid()))
 }

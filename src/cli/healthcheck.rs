@@ -17,7 +17,11 @@ pub(super) fn command() -> Command {
     let url = Arg::new("url").long("url").value_name("URL");
     Command::new("healthcheck")
         .about("Ask the server on this machine whether it lives")
-        .arg(url.help("What to ask [default: /healthz at LOCKKEEPER_BIND_ADDRESS and LOCKKEEPER_PORT]"))
+        .arg(
+            url.help(
+                "What to ask [default: /healthz at LOCKKEEPER_BIND_ADDRESS and LOCKKEEPER_PORT]",
+            ),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -38,29 +42,49 @@ async fn ask(url: &str) -> anyhow::Result<()> {
         .tls_danger_accept_invalid_certs(true)
         .build()
         .context("cannot make a client")?;
-    let answer = client.get(url).send().await.with_context(|| format!("cannot reach {url}"))?;
-    ensure!(answer.status().is_success(), "{url} answered {}", answer.status());
+    let answer = client
+        .get(url)
+        .send()
+        .await
+        .with_context(|| format!("cannot reach {url}"))?;
+    ensure!(
+        answer.status().is_success(),
+        "{url} answered {}",
+        answer.status()
+    );
     Ok(())
 }
 
 /// The address the server listens on, from here.
 fn local_url(raw: &RawSettings) -> String {
-    let address = text(raw, "bind-address").parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let address = text(raw, "bind-address")
+        .parse()
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let address = match address {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) if address.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
         IpAddr::V6(address) => format!("[{address}]"),
     };
-    let scheme = if text(raw, "ssl-cert-file").is_empty() { "http" } else { "https" };
+    let scheme = if text(raw, "ssl-cert-file").is_empty() {
+        "http"
+    } else {
+        "https"
+    };
     format!("{scheme}://{address}:{}/healthz", text(raw, "port"))
 }
 
 /// What the variables say, or the default.
 fn text<'a>(raw: &'a RawSettings, flag: &str) -> &'a str {
-    let setting = SETTINGS.iter().find(|setting| setting.flag == flag).expect("the flag is in the table");
+    let setting = SETTINGS
+        .iter()
+        .find(|setting| setting.flag == flag)
+        .expect("the flag is in the table");
     let default = || setting.default_text(crate::config::server::Compat::None);
-    raw.given(setting).map(|given| given.text).or_else(default).unwrap_or_default()
+    raw.given(setting)
+        .map(|given| given.text)
+        .or_else(default)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -77,9 +101,20 @@ mod tests {
             ("10.0.0.7", "80", "http://10.0.0.7:80/healthz"),
             ("::", "tcp://10.0.0.1:80", "http://[::1]:4141/healthz"),
         ] {
-            let variables = [("LOCKKEEPER_BIND_ADDRESS", address), ("ATLANTIS_PORT", port)];
-            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-            assert_eq!(local_url(&RawSettings { variables, ..RawSettings::default() }), expected);
+            let variables = [
+                ("LOCKKEEPER_BIND_ADDRESS", address),
+                ("ATLANTIS_PORT", port),
+            ];
+            let variables = variables
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+            assert_eq!(
+                local_url(&RawSettings {
+                    variables,
+                    ..RawSettings::default()
+                }),
+                expected
+            );
         }
     }
 
@@ -90,7 +125,11 @@ mod tests {
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 4096]).unwrap();
-            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
         });
         url
     }
@@ -99,7 +138,10 @@ mod tests {
     async fn only_a_good_answer_is_healthy() {
         assert!(ask(&answer_once("200 OK")).await.is_ok());
         let url = answer_once("503 Service Unavailable");
-        assert_eq!(ask(&url).await.unwrap_err().to_string(), format!("{url} answered 503 Service Unavailable"));
+        assert_eq!(
+            ask(&url).await.unwrap_err().to_string(),
+            format!("{url} answered 503 Service Unavailable")
+        );
         assert!(ask("http://127.0.0.1:1/healthz").await.is_err());
     }
 }

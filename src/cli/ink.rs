@@ -47,7 +47,8 @@ impl Look {
 
     /// Of standard output, as wide as it is but not wider than `widest`. `NO_COLOR`, if set to anything, switches colours off (no-color.org).
     pub fn of_stdout(no_color: Option<&str>, widest: usize) -> Self {
-        let width = terminal_size::terminal_size_of(stdout()).map_or(USUAL, |(width, _)| usize::from(width.0));
+        let width = terminal_size::terminal_size_of(stdout())
+            .map_or(USUAL, |(width, _)| usize::from(width.0));
         Self {
             colours: stdout().is_terminal() && no_color.is_none_or(str::is_empty),
             width: width.clamp(NARROWEST, widest),
@@ -64,7 +65,10 @@ impl Look {
 
     /// The same terminal with a margin taken off.
     pub fn narrower(&self, margin: usize) -> Self {
-        Self { width: self.width.saturating_sub(margin), ..*self }
+        Self {
+            width: self.width.saturating_sub(margin),
+            ..*self
+        }
     }
 }
 

@@ -41,7 +41,11 @@ pub(super) fn command() -> Command {
         .subcommands([list, release].map(|command| command.args(database::flags())))
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "leases", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "leases",
+    command,
+    run,
+};
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
@@ -51,9 +55,13 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     };
     if name == "list" {
         let as_json = matches.get_flag("json");
-        return block_on(async { list(&database::open(&storage).await?, as_json, terminal).await })?;
+        return block_on(async {
+            list(&database::open(&storage).await?, as_json, terminal).await
+        })?;
     }
-    let reason = matches.get_one::<String>("reason").expect("clap demands it");
+    let reason = matches
+        .get_one::<String>("reason")
+        .expect("clap demands it");
     let reason = match Reason::read(reason) {
         Ok(Some(reason)) => reason,
         Ok(None) => return Ok(terminal.usage("error: --reason: Say in a few words why\n")),
@@ -63,7 +71,10 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
 }
 
 async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    let leases = store.lease_list().await.context("the leases could not be read")?;
+    let leases = store
+        .lease_list()
+        .await
+        .context("the leases could not be read")?;
     if leases.is_empty() && !as_json {
         terminal.line("No lease is held.")?;
     }
@@ -75,17 +86,35 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
         }
     }
     if leases.len() >= usize::from(Store::LEASES_LISTED) {
-        terminal.note(format_args!("Only the first {}, by key, are shown; there may be more.", leases.len()));
+        terminal.note(format_args!(
+            "Only the first {}, by key, are shown; there may be more.",
+            leases.len()
+        ));
     }
     Ok(Exit::Success)
 }
 
-async fn release(store: &Store, matches: &ArgMatches, reason: &Reason, terminal: &mut Terminal<'_>) -> Outcome {
+async fn release(
+    store: &Store,
+    matches: &ArgMatches,
+    reason: &Reason,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let key = matches.get_one::<String>("key").expect("clap demands it");
     let holder = matches.get_one::<String>("holder");
-    let actor = Actor { login: environment::user(), origin: Origin::Cli };
+    let actor = Actor {
+        login: environment::user(),
+        origin: Origin::Cli,
+    };
     let (holder, repo) = (holder.map(String::as_str), LeaseKey::of_text(key).repo());
-    let freed = store.lease_free(key, holder, repo.as_ref(), &Cause::new(actor, reason.as_str())).await;
+    let freed = store
+        .lease_free(
+            key,
+            holder,
+            repo.as_ref(),
+            &Cause::new(actor, reason.as_str()),
+        )
+        .await;
     let (state, lease) = match freed.context("the lease could not be given back")? {
         FreeLease::Freed(lease) => ("free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => ("stopping", lease),
@@ -96,7 +125,10 @@ async fn release(store: &Store, matches: &ArgMatches, reason: &Reason, terminal:
         }
     };
     if matches.get_flag("json") {
-        let mut told = as_json::lease(&LeaseRow { lease, replica: None });
+        let mut told = as_json::lease(&LeaseRow {
+            lease,
+            replica: None,
+        });
         told["state"] = state.into();
         terminal.line(told)?;
     } else {
@@ -112,11 +144,19 @@ fn not_held(key: &str, holder: Option<&str>) -> String {
     }
 }
 
-fn released(is_free: bool, Lease { key, holder, until, .. }: &Lease) -> String {
+fn released(
+    is_free: bool,
+    Lease {
+        key, holder, until, ..
+    }: &Lease,
+) -> String {
     if is_free {
         format!("Given back: {key}. Its holder {holder} was gone.")
     } else {
-        format!("{holder} is told to stop. {key} is free when it has, at {} at the latest.", minute(*until))
+        format!(
+            "{holder} is told to stop. {key} is free when it has, at {} at the latest.",
+            minute(*until)
+        )
     }
 }
 
@@ -127,15 +167,30 @@ fn line(LeaseRow { lease, replica }: &LeaseRow) -> String {
         Some((_, ReplicaState::Ended | ReplicaState::Gone)) => " (its server is gone)",
         None => " (its server is not known)",
     };
-    let told = if lease.revoked_at.is_some() { ", told to stop" } else { "" };
-    let Lease { key, holder, purpose, taken_at, until, .. } = lease;
+    let told = if lease.revoked_at.is_some() {
+        ", told to stop"
+    } else {
+        ""
+    };
+    let Lease {
+        key,
+        holder,
+        purpose,
+        taken_at,
+        until,
+        ..
+    } = lease;
     let (since, until) = (minute(*taken_at), minute(*until));
-    harmless(&format!("{key}, held by {holder}{server} since {since}, until {until}{told}: {purpose}"))
+    harmless(&format!(
+        "{key}, held by {holder}{server} since {since}, until {until}{told}: {purpose}"
+    ))
 }
 
 /// Names and reasons come from others; a terminal must not obey them.
 fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -155,7 +210,9 @@ mod tests {
 
     async fn open(dir: &tempfile::TempDir) -> Store {
         let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
-        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap()
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .unwrap()
     }
 
     /// A lease of a server that is alive, and one of a server that is gone.
@@ -163,15 +220,36 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
             let (store, now) = (open(&dir).await, SystemClock.now());
-            let leases = [(KEY, "alive", 60, "sync it\u{1b}[31m"), ("reconciler:disk", "gone", -60, "looks")];
+            let leases = [
+                (KEY, "alive", 60, "sync it\u{1b}[31m"),
+                ("reconciler:disk", "gone", -60, "looks"),
+            ];
             for (key, name, seconds, purpose) in leases {
                 let (host, address, version) = ("h".to_owned(), "a".to_owned(), "1".to_owned());
-                let id = ReplicaId { name: name.to_owned(), host, address, version };
+                let id = ReplicaId {
+                    name: name.to_owned(),
+                    host,
+                    address,
+                    version,
+                };
                 let heard_until = now + chrono::TimeDelta::seconds(seconds);
-                store.replica_beat(&id, Presence::Serving, &[], heard_until).await.unwrap();
-                let hold = Hold { key: key.to_owned(), holder: format!("{name}/1") };
-                let new = NewLease { hold: &hold, purpose, until: now + chrono::TimeDelta::hours(3) };
-                assert!(matches!(store.lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+                store
+                    .replica_beat(&id, Presence::Serving, &[], heard_until)
+                    .await
+                    .unwrap();
+                let hold = Hold {
+                    key: key.to_owned(),
+                    holder: format!("{name}/1"),
+                };
+                let new = NewLease {
+                    hold: &hold,
+                    purpose,
+                    until: now + chrono::TimeDelta::hours(3),
+                };
+                assert!(matches!(
+                    store.lease_take(new).await.unwrap(),
+                    TakeLease::Taken(_)
+                ));
             }
         })
         .unwrap();
@@ -183,7 +261,12 @@ mod tests {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["leases"], args, &["--data-dir", &data]].concat());
         let minute = Regex::new(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
-        (exit, minute.replace_all(&format!("{out}{err}"), "TIME").into_owned())
+        (
+            exit,
+            minute
+                .replace_all(&format!("{out}{err}"), "TIME")
+                .into_owned(),
+        )
     }
 
     #[test]
@@ -198,21 +281,45 @@ mod tests {
         let (exit, said) = leases(&dir, &["release", "reconciler:disk", "--reason", "stuck"]);
         assert_eq!(exit, Exit::Success);
         assert_snapshot!(said, @"Given back: reconciler:disk. Its holder gone/1 was gone.");
-        assert_eq!(leases(&dir, &["release", KEY, "--reason", "x", "--holder", "gone/1"]).0, Exit::Failure);
-        let [(exit, said), again] =
-            [(); 2].map(|()| leases(&dir, &["release", KEY, "--reason", "stuck", "--holder", "alive/1"]));
+        assert_eq!(
+            leases(
+                &dir,
+                &["release", KEY, "--reason", "x", "--holder", "gone/1"]
+            )
+            .0,
+            Exit::Failure
+        );
+        let [(exit, said), again] = [(); 2].map(|()| {
+            leases(
+                &dir,
+                &["release", KEY, "--reason", "stuck", "--holder", "alive/1"],
+            )
+        });
         assert_eq!(exit, Exit::Success);
         assert_snapshot!(said, @"alive/1 is told to stop. repository_sync:home:github.com/acme/infra is free when it has, at TIME at the latest.");
         assert_eq!((exit, said), again);
         let (_, listed) = leases(&dir, &["list", "--json"]);
         let lease: serde_json::Value = serde_json::from_str(&listed).unwrap();
-        assert_eq!((&lease["key"], &lease["replica_state"]), (&json!(KEY), &json!("alive")));
+        assert_eq!(
+            (&lease["key"], &lease["replica_state"]),
+            (&json!(KEY), &json!("alive"))
+        );
         assert!(lease["revoked_at"].is_string(), "{lease}");
         let (_, said) = leases(&dir, &["release", KEY, "--reason", "x", "--json"]);
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&said).unwrap()["state"], json!("stopping"));
-        let events = block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
-        let whys: Vec<&str> = events.iter().map(|event| event.event.cause.reason.as_str()).collect();
-        assert!(whys.len() == 2 && whys[1].starts_with("stuck; lease reconciler:disk, held by gone/1"), "{whys:?}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&said).unwrap()["state"],
+            json!("stopping")
+        );
+        let events =
+            block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
+        let whys: Vec<&str> = events
+            .iter()
+            .map(|event| event.event.cause.reason.as_str())
+            .collect();
+        assert!(
+            whys.len() == 2 && whys[1].starts_with("stuck; lease reconciler:disk, held by gone/1"),
+            "{whys:?}"
+        );
     }
 
     #[test]
@@ -226,6 +333,9 @@ mod tests {
         ");
         assert_eq!(leases(&dir, &["release", KEY]).0, Exit::Usage);
         let (exit, said) = leases(&dir, &["release", KEY, "--reason", " "]);
-        assert_eq!((exit, said.as_str()), (Exit::Usage, "error: --reason: Say in a few words why\n"));
+        assert_eq!(
+            (exit, said.as_str()),
+            (Exit::Usage, "error: --reason: Say in a few words why\n")
+        );
     }
 }

@@ -22,18 +22,35 @@ use crate::store::Store;
 const EXECUTABLE: &str = "lockkeeper";
 const HOW_IDS_ARE_WRITTEN: &str = "Identifier, or [host/]owner/repo/path/workspace";
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "locks", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "locks",
+    command,
+    run,
+};
 
 fn command() -> Command {
-    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON");
-    let id = || Arg::new("id").value_name("ID").required(true).help(HOW_IDS_ARE_WRITTEN);
-    let list = Command::new("list").about("Show every lock").arg(json()).arg(
-        Arg::new("repo")
-            .long("repo")
-            .value_name("REPO")
-            .value_parser(value_parser!(String))
-            .help("Only those of this repository, as [host/]owner/repo"),
-    );
+    let json = || {
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("As JSON")
+    };
+    let id = || {
+        Arg::new("id")
+            .value_name("ID")
+            .required(true)
+            .help(HOW_IDS_ARE_WRITTEN)
+    };
+    let list = Command::new("list")
+        .about("Show every lock")
+        .arg(json())
+        .arg(
+            Arg::new("repo")
+                .long("repo")
+                .value_name("REPO")
+                .value_parser(value_parser!(String))
+                .help("Only those of this repository, as [host/]owner/repo"),
+        );
     let show = Command::new("show")
         .about("Show a lock: who holds it, what goes on under it, who waits, what happened to it")
         .args([id(), json()]);
@@ -63,7 +80,9 @@ fn command() -> Command {
         .about("Look at locks, release them, hand them over")
         .subcommand_required(true)
         .disable_help_subcommand(true)
-        .subcommands([list, show, release, hand_over].map(|command| command.args(database::flags())))
+        .subcommands(
+            [list, show, release, hand_over].map(|command| command.args(database::flags())),
+        )
 }
 
 fn how() -> [Arg; 2] {
@@ -81,8 +100,15 @@ fn how() -> [Arg; 2] {
 }
 
 fn pull_number(text: &str) -> Result<PullNumber, String> {
-    let number = text.strip_prefix('#').unwrap_or(text).parse().ok().filter(|number| *number > 0);
-    number.map(PullNumber).ok_or_else(|| "a pull request is named by its number, as in 12".to_owned())
+    let number = text
+        .strip_prefix('#')
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|number| *number > 0);
+    number
+        .map(PullNumber)
+        .ok_or_else(|| "a pull request is named by its number, as in 12".to_owned())
 }
 
 fn reason(text: &str) -> Result<Reason, String> {
@@ -111,13 +137,19 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
 }
 
 async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
-    let mut locks = store.lock_list().await.context("the locks could not be read")?;
+    let mut locks = store
+        .lock_list()
+        .await
+        .context("the locks could not be read")?;
     if let Some(repo) = matches.get_one::<String>("repo") {
         locks.retain(|lock| is_of(&lock.key.repo, repo));
     }
     if matches.get_flag("json") {
         let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
-        terminal.line(serde_json::to_string_pretty(&locks).context("the locks could not be written as JSON")?)?;
+        terminal.line(
+            serde_json::to_string_pretty(&locks)
+                .context("the locks could not be written as JSON")?,
+        )?;
         return Ok(Exit::Success);
     }
     for lock in &locks {
@@ -136,10 +168,14 @@ fn is_of(repo: &RepoId, asked: &str) -> bool {
 
 async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let lock = find(store, matches).await?;
-    let facts = LockFacts::read(store, lock).await.context("the lock could not be read")?;
+    let facts = LockFacts::read(store, lock)
+        .await
+        .context("the lock could not be read")?;
     if matches.get_flag("json") {
         let json = LockFactsJson::from(&facts);
-        terminal.line(serde_json::to_string_pretty(&json).context("the lock could not be written as JSON")?)?;
+        terminal.line(
+            serde_json::to_string_pretty(&json).context("the lock could not be written as JSON")?,
+        )?;
         return Ok(Exit::Success);
     }
     for line in show::lines(&facts, EXECUTABLE) {
@@ -151,22 +187,40 @@ async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
 /// The one lock that is meant.
 async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
     let asked: &String = matches.get_one("id").expect("clap demands it");
-    let nobody = || format!("no lock is known as {asked:?}: `lockkeeper locks list` shows those that are held");
+    let nobody = || {
+        format!("no lock is known as {asked:?}: `lockkeeper locks list` shows those that are held")
+    };
     if let Ok(id) = asked.parse::<LockId>() {
-        return store.lock_get(id).await.context("the locks could not be read")?.with_context(nobody);
+        return store
+            .lock_get(id)
+            .await
+            .context("the locks could not be read")?
+            .with_context(nobody);
     }
     let name: LockName = asked.parse().with_context(nobody)?;
-    let called = store.lock_list_called(&name).await.context("the locks could not be read")?;
+    let called = store
+        .lock_list_called(&name)
+        .await
+        .context("the locks could not be read")?;
     match name.choose(called) {
         Ok(found) => found.with_context(nobody),
         Err(both) => {
-            let ids = [both.0, both.1].map(|lock| format!("{} on {}", lock.id, lock.key.repo.host()));
-            bail!("more than one lock is known as {asked:?}: name one by its identifier: {}", ids.join(", "))
+            let ids =
+                [both.0, both.1].map(|lock| format!("{} on {}", lock.id, lock.key.repo.host()));
+            bail!(
+                "more than one lock is known as {asked:?}: name one by its identifier: {}",
+                ids.join(", ")
+            )
         }
     }
 }
 
-async fn run_give(store: &Store, matches: &ArgMatches, to: Option<PullNumber>, terminal: &mut Terminal<'_>) -> Outcome {
+async fn run_give(
+    store: &Store,
+    matches: &ArgMatches,
+    to: Option<PullNumber>,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let lock = find(store, matches).await?;
     let giving = Giving {
         lock: lock.id,
@@ -176,7 +230,13 @@ async fn run_give(store: &Store, matches: &ArgMatches, to: Option<PullNumber>, t
         actor: Identity::Cli(environment::user()).actor(),
         remote: None,
     };
-    let gave = give(store, &giving, CommandId::next(&RandomIds), SystemClock.now()).await;
+    let gave = give(
+        store,
+        &giving,
+        CommandId::next(&RandomIds),
+        SystemClock.now(),
+    )
+    .await;
     match gave.context("the lock could not be taken from its pull request")? {
         Gave::Done(given) => {
             terminal.line(show::done(&giving, &given))?;
@@ -185,8 +245,12 @@ async fn run_give(store: &Store, matches: &ArgMatches, to: Option<PullNumber>, t
         }
         Gave::NotHeld => bail!("the lock was given back in the meantime"),
         Gave::Refused(lock, why) => {
-            let Explanation { message, way_out, .. } = explain(&lock, why, EXECUTABLE);
-            terminal.note(format_args!("error: {message} Nothing was changed.\n{way_out}"));
+            let Explanation {
+                message, way_out, ..
+            } = explain(&lock, why, EXECUTABLE);
+            terminal.note(format_args!(
+                "error: {message} Nothing was changed.\n{way_out}"
+            ));
             if giving.reason.is_none() || !giving.force {
                 terminal.note("(Force is --force, a reason --reason TEXT.)");
             }
@@ -205,10 +269,19 @@ mod tests {
         for (args, said) in [
             (&["locks"][..], "Usage: lockkeeper locks <COMMAND>"),
             (&["locks", "release"][..], "<ID>"),
-            (&["locks", "release", "x", "--reason", " "][..], "it is empty: say why in a few words"),
-            (&["locks", "release", "x", "--reason", &"x".repeat(301)][..], "it has 301 characters, and at most 300"),
+            (
+                &["locks", "release", "x", "--reason", " "][..],
+                "it is empty: say why in a few words",
+            ),
+            (
+                &["locks", "release", "x", "--reason", &"x".repeat(301)][..],
+                "it has 301 characters, and at most 300",
+            ),
             (&["locks", "hand-over", "x"][..], "--to <PULL>"),
-            (&["locks", "hand-over", "x", "--to", "0"][..], "a pull request is named by its number, as in 12"),
+            (
+                &["locks", "hand-over", "x", "--to", "0"][..],
+                "a pull request is named by its number, as in 12",
+            ),
         ] {
             let (exit, _, err) = call(args);
             assert_eq!(exit, Exit::Usage, "{args:?}");
@@ -218,14 +291,22 @@ mod tests {
 
     #[test]
     fn a_pull_request_is_named_by_its_number() {
-        assert_eq!((pull_number("12"), pull_number("#12")), (Ok(PullNumber(12)), Ok(PullNumber(12))));
+        assert_eq!(
+            (pull_number("12"), pull_number("#12")),
+            (Ok(PullNumber(12)), Ok(PullNumber(12)))
+        );
         assert!(pull_number("-1").is_err() && pull_number("x").is_err());
     }
 
     #[test]
     fn a_repository_is_named_with_or_without_its_host() {
         let repo: RepoId = "github.com/acme/infra".parse().unwrap();
-        for (asked, fits) in [("acme/infra", true), ("GitHub.com/Acme/infra/", true), ("infra", false), ("", false)] {
+        for (asked, fits) in [
+            ("acme/infra", true),
+            ("GitHub.com/Acme/infra/", true),
+            ("infra", false),
+            ("", false),
+        ] {
             assert_eq!(is_of(&repo, asked), fits, "{asked}");
         }
     }

@@ -63,8 +63,16 @@ struct Subcommand {
 
 /// Every subcommand, in the order of help.
 const SUBCOMMANDS: &[Subcommand] = &[
-    Subcommand { name: "server", command: server::command, run: server::run },
-    Subcommand { name: "demo", command: demo::command, run: demo::run },
+    Subcommand {
+        name: "server",
+        command: server::command,
+        run: server::run,
+    },
+    Subcommand {
+        name: "demo",
+        command: demo::command,
+        run: demo::run,
+    },
     apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
     repos::SUBCOMMAND,
@@ -75,10 +83,26 @@ const SUBCOMMANDS: &[Subcommand] = &[
     owners::APPS,
     credentials::SUBCOMMAND,
     check::SUBCOMMAND,
-    Subcommand { name: "replay", command: replay::command, run: replay::run },
-    Subcommand { name: "import", command: import::command, run: import::run },
-    Subcommand { name: "healthcheck", command: healthcheck::command, run: healthcheck::run },
-    Subcommand { name: "version", command: version::command, run: version::run },
+    Subcommand {
+        name: "replay",
+        command: replay::command,
+        run: replay::run,
+    },
+    Subcommand {
+        name: "import",
+        command: import::command,
+        run: import::run,
+    },
+    Subcommand {
+        name: "healthcheck",
+        command: healthcheck::command,
+        run: healthcheck::run,
+    },
+    Subcommand {
+        name: "version",
+        command: version::command,
+        run: version::run,
+    },
 ];
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -86,7 +110,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Before any thread: what it and its children create (database, checkouts, plans, states) is for their user alone.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    run_on(args.into_iter().collect(), &mut Terminal::new(&mut out, &mut err)).into()
+    run_on(
+        args.into_iter().collect(),
+        &mut Terminal::new(&mut out, &mut err),
+    )
+    .into()
 }
 
 fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> Exit {
@@ -96,8 +124,12 @@ fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> Exit {
         Err(help) => return terminal.shown(&help.render().to_string()),
     };
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let subcommand = SUBCOMMANDS.iter().find(|subcommand| subcommand.name == name);
-    let run = subcommand.expect("clap knows only the subcommands of the table").run;
+    let subcommand = SUBCOMMANDS
+        .iter()
+        .find(|subcommand| subcommand.name == name);
+    let run = subcommand
+        .expect("clap knows only the subcommands of the table")
+        .run;
     run(matches, terminal).unwrap_or_else(|error| terminal.failed(&error))
 }
 
@@ -114,8 +146,12 @@ fn command() -> Command {
 /// Runs something that waits.
 fn block_on<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
     use anyhow::Context as _;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    Ok(runtime.context("cannot start the threads of the program")?.block_on(future))
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    Ok(runtime
+        .context("cannot start the threads of the program")?
+        .block_on(future))
 }
 
 #[cfg(test)]
@@ -127,9 +163,16 @@ mod tests {
     /// Exit code, standard output and standard error of a call.
     pub(super) fn call(args: &[&str]) -> (Exit, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let args = std::iter::once("lockkeeper").chain(args.iter().copied()).map(OsString::from).collect();
+        let args = std::iter::once("lockkeeper")
+            .chain(args.iter().copied())
+            .map(OsString::from)
+            .collect();
         let exit = run_on(args, &mut Terminal::new(&mut out, &mut err));
-        (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+        (
+            exit,
+            String::from_utf8(out).unwrap(),
+            String::from_utf8(err).unwrap(),
+        )
     }
 
     #[test]
@@ -215,18 +258,38 @@ mod tests {
               --checkout-submodules           Check out submodules too, and theirs: of repositories on the
         ");
         for setting in crate::config::server::SETTINGS {
-            assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);
+            assert!(
+                out.contains(&format!("--{}", setting.flag)),
+                "--{}",
+                setting.flag
+            );
         }
     }
 
     #[test]
     fn what_is_wrong_with_the_settings_is_a_usage_error() {
-        let (exit, out, err) =
-            call(&["server", "--prot", "80", "--log-level=trace", "--repo-config=x", "stray", "--port"]);
+        let (exit, out, err) = call(&[
+            "server",
+            "--prot",
+            "80",
+            "--log-level=trace",
+            "--repo-config=x",
+            "stray",
+            "--port",
+        ]);
         assert_eq!((exit, out), (Exit::Usage, String::new()));
-        for part in ["did you mean --port?", "`trace`", "--repo-config", "`stray`", "--port: no value"] {
+        for part in [
+            "did you mean --port?",
+            "`trace`",
+            "--repo-config",
+            "`stray`",
+            "--port: no value",
+        ] {
             assert!(err.contains(part), "{part}: {err}");
         }
-        assert!(!err.contains("`80`"), "the value of an unknown flag is not a stray word: {err}");
+        assert!(
+            !err.contains("`80`"),
+            "the value of an unknown flag is not a stray word: {err}"
+        );
     }
 }

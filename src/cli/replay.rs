@@ -80,7 +80,8 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let mut deliveries = Vec::new();
     for file in matches.get_many::<String>("file").into_iter().flatten() {
-        deliveries.extend(read_file(Path::new(file)).with_context(|| format!("cannot replay {file}"))?);
+        deliveries
+            .extend(read_file(Path::new(file)).with_context(|| format!("cannot replay {file}"))?);
     }
     if matches.get_flag("new-delivery-ids") {
         for delivery in &mut deliveries {
@@ -88,8 +89,15 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
         }
     }
     let sender = Sender {
-        client: Client::builder().timeout(DEADLINE).no_proxy().build().context("cannot make a client")?,
-        url: matches.get_one::<String>("url").expect("the URL has a default").clone(),
+        client: Client::builder()
+            .timeout(DEADLINE)
+            .no_proxy()
+            .build()
+            .context("cannot make a client")?,
+        url: matches
+            .get_one::<String>("url")
+            .expect("the URL has a default")
+            .clone(),
         secret: secret(matches.get_one::<String>("secret"), &environment::read()?),
     };
     block_on(sender.send_all(&deliveries, terminal))?
@@ -97,10 +105,18 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
 
 /// The flag, else the first secret of the variable.
 fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
-    let setting = SETTINGS.iter().find(|setting| setting.flag == "gh-webhook-secret");
-    let variable = || setting.and_then(|setting| raw.given(setting)).map(|given| given.text.to_owned());
+    let setting = SETTINGS
+        .iter()
+        .find(|setting| setting.flag == "gh-webhook-secret");
+    let variable = || {
+        setting
+            .and_then(|setting| raw.given(setting))
+            .map(|given| given.text.to_owned())
+    };
     let text = flag.cloned().or_else(variable)?;
-    text.lines().map(Secret::new).find(|secret| !secret.is_empty())
+    text.lines()
+        .map(Secret::new)
+        .find(|secret| !secret.is_empty())
 }
 
 /// One recorded webhook.
@@ -121,15 +137,24 @@ enum Recording {
 fn read_file(path: &Path) -> anyhow::Result<Vec<Delivery>> {
     let mut text = String::new();
     let file = File::open(path).context("cannot open it")?;
-    file.take(LARGEST_FILE + 1).read_to_string(&mut text).context("cannot read it")?;
-    ensure!(text.len() as u64 <= LARGEST_FILE, "it is larger than {} MiB", LARGEST_FILE >> 20);
+    file.take(LARGEST_FILE + 1)
+        .read_to_string(&mut text)
+        .context("cannot read it")?;
+    ensure!(
+        text.len() as u64 <= LARGEST_FILE,
+        "it is larger than {} MiB",
+        LARGEST_FILE >> 20
+    );
     parse_recording(&text)
 }
 
 fn parse_recording(text: &str) -> anyhow::Result<Vec<Delivery>> {
     let value: Value = serde_json::from_str(text).context("it is not JSON")?;
     let recording = Recording::deserialize(value);
-    match recording.ok().context("it is neither {\"headers\": {…}, \"body\": {…}} nor an array of these")? {
+    match recording
+        .ok()
+        .context("it is neither {\"headers\": {…}, \"body\": {…}} nor an array of these")?
+    {
         Recording::Many(deliveries) => Ok(deliveries),
         Recording::One(delivery) => Ok(vec![delivery]),
     }
@@ -138,12 +163,16 @@ fn parse_recording(text: &str) -> anyhow::Result<Vec<Delivery>> {
 impl Delivery {
     fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        headers
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     fn renew_id(&mut self, ids: &dyn Ids) {
-        self.headers.retain(|name, _| !name.eq_ignore_ascii_case(DELIVERY_ID));
-        self.headers.insert(DELIVERY_ID.to_owned(), ids.next().to_string());
+        self.headers
+            .retain(|name, _| !name.eq_ignore_ascii_case(DELIVERY_ID));
+        self.headers
+            .insert(DELIVERY_ID.to_owned(), ids.next().to_string());
     }
 
     /// `issue_comment 7f3a…`
@@ -159,15 +188,32 @@ impl Delivery {
     }
 
     fn header_map(&self, secret: Option<&Secret>, body: &[u8]) -> anyhow::Result<HeaderMap> {
-        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        let is_replayed = |name: &&String| !NOT_REPLAYED.iter().any(|other| name.eq_ignore_ascii_case(other));
+        let mut headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let is_replayed = |name: &&String| {
+            !NOT_REPLAYED
+                .iter()
+                .any(|other| name.eq_ignore_ascii_case(other))
+        };
         for name in self.headers.keys().filter(is_replayed) {
-            let key: HeaderName = name.parse().with_context(|| format!("`{name}` is not the name of a header"))?;
+            let key: HeaderName = name
+                .parse()
+                .with_context(|| format!("`{name}` is not the name of a header"))?;
             let value = HeaderValue::from_str(&self.headers[name]);
-            headers.insert(key, value.with_context(|| format!("the header {name} holds more than one line of text"))?);
+            headers.insert(
+                key,
+                value.with_context(|| {
+                    format!("the header {name} holds more than one line of text")
+                })?,
+            );
         }
         if let Some(secret) = secret {
-            headers.insert(SIGNATURE, sign(secret, body).parse().expect("a signature is hexadecimal"));
+            headers.insert(
+                SIGNATURE,
+                sign(secret, body)
+                    .parse()
+                    .expect("a signature is hexadecimal"),
+            );
         }
         Ok(headers)
     }
@@ -175,7 +221,8 @@ impl Delivery {
 
 /// `sha256=…` as GitHub sends it in `X-Hub-Signature-256`.
 fn sign(secret: &Secret, body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
+        .expect("HMAC takes keys of any length");
     mac.update(body);
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
@@ -208,16 +255,29 @@ impl Sender {
         let body = delivery.bytes();
         let headers = delivery.header_map(self.secret.as_ref(), &body)?;
         let request = self.client.post(&self.url).headers(headers).body(body);
-        let answer = request.send().await.with_context(|| format!("cannot reach {}", self.url))?;
+        let answer = request
+            .send()
+            .await
+            .with_context(|| format!("cannot reach {}", self.url))?;
         let status = answer.status();
-        ensure!(status.is_success(), "{status}: {}", first_line(&answer.text().await.unwrap_or_default()));
+        ensure!(
+            status.is_success(),
+            "{status}: {}",
+            first_line(&answer.text().await.unwrap_or_default())
+        );
         Ok(status.to_string())
     }
 }
 
 /// The beginning of what the server said, for a line of output.
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect()
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect()
 }
 
 #[cfg(test)]
@@ -241,7 +301,10 @@ mod tests {
     fn recordings_are_one_or_many() {
         let one = r#"{"headers": {"X-GitHub-Event": "ping"}, "body": {"zen": "x"}}"#;
         assert_eq!(parse_recording(one).unwrap()[0].title(), "ping ?");
-        assert_eq!(parse_recording(&format!("[{one}, {one}]")).unwrap().len(), 2);
+        assert_eq!(
+            parse_recording(&format!("[{one}, {one}]")).unwrap().len(),
+            2
+        );
         for text in ["", "{}", "[1]", r#"{"headers": {}, "body": {}, "more": 1}"#] {
             assert!(parse_recording(text).is_err(), "{text}");
         }
@@ -264,12 +327,20 @@ mod tests {
     async fn server() -> String {
         let accept = |headers: HeaderMap, body: String| async move {
             let expected = sign(&Secret::new("right"), body.as_bytes());
-            let is_good = headers.get(SIGNATURE).is_some_and(|value| value.as_bytes() == expected.as_bytes());
-            if is_good { (StatusCode::OK, "ok") } else { (StatusCode::UNAUTHORIZED, "bad signature\nsecond line") }
+            let is_good = headers
+                .get(SIGNATURE)
+                .is_some_and(|value| value.as_bytes() == expected.as_bytes());
+            if is_good {
+                (StatusCode::OK, "ok")
+            } else {
+                (StatusCode::UNAUTHORIZED, "bad signature\nsecond line")
+            }
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/events", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, Router::new().route("/events", post(accept))).await });
+        tokio::spawn(async move {
+            axum::serve(listener, Router::new().route("/events", post(accept))).await
+        });
         url
     }
 
@@ -280,12 +351,25 @@ mod tests {
         let url = server().await;
         for (secret, exit, line) in [
             ("right", Exit::Success, "ping 1: 200 OK\n"),
-            ("wrong", Exit::Failure, "ping 1: not accepted: 401 Unauthorized: bad signature\n"),
+            (
+                "wrong",
+                Exit::Failure,
+                "ping 1: not accepted: 401 Unauthorized: bad signature\n",
+            ),
         ] {
-            let sender = Sender { client: Client::new(), url: url.clone(), secret: Some(Secret::new(secret)) };
+            let sender = Sender {
+                client: Client::new(),
+                url: url.clone(),
+                secret: Some(Secret::new(secret)),
+            };
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let outcome = sender.send_all(&deliveries, &mut Terminal::new(&mut out, &mut err)).await;
-            assert_eq!((outcome.unwrap(), String::from_utf8(out).unwrap().as_str()), (exit, line));
+            let outcome = sender
+                .send_all(&deliveries, &mut Terminal::new(&mut out, &mut err))
+                .await;
+            assert_eq!(
+                (outcome.unwrap(), String::from_utf8(out).unwrap().as_str()),
+                (exit, line)
+            );
         }
     }
 }

@@ -14,17 +14,32 @@ use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
 const DISKS: i64 = 1000;
 
 pub(super) fn command() -> Command {
-    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON, a mirror per line");
+    let json = || {
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("As JSON, a mirror per line")
+    };
     let repo = || {
-        let repo = Arg::new("repo").value_name("REPO").required(true).value_parser(value_parser!(RepoId));
+        let repo = Arg::new("repo")
+            .value_name("REPO")
+            .required(true)
+            .value_parser(value_parser!(RepoId));
         repo.help("With its host, as in github.com/acme/infra")
     };
     let states = || SyncState::ALL.iter().map(|state| state.as_str());
-    let owner = Arg::new("owner").long("owner").value_name("NAME").value_parser(value_parser!(OwnerName));
+    let owner = Arg::new("owner")
+        .long("owner")
+        .value_name("NAME")
+        .value_parser(value_parser!(OwnerName));
     let list = Command::new("list")
         .about("Show the mirrors on every disk, those in trouble first")
         .arg(owner.help("Only those of repositories that this owner has claimed"))
-        .arg(Arg::new("search").value_name("TEXT").help("Only repositories whose name has this in it"))
+        .arg(
+            Arg::new("search")
+                .value_name("TEXT")
+                .help("Only repositories whose name has this in it"),
+        )
         .arg(
             Arg::new("state")
                 .long("state")
@@ -41,8 +56,10 @@ pub(super) fn command() -> Command {
                 .help("How many"),
         )
         .arg(json());
-    let show =
-        Command::new("show").about("Show all that is known of the mirrors of a repository").arg(repo()).arg(json());
+    let show = Command::new("show")
+        .about("Show all that is known of the mirrors of a repository")
+        .arg(repo())
+        .arg(json());
     let sync = Command::new("sync")
         .about("Ask for the mirrors of a repository to be synchronised now")
         .long_about(
@@ -62,7 +79,11 @@ pub(super) fn command() -> Command {
         .subcommands([list, show, sync].map(|command| command.args(database::flags())))
 }
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "repos", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "repos",
+    command,
+    run,
+};
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
@@ -71,7 +92,9 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
     };
     let reason = match Reason::read(text(matches, "reason")) {
-        Ok(None) if name == "sync" => return Ok(terminal.usage("error: --reason: Say in a few words why\n")),
+        Ok(None) if name == "sync" => {
+            return Ok(terminal.usage("error: --reason: Say in a few words why\n"));
+        }
         Ok(reason) => reason,
         Err(error) => return Ok(terminal.usage(&format!("error: --reason: {error}\n"))),
     };
@@ -86,7 +109,11 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
 }
 
 fn text<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
-    matches.try_get_one::<String>(name).ok().flatten().map_or("", String::as_str)
+    matches
+        .try_get_one::<String>(name)
+        .ok()
+        .flatten()
+        .map_or("", String::as_str)
 }
 
 fn repo(matches: &ArgMatches) -> &RepoId {
@@ -100,7 +127,13 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
         Some(name) => Some(claimed_by(store, name).await?),
         None => None,
     };
-    let wish = MirrorSearch { state, text: text(matches, "search"), repos: repos.as_deref(), skip: 0, limit };
+    let wish = MirrorSearch {
+        state,
+        text: text(matches, "search"),
+        repos: repos.as_deref(),
+        skip: 0,
+        limit,
+    };
     let found = store.mirror_search(wish).await;
     let found = found.context("the mirrors could not be read")?;
     for row in &found.rows {
@@ -114,22 +147,39 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
     if found.count == 0 && !matches.get_flag("json") {
         terminal.line("No mirror is known that fits.")?;
     } else if found.count > shown {
-        terminal.note(format_args!("{shown} of {} are shown: see --limit.", found.count));
+        terminal.note(format_args!(
+            "{shown} of {} are shown: see --limit.",
+            found.count
+        ));
     }
     Ok(Exit::Success)
 }
 
 /// The repositories that an owner has claimed; an error where there is none of that name.
 async fn claimed_by(store: &Store, name: &OwnerName) -> anyhow::Result<Vec<RepoId>> {
-    let owner = store.owner_get(name).await.context("the owners could not be read")?;
-    let owner = owner.with_context(|| format!("there is no owner `{name}`; `lockkeeper owners list` shows all"))?;
-    store.claim_repos(owner.id).await.context("the claims could not be read")
+    let owner = store
+        .owner_get(name)
+        .await
+        .context("the owners could not be read")?;
+    let owner = owner.with_context(|| {
+        format!("there is no owner `{name}`; `lockkeeper owners list` shows all")
+    })?;
+    store
+        .claim_repos(owner.id)
+        .await
+        .context("the claims could not be read")
 }
 
 async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let repo = repo(matches);
-    let query = MirrorQuery { repo: Some(repo.clone()), ..MirrorQuery::default() };
-    let rows = store.mirror_list(&query, DISKS).await.context("the mirrors could not be read")?;
+    let query = MirrorQuery {
+        repo: Some(repo.clone()),
+        ..MirrorQuery::default()
+    };
+    let rows = store
+        .mirror_list(&query, DISKS)
+        .await
+        .context("the mirrors could not be read")?;
     for row in &rows {
         if matches.get_flag("json") {
             terminal.line(as_json::mirror(row))?;
@@ -139,20 +189,43 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
             terminal.line(harmless(&line))?;
         }
     }
-    if rows.is_empty() { Ok(unknown(repo, terminal)) } else { Ok(Exit::Success) }
+    if rows.is_empty() {
+        Ok(unknown(repo, terminal))
+    } else {
+        Ok(Exit::Success)
+    }
 }
 
-async fn sync(store: &Store, repo: &RepoId, reason: Option<Reason>, terminal: &mut Terminal<'_>) -> Outcome {
-    let actor = Actor { login: environment::user(), origin: Origin::Cli };
-    let cause = Cause::new(actor, reason.as_ref().map(Reason::as_str).unwrap_or_default());
-    match store.mirror_ask_anywhere(repo, &cause).await.context("the sync could not be asked for")? {
+async fn sync(
+    store: &Store,
+    repo: &RepoId,
+    reason: Option<Reason>,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let actor = Actor {
+        login: environment::user(),
+        origin: Origin::Cli,
+    };
+    let cause = Cause::new(
+        actor,
+        reason.as_ref().map(Reason::as_str).unwrap_or_default(),
+    );
+    match store
+        .mirror_ask_anywhere(repo, &cause)
+        .await
+        .context("the sync could not be asked for")?
+    {
         0 => {
             terminal.note("error: no server has used this database yet, so there is none that could have a mirror");
             terminal.note("Start a server with the same --database-url, then ask again.");
             Ok(Exit::Failure)
         }
         mirrors => {
-            let what = if mirrors == 1 { "1 mirror is".to_owned() } else { format!("{mirrors} mirrors are") };
+            let what = if mirrors == 1 {
+                "1 mirror is".to_owned()
+            } else {
+                format!("{mirrors} mirrors are")
+            };
             terminal.line(format_args!("{what} to be synchronised: {repo}"))?;
             Ok(Exit::Success)
         }
@@ -174,10 +247,26 @@ fn or_never(at: Option<DateTime<Utc>>) -> String {
 
 fn line(row: &MirrorRow) -> String {
     let state = &row.state;
-    let standing = if state.evicted_at.is_some() { "removed to make room" } else { state.state.as_str() };
-    let retry = state.retry_at.map(|at| format!(", next try {} after {} failed", minute(at), state.retry_count));
-    let failure = state.failure.as_ref().map(|failure| format!(": {}", failure.message));
-    let refused = state.refused.as_ref().map(|lines| format!(" without {}", lines.replace('\n', "; ")));
+    let standing = if state.evicted_at.is_some() {
+        "removed to make room"
+    } else {
+        state.state.as_str()
+    };
+    let retry = state.retry_at.map(|at| {
+        format!(
+            ", next try {} after {} failed",
+            minute(at),
+            state.retry_count
+        )
+    });
+    let failure = state
+        .failure
+        .as_ref()
+        .map(|failure| format!(": {}", failure.message));
+    let refused = state
+        .refused
+        .as_ref()
+        .map(|lines| format!(" without {}", lines.replace('\n', "; ")));
     format!(
         "{} on disk {}: {standing}, last success {}, references {}{}{}{}",
         row.repo,
@@ -197,8 +286,16 @@ fn details(row: &MirrorRow) -> Vec<String> {
         lines.push(format!("  what helps: {}", failure.kind.fix()));
     }
     if let Some(asked) = &state.asked {
-        let why = asked.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push(format!("  asked for by {} on {}{why}", asked.by, minute(asked.at)));
+        let why = asked
+            .reason
+            .as_ref()
+            .map(|reason| format!(": {reason}"))
+            .unwrap_or_default();
+        lines.push(format!(
+            "  asked for by {} on {}{why}",
+            asked.by,
+            minute(asked.at)
+        ));
     }
     lines.push(format!(
         "  last attempt {}, last change heard of {}, last used {}",
@@ -206,24 +303,44 @@ fn details(row: &MirrorRow) -> Vec<String> {
         or_never(state.updated_at),
         or_never(state.used_at)
     ));
-    if let (Some(at), Some(refs), Some(checksum)) = (state.verified_at, state.refs, &state.checksum) {
-        lines.push(format!("  {refs} references, compared {}, checksum {checksum}", minute(at)));
+    if let (Some(at), Some(refs), Some(checksum)) = (state.verified_at, state.refs, &state.checksum)
+    {
+        lines.push(format!(
+            "  {refs} references, compared {}, checksum {checksum}",
+            minute(at)
+        ));
     }
     if let Some(differs) = &state.verification_failure {
-        lines.push(format!("  differed {} times in a row: {differs}", state.verification_retry_count));
+        lines.push(format!(
+            "  differed {} times in a row: {differs}",
+            state.verification_retry_count
+        ));
     }
-    let (objects, tidied) = (or_never(state.connectivity_at), or_never(state.maintained_at));
-    let size = state.bytes.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
-    lines.push(format!("  objects checked {objects}, tidied up {tidied}{size}"));
+    let (objects, tidied) = (
+        or_never(state.connectivity_at),
+        or_never(state.maintained_at),
+    );
+    let size = state
+        .bytes
+        .map(|bytes| format!(", {} MiB", bytes >> 20))
+        .unwrap_or_default();
+    lines.push(format!(
+        "  objects checked {objects}, tidied up {tidied}{size}"
+    ));
     if let Some(lease) = &state.lease {
-        lines.push(format!("  under way: lease {}, held by {}", lease.key, lease.holder));
+        lines.push(format!(
+            "  under way: lease {}, held by {}",
+            lease.key, lease.holder
+        ));
     }
     lines
 }
 
 /// Names and messages come from others; a terminal must not obey them.
 fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -239,30 +356,47 @@ mod tests {
     use crate::claims::application_add;
     use crate::clock::{Clock as _, RandomIds, SystemClock};
     use crate::model::{
-        Actor, ApplicationFields, AttemptLease, Cause, FailureKind, ForgeHosts, Jitter, LockEventKind, MirrorEvent,
-        Rights, SyncFailure,
+        Actor, ApplicationFields, AttemptLease, Cause, FailureKind, ForgeHosts, Jitter,
+        LockEventKind, MirrorEvent, Rights, SyncFailure,
     };
     use crate::store::{DatabaseUrl, MirrorChange};
 
     async fn open(dir: &tempfile::TempDir) -> Store {
         let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
-        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap()
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .unwrap()
     }
 
     /// One mirror that could not be fetched, and one that was never tried.
     fn data() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         block_on(async {
-            let (store, home, at) = (open(&dir).await, "disk-1".parse().unwrap(), SystemClock.now());
+            let (store, home, at) = (
+                open(&dir).await,
+                "disk-1".parse().unwrap(),
+                SystemClock.now(),
+            );
             let [infra, labs]: [RepoId; 2] =
                 ["github.com/acme/infra", "github.com/acme/labs"].map(|repo| repo.parse().unwrap());
             for repo in [&infra, &labs] {
                 assert!(store.mirror_know(&home, repo, None).await.unwrap());
             }
             let holder = "one/1".to_owned();
-            let lease = AttemptLease { key: "repository_sync:disk-1:x".to_owned(), holder: holder.clone() };
-            let failure = SyncFailure { kind: FailureKind::NotFound, message: "it is not\u{1b}[31m there".to_owned() };
-            let failed = MirrorEvent::Failed { at, holder, failure, jitter: Jitter::of("x") };
+            let lease = AttemptLease {
+                key: "repository_sync:disk-1:x".to_owned(),
+                holder: holder.clone(),
+            };
+            let failure = SyncFailure {
+                kind: FailureKind::NotFound,
+                message: "it is not\u{1b}[31m there".to_owned(),
+            };
+            let failed = MirrorEvent::Failed {
+                at,
+                holder,
+                failure,
+                jitter: Jitter::of("x"),
+            };
             for event in [MirrorEvent::Started { at, lease }, failed] {
                 let change = store.mirror_change(&home, &infra, &event).await.unwrap();
                 assert!(matches!(change, MirrorChange::Changed(_)), "{change:?}");
@@ -277,7 +411,8 @@ mod tests {
         let data = dir.path().display().to_string();
         let (exit, out, err) = call(&[&["repos"], args, &["--data-dir", &data]].concat());
         let minute = Regex::new(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
-        let text = format!("{out}{err}").replace(&format!("by {} on", environment::user()), "by USER on");
+        let text =
+            format!("{out}{err}").replace(&format!("by {} on", environment::user()), "by USER on");
         (exit, minute.replace_all(&text, "TIME").into_owned())
     }
 
@@ -292,29 +427,67 @@ mod tests {
         ");
         assert_eq!(repos(&dir, &["list", "LABS"]).1.lines().count(), 1);
         block_on(async {
-            let (store, by) = (open(&dir).await, Cause::new(Actor::commenter("ada"), "for the test"));
+            let (store, by) = (
+                open(&dir).await,
+                Cause::new(Actor::commenter("ada"), "for the test"),
+            );
             let (net, fields) = ("net".parse().unwrap(), ApplicationFields::default());
-            let fields =
-                ApplicationFields { url: Some("https://github.com/acme/labs"), branch: Some("main"), ..fields };
+            let fields = ApplicationFields {
+                url: Some("https://github.com/acme/labs"),
+                branch: Some("main"),
+                ..fields
+            };
             let spec = fields.spec(&ForgeHosts::public()).unwrap();
             drop(store.owner_create(&net, &by).await.unwrap());
-            application_add(&store, &net, &spec, (Rights::Whole, &by)).await.unwrap().or_why().unwrap();
+            application_add(&store, &net, &spec, (Rights::Whole, &by))
+                .await
+                .unwrap()
+                .or_why()
+                .unwrap();
         })
         .unwrap();
         let (_, of_net) = repos(&dir, &["list", "--owner", "Net"]);
-        assert!(of_net.starts_with("github.com/acme/labs on disk") && of_net.lines().count() == 1, "{of_net}");
-        assert_eq!(repos(&dir, &["list", "--state", "synced"]).1, "No mirror is known that fits.\n");
-        assert!(repos(&dir, &["list", "--limit", "1"]).1.ends_with("1 of 2 are shown: see --limit.\n"));
+        assert!(
+            of_net.starts_with("github.com/acme/labs on disk") && of_net.lines().count() == 1,
+            "{of_net}"
+        );
         assert_eq!(
-            repos(&dir, &["sync", "github.com/acme/infra", "--reason", "access was given"]),
-            (Exit::Success, "1 mirror is to be synchronised: github.com/acme/infra\n".to_owned())
+            repos(&dir, &["list", "--state", "synced"]).1,
+            "No mirror is known that fits.\n"
+        );
+        assert!(
+            repos(&dir, &["list", "--limit", "1"])
+                .1
+                .ends_with("1 of 2 are shown: see --limit.\n")
+        );
+        assert_eq!(
+            repos(
+                &dir,
+                &[
+                    "sync",
+                    "github.com/acme/infra",
+                    "--reason",
+                    "access was given"
+                ]
+            ),
+            (
+                Exit::Success,
+                "1 mirror is to be synchronised: github.com/acme/infra\n".to_owned()
+            )
         );
         let (exit, shown) = repos(&dir, &["show", "github.com/acme/infra"]);
         assert_eq!(exit, Exit::Success);
-        let events = block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
+        let events =
+            block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
         let asked = &events[0].event;
-        assert_eq!((asked.kind, asked.cause.actor.origin), (LockEventKind::SyncAsked, Origin::Cli));
-        assert_eq!(asked.cause.reason, "github.com/acme/infra: access was given");
+        assert_eq!(
+            (asked.kind, asked.cause.actor.origin),
+            (LockEventKind::SyncAsked, Origin::Cli)
+        );
+        assert_eq!(
+            asked.cause.reason,
+            "github.com/acme/infra: access was given"
+        );
         assert_snapshot!(shown, @"
         github.com/acme/infra on disk disk-1: pending, last success never, references unknown: it is not�[31m there
           what helps: The repository does not exist under this name, or the credentials may not see it. Give the account or the GitHub App access to it; if it was renamed or deleted, take it off --repo-allowlist.
@@ -324,7 +497,10 @@ mod tests {
         ");
         let (_, json) = repos(&dir, &["show", "github.com/acme/infra", "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!((&json["state"], &json["asked"]["reason"]), (&json!("pending"), &json!("access was given")));
+        assert_eq!(
+            (&json["state"], &json["asked"]["reason"]),
+            (&json!("pending"), &json!("access was given"))
+        );
         assert_eq!(json["failure"]["kind"], json!("not_found"));
     }
 
@@ -334,17 +510,33 @@ mod tests {
         block_on(async {
             let store = open(&dir).await;
             for home in ["disk-1", "disk-2"] {
-                assert_eq!(store.repository_event_begin(&home.parse().unwrap()).await.unwrap(), 0);
+                assert_eq!(
+                    store
+                        .repository_event_begin(&home.parse().unwrap())
+                        .await
+                        .unwrap(),
+                    0
+                );
             }
         })
         .unwrap();
         let sync = ["sync", "github.com/acme/x", "--reason", "it is new"];
         assert_eq!(
             repos(&dir, &sync),
-            (Exit::Success, "2 mirrors are to be synchronised: github.com/acme/x\n".to_owned())
+            (
+                Exit::Success,
+                "2 mirrors are to be synchronised: github.com/acme/x\n".to_owned()
+            )
         );
         let (exit, listed) = repos(&dir, &["list"]);
-        assert_eq!((exit, listed.matches("github.com/acme/x on disk disk-").count()), (Exit::Success, 2), "{listed}");
+        assert_eq!(
+            (
+                exit,
+                listed.matches("github.com/acme/x on disk disk-").count()
+            ),
+            (Exit::Success, 2),
+            "{listed}"
+        );
     }
 
     #[test]
@@ -353,15 +545,26 @@ mod tests {
         let (exit, said) = repos(&dir, &["show", "github.com/acme/x"]);
         assert_eq!(exit, Exit::Failure);
         assert!(
-            said.starts_with("error: no server has a mirror of github.com/acme/x\n`lockkeeper repos sync`"),
+            said.starts_with(
+                "error: no server has a mirror of github.com/acme/x\n`lockkeeper repos sync`"
+            ),
             "{said}"
         );
         let (exit, said) = repos(&dir, &["sync", "github.com/acme/x", "--reason", "y"]);
         assert_eq!(exit, Exit::Failure);
-        assert!(said.starts_with("error: no server has used this database yet"), "{said}");
+        assert!(
+            said.starts_with("error: no server has used this database yet"),
+            "{said}"
+        );
         assert_eq!(repos(&dir, &["show", "infra"]).0, Exit::Usage);
-        assert_eq!(repos(&dir, &["sync", "github.com/acme/infra"]).0, Exit::Usage);
+        assert_eq!(
+            repos(&dir, &["sync", "github.com/acme/infra"]).0,
+            Exit::Usage
+        );
         let (exit, said) = repos(&dir, &["sync", "github.com/acme/infra", "--reason", " "]);
-        assert_eq!((exit, said.as_str()), (Exit::Usage, "error: --reason: Say in a few words why\n"));
+        assert_eq!(
+            (exit, said.as_str()),
+            (Exit::Usage, "error: --reason: Say in a few words why\n")
+        );
     }
 }

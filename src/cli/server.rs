@@ -14,28 +14,47 @@ use crate::telemetry;
 
 /// Takes every word as it is; [`ServerArgs`] makes sense of them.
 pub(super) fn command() -> Command {
-    let words = Arg::new(WORDS).num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
-    Command::new("server").about("Receive webhooks and run what they ask for").disable_help_flag(true).arg(words)
+    let words = Arg::new(WORDS)
+        .num_args(0..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true);
+    Command::new("server")
+        .about("Receive webhooks and run what they ask for")
+        .disable_help_flag(true)
+        .arg(words)
 }
 
 const WORDS: &str = "FLAGS";
 
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
-    let words: Vec<String> = matches.get_many::<String>(WORDS).into_iter().flatten().cloned().collect();
+    let words: Vec<String> = matches
+        .get_many::<String>(WORDS)
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
     if ServerArgs::parse(words.iter().cloned()).wants_help {
         return Ok(terminal.shown(&help()));
     }
     let (raw, words) = environment::read_and_wipe(words)?;
     let args = ServerArgs::parse(words);
-    let (raw, of_file) = settings_file::add(RawSettings { flags: args.flags, ..raw });
+    let (raw, of_file) = settings_file::add(RawSettings {
+        flags: args.flags,
+        ..raw
+    });
     let raw = with_files(raw);
     let mut problems = args.problems;
     problems.extend(of_file);
     problems.extend(missing_files(&raw));
     match ServerConfig::from_raw(&raw, problems) {
-        Ok((config, warnings)) => {
-            start(config, Surroundings { variables: raw.variables, hostname: raw.hostname }, &warnings)
-        }
+        Ok((config, warnings)) => start(
+            config,
+            Surroundings {
+                variables: raw.variables,
+                hostname: raw.hostname,
+            },
+            &warnings,
+        ),
         Err(errors) => Ok(terminal.usage(&format!("error: {errors}\n"))),
     }
 }
@@ -57,7 +76,8 @@ pub(super) fn with_files(mut raw: RawSettings) -> RawSettings {
     for (flag, most) in PARTS {
         let setting = SETTINGS.iter().find(|setting| setting.flag == flag);
         if let Some(given) = setting.and_then(|setting| raw.given(setting)) {
-            let text = read_file(&raw.absolute(given.text.trim()), most).map_err(|error| error.to_string());
+            let text = read_file(&raw.absolute(given.text.trim()), most)
+                .map_err(|error| error.to_string());
             raw.files.insert(flag.to_owned(), text);
         }
     }
@@ -69,10 +89,18 @@ fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
 }
 
 /// Settings that name a file which must be there from the start.
-const FILES: [&str; 4] = ["gh-token-file", "gh-app-key-file", "ssl-cert-file", "ssl-key-file"];
+const FILES: [&str; 4] = [
+    "gh-token-file",
+    "gh-app-key-file",
+    "ssl-cert-file",
+    "ssl-key-file",
+];
 
 fn missing_files(raw: &RawSettings) -> Vec<Problem> {
-    FILES.iter().filter_map(|flag| missing_file(raw, flag)).collect()
+    FILES
+        .iter()
+        .filter_map(|flag| missing_file(raw, flag))
+        .collect()
 }
 
 fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<Problem> {
@@ -80,7 +108,11 @@ fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<Problem> {
     let path = raw.absolute(raw.given(setting)?.text.trim());
     let reason = unreadable(&path)?;
     let what = format!("`{}` cannot be read: {reason}", path.display());
-    Some(Problem::with(flag, what, "check the path, and that the account of the server may read the file"))
+    Some(Problem::with(
+        flag,
+        what,
+        "check the path, and that the account of the server may read the file",
+    ))
 }
 
 fn unreadable(path: &Path) -> Option<String> {
@@ -103,7 +135,11 @@ mod tests {
         std::fs::write(dir.path().join("token"), "ghp_x").unwrap();
         for (file, expected) in [("token", 0), ("absent", 1), (".", 1)] {
             let flags = BTreeMap::from([("gh-token-file".to_owned(), vec![file.to_owned()])]);
-            let raw = RawSettings { flags, working_dir: dir.path().to_owned(), ..RawSettings::default() };
+            let raw = RawSettings {
+                flags,
+                working_dir: dir.path().to_owned(),
+                ..RawSettings::default()
+            };
             assert_eq!(missing_files(&raw).len(), expected, "{file}");
         }
     }
@@ -112,16 +148,30 @@ mod tests {
     fn files_that_are_part_of_the_configuration_are_read() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("repos.yaml"), "repos: []\n").unwrap();
-        std::fs::write(dir.path().join("large.yaml"), " ".repeat(ServerRepos::MAX_BYTES * 2)).unwrap();
+        std::fs::write(
+            dir.path().join("large.yaml"),
+            " ".repeat(ServerRepos::MAX_BYTES * 2),
+        )
+        .unwrap();
         std::fs::write(dir.path().join("binary.yaml"), [0xff, 0xfe]).unwrap();
         let length = |file: &str| {
             let flags = BTreeMap::from([("repo-config".to_owned(), vec![file.to_owned()])]);
-            let raw = RawSettings { flags, working_dir: dir.path().to_owned(), ..RawSettings::default() };
-            with_files(raw).files["repo-config"].as_ref().map(String::len).map_err(String::clone)
+            let raw = RawSettings {
+                flags,
+                working_dir: dir.path().to_owned(),
+                ..RawSettings::default()
+            };
+            with_files(raw).files["repo-config"]
+                .as_ref()
+                .map(String::len)
+                .map_err(String::clone)
         };
         assert_eq!(length("repos.yaml"), Ok(10));
         assert_eq!(length("large.yaml"), Ok(ServerRepos::MAX_BYTES + 1));
-        assert_eq!(length("binary.yaml"), Err("line 1 is not UTF-8; save the file as UTF-8".to_owned()));
+        assert_eq!(
+            length("binary.yaml"),
+            Err("line 1 is not UTF-8; save the file as UTF-8".to_owned())
+        );
         for file in ["absent.yaml", "."] {
             assert!(length(file).is_err(), "{file}");
         }

@@ -8,7 +8,9 @@ use std::iter::Peekable;
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::config::server::{ABSENT, Compat, Fallback, Kind, Problem, SETTINGS, Setting, unknown_flag};
+use crate::config::server::{
+    ABSENT, Compat, Fallback, Kind, Problem, SETTINGS, Setting, unknown_flag,
+};
 
 /// What a command line says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,7 +49,9 @@ impl ServerArgs {
         let Some(name) = word.strip_prefix("--").filter(|name| !name.is_empty()) else {
             return self.problems.push(stray(word));
         };
-        let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, value) = name
+            .split_once('=')
+            .map_or((name, None), |(name, value)| (name, Some(value.to_owned())));
         let Some(flag) = find(name) else {
             if value.is_none() {
                 drop(take_value(false, rest));
@@ -56,14 +60,21 @@ impl ServerArgs {
         };
         let value = value.or_else(|| flag.is_switch.then(|| "true".to_owned()));
         match value.or_else(|| take_value(flag.name == "blocked-extra-args", rest)) {
-            Some(value) => self.flags.entry(flag.name.to_owned()).or_default().push(value),
+            Some(value) => self
+                .flags
+                .entry(flag.name.to_owned())
+                .or_default()
+                .push(value),
             None => self.problems.push(no_value(flag.name)),
         }
     }
 }
 
 /// The next word, unless it is a flag itself.
-fn take_value(may_begin_with_dash: bool, rest: &mut Peekable<impl Iterator<Item = String>>) -> Option<String> {
+fn take_value(
+    may_begin_with_dash: bool,
+    rest: &mut Peekable<impl Iterator<Item = String>>,
+) -> Option<String> {
     rest.next_if(|word| may_begin_with_dash || !word.starts_with("--"))
 }
 
@@ -72,7 +83,9 @@ pub(super) fn part_secrets(words: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut rest, mut secrets) = (Vec::new(), Vec::new());
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
-        let name = word.strip_prefix("--").map(|name| name.split_once('=').map_or(name, |(name, _)| name));
+        let name = word
+            .strip_prefix("--")
+            .map(|name| name.split_once('=').map_or(name, |(name, _)| name));
         if !name.is_some_and(is_secret) {
             rest.push(word);
         } else if word.contains('=') {
@@ -95,9 +108,17 @@ fn is_secret(name: &str) -> bool {
 fn find(name: &str) -> Option<Flag> {
     let is_called = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
     let setting = SETTINGS.iter().find(is_called);
-    let setting = setting.map(|setting| Flag { name: setting.flag, is_switch: setting.kind == Kind::Switch });
+    let setting = setting.map(|setting| Flag {
+        name: setting.flag,
+        is_switch: setting.kind == Kind::Switch,
+    });
     let absent = || ABSENT.iter().find(|absent| absent.flag == name);
-    setting.or_else(|| absent().map(|absent| Flag { name: absent.flag, is_switch: absent.is_switch() }))
+    setting.or_else(|| {
+        absent().map(|absent| Flag {
+            name: absent.flag,
+            is_switch: absent.is_switch(),
+        })
+    })
 }
 
 fn stray(word: &str) -> Problem {
@@ -106,7 +127,11 @@ fn stray(word: &str) -> Problem {
 }
 
 fn no_value(flag: &str) -> Problem {
-    Problem::about(format!("--{flag}"), "no value follows", format!("write --{flag}=VALUE"))
+    Problem::about(
+        format!("--{flag}"),
+        "no value follows",
+        format!("write --{flag}=VALUE"),
+    )
 }
 
 /// Help for all settings.
@@ -126,7 +151,11 @@ pub(super) fn help() -> String {
 
 /// The flag of a setting.
 pub(super) fn arg(setting: &Setting) -> Arg {
-    let action = if setting.kind == Kind::Switch { ArgAction::SetTrue } else { ArgAction::Append };
+    let action = if setting.kind == Kind::Switch {
+        ArgAction::SetTrue
+    } else {
+        ArgAction::Append
+    };
     Arg::new(setting.flag)
         .long(setting.flag)
         .visible_aliases(setting.aliases.iter().copied())
@@ -154,7 +183,9 @@ fn help_text(setting: &Setting) -> String {
         (_, Fallback::Derived(words)) => Some(words),
         (_, Fallback::Value(_) | Fallback::Differs { .. }) => setting.default_text(Compat::None),
     };
-    let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
+    let default = default
+        .map(|default| format!(" [default: {default}]"))
+        .unwrap_or_default();
     format!("{}{choices}{default}", setting.help)
 }
 
@@ -164,8 +195,19 @@ mod tests {
 
     fn parse(line: &str) -> (Vec<String>, Vec<String>) {
         let args = ServerArgs::parse(line.split_whitespace().map(str::to_owned));
-        let flags = args.flags.iter().map(|(flag, values)| format!("{flag}={}", values.join("|"))).collect();
-        let first_line = |problem: &Problem| problem.to_string().lines().next().unwrap_or_default().to_owned();
+        let flags = args
+            .flags
+            .iter()
+            .map(|(flag, values)| format!("{flag}={}", values.join("|")))
+            .collect();
+        let first_line = |problem: &Problem| {
+            problem
+                .to_string()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
         (flags, args.problems.iter().map(first_line).collect())
     }
 
@@ -173,10 +215,19 @@ mod tests {
     fn flags_are_read_as_atlantis_reads_them() {
         for (line, flags) in [
             ("--port 80 --port=81", vec!["port=80|81"]),
-            ("--allow-fork-prs --allow-draft-prs=false", vec!["allow-draft-prs=false", "allow-fork-prs=true"]),
+            (
+                "--allow-fork-prs --allow-draft-prs=false",
+                vec!["allow-draft-prs=false", "allow-fork-prs=true"],
+            ),
             ("--public-url https://x", vec!["atlantis-url=https://x"]),
-            ("--blocked-extra-args --chdir", vec!["blocked-extra-args=--chdir"]),
-            ("--automerge --repo-config x", vec!["automerge=true", "repo-config=x"]),
+            (
+                "--blocked-extra-args --chdir",
+                vec!["blocked-extra-args=--chdir"],
+            ),
+            (
+                "--automerge --repo-config x",
+                vec!["automerge=true", "repo-config=x"],
+            ),
             ("--gh-user=", vec!["gh-user="]),
         ] {
             let expected: Vec<String> = flags.into_iter().map(str::to_owned).collect();
@@ -187,25 +238,43 @@ mod tests {
     #[test]
     fn secrets_are_taken_out_of_the_command_line() {
         let parted = |line: &str| {
-            let (rest, secrets) = part_secrets(line.split_whitespace().map(str::to_owned).collect());
+            let (rest, secrets) =
+                part_secrets(line.split_whitespace().map(str::to_owned).collect());
             format!("{} | {}", rest.join(" "), secrets.join(" "))
         };
         for (line, expected) in [
-            ("--port 80 --gh-token abc --gh-user kim", "--port 80 --gh-user kim | --gh-token=abc"),
-            ("--gh-webhook-secret=a=b --gh-webhook-secret c", " | --gh-webhook-secret=a=b --gh-webhook-secret=c"),
+            (
+                "--port 80 --gh-token abc --gh-user kim",
+                "--port 80 --gh-user kim | --gh-token=abc",
+            ),
+            (
+                "--gh-webhook-secret=a=b --gh-webhook-secret c",
+                " | --gh-webhook-secret=a=b --gh-webhook-secret=c",
+            ),
             ("--web-password --port 80", "--web-password --port 80 | "),
-            ("--database-url postgres://u:p@h/n --prot x", "--prot x | --database-url=postgres://u:p@h/n"),
+            (
+                "--database-url postgres://u:p@h/n --prot x",
+                "--prot x | --database-url=postgres://u:p@h/n",
+            ),
         ] {
             assert_eq!(parted(line), expected, "{line}");
         }
-        for setting in SETTINGS.iter().filter(|setting| matches!(setting.kind, Kind::Secret | Kind::Secrets)) {
-            assert_eq!(parted(&format!("--{} x", setting.flag)), format!(" | --{}=x", setting.flag));
+        for setting in SETTINGS
+            .iter()
+            .filter(|setting| matches!(setting.kind, Kind::Secret | Kind::Secrets))
+        {
+            assert_eq!(
+                parted(&format!("--{} x", setting.flag)),
+                format!(" | --{}=x", setting.flag)
+            );
         }
     }
 
     #[test]
     fn every_flag_of_both_tables_is_taken() {
-        let of_tables = SETTINGS.iter().flat_map(|setting| std::iter::once(&setting.flag).chain(setting.aliases));
+        let of_tables = SETTINGS
+            .iter()
+            .flat_map(|setting| std::iter::once(&setting.flag).chain(setting.aliases));
         for flag in of_tables.chain(ABSENT.iter().map(|absent| &absent.flag)) {
             let args = ServerArgs::parse([format!("--{flag}=x")]);
             assert_eq!((args.flags.len(), args.problems.len()), (1, 0), "--{flag}");
@@ -215,11 +284,27 @@ mod tests {
     #[test]
     fn everything_that_is_not_understood_is_reported() {
         for (line, problems) in [
-            ("--prot 80 --gh-usr=kim", vec!["--prot: there is no such flag", "--gh-usr: there is no such flag"]),
+            (
+                "--prot 80 --gh-usr=kim",
+                vec![
+                    "--prot: there is no such flag",
+                    "--gh-usr: there is no such flag",
+                ],
+            ),
             ("--port --gh-user kim", vec!["--port: no value follows"]),
             ("--port", vec!["--port: no value follows"]),
-            ("--allow-fork-prs false", vec!["`false`: belongs to no flag"]),
-            ("-p 80 --", vec!["`-p`: belongs to no flag", "`80`: belongs to no flag", "`--`: belongs to no flag"]),
+            (
+                "--allow-fork-prs false",
+                vec!["`false`: belongs to no flag"],
+            ),
+            (
+                "-p 80 --",
+                vec![
+                    "`-p`: belongs to no flag",
+                    "`80`: belongs to no flag",
+                    "`--`: belongs to no flag",
+                ],
+            ),
         ] {
             let expected: Vec<String> = problems.into_iter().map(str::to_owned).collect();
             assert_eq!(parse(line).1, expected, "{line}");
@@ -230,7 +315,10 @@ mod tests {
     fn help_names_every_setting_and_no_other_flag() {
         let help = help();
         for setting in SETTINGS {
-            assert!(help.contains(&format!("--{} ", setting.flag)) || help.contains(&format!("--{}\n", setting.flag)));
+            assert!(
+                help.contains(&format!("--{} ", setting.flag))
+                    || help.contains(&format!("--{}\n", setting.flag))
+            );
         }
         assert!(!help.contains("gitlab"));
     }

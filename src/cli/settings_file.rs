@@ -9,10 +9,20 @@ use crate::config::server::{Problem, RawSettings, SETTINGS, SettingsFile};
 /// With what the file says, if one is named; and what is wrong with the file.
 pub(super) fn add(raw: RawSettings) -> (RawSettings, Vec<Problem>) {
     let setting = SETTINGS.iter().find(|setting| setting.flag == "config");
-    let given = setting.and_then(|setting| raw.given(setting)).map(|given| raw.absolute(given.text.trim()));
-    let Some(path) = given else { return (raw, Vec::new()) };
+    let given = setting
+        .and_then(|setting| raw.given(setting))
+        .map(|given| raw.absolute(given.text.trim()));
+    let Some(path) = given else {
+        return (raw, Vec::new());
+    };
     match read(&path) {
-        Ok((settings_file, problems)) => (RawSettings { settings_file, ..raw }, problems),
+        Ok((settings_file, problems)) => (
+            RawSettings {
+                settings_file,
+                ..raw
+            },
+            problems,
+        ),
         Err(error) => {
             let what = format!("`{}` cannot be read: {error}", path.display());
             let fix = "check the path, and that the account of the server may read the file";
@@ -26,9 +36,17 @@ fn read(path: &Path) -> std::io::Result<(SettingsFile, Vec<Problem>)> {
     let everybody_reads = file.metadata()?.permissions().mode() & 0o004 != 0;
     let mut text = String::new();
     // One byte more than allowed shows that the file is too large.
-    file.take(SettingsFile::MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
+    file.take(SettingsFile::MAX_BYTES as u64 + 1)
+        .read_to_string(&mut text)?;
     let (file, problems) = SettingsFile::parse(&path.display().to_string(), &text);
-    Ok((if everybody_reads { file.readable_by_all() } else { file }, problems))
+    Ok((
+        if everybody_reads {
+            file.readable_by_all()
+        } else {
+            file
+        },
+        problems,
+    ))
 }
 
 #[cfg(test)]
@@ -40,7 +58,11 @@ mod tests {
 
     fn raw(dir: &Path, file: &str) -> RawSettings {
         let variables = BTreeMap::from([("ATLANTIS_CONFIG".to_owned(), file.to_owned())]);
-        RawSettings { variables, working_dir: dir.to_owned(), ..RawSettings::default() }
+        RawSettings {
+            variables,
+            working_dir: dir.to_owned(),
+            ..RawSettings::default()
+        }
     }
 
     #[test]
@@ -48,7 +70,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("s.yaml"), "port: 80\nprot: 81\n").unwrap();
         let (raw, problems) = add(raw(dir.path(), "s.yaml"));
-        let port = SETTINGS.iter().find(|setting| setting.flag == "port").unwrap();
+        let port = SETTINGS
+            .iter()
+            .find(|setting| setting.flag == "port")
+            .unwrap();
         assert_eq!(raw.given(port).map(|given| given.text), Some("80"));
         assert_eq!(problems.len(), 1);
         assert_eq!(add(RawSettings::default()).1, []);
@@ -59,8 +84,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("binary"), [0xff]).unwrap();
         for file in ["absent", ".", "binary"] {
-            let told = add(raw(dir.path(), file)).1.first().map(ToString::to_string).unwrap();
-            assert!(told.starts_with("--config (LOCKKEEPER_CONFIG): `/") && told.contains("cannot be read"), "{told}");
+            let told = add(raw(dir.path(), file))
+                .1
+                .first()
+                .map(ToString::to_string)
+                .unwrap();
+            assert!(
+                told.starts_with("--config (LOCKKEEPER_CONFIG): `/")
+                    && told.contains("cannot be read"),
+                "{told}"
+            );
         }
     }
 

@@ -37,7 +37,10 @@ fn run(args: impl Iterator<Item = OsString>) -> u8 {
     };
     match supervise(&order) {
         Ok(code) => code,
-        Err(error) => complain(exit_code(&error), &format!("{:#}", anyhow::Error::new(error))),
+        Err(error) => complain(
+            exit_code(&error),
+            &format!("{:#}", anyhow::Error::new(error)),
+        ),
     }
 }
 
@@ -58,21 +61,35 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     let (mut grace, mut hold, mut lease) = (None, None, None);
     let (mut sandbox, mut limits, mut run_as) = (None, Limits::default(), None);
     loop {
-        let option = args.next().ok_or("expected `-- PROGRAM [ARG…]` at the end")?;
+        let option = args
+            .next()
+            .ok_or("expected `-- PROGRAM [ARG…]` at the end")?;
         match option.to_str() {
             Some("--grace") => grace = Some(seconds("--grace", args.next().as_deref())?),
             Some("--lease") => lease = Some(seconds("--lease", args.next().as_deref())?),
             Some("--hold") => hold = Some(args.next().ok_or("`--hold` needs a file")?.into()),
             Some("--landlock") => sandbox = Some(Sandbox::new(Mechanism::Landlock)),
             Some("--bubblewrap") => {
-                sandbox = Some(Sandbox::new(Mechanism::Bubblewrap(path("--bubblewrap", args.next())?)));
+                sandbox = Some(Sandbox::new(Mechanism::Bubblewrap(path(
+                    "--bubblewrap",
+                    args.next(),
+                )?)));
             }
-            Some("--read") => sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?])),
-            Some("--write") => sandbox = Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?])),
+            Some("--read") => {
+                sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?]))
+            }
+            Some("--write") => {
+                sandbox =
+                    Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?]))
+            }
             Some("--run-as") => run_as = Some(user(args.next().as_deref())?),
             Some("--memory") => limits.memory = Some(number("--memory", args.next().as_deref())?),
-            Some("--processes") => limits.processes = Some(number("--processes", args.next().as_deref())?),
-            Some("--file-size") => limits.file_size = Some(number("--file-size", args.next().as_deref())?),
+            Some("--processes") => {
+                limits.processes = Some(number("--processes", args.next().as_deref())?)
+            }
+            Some("--file-size") => {
+                limits.file_size = Some(number("--file-size", args.next().as_deref())?)
+            }
             Some("--cpu") => limits.cpu = Some(seconds("--cpu", args.next().as_deref())?),
             Some("--") => break,
             Some(_) | None => return Err(format!("unknown option {}", option.display())),
@@ -80,7 +97,16 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     }
     let grace = grace.ok_or("`--grace SECONDS` is missing")?;
     let program = args.next().ok_or("expected a program after `--`")?;
-    Ok(Order { grace, lease, hold, sandbox, limits, user: run_as, program, args: args.collect() })
+    Ok(Order {
+        grace,
+        lease,
+        hold,
+        sandbox,
+        limits,
+        user: run_as,
+        program,
+        args: args.collect(),
+    })
 }
 
 fn confined(sandbox: Option<Sandbox>, option: &str) -> Result<Sandbox, String> {
@@ -88,21 +114,28 @@ fn confined(sandbox: Option<Sandbox>, option: &str) -> Result<Sandbox, String> {
 }
 
 fn path(option: &str, path: Option<OsString>) -> Result<PathBuf, String> {
-    path.map(PathBuf::from).ok_or_else(|| format!("`{option}` needs a path"))
+    path.map(PathBuf::from)
+        .ok_or_else(|| format!("`{option}` needs a path"))
 }
 
 fn user(text: Option<&OsStr>) -> Result<RunUser, String> {
-    let user = text.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
+    let user = text
+        .and_then(OsStr::to_str)
+        .and_then(|text| text.parse().ok());
     user.ok_or_else(|| "`--run-as` needs a user and a group that are not root".to_owned())
 }
 
 fn number(option: &str, text: Option<&OsStr>) -> Result<u64, String> {
-    let number = text.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
+    let number = text
+        .and_then(OsStr::to_str)
+        .and_then(|text| text.parse().ok());
     number.ok_or_else(|| format!("`{option}` needs a whole number"))
 }
 
 fn seconds(option: &str, text: Option<&OsStr>) -> Result<Duration, String> {
-    let number = text.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
+    let number = text
+        .and_then(OsStr::to_str)
+        .and_then(|text| text.parse().ok());
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| format!("`{option}` needs a number of seconds"))
@@ -125,21 +158,43 @@ mod tests {
         assert_eq!((order.sandbox, order.limits), (None, Limits::default()));
         assert_eq!(
             (order.program, order.args),
-            ("prog".into(), ["--grace", "3", "--", "a"].map(OsString::from).to_vec())
+            (
+                "prog".into(),
+                ["--grace", "3", "--", "a"].map(OsString::from).to_vec()
+            )
         );
     }
 
     #[test]
     fn a_sandbox_and_limits_are_understood_as_the_server_writes_them() {
-        let order =
-            parsed("--grace 1 --landlock --read /usr --write /w --memory 9 --processes 8 --file-size 7 --cpu 6 -- p");
+        let order = parsed(
+            "--grace 1 --landlock --read /usr --write /w --memory 9 --processes 8 --file-size 7 --cpu 6 -- p",
+        );
         let order = order.unwrap();
-        assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Landlock).reads(["/usr"]).writes(["/w"])));
+        assert_eq!(
+            order.sandbox,
+            Some(
+                Sandbox::new(Mechanism::Landlock)
+                    .reads(["/usr"])
+                    .writes(["/w"])
+            )
+        );
         let cpu = Some(Duration::from_secs(6));
-        assert_eq!(order.limits, Limits { memory: Some(9), processes: Some(8), file_size: Some(7), cpu });
+        assert_eq!(
+            order.limits,
+            Limits {
+                memory: Some(9),
+                processes: Some(8),
+                file_size: Some(7),
+                cpu
+            }
+        );
         let order = parsed("--grace 1 --bubblewrap /b --read /usr --run-as 43:44 -- p").unwrap();
         assert_eq!(order.user, Some(RunUser { uid: 43, gid: 44 }));
-        assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Bubblewrap("/b".into())).reads(["/usr"])));
+        assert_eq!(
+            order.sandbox,
+            Some(Sandbox::new(Mechanism::Bubblewrap("/b".into())).reads(["/usr"]))
+        );
     }
 
     #[test]
@@ -151,7 +206,10 @@ mod tests {
             ("--grace 1 --", "after `--`"),
             ("--grace 1", "at the end"),
             ("--what", "unknown option --what"),
-            ("--read /x --grace 1 -- a", "`--landlock` or `--bubblewrap` before it"),
+            (
+                "--read /x --grace 1 -- a",
+                "`--landlock` or `--bubblewrap` before it",
+            ),
             ("--grace 1 --bubblewrap", "needs a path"),
             ("--grace 1 --run-as 0:0 -- a", "not root"),
             ("--grace 1 --landlock --write", "needs a path"),

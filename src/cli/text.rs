@@ -19,7 +19,10 @@ impl Text {
     pub fn lines(&self, look: &Look) -> Vec<String> {
         let (mut lines, mut line, mut room) = (Vec::new(), String::new(), look.width);
         for word in self.words() {
-            let width = word.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
+            let width = word
+                .iter()
+                .map(|(_, text)| text.chars().count())
+                .sum::<usize>();
             let gap = usize::from(!line.is_empty());
             if gap == 1 && width + gap > room {
                 lines.push(std::mem::take(&mut line));
@@ -59,7 +62,10 @@ pub(super) fn chop(line: &str, width: usize) -> Vec<String> {
     if chars.is_empty() {
         return vec![String::new()];
     }
-    chars.chunks(width.max(1)).map(|chunk| chunk.iter().collect()).collect()
+    chars
+        .chunks(width.max(1))
+        .map(|chunk| chunk.iter().collect())
+        .collect()
 }
 
 #[cfg(test)]
@@ -72,10 +78,26 @@ mod tests {
         text.push(Ink::Plain, "one two");
         text.push(Ink::Strong, "three four");
         text.push(Ink::Plain, ", five https://example.com/very/long");
-        let look = Look { colours: false, width: 12 };
-        assert_eq!(text.lines(&look), ["one twothree", "four, five", "https://example.com/very/long"]);
-        let look = Look { colours: true, width: 80 };
-        assert!(text.lines(&look)[0].contains("two\u{1b}[1mthree\u{1b}[0m \u{1b}[1mfour\u{1b}[0m, five"));
+        let look = Look {
+            colours: false,
+            width: 12,
+        };
+        assert_eq!(
+            text.lines(&look),
+            [
+                "one twothree",
+                "four, five",
+                "https://example.com/very/long"
+            ]
+        );
+        let look = Look {
+            colours: true,
+            width: 80,
+        };
+        assert!(
+            text.lines(&look)[0]
+                .contains("two\u{1b}[1mthree\u{1b}[0m \u{1b}[1mfour\u{1b}[0m, five")
+        );
     }
 
     #[test]

@@ -57,7 +57,10 @@ pub(super) static SPEC: Spec = Spec {
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE, &NO_MERGE, &METHOD],
     extra: true,
     note: "Without -d, -w and -p it applies every plan of this pull request.",
-    examples: &[("apply", "every plan of this pull request"), ("apply -d . -w staging", "one directory and workspace")],
+    examples: &[
+        ("apply", "every plan of this pull request"),
+        ("apply -d . -w staging", "one directory and workspace"),
+    ],
     build,
 };
 
@@ -73,16 +76,28 @@ fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
 fn merge_wish(arguments: &Arguments, rules: &Rules<'_>) -> Result<MergeWish, Fault> {
     let never = arguments.switch(&NO_MERGE);
     let Some(word) = arguments.value(&METHOD) else {
-        return Ok(if never { MergeWish::Never } else { MergeWish::AsConfigured });
+        return Ok(if never {
+            MergeWish::Never
+        } else {
+            MergeWish::AsConfigured
+        });
     };
     if never {
-        return Err(Fault::at(word, Problem::Conflict { one: &NO_MERGE, other: &METHOD }));
+        return Err(Fault::at(
+            word,
+            Problem::Conflict {
+                one: &NO_MERGE,
+                other: &METHOD,
+            },
+        ));
     }
     if !rules.merge_methods {
         return Err(Fault::at(word, Problem::NoMergeMethods));
     }
-    let method =
-        word.text.parse().map_err(|error: UnknownMethod| Fault::bad_value(word, &METHOD, &error.to_string()))?;
+    let method = word
+        .text
+        .parse()
+        .map_err(|error: UnknownMethod| Fault::bad_value(word, &METHOD, &error.to_string()))?;
     Ok(MergeWish::By(method))
 }
 

@@ -9,8 +9,12 @@ use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
 
-static POLICY_SET: Flag =
-    Flag { long: "policy-set", short: None, value: Some("NAME"), about: "Only the policy set of this name." };
+static POLICY_SET: Flag = Flag {
+    long: "policy-set",
+    short: None,
+    value: Some("NAME"),
+    about: "Only the policy set of this name.",
+};
 static CLEAR: Flag = Flag {
     long: "clear-policy-approval",
     short: None,

@@ -22,7 +22,11 @@ pub(super) static SPEC: Spec = Spec {
     note: "What waits will not run, and plans that run are interrupted. An apply that runs is only interrupted with\n\
            `--force`: Terraform is asked to stop, and killed only if it does not within the time that the server allows.",
     examples: &[],
-    build: |arguments, _| Ok(Command::Cancel(CancelCommand { force: arguments.switch(&FORCE) })),
+    build: |arguments, _| {
+        Ok(Command::Cancel(CancelCommand {
+            force: arguments.switch(&FORCE),
+        }))
+    },
 };
 
 /// Stop what waits or runs.
@@ -34,6 +38,10 @@ pub struct CancelCommand {
 
 impl fmt::Display for CancelCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(if self.force { "cancel --force" } else { "cancel" })
+        f.pad(if self.force {
+            "cancel --force"
+        } else {
+            "cancel"
+        })
     }
 }

@@ -87,7 +87,10 @@ impl Line {
         if text.contains(['\n', '\r']) {
             return Err(Ignored::SeveralLines);
         }
-        Ok(Self { text: text.to_owned(), formatting: None })
+        Ok(Self {
+            text: text.to_owned(),
+            formatting: None,
+        })
     }
 }
 
@@ -106,7 +109,11 @@ pub(super) fn line(comment: &str) -> Result<Line, Ignored> {
     if !comment[..range.start].trim().is_empty() || !comment[range.end..].trim().is_empty() {
         return Err(Ignored::SeveralLines);
     }
-    if matches!(block, Tag::CodeBlock(_)) { code_block(events) } else { paragraph(&comment[range], events) }
+    if matches!(block, Tag::CodeBlock(_)) {
+        code_block(events)
+    } else {
+        paragraph(&comment[range], events)
+    }
 }
 
 /// The reason to ignore a comment that starts with this block.
@@ -150,7 +157,9 @@ fn code_block(events: OffsetIter<'_>) -> Result<Line, Ignored> {
 
 fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<Line, Ignored> {
     let line = Line::verbatim(source)?;
-    let mut inline = events.map(|(event, _)| event).take_while(|event| *event != Event::End(TagEnd::Paragraph));
+    let mut inline = events
+        .map(|(event, _)| event)
+        .take_while(|event| *event != Event::End(TagEnd::Paragraph));
     let first = inline.next().ok_or(Ignored::Empty)?;
     match formatting(&first) {
         Some(Formatting::Code) => return only_code(&first, inline.next().is_none()),
@@ -159,14 +168,21 @@ fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<Line, Ignored> {
         None => {}
     }
     if let Some(kind) = inline.find_map(|event| formatting(&event)) {
-        return Ok(Line { formatting: Some(kind), ..line });
+        return Ok(Line {
+            formatting: Some(kind),
+            ..line
+        });
     }
     // A backtick without a partner is no code; the reference drops those at the ends, and people do mistype them.
     Line::verbatim(line.text.trim_matches('`'))
 }
 
 fn only_code(event: &Event<'_>, alone: bool) -> Result<Line, Ignored> {
-    if let (Event::Code(text), true) = (event, alone) { Line::verbatim(text) } else { Err(Ignored::CodeAmongText) }
+    if let (Event::Code(text), true) = (event, alone) {
+        Line::verbatim(text)
+    } else {
+        Err(Ignored::CodeAmongText)
+    }
 }
 
 fn formatting(event: &Event<'_>) -> Option<Formatting> {
@@ -186,7 +202,10 @@ mod tests {
     use super::*;
 
     fn runs(comment: &str) {
-        let expected = Line { text: "lockkeeper plan".to_owned(), formatting: None };
+        let expected = Line {
+            text: "lockkeeper plan".to_owned(),
+            formatting: None,
+        };
         assert_eq!(line(comment), Ok(expected), "{comment:?}");
     }
 
@@ -196,17 +215,24 @@ mod tests {
 
     #[test]
     fn command_alone_runs() {
-        for comment in
-            ["lockkeeper plan", " lockkeeper plan ", "\r\n\r\nlockkeeper plan\r\n\r\n", "lockkeeper plan\n\n\n"]
-        {
+        for comment in [
+            "lockkeeper plan",
+            " lockkeeper plan ",
+            "\r\n\r\nlockkeeper plan\r\n\r\n",
+            "lockkeeper plan\n\n\n",
+        ] {
             runs(comment);
         }
     }
 
     #[test]
     fn command_alone_in_inline_code_runs() {
-        for comment in ["`lockkeeper plan`", "`  lockkeeper plan  `", "```lockkeeper plan```", "``lockkeeper plan``\n"]
-        {
+        for comment in [
+            "`lockkeeper plan`",
+            "`  lockkeeper plan  `",
+            "```lockkeeper plan```",
+            "``lockkeeper plan``\n",
+        ] {
             runs(comment);
         }
     }
@@ -239,7 +265,10 @@ mod tests {
     #[test]
     fn command_in_code_together_with_other_text_is_ignored() {
         ignored("`lockkeeper plan` please", Ignored::CodeAmongText);
-        ignored("`lockkeeper plan` `lockkeeper apply`", Ignored::CodeAmongText);
+        ignored(
+            "`lockkeeper plan` `lockkeeper apply`",
+            Ignored::CodeAmongText,
+        );
         ignored("```\nlockkeeper plan\n```\nplease", Ignored::SeveralLines);
         ignored("please\n```\nlockkeeper plan\n```", Ignored::SeveralLines);
         ignored("text\n\n    lockkeeper plan", Ignored::SeveralLines);
@@ -247,8 +276,14 @@ mod tests {
 
     #[test]
     fn second_line_in_a_code_block_is_ignored() {
-        ignored("```\nlockkeeper plan\nlockkeeper apply\n```", Ignored::SeveralLines);
-        ignored("    lockkeeper plan\n    lockkeeper apply", Ignored::SeveralLines);
+        ignored(
+            "```\nlockkeeper plan\nlockkeeper apply\n```",
+            Ignored::SeveralLines,
+        );
+        ignored(
+            "    lockkeeper plan\n    lockkeeper apply",
+            Ignored::SeveralLines,
+        );
         ignored("```\n```", Ignored::Empty);
     }
 
@@ -262,8 +297,14 @@ mod tests {
     #[test]
     fn command_in_a_link_is_ignored() {
         ignored("[lockkeeper plan](https://example.org)", Ignored::Link);
-        ignored("![lockkeeper plan](https://example.org/x.png)", Ignored::Link);
-        ignored("[lockkeeper plan]: https://example.org", Ignored::OtherMarkup);
+        ignored(
+            "![lockkeeper plan](https://example.org/x.png)",
+            Ignored::Link,
+        );
+        ignored(
+            "[lockkeeper plan]: https://example.org",
+            Ignored::OtherMarkup,
+        );
     }
 
     #[test]
@@ -271,7 +312,10 @@ mod tests {
         ignored("<!-- lockkeeper plan -->", Ignored::Html);
         ignored("<div>\nlockkeeper plan\n</div>", Ignored::Html);
         ignored("<b>lockkeeper plan</b>", Ignored::Html);
-        ignored("<details><summary>x</summary>\n\nlockkeeper plan\n\n</details>", Ignored::Html);
+        ignored(
+            "<details><summary>x</summary>\n\nlockkeeper plan\n\n</details>",
+            Ignored::Html,
+        );
     }
 
     #[test]
@@ -299,22 +343,41 @@ mod tests {
             "lockkeeper plan\n\n<!-- hidden -->",
             "[hidden]: https://example.org\n\nlockkeeper plan",
         ] {
-            assert!(matches!(line(comment), Err(Ignored::SeveralLines | Ignored::OtherMarkup)), "{comment:?}");
+            assert!(
+                matches!(
+                    line(comment),
+                    Err(Ignored::SeveralLines | Ignored::OtherMarkup)
+                ),
+                "{comment:?}"
+            );
         }
     }
 
     #[test]
     fn stars_and_underscores_are_kept_as_typed() {
-        let text = "lockkeeper plan -d mod*/a*/my_dir_x -- -target='a[\"b\"]' -var x=<1 https://x.org";
-        assert_eq!(line(text), Ok(Line { text: text.to_owned(), formatting: None }));
+        let text =
+            "lockkeeper plan -d mod*/a*/my_dir_x -- -target='a[\"b\"]' -var x=<1 https://x.org";
+        assert_eq!(
+            line(text),
+            Ok(Line {
+                text: text.to_owned(),
+                formatting: None
+            })
+        );
     }
 
     #[test]
     fn formatting_inside_a_command_is_noticed() {
         for (comment, kind) in [
             ("lockkeeper apply <!-- -w prod -->", Formatting::Html),
-            ("lockkeeper apply [-d x](https://example.org)", Formatting::Link),
-            ("lockkeeper import a <https://example.org>", Formatting::Link),
+            (
+                "lockkeeper apply [-d x](https://example.org)",
+                Formatting::Link,
+            ),
+            (
+                "lockkeeper import a <https://example.org>",
+                Formatting::Link,
+            ),
             ("lockkeeper apply `-d x`", Formatting::Code),
         ] {
             assert_eq!(line(comment).unwrap().formatting, Some(kind), "{comment}");

@@ -24,12 +24,17 @@ pub(super) static SPEC: Spec = Spec {
     extra: false,
     note: "Nothing is run, and no lock is taken. Each value comes with who decided it: a default, a flag of the\n\
            server, or a line of a file. `lockkeeper check` on your own machine says the same before you push.",
-    examples: &[("explain", "why each project of this pull request is planned, or not")],
+    examples: &[(
+        "explain",
+        "why each project of this pull request is planned, or not",
+    )],
     build,
 };
 
 fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
-    Ok(Command::Explain(ExplainCommand { target: Target::read(arguments, rules)? }))
+    Ok(Command::Explain(ExplainCommand {
+        target: Target::read(arguments, rules)?,
+    }))
 }
 
 impl fmt::Display for ExplainCommand {

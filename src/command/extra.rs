@@ -56,11 +56,21 @@ struct Row {
 }
 
 const fn both(name: &'static str, form: Form, commands: &'static [CommandName]) -> Row {
-    Row { name, form, commands, only: None }
+    Row {
+        name,
+        form,
+        commands,
+        only: None,
+    }
 }
 
 const fn of_opentofu(name: &'static str, form: Form, commands: &'static [CommandName]) -> Row {
-    Row { name, form, commands, only: Some(Distribution::OpenTofu) }
+    Row {
+        name,
+        form,
+        commands,
+        only: Some(Distribution::OpenTofu),
+    }
 }
 
 /// Every flag that comments may give. Tests hold it against real programs. An apply takes a plan as it is, so nothing is
@@ -82,15 +92,18 @@ const ROWS: [Row; 14] = [
     both("var-file", Value, &[Plan, Import]),
 ];
 
-const FILES: &str =
-    "which files are read and written is up to Lockkeeper, so that the plan you see is the one that is kept";
-const PLACE: &str = "the code of the pull request runs where it lies, with the providers that it names";
+const FILES: &str = "which files are read and written is up to Lockkeeper, so that the plan you see is the one that is kept";
+const PLACE: &str =
+    "the code of the pull request runs where it lies, with the providers that it names";
 const NOTHING: &str = "nothing would be planned or applied";
 const OUTPUT: &str = "what the command prints and how it ends would no longer be understood";
 
 /// Flags that no setting allows, with the reason.
 const NEVER: [(&str, &str); 20] = [
-    ("auto-approve", "it is not needed, as an apply makes the changes of the plan that was reviewed; leave it out"),
+    (
+        "auto-approve",
+        "it is not needed, as an apply makes the changes of the plan that was reviewed; leave it out",
+    ),
     ("backup", FILES),
     ("chdir", PLACE),
     ("config", FILES),
@@ -113,7 +126,10 @@ const NEVER: [(&str, &str); 20] = [
 ];
 
 fn never(name: &str) -> Option<&'static str> {
-    NEVER.iter().find(|(never, _)| *never == name).map(|(_, why)| *why)
+    NEVER
+        .iter()
+        .find(|(never, _)| *never == name)
+        .map(|(_, why)| *why)
 }
 
 /// The arguments that comments may give after `--`.
@@ -131,16 +147,30 @@ impl ExtraArgs {
 
     /// Refuses the first argument that a command may not be given, or not in this spelling, and the first operand that
     /// the tool could take for a flag. Commands that were stored by an earlier version were read by its rules.
-    pub fn check(&self, command: CommandName, arguments: &[String], operands: &[String]) -> Result<(), RefusedArg> {
+    pub fn check(
+        &self,
+        command: CommandName,
+        arguments: &[String],
+        operands: &[String],
+    ) -> Result<(), RefusedArg> {
         for (place, argument) in arguments.iter().enumerate() {
-            if self.judge(command, argument, arguments.get(place + 1).map(String::as_str))? != *argument {
+            if self.judge(
+                command,
+                argument,
+                arguments.get(place + 1).map(String::as_str),
+            )? != *argument
+            {
                 return Err(self.unknown(command, argument));
             }
         }
         // Even after `--` both tools take `-version` for a flag wherever it stands.
         let is_flag = |operand: &&String| operand.starts_with('-') && operand.len() > 1;
         let flag = operands.iter().find(is_flag);
-        flag.map_or(Ok(()), |operand| Err(RefusedArg::Operand { operand: operand.clone() }))
+        flag.map_or(Ok(()), |operand| {
+            Err(RefusedArg::Operand {
+                operand: operand.clone(),
+            })
+        })
     }
 
     /// The first of allowed arguments that only another tool has, and that tool.
@@ -150,49 +180,83 @@ impl ExtraArgs {
         distribution: Distribution,
     ) -> Option<(&'a str, Distribution)> {
         arguments.iter().find_map(|argument| {
-            let name = argument.trim_start_matches('-').split('=').next().unwrap_or_default();
+            let name = argument
+                .trim_start_matches('-')
+                .split('=')
+                .next()
+                .unwrap_or_default();
             let row = ROWS.iter().find(|row| row.name == name)?;
             let only = row.only.filter(|only| *only != distribution)?;
-            (!self.added.iter().any(|added| added.name == name)).then_some((argument.as_str(), only))
+            (!self.added.iter().any(|added| added.name == name))
+                .then_some((argument.as_str(), only))
         })
     }
 
     /// The arguments that a command may be given for a tool: `-lock`, `-target=`.
     pub fn spellings(&self, command: CommandName, distribution: Distribution) -> Vec<String> {
         let is_had = |only: &Option<Distribution>| only.is_none_or(|only| only == distribution);
-        let all = self.all(command).into_iter().filter(|(_, _, only)| is_had(only));
-        all.map(|(name, form, _)| format!("-{name}{}", if form.has_value() { "=" } else { "" })).collect()
+        let all = self
+            .all(command)
+            .into_iter()
+            .filter(|(_, _, only)| is_had(only));
+        all.map(|(name, form, _)| format!("-{name}{}", if form.has_value() { "=" } else { "" }))
+            .collect()
     }
 
     /// The argument in the spelling that is handed on, which has one dash.
-    pub(super) fn judge(&self, command: CommandName, argument: &str, next: Option<&str>) -> Result<String, RefusedArg> {
+    pub(super) fn judge(
+        &self,
+        command: CommandName,
+        argument: &str,
+        next: Option<&str>,
+    ) -> Result<String, RefusedArg> {
         let shown = argument.to_owned();
         if let Some(rule) = self.rule_against(argument) {
-            return Err(RefusedArg::Blocked { argument: shown, rule: rule.to_owned() });
+            return Err(RefusedArg::Blocked {
+                argument: shown,
+                rule: rule.to_owned(),
+            });
         }
         let Some(any_name) = flag_name(argument) else {
             return Err(RefusedArg::NotAFlag { argument: shown });
         };
-        let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')).unwrap_or_default();
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let text = argument
+            .strip_prefix("--")
+            .or_else(|| argument.strip_prefix('-'))
+            .unwrap_or_default();
+        let (name, value) = text
+            .split_once('=')
+            .map_or((text, None), |(name, value)| (name, Some(value)));
         let Some(form) = self.form(command, name) else {
             return Err(match never(&any_name) {
-                Some(why) => RefusedArg::Never { argument: shown, why },
-                None if command == Apply && self.form(Plan, name).is_some() => RefusedArg::OfPlan { argument: shown },
+                Some(why) => RefusedArg::Never {
+                    argument: shown,
+                    why,
+                },
+                None if command == Apply && self.form(Plan, name).is_some() => {
+                    RefusedArg::OfPlan { argument: shown }
+                }
                 None => self.unknown(command, argument),
             });
         };
         match (form, value) {
             (Value | Number | Duration, None | Some("")) => {
                 let next = next.filter(|next| value.is_none() && flag_name(next).is_none());
-                Err(RefusedArg::NeedsValue { name: name.to_owned(), next: next.map(str::to_owned) })
+                Err(RefusedArg::NeedsValue {
+                    name: name.to_owned(),
+                    next: next.map(str::to_owned),
+                })
             }
-            (Word, Some(_)) => Err(RefusedArg::TakesNoValue { name: name.to_owned() }),
-            (Switch, Some(value)) if !matches!(value, "true" | "false") => Err(RefusedArg::WrongValue {
+            (Word, Some(_)) => Err(RefusedArg::TakesNoValue {
                 name: name.to_owned(),
-                value: value.to_owned(),
-                rule: "`true` or `false`",
             }),
+            (Switch, Some(value)) if !matches!(value, "true" | "false") => {
+                Err(RefusedArg::WrongValue {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    rule: "`true` or `false`",
+                })
+            }
             (Number, Some(value)) if !is_number(value) => Err(RefusedArg::WrongValue {
                 name: name.to_owned(),
                 value: value.to_owned(),
@@ -200,9 +264,15 @@ impl ExtraArgs {
             }),
             (Duration, Some(value)) if !is_duration(value) => {
                 let rule = "a duration such as `30s` or `1h30m`";
-                Err(RefusedArg::WrongValue { name: name.to_owned(), value: value.to_owned(), rule })
+                Err(RefusedArg::WrongValue {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    rule,
+                })
             }
-            (Value | Number | Duration | Switch, Some(_)) | (Word | Switch, None) => Ok(format!("-{text}")),
+            (Value | Number | Duration | Switch, Some(_)) | (Word | Switch, None) => {
+                Ok(format!("-{text}"))
+            }
         }
     }
 
@@ -211,15 +281,25 @@ impl ExtraArgs {
     }
 
     fn form(&self, command: CommandName, name: &str) -> Option<Form> {
-        let of_table = ROWS.iter().find(|row| row.name == name && row.commands.contains(&command));
-        let of_operator = || self.added.iter().find(|added| added.name == name && added.is_for(command));
-        of_table.map(|row| row.form).or_else(|| of_operator().map(|added| added.form))
+        let of_table = ROWS
+            .iter()
+            .find(|row| row.name == name && row.commands.contains(&command));
+        let of_operator = || {
+            self.added
+                .iter()
+                .find(|added| added.name == name && added.is_for(command))
+        };
+        of_table
+            .map(|row| row.form)
+            .or_else(|| of_operator().map(|added| added.form))
     }
 
     /// Every flag that a command may be given, by name.
     fn all(&self, command: CommandName) -> Vec<(&str, Form, Option<Distribution>)> {
-        let of_table =
-            ROWS.iter().filter(|row| row.commands.contains(&command)).map(|row| (row.name, row.form, row.only));
+        let of_table = ROWS
+            .iter()
+            .filter(|row| row.commands.contains(&command))
+            .map(|row| (row.name, row.form, row.only));
         let of_operator = self.added.iter().filter(|added| added.is_for(command));
         let of_operator = of_operator.map(|added| (added.name.as_str(), added.form, None));
         let mut all: Vec<_> = of_table.chain(of_operator).collect();
@@ -231,12 +311,18 @@ impl ExtraArgs {
 
     fn unknown(&self, command: CommandName, argument: &str) -> RefusedArg {
         let all = self.all(command);
-        let near = nearest(&flag_name(argument).unwrap_or_default(), all.iter().map(|(name, ..)| *name));
+        let near = nearest(
+            &flag_name(argument).unwrap_or_default(),
+            all.iter().map(|(name, ..)| *name),
+        );
         RefusedArg::Unknown {
             argument: argument.to_owned(),
             command,
             nearest: near.map(|name| format!("-{name}")),
-            choices: all.into_iter().map(|(name, form, only)| choice(name, form, only)).collect(),
+            choices: all
+                .into_iter()
+                .map(|(name, form, only)| choice(name, form, only))
+                .collect(),
         }
     }
 }
@@ -249,7 +335,8 @@ fn is_number(value: &str) -> bool {
 
 fn is_duration(value: &str) -> bool {
     static GO: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^(0|([0-9]{1,9}(\.[0-9]{1,9})?(ns|us|ms|s|m|h)){1,6})$").expect("a constant pattern")
+        Regex::new(r"^(0|([0-9]{1,9}(\.[0-9]{1,9})?(ns|us|ms|s|m|h)){1,6})$")
+            .expect("a constant pattern")
     });
     GO.is_match(value)
 }
@@ -257,7 +344,9 @@ fn is_duration(value: &str) -> bool {
 /// `-lock-timeout=…`, with the tool where only one has it.
 fn choice(name: &str, form: Form, only: Option<Distribution>) -> String {
     let value = if form.has_value() { "=…" } else { "" };
-    let tool = only.map(|only| format!(" ({})", only.title())).unwrap_or_default();
+    let tool = only
+        .map(|only| format!(" ({})", only.title()))
+        .unwrap_or_default();
     format!("`-{name}{value}`{tool}")
 }
 
@@ -351,9 +440,22 @@ impl fmt::Display for RefusedArg {
                 code(argument),
                 code(rule)
             ),
-            Self::Never { argument, why } => write!(f, "{} may not be handed to Terraform: {why}.", code(argument)),
-            Self::Unknown { argument, command, nearest, choices } => {
-                write!(f, "{} is not among the arguments that `{command}` takes after `--`.", code(argument))?;
+            Self::Never { argument, why } => write!(
+                f,
+                "{} may not be handed to Terraform: {why}.",
+                code(argument)
+            ),
+            Self::Unknown {
+                argument,
+                command,
+                nearest,
+                choices,
+            } => {
+                write!(
+                    f,
+                    "{} is not among the arguments that `{command}` takes after `--`.",
+                    code(argument)
+                )?;
                 if let Some(nearest) = nearest {
                     write!(f, " Did you mean {}?", code(nearest))?;
                 }
@@ -375,9 +477,16 @@ impl fmt::Display for RefusedArg {
                 code(argument)
             ),
             Self::Operand { operand } => {
-                write!(f, "{} cannot be an address or an id, because it begins with a dash.", code(operand))
+                write!(
+                    f,
+                    "{} cannot be an address or an id, because it begins with a dash.",
+                    code(operand)
+                )
             }
-            Self::NeedsValue { name, next: Some(next) } => write!(
+            Self::NeedsValue {
+                name,
+                next: Some(next),
+            } => write!(
                 f,
                 "{} takes its value in the same word, after an equals sign: write {}.",
                 code(&format!("-{name}")),
@@ -385,13 +494,25 @@ impl fmt::Display for RefusedArg {
             ),
             Self::NeedsValue { name, next: None } => {
                 let (name, example) = (code(&format!("-{name}")), code(&format!("-{name}=VALUE")));
-                write!(f, "{name} needs a value in the same word, after an equals sign: {example}.")
+                write!(
+                    f,
+                    "{name} needs a value in the same word, after an equals sign: {example}."
+                )
             }
             Self::TakesNoValue { name } => {
-                write!(f, "{} takes no value: write it without the equals sign.", code(&format!("-{name}")))
+                write!(
+                    f,
+                    "{} takes no value: write it without the equals sign.",
+                    code(&format!("-{name}"))
+                )
             }
             Self::WrongValue { name, value, rule } => {
-                write!(f, "The value of {} is {rule}, and cannot be {}.", code(&format!("-{name}")), code(value))
+                write!(
+                    f,
+                    "The value of {} is {rule}, and cannot be {}.",
+                    code(&format!("-{name}")),
+                    code(value)
+                )
             }
         }
     }
@@ -439,9 +560,15 @@ impl InvalidAddedArg {
     /// The way out, for the operator.
     pub fn fix(&self) -> String {
         match self {
-            Self::Spelling(_) => "write `-name` for a switch, `-name=` for a flag with a value".to_owned(),
-            Self::Command(_) => "write plan, apply, import or state before the colon, or leave both out".to_owned(),
-            Self::Never { .. } => "leave it out, or set it in a step of a workflow of the server".to_owned(),
+            Self::Spelling(_) => {
+                "write `-name` for a switch, `-name=` for a flag with a value".to_owned()
+            }
+            Self::Command(_) => {
+                "write plan, apply, import or state before the colon, or leave both out".to_owned()
+            }
+            Self::Never { .. } => {
+                "leave it out, or set it in a step of a workflow of the server".to_owned()
+            }
             Self::Value(name) => format!("write `-{name}=`"),
         }
     }
@@ -453,28 +580,48 @@ impl FromStr for AddedArg {
     /// `-name` or `-name=`, for one command `plan:-name=`; one dash or two.
     fn from_str(entry: &str) -> Result<Self, Self::Err> {
         let spelling = || InvalidAddedArg::Spelling(entry.to_owned());
-        let (command, flag) = entry.split_once(':').map_or((None, entry), |(command, flag)| (Some(command), flag));
+        let (command, flag) = entry
+            .split_once(':')
+            .map_or((None, entry), |(command, flag)| (Some(command), flag));
         let command = command.map(command_of).transpose()?;
-        let text = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-')).ok_or_else(spelling)?;
-        let (name, form) = text.strip_suffix('=').map_or((text, Switch), |name| (name, Value));
+        let text = flag
+            .strip_prefix("--")
+            .or_else(|| flag.strip_prefix('-'))
+            .ok_or_else(spelling)?;
+        let (name, form) = text
+            .strip_suffix('=')
+            .map_or((text, Switch), |name| (name, Value));
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_name) {
             return Err(spelling());
         }
         if let Some(why) = never(name) {
-            return Err(InvalidAddedArg::Never { name: name.to_owned(), why });
+            return Err(InvalidAddedArg::Never {
+                name: name.to_owned(),
+                why,
+            });
         }
-        if !form.has_value() && ROWS.iter().any(|row| row.name == name && row.form.has_value()) {
+        if !form.has_value()
+            && ROWS
+                .iter()
+                .any(|row| row.name == name && row.form.has_value())
+        {
             return Err(InvalidAddedArg::Value(name.to_owned()));
         }
-        Ok(Self { command, name: name.to_owned(), form })
+        Ok(Self {
+            command,
+            name: name.to_owned(),
+            form,
+        })
     }
 }
 
 /// `state` as comments call it, `state_rm` as the configuration does.
 fn command_of(text: &str) -> Result<CommandName, InvalidAddedArg> {
     let name = if text == "state_rm" { "state" } else { text };
-    let found = COMMANDS.into_iter().find(|command| command.as_str() == name);
+    let found = COMMANDS
+        .into_iter()
+        .find(|command| command.as_str() == name);
     found.ok_or_else(|| InvalidAddedArg::Command(text.to_owned()))
 }
 
@@ -491,7 +638,9 @@ impl Default for BlockedArgs {
 impl BlockedArgs {
     /// The entries of `--blocked-extra-args`, with or without dashes. They replace the default ones.
     pub fn new<S: AsRef<str>>(entries: impl IntoIterator<Item = S>) -> Self {
-        let names = entries.into_iter().map(|entry| bare(entry.as_ref()).to_lowercase());
+        let names = entries
+            .into_iter()
+            .map(|entry| bare(entry.as_ref()).to_lowercase());
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
@@ -499,13 +648,23 @@ impl BlockedArgs {
     /// followed by `=`.
     pub(super) fn rule_against(&self, argument: &str) -> Option<&str> {
         let name = flag_name(argument)?;
-        self.0.iter().map(String::as_str).find(|entry| *entry == name)
+        self.0
+            .iter()
+            .map(String::as_str)
+            .find(|entry| *entry == name)
     }
 }
 
 fn flag_name(argument: &str) -> Option<String> {
     let is_flag = argument.trim_start().starts_with(is_dash);
-    is_flag.then(|| bare(argument).split('=').next().unwrap_or_default().trim().to_lowercase())
+    is_flag.then(|| {
+        bare(argument)
+            .split('=')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_lowercase()
+    })
 }
 
 /// The text without the dashes before it.
@@ -517,14 +676,23 @@ fn bare(text: &str) -> &str {
 pub(super) fn is_dash(c: char) -> bool {
     matches!(
         c,
-        '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}' | '\u{2e3a}' | '\u{2e3b}'
+        '-' | '\u{2010}'
+            ..='\u{2015}'
+                | '\u{2212}'
+                | '\u{fe58}'
+                | '\u{fe63}'
+                | '\u{ff0d}'
+                | '\u{2e3a}'
+                | '\u{2e3b}'
     )
 }
 
 /// The var files of extra arguments that do not stay inside the project's directory: absolute, starting with `~`,
 /// or climbing with `..`. The caller compares them with `--var-file-allowlist` (reference 1.6, step 8).
 pub fn var_files_outside(arguments: &[String]) -> Vec<&str> {
-    let named = arguments.iter().filter_map(|argument| argument.strip_prefix("-var-file="));
+    let named = arguments
+        .iter()
+        .filter_map(|argument| argument.strip_prefix("-var-file="));
     named.filter(|path| !stays_inside(path)).collect()
 }
 
@@ -570,13 +738,24 @@ mod tests {
         ] {
             assert!(blocked.rule_against(argument).is_some(), "{argument}");
         }
-        for argument in ["chdir", "--plugin-dirx", "-chdirx=1", "-target=-chdir", "x-chdir", "-", ""] {
+        for argument in [
+            "chdir",
+            "--plugin-dirx",
+            "-chdirx=1",
+            "-target=-chdir",
+            "x-chdir",
+            "-",
+            "",
+        ] {
             assert_eq!(blocked.rule_against(argument), None, "{argument}");
         }
     }
 
     fn args(blocked: &[&str], added: &[&str]) -> ExtraArgs {
-        ExtraArgs::new(BlockedArgs::new(blocked), added.iter().map(|entry| entry.parse().unwrap()).collect())
+        ExtraArgs::new(
+            BlockedArgs::new(blocked),
+            added.iter().map(|entry| entry.parse().unwrap()).collect(),
+        )
     }
 
     fn judged(command: CommandName, argument: &str, next: Option<&str>) -> String {
@@ -589,7 +768,11 @@ mod tests {
         for (command, argument, expected) in [
             (Plan, "-destroy", "-destroy"),
             (Plan, "--destroy=false", "-destroy=false"),
-            (Plan, "--target=module.a[\"b c\"]", "-target=module.a[\"b c\"]"),
+            (
+                Plan,
+                "--target=module.a[\"b c\"]",
+                "-target=module.a[\"b c\"]",
+            ),
             (Plan, "-var=a=b=c", "-var=a=b=c"),
             (Plan, "-no-color", "-no-color"),
             (Plan, "--concise", "-concise"),
@@ -629,7 +812,11 @@ mod tests {
             (Plan, "-target=", "argument_spelling"),
             (Plan, "-no-color=true", "argument_spelling"),
             (Plan, "-lock=maybe", "argument_spelling"),
-            (Apply, "-lock-timeout=1s -destroy -auto-approve", "argument_spelling"),
+            (
+                Apply,
+                "-lock-timeout=1s -destroy -auto-approve",
+                "argument_spelling",
+            ),
             (Apply, "-lock-timeout=soon", "argument_spelling"),
             (Apply, "-parallelism=5 -destroy", "argument_spelling"),
             (Apply, "-parallelism=-1", "argument_spelling"),
@@ -671,7 +858,15 @@ mod tests {
 
     #[test]
     fn an_operator_adds_and_forbids_flags() {
-        let own = args(&["destroy"], &["plan:-json-x=", "--loud", "state_rm:-ignore-remote-version", "apply:-var="]);
+        let own = args(
+            &["destroy"],
+            &[
+                "plan:-json-x=",
+                "--loud",
+                "state_rm:-ignore-remote-version",
+                "apply:-var=",
+            ],
+        );
         let taken = |command, argument| own.judge(command, argument, None).is_ok();
         assert!(taken(Plan, "-json-x=1") && !taken(Plan, "-json-x") && !taken(Apply, "-json-x=1"));
         assert!(taken(Plan, "-loud") && taken(State, "--loud=true") && !taken(Plan, "-loud=x"));
@@ -682,18 +877,39 @@ mod tests {
 
     #[test]
     fn no_operator_allows_what_swaps_a_plan_or_chooses_files() {
-        for entry in NEVER.iter().flat_map(|(name, _)| [format!("-{name}"), format!("apply:--{name}=")]) {
-            assert!(matches!(entry.parse::<AddedArg>(), Err(InvalidAddedArg::Never { .. })), "{entry}");
+        for entry in NEVER
+            .iter()
+            .flat_map(|(name, _)| [format!("-{name}"), format!("apply:--{name}=")])
+        {
+            assert!(
+                matches!(
+                    entry.parse::<AddedArg>(),
+                    Err(InvalidAddedArg::Never { .. })
+                ),
+                "{entry}"
+            );
         }
         for (entry, expected) in [
-            ("loud", "`loud` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
+            (
+                "loud",
+                "`loud` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value",
+            ),
             (
                 "-Loud",
                 "`-Loud` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value",
             ),
-            ("-a=b", "`-a=b` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
-            ("---a", "`---a` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
-            ("", "`` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
+            (
+                "-a=b",
+                "`-a=b` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value",
+            ),
+            (
+                "---a",
+                "`---a` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value",
+            ),
+            (
+                "",
+                "`` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value",
+            ),
             (
                 "show:-x",
                 "`show` is not a command that takes arguments after `--`; write plan, apply, import or state before the colon, or leave both out",
@@ -713,14 +929,33 @@ mod tests {
             .filter(|line| line.starts_with("| `-"))
             .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
             .collect();
-        let name = |row: &[&str]| row[0].trim_matches(['`', '-']).split('=').next().unwrap_or_default().to_owned();
-        assert_eq!(rows.iter().map(|row| name(row)).collect::<Vec<_>>(), ROWS.map(|row| row.name));
+        let name = |row: &[&str]| {
+            row[0]
+                .trim_matches(['`', '-'])
+                .split('=')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert_eq!(
+            rows.iter().map(|row| name(row)).collect::<Vec<_>>(),
+            ROWS.map(|row| row.name)
+        );
         for (shown, row) in rows.iter().zip(&ROWS) {
             let ticked = COMMANDS.map(|command| row.commands.contains(&command));
-            assert_eq!([1, 2, 3, 4].map(|column| shown[column] == "✓"), ticked, "{}", row.name);
+            assert_eq!(
+                [1, 2, 3, 4].map(|column| shown[column] == "✓"),
+                ticked,
+                "{}",
+                row.name
+            );
             assert_eq!(shown[5] == "OpenTofu", row.only.is_some(), "{}", row.name);
         }
-        let never = NEVER.iter().map(|(name, _)| format!("`-{name}`")).collect::<Vec<_>>().join(", ");
+        let never = NEVER
+            .iter()
+            .map(|(name, _)| format!("`-{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
         assert!(page.replace('\n', " ").contains(&never), "{never}");
     }
 
@@ -729,20 +964,37 @@ mod tests {
         let list = ["-lock=false".to_owned(), "-exclude=a.b".to_owned()];
         let own = ExtraArgs::default();
         assert_eq!(own.of_other_tool(&list, Distribution::OpenTofu), None);
-        assert_eq!(own.of_other_tool(&list, Distribution::Terraform), Some(("-exclude=a.b", Distribution::OpenTofu)));
-        assert_eq!(args(&[], &["-exclude="]).of_other_tool(&list, Distribution::Terraform), None);
+        assert_eq!(
+            own.of_other_tool(&list, Distribution::Terraform),
+            Some(("-exclude=a.b", Distribution::OpenTofu))
+        );
+        assert_eq!(
+            args(&[], &["-exclude="]).of_other_tool(&list, Distribution::Terraform),
+            None
+        );
     }
 
     #[test]
     fn stored_arguments_in_another_spelling_are_refused() {
         let check = |list: &[&str]| {
-            ExtraArgs::default().check(Plan, &list.iter().map(|&word| word.to_owned()).collect::<Vec<_>>(), &[])
+            ExtraArgs::default().check(
+                Plan,
+                &list.iter().map(|&word| word.to_owned()).collect::<Vec<_>>(),
+                &[],
+            )
         };
         assert_eq!(check(&["-destroy", "-target=a"]), Ok(()));
-        for list in [&["--destroy"][..], &["-target", "a"], &["-destroy", "-out=x"], &["x"]] {
+        for list in [
+            &["--destroy"][..],
+            &["-target", "a"],
+            &["-destroy", "-out=x"],
+            &["x"],
+        ] {
             assert!(check(list).is_err(), "{list:?}");
         }
-        let operand = |operand: &str| ExtraArgs::default().check(Import, &[], &["a.b".to_owned(), operand.to_owned()]);
+        let operand = |operand: &str| {
+            ExtraArgs::default().check(Import, &[], &["a.b".to_owned(), operand.to_owned()])
+        };
         assert!(operand("-version").is_err() && operand("--").is_err());
         assert!(operand("-").is_ok() && operand("vpc-1").is_ok());
     }
@@ -770,18 +1022,28 @@ mod tests {
 
     /// Flags of real tools, broken in all ways, and anything else.
     fn hostile_argument() -> impl Strategy<Value = String> {
-        let names = ROWS.iter().map(|row| row.name).chain(NEVER.iter().map(|(name, _)| *name)).collect::<Vec<_>>();
+        let names = ROWS
+            .iter()
+            .map(|row| row.name)
+            .chain(NEVER.iter().map(|(name, _)| *name))
+            .collect::<Vec<_>>();
         let parts = (
             prop::sample::select(vec!["", "-", "--", "---", "\u{2013}", " -"]),
             prop::sample::select(names),
             prop_oneof![Just(String::new()), "=[a-z./= -]{0,6}", ".{0,3}"],
         );
-        prop_oneof![parts.prop_map(|(dash, name, rest)| format!("{dash}{name}{rest}")), any::<String>()]
+        prop_oneof![
+            parts.prop_map(|(dash, name, rest)| format!("{dash}{name}{rest}")),
+            any::<String>()
+        ]
     }
 
     #[test]
     fn an_own_list_replaces_the_default() {
-        assert_eq!(BlockedArgs::default().rule_against("-chdir=x"), Some("chdir"));
+        assert_eq!(
+            BlockedArgs::default().rule_against("-chdir=x"),
+            Some("chdir")
+        );
         let own = BlockedArgs::new(["destroy"]);
         assert_eq!(own.rule_against("-destroy"), Some("destroy"));
         assert_eq!(own.rule_against("-chdir=x"), None);
@@ -789,15 +1051,24 @@ mod tests {
     }
 
     fn outside(arguments: &[&str]) -> Vec<String> {
-        let owned: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        var_files_outside(&owned).into_iter().map(str::to_owned).collect()
+        let owned: Vec<String> = arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect();
+        var_files_outside(&owned)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
     fn var_files_inside_are_fine() {
-        for argument in
-            ["-var-file=env/prod.tfvars", "-var-file=./a/../b=c.tfvars", "-var=path=/etc/passwd", "-var-file"]
-        {
+        for argument in [
+            "-var-file=env/prod.tfvars",
+            "-var-file=./a/../b=c.tfvars",
+            "-var=path=/etc/passwd",
+            "-var-file",
+        ] {
             assert_eq!(outside(&[argument]), Vec::<String>::new(), "{argument}");
         }
     }

@@ -24,7 +24,12 @@ pub(super) struct Flag {
 }
 
 /// Every command has it.
-pub(super) static HELP: Flag = Flag { long: "help", short: Some('h'), value: None, about: "Show this text." };
+pub(super) static HELP: Flag = Flag {
+    long: "help",
+    short: Some('h'),
+    value: None,
+    about: "Show this text.",
+};
 
 /// Terraform's flags that our short flags would swallow when their `--` is forgotten.
 const TERRAFORM_FLAGS: [&str; 4] = ["destroy", "detailed-exitcode", "parallelism", "plugin-dir"];
@@ -45,12 +50,20 @@ pub(super) struct Arguments {
 impl Arguments {
     /// The value of a flag; the last one counts.
     pub fn value(&self, flag: &'static Flag) -> Option<&Word> {
-        self.values.iter().rev().find(|(given, _)| *given == flag).map(|(_, value)| value)
+        self.values
+            .iter()
+            .rev()
+            .find(|(given, _)| *given == flag)
+            .map(|(_, value)| value)
     }
 
     /// Whether a switch is on; the last one counts.
     pub fn switch(&self, flag: &'static Flag) -> bool {
-        self.switches.iter().rev().find(|(given, _)| *given == flag).is_some_and(|(_, on)| *on)
+        self.switches
+            .iter()
+            .rev()
+            .find(|(given, _)| *given == flag)
+            .is_some_and(|(_, on)| *on)
     }
 
     /// The words after `--`, as texts.
@@ -61,7 +74,11 @@ impl Arguments {
 
 /// Reads the words after a command's name with the flags of that command.
 pub(super) fn read(words: &[Word], flags: &[&'static Flag]) -> Result<Arguments, Fault> {
-    let mut reader = Reader { words: words.iter(), flags, arguments: Arguments::default() };
+    let mut reader = Reader {
+        words: words.iter(),
+        flags,
+        arguments: Arguments::default(),
+    };
     while let Some(word) = reader.words.next() {
         match word.text.strip_prefix('-') {
             None | Some("") => reader.arguments.operands.push(word.clone()),
@@ -86,8 +103,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn long(&mut self, word: &Word, text: &str) -> Result<(), Fault> {
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let flag = self.flags.iter().find(|flag| flag.long == name).ok_or_else(|| self.unknown(word, name))?;
+        let (name, value) = text
+            .split_once('=')
+            .map_or((text, None), |(name, value)| (name, Some(value)));
+        let flag = self
+            .flags
+            .iter()
+            .find(|flag| flag.long == name)
+            .ok_or_else(|| self.unknown(word, name))?;
         self.take(word, flag, value)
     }
 
@@ -98,10 +121,15 @@ impl Reader<'_> {
             return Err(self.unknown(word, name));
         }
         for (at, c) in cluster.char_indices() {
-            let flag =
-                self.flags.iter().find(|flag| flag.short == Some(c)).ok_or_else(|| self.unknown(word, cluster))?;
+            let flag = self
+                .flags
+                .iter()
+                .find(|flag| flag.short == Some(c))
+                .ok_or_else(|| self.unknown(word, cluster))?;
             let rest = &cluster[at + c.len_utf8()..];
-            let glued = rest.strip_prefix('=').or((flag.value.is_some() && !rest.is_empty()).then_some(rest));
+            let glued = rest
+                .strip_prefix('=')
+                .or((flag.value.is_some() && !rest.is_empty()).then_some(rest));
             self.take(word, flag, glued)?;
             if glued.is_some() {
                 break;
@@ -113,14 +141,25 @@ impl Reader<'_> {
     fn take(&mut self, word: &Word, flag: &'static Flag, glued: Option<&str>) -> Result<(), Fault> {
         if flag.value.is_none() {
             let on = switch_value(glued).ok_or_else(|| {
-                Fault::at(word, Problem::NotABoolean { flag, value: glued.unwrap_or_default().to_owned() })
+                Fault::at(
+                    word,
+                    Problem::NotABoolean {
+                        flag,
+                        value: glued.unwrap_or_default().to_owned(),
+                    },
+                )
             })?;
             self.arguments.switches.push((flag, on));
             return Ok(());
         }
         let value = match glued {
-            Some(text) => Word { text: text.to_owned(), span: word.span.clone() },
-            None => self.next_value().ok_or_else(|| Fault::at(word, Problem::MissingValue { flag }))?,
+            Some(text) => Word {
+                text: text.to_owned(),
+                span: word.span.clone(),
+            },
+            None => self
+                .next_value()
+                .ok_or_else(|| Fault::at(word, Problem::MissingValue { flag }))?,
         };
         if value.text.is_empty() {
             return Err(Fault::at(&value, Problem::MissingValue { flag }));
@@ -132,10 +171,15 @@ impl Reader<'_> {
     /// The next word, unless it is plainly the next flag.
     fn next_value(&mut self) -> Option<Word> {
         let next = self.words.as_slice().first()?;
-        let name = next.text.split_once('=').map_or(next.text.as_str(), |(name, _)| name);
+        let name = next
+            .text
+            .split_once('=')
+            .map_or(next.text.as_str(), |(name, _)| name);
         let is_flag = |flag: &&Flag| {
             name.strip_prefix("--") == Some(flag.long)
-                || flag.short.is_some_and(|short| name.strip_prefix('-') == Some(short.to_string().as_str()))
+                || flag
+                    .short
+                    .is_some_and(|short| name.strip_prefix('-') == Some(short.to_string().as_str()))
         };
         if next.text == "--" || self.flags.iter().copied().any(|flag| is_flag(&flag)) {
             return None;
@@ -149,7 +193,13 @@ impl Reader<'_> {
         } else {
             nearest(name, self.flags.iter().map(|flag| flag.long)).map(|long| format!("--{long}"))
         };
-        Fault::at(word, Problem::UnknownFlag { flag: word.text.clone(), nearest })
+        Fault::at(
+            word,
+            Problem::UnknownFlag {
+                flag: word.text.clone(),
+                nearest,
+            },
+        )
     }
 }
 
@@ -167,9 +217,24 @@ mod tests {
     use super::super::split::split;
     use super::*;
 
-    static DIR: Flag = Flag { long: "dir", short: Some('d'), value: Some("DIR"), about: "" };
-    static WORKSPACE: Flag = Flag { long: "workspace", short: Some('w'), value: Some("NAME"), about: "" };
-    static LOUD: Flag = Flag { long: "loud", short: Some('l'), value: None, about: "" };
+    static DIR: Flag = Flag {
+        long: "dir",
+        short: Some('d'),
+        value: Some("DIR"),
+        about: "",
+    };
+    static WORKSPACE: Flag = Flag {
+        long: "workspace",
+        short: Some('w'),
+        value: Some("NAME"),
+        about: "",
+    };
+    static LOUD: Flag = Flag {
+        long: "loud",
+        short: Some('l'),
+        value: None,
+        about: "",
+    };
 
     fn parse(line: &str) -> Result<Arguments, Fault> {
         read(&split(line).unwrap(), &[&DIR, &WORKSPACE, &LOUD, &HELP])
@@ -181,33 +246,79 @@ mod tests {
 
     #[test]
     fn every_spelling_of_a_value_is_read() {
-        for line in ["--dir x", "--dir=x", "-d x", "-dx", "-d=x", "-ld x", "-ldx", "-l -d=x", "--dir y -d x"] {
-            assert_eq!(parse(line).unwrap().value(&DIR).map(|word| word.text.as_str()), Some("x"), "{line}");
+        for line in [
+            "--dir x",
+            "--dir=x",
+            "-d x",
+            "-dx",
+            "-d=x",
+            "-ld x",
+            "-ldx",
+            "-l -d=x",
+            "--dir y -d x",
+        ] {
+            assert_eq!(
+                parse(line)
+                    .unwrap()
+                    .value(&DIR)
+                    .map(|word| word.text.as_str()),
+                Some("x"),
+                "{line}"
+            );
         }
         assert_eq!(parse("--dir=a=b").unwrap().value(&DIR).unwrap().text, "a=b");
     }
 
     #[test]
     fn switches_can_be_set_and_taken_back() {
-        for (line, on) in [("", false), ("--loud", true), ("-l", true), ("--loud=false", false), ("-l --loud=0", false)]
-        {
+        for (line, on) in [
+            ("", false),
+            ("--loud", true),
+            ("-l", true),
+            ("--loud=false", false),
+            ("-l --loud=0", false),
+        ] {
             assert_eq!(parse(line).unwrap().switch(&LOUD), on, "{line}");
         }
-        assert_eq!(problem("--loud=often"), Problem::NotABoolean { flag: &LOUD, value: "often".into() });
+        assert_eq!(
+            problem("--loud=often"),
+            Problem::NotABoolean {
+                flag: &LOUD,
+                value: "often".into()
+            }
+        );
     }
 
     #[test]
     fn flags_and_operands_mix_until_two_dashes() {
         let arguments = parse("a -d x - b -- -d y --").unwrap();
-        let texts = |words: &[Word]| words.iter().map(|word| word.text.clone()).collect::<Vec<_>>();
+        let texts = |words: &[Word]| {
+            words
+                .iter()
+                .map(|word| word.text.clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(texts(&arguments.operands), ["a", "-", "b"]);
         assert_eq!(texts(&arguments.extra), ["-d", "y", "--"]);
     }
 
     #[test]
     fn a_value_that_is_missing_is_told() {
-        for line in ["-d", "--dir", "-d --", "-d -w x", "-d --workspace=x", "--dir=", "-d=", "-d ''"] {
-            assert_eq!(problem(line), Problem::MissingValue { flag: &DIR }, "{line}");
+        for line in [
+            "-d",
+            "--dir",
+            "-d --",
+            "-d -w x",
+            "-d --workspace=x",
+            "--dir=",
+            "-d=",
+            "-d ''",
+        ] {
+            assert_eq!(
+                problem(line),
+                Problem::MissingValue { flag: &DIR },
+                "{line}"
+            );
         }
         assert_eq!(parse("-d -x").unwrap().value(&DIR).unwrap().text, "-x");
     }
@@ -226,7 +337,14 @@ mod tests {
             ("-lé", None),
         ] {
             let flag = line.split(' ').next().unwrap().to_owned();
-            assert_eq!(problem(line), Problem::UnknownFlag { flag, nearest: nearest.map(str::to_owned) }, "{line}");
+            assert_eq!(
+                problem(line),
+                Problem::UnknownFlag {
+                    flag,
+                    nearest: nearest.map(str::to_owned)
+                },
+                "{line}"
+            );
         }
     }
 }

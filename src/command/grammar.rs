@@ -42,8 +42,13 @@ impl Grammar {
 
     /// Allows `plan`, `apply` and `unlock`, the extra arguments of the table, and lets comments choose how to merge.
     pub fn new(names: Names) -> Self {
-        let grammar =
-            Self { names, allowed: Vec::new(), extra: ExtraArgs::default(), merge_methods: true, regexp: false };
+        let grammar = Self {
+            names,
+            allowed: Vec::new(),
+            extra: ExtraArgs::default(),
+            merge_methods: true,
+            regexp: false,
+        };
         grammar.with_allowed(&[CommandName::Plan, CommandName::Apply, CommandName::Unlock])
     }
 
@@ -92,10 +97,14 @@ impl Grammar {
             Address::Name => self.command(&line),
             Address::Everyday if like_a_command => self.command(&line),
             Address::Mistaken if like_a_command => {
-                let fault = Fault::nowhere(Problem::OtherName { typed: first.to_owned() });
+                let fault = Fault::nowhere(Problem::OtherName {
+                    typed: first.to_owned(),
+                });
                 self.mistake(&line.text, None, &fault)
             }
-            Address::Everyday | Address::Mistaken | Address::Stranger => Reading::Ignored(Ignored::NotForUs),
+            Address::Everyday | Address::Mistaken | Address::Stranger => {
+                Reading::Ignored(Ignored::NotForUs)
+            }
         }
     }
 
@@ -129,11 +138,21 @@ impl Grammar {
         if text.contains('\n') || self.names.address(first) != Address::Name {
             return Reading::Ignored(Ignored::TooLong);
         }
-        self.mistake("", None, &Fault::nowhere(Problem::TooLong { limit: Self::MAX_BYTES }))
+        self.mistake(
+            "",
+            None,
+            &Fault::nowhere(Problem::TooLong {
+                limit: Self::MAX_BYTES,
+            }),
+        )
     }
 
     fn command(&self, line: &Line) -> Reading {
-        match self.words(line).map_err(|fault| (None, fault)).and_then(|words| self.parse(&words)) {
+        match self
+            .words(line)
+            .map_err(|fault| (None, fault))
+            .and_then(|words| self.parse(&words))
+        {
             Ok(command) => Reading::Command(command),
             Err((spec, fault)) => self.mistake(&line.text, spec, &fault),
         }
@@ -145,11 +164,17 @@ impl Grammar {
             return Err(Fault::nowhere(Problem::Formatted(formatting)));
         }
         if let Some((at, character)) = line.text.char_indices().find(|(_, c)| is_hidden(*c)) {
-            return Err(Fault::within(at, character.len_utf8(), Problem::Hidden { character }));
+            return Err(Fault::within(
+                at,
+                character.len_utf8(),
+                Problem::Hidden { character },
+            ));
         }
         let mut words = split(&line.text).map_err(|error| self.not_split(&line.text, error))?;
         if words.len() > Self::MAX_WORDS {
-            return Err(Fault::nowhere(Problem::TooManyWords { limit: Self::MAX_WORDS }));
+            return Err(Fault::nowhere(Problem::TooManyWords {
+                limit: Self::MAX_WORDS,
+            }));
         }
         words.remove(0);
         Ok(words)
@@ -157,11 +182,20 @@ impl Grammar {
 
     /// An apostrophe in a sentence ("lockkeeper doesn't …") is no open quotation, but no command either.
     fn not_split(&self, line: &str, error: SplitError) -> Fault {
-        let rest = line.trim_start_matches(|c: char| !c.is_whitespace()).trim_start();
+        let rest = line
+            .trim_start_matches(|c: char| !c.is_whitespace())
+            .trim_start();
         let second = rest.split_whitespace().next().unwrap_or_default();
-        if second.trim_matches(['\'', '"', '\\']).parse::<CommandName>().is_err() {
+        if second
+            .trim_matches(['\'', '"', '\\'])
+            .parse::<CommandName>()
+            .is_err()
+        {
             let start = line.len() - rest.len();
-            return self.unknown_command(&Word { text: second.to_owned(), span: start..start + second.len() });
+            return self.unknown_command(&Word {
+                text: second.to_owned(),
+                span: start..start + second.len(),
+            });
         }
         let at = match error {
             SplitError::Quote { at, .. } | SplitError::Backslash { at } => at,
@@ -176,30 +210,55 @@ impl Grammar {
         if matches!(name.text.as_str(), "-h" | "--help") {
             return Ok(Command::Help(help::HelpCommand::default()));
         }
-        let known: CommandName = name.text.parse().map_err(|_| (None, self.unknown_command(name)))?;
+        let known: CommandName = name
+            .text
+            .parse()
+            .map_err(|_| (None, self.unknown_command(name)))?;
         if known == CommandName::Help {
             return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
         }
         if !self.allows(known) {
             return Err((None, Fault::at(name, not_allowed(known))));
         }
-        let rules = Rules { extra: &self.extra, merge_methods: self.merge_methods, regexp: self.regexp };
-        known.spec().read(rest, &rules).map_err(|fault| (Some(known.spec()), fault))
+        let rules = Rules {
+            extra: &self.extra,
+            merge_methods: self.merge_methods,
+            regexp: self.regexp,
+        };
+        known
+            .spec()
+            .read(rest, &rules)
+            .map_err(|fault| (Some(known.spec()), fault))
     }
 
     fn unknown_command(&self, word: &Word) -> Fault {
         let near = nearest(&word.text, self.allowed.iter().map(|name| name.as_str()));
         let nearest = near.and_then(|name| name.parse().ok());
-        Fault::at(word, Problem::UnknownCommand { typed: word.text.clone(), nearest })
+        Fault::at(
+            word,
+            Problem::UnknownCommand {
+                typed: word.text.clone(),
+                nearest,
+            },
+        )
     }
 
     fn mistake(&self, line: &str, spec: Option<&'static Spec>, fault: &Fault) -> Reading {
-        let scene = Scene { line, executable: self.names.primary(), allowed: &self.allowed, spec };
+        let scene = Scene {
+            line,
+            executable: self.names.primary(),
+            allowed: &self.allowed,
+            spec,
+        };
         Reading::Mistake(scene.mistake(fault))
     }
 }
 
 /// What the operator has switched off is another thing than what is still to come.
 fn not_allowed(name: CommandName) -> Problem {
-    if CommandName::HERE.contains(&name) { Problem::NotAllowed { name } } else { Problem::NotHere { name } }
+    if CommandName::HERE.contains(&name) {
+        Problem::NotAllowed { name }
+    } else {
+        Problem::NotHere { name }
+    }
 }

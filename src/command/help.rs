@@ -33,7 +33,9 @@ pub(super) static SPEC: Spec = Spec {
 /// Help never fails: words that name no command lead to the overview.
 pub(super) fn read(words: &[Word], may: impl Fn(CommandName) -> bool) -> HelpCommand {
     let topic = words.first().and_then(|word| word.text.parse().ok());
-    HelpCommand { topic: topic.filter(|name| may(*name)) }
+    HelpCommand {
+        topic: topic.filter(|name| may(*name)),
+    }
 }
 
 impl fmt::Display for HelpCommand {
@@ -56,8 +58,12 @@ pub(super) fn overview(executable: &str, allowed: &[CommandName]) -> String {
     for (line, meaning) in examples.chain(&[("help", "this overview")]) {
         writeln!(text, "  {executable} {line}\n      {meaning}").expect("a String takes any text");
     }
-    writeln!(text, "\nFlags:\n  -h, --{:<16} After a command: show its usage.", HELP.long)
-        .expect("a String takes any text");
+    writeln!(
+        text,
+        "\nFlags:\n  -h, --{:<16} After a command: show its usage.",
+        HELP.long
+    )
+    .expect("a String takes any text");
     format!(
         "**Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a \
          comment of its own, on one line.\n\n{}",

@@ -27,7 +27,11 @@ pub struct ImportCommand {
 impl ImportCommand {
     /// What steps see as the comment's arguments: those behind `--`, then the operands (reference 1.1, step 11).
     pub fn comment_args(&self) -> Vec<String> {
-        self.extra_args.iter().chain([&self.address, &self.id]).cloned().collect()
+        self.extra_args
+            .iter()
+            .chain([&self.address, &self.id])
+            .cloned()
+            .collect()
     }
 }
 
@@ -38,7 +42,10 @@ pub(super) static SPEC: Spec = Spec {
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
     extra: true,
     note: "Put an address with quotes or brackets into single quotes: 'aws_instance.web[\"a\"]'.",
-    examples: &[("import -d infra/net aws_vpc.main vpc-0a1b2c", "take an existing resource into the state")],
+    examples: &[(
+        "import -d infra/net aws_vpc.main vpc-0a1b2c",
+        "take an existing resource into the state",
+    )],
     build,
 };
 

@@ -44,21 +44,40 @@ pub(super) struct Fault {
 
 impl Fault {
     pub fn at(word: &Word, problem: Problem) -> Self {
-        Self { problem, places: vec![word.span.clone()] }
+        Self {
+            problem,
+            places: vec![word.span.clone()],
+        }
     }
 
     /// At the `len` bytes that start at `at`.
     pub fn within(at: usize, len: usize, problem: Problem) -> Self {
-        Self::at(&Word { text: String::new(), span: at..at + len }, problem)
+        Self::at(
+            &Word {
+                text: String::new(),
+                span: at..at + len,
+            },
+            problem,
+        )
     }
 
     pub fn nowhere(problem: Problem) -> Self {
-        Self { problem, places: Vec::new() }
+        Self {
+            problem,
+            places: Vec::new(),
+        }
     }
 
     /// `rule` says what a value must be; it is our own text, without anything that was typed.
     pub fn bad_value(word: &Word, flag: &'static Flag, rule: &str) -> Self {
-        Self::at(word, Problem::BadValue { flag, value: word.text.clone(), rule: rule.to_owned() })
+        Self::at(
+            word,
+            Problem::BadValue {
+                flag,
+                value: word.text.clone(),
+                rule: rule.to_owned(),
+            },
+        )
     }
 }
 
@@ -78,19 +97,29 @@ pub(super) enum Problem {
     /// The line cannot be split into words.
     Split(SplitError),
     /// No such command.
-    UnknownCommand { typed: String, nearest: Option<CommandName> },
+    UnknownCommand {
+        typed: String,
+        nearest: Option<CommandName>,
+    },
     /// The operator did not allow it.
     NotAllowed { name: CommandName },
     /// A command that this version knows of and cannot carry out.
     NotHere { name: CommandName },
     /// No such flag.
-    UnknownFlag { flag: String, nearest: Option<String> },
+    UnknownFlag {
+        flag: String,
+        nearest: Option<String>,
+    },
     /// A switch with a value that is neither true nor false.
     NotABoolean { flag: &'static Flag, value: String },
     /// A flag without its value.
     MissingValue { flag: &'static Flag },
     /// A value that cannot be.
-    BadValue { flag: &'static Flag, value: String, rule: String },
+    BadValue {
+        flag: &'static Flag,
+        value: String,
+        rule: String,
+    },
     /// Words that the command does not take.
     Unexpected { words: Vec<String> },
     /// A word that the command needs.
@@ -98,7 +127,10 @@ pub(super) enum Problem {
     /// Another word than the fixed one.
     NotTheWord { given: String, word: &'static str },
     /// Two flags that exclude each other.
-    Conflict { one: &'static Flag, other: &'static Flag },
+    Conflict {
+        one: &'static Flag,
+        other: &'static Flag,
+    },
     /// The forge cannot be told how to merge.
     NoMergeMethods,
     /// Words after `--` for a command that runs no Terraform.
@@ -146,26 +178,38 @@ pub(super) struct Scene<'a> {
 impl Scene<'_> {
     /// Writes the reply.
     pub fn mistake(&self, fault: &Fault) -> Mistake {
-        let mut parts = vec![format!("**Nothing was run**: {}", self.sentence(&fault.problem))];
+        let mut parts = vec![format!(
+            "**Nothing was run**: {}",
+            self.sentence(&fault.problem)
+        )];
         if let Problem::OtherName { .. } = fault.problem {
             parts.extend(copyable(&self.corrected()));
         } else if !self.line.is_empty() {
             parts.push(pointed(self.line, &fault.places));
         }
         parts.push(self.way_out());
-        Mistake { reason: fault.problem.reason(), markdown: parts.join("\n\n") }
+        Mistake {
+            reason: fault.problem.reason(),
+            markdown: parts.join("\n\n"),
+        }
     }
 
     /// The line with the bot's name in place of its first word.
     fn corrected(&self) -> String {
-        let rest = self.line.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
+        let rest = self
+            .line
+            .split_once(char::is_whitespace)
+            .map_or("", |(_, rest)| rest.trim_start());
         format!("{} {rest}", self.executable).trim_end().to_owned()
     }
 
     fn way_out(&self) -> String {
         match self.spec {
             Some(spec) => fence(&spec.usage(self.executable)),
-            None => format!("{} shows what can be done.", code(&format!("{} help", self.executable))),
+            None => format!(
+                "{} shows what can be done.",
+                code(&format!("{} help", self.executable))
+            ),
         }
     }
 
@@ -217,15 +261,22 @@ impl Scene<'_> {
 
     fn not_allowed(&self, name: CommandName) -> String {
         let (name, choices) = (code(name.as_str()), self.choices());
-        format!("{name} is switched off on this server; its operator can allow it with `--allow-commands`. {choices}")
+        format!(
+            "{name} is switched off on this server; its operator can allow it with `--allow-commands`. {choices}"
+        )
     }
 
     fn command(&self) -> String {
-        self.spec.map_or_else(|| "the command".to_owned(), |spec| code(spec.name.as_str()))
+        self.spec
+            .map_or_else(|| "the command".to_owned(), |spec| code(spec.name.as_str()))
     }
 
     fn choices(&self) -> String {
-        let names: Vec<String> = self.allowed.iter().map(|name| code(name.as_str())).collect();
+        let names: Vec<String> = self
+            .allowed
+            .iter()
+            .map(|name| code(name.as_str()))
+            .collect();
         format!("Commands here: {}.", names.join(", "))
     }
 
@@ -233,11 +284,15 @@ impl Scene<'_> {
         let choices = self.choices();
         match nearest {
             Some(name) => {
-                let (typed, name, foreign) = (code(typed), code(name.as_str()), foreign_letters(typed));
+                let (typed, name, foreign) =
+                    (code(typed), code(name.as_str()), foreign_letters(typed));
                 format!("{typed} is not a command. Did you mean {name}? {foreign}{choices}")
             }
             None if typed.starts_with('-') => {
-                format!("{} stands where a command is expected; flags follow the command. {choices}", code(typed))
+                format!(
+                    "{} stands where a command is expected; flags follow the command. {choices}",
+                    code(typed)
+                )
             }
             None => format!("{} is not a command. {choices}", code(typed)),
         }
@@ -249,7 +304,10 @@ impl Scene<'_> {
             (Some(nearest), _) => format!("{what} Did you mean {}?", code(nearest)),
             (None, Some(spec)) if spec.extra => {
                 let example = format!("{} {} -- {flag}", self.executable, spec.title());
-                format!("{what} If Terraform is meant, write it after two dashes: {}", code(&example))
+                format!(
+                    "{what} If Terraform is meant, write it after two dashes: {}",
+                    code(&example)
+                )
             }
             (None, _) => what,
         }
@@ -257,14 +315,31 @@ impl Scene<'_> {
 
     fn unexpected(&self, words: &[String]) -> String {
         let shown: Vec<String> = words.iter().take(5).map(|word| code(word)).collect();
-        let more = if words.len() > shown.len() { " and more" } else { "" };
-        let takes = match self.spec.map(|spec| (&spec.operands, spec.flags.is_empty())) {
+        let more = if words.len() > shown.len() {
+            " and more"
+        } else {
+            ""
+        };
+        let takes = match self
+            .spec
+            .map(|spec| (&spec.operands, spec.flags.is_empty()))
+        {
             Some((Operands::None, true)) => format!("{} stands alone", self.command()),
             Some((Operands::None, false)) => format!("{} takes flags only", self.command()),
-            Some((Operands::Each(_) | Operands::AfterWord(..), _)) | None => format!("{} takes fewer", self.command()),
+            Some((Operands::Each(_) | Operands::AfterWord(..), _)) | None => {
+                format!("{} takes fewer", self.command())
+            }
         };
-        let words_for = if words.len() == 1 { "argument" } else { "arguments" };
-        format!("unexpected {words_for} {}{more}; {takes}.{}", shown.join(", "), typography(words))
+        let words_for = if words.len() == 1 {
+            "argument"
+        } else {
+            "arguments"
+        };
+        format!(
+            "unexpected {words_for} {}{more}; {takes}.{}",
+            shown.join(", "),
+            typography(words)
+        )
     }
 }
 
@@ -274,9 +349,15 @@ fn spelled(flag: &Flag) -> String {
 
 /// Editors that mean well turn `--` into a dash and straight quotes into curly ones.
 fn typography(words: &[String]) -> &'static str {
-    if words.iter().any(|word| word.starts_with(|c| is_dash(c) && c != '-')) {
+    if words
+        .iter()
+        .any(|word| word.starts_with(|c| is_dash(c) && c != '-'))
+    {
         " That is a long dash, as some editors make of two hyphens; flags start with `--`."
-    } else if words.iter().any(|word| word.contains(['“', '”', '„', '‘', '’'])) {
+    } else if words
+        .iter()
+        .any(|word| word.contains(['“', '”', '„', '‘', '’']))
+    {
         " Those are curly quotation marks; only straight ones (`'` and `\"`) hold words together."
     } else {
         ""
@@ -297,23 +378,34 @@ fn formatted(formatting: Formatting) -> String {
         Formatting::Link => "the command has a link or an image in it",
         Formatting::Html => "the command has HTML in it",
     };
-    format!("{what}, so readers see another text than the one typed. Please put the whole line into a code block.")
+    format!(
+        "{what}, so readers see another text than the one typed. Please put the whole line into a code block."
+    )
 }
 
 fn not_closed(error: &SplitError) -> String {
     match error {
-        SplitError::Quote { mark, .. } => format!("the quotation mark {} is not closed.", code(&mark.to_string())),
+        SplitError::Quote { mark, .. } => format!(
+            "the quotation mark {} is not closed.",
+            code(&mark.to_string())
+        ),
         SplitError::Backslash { .. } => "nothing follows the backslash at the end.".to_owned(),
     }
 }
 
 /// Names letters that look like those of the alphabet and are others: nobody sees why the word is not understood.
 fn foreign_letters(typed: &str) -> String {
-    let mut foreign: Vec<char> = typed.chars().filter(|c| c.is_alphabetic() && !c.is_ascii()).collect();
+    let mut foreign: Vec<char> = typed
+        .chars()
+        .filter(|c| c.is_alphabetic() && !c.is_ascii())
+        .collect();
     foreign.sort_unstable();
     foreign.dedup();
-    let named: Vec<String> =
-        foreign.iter().take(5).map(|c| format!("{} is U+{:04X}", code(&c.to_string()), u32::from(*c))).collect();
+    let named: Vec<String> = foreign
+        .iter()
+        .take(5)
+        .map(|c| format!("{} is U+{:04X}", code(&c.to_string()), u32::from(*c)))
+        .collect();
     match named.as_slice() {
         [] => String::new(),
         [_] => format!("{}, which is no letter from a to z. ", named[0]),

@@ -44,7 +44,11 @@ impl Names {
     /// out, so that two servers can share a repository.
     pub fn new<S: AsRef<str>>(names: &[S], login: Option<&str>) -> Self {
         let mut kept: Vec<String> = Vec::new();
-        for name in names.iter().map(|name| name.as_ref().trim()).filter(|name| !name.is_empty()) {
+        for name in names
+            .iter()
+            .map(|name| name.as_ref().trim())
+            .filter(|name| !name.is_empty())
+        {
             if !kept.iter().any(|other| same(other, name)) {
                 kept.push(name.to_owned());
             }
@@ -52,8 +56,9 @@ impl Names {
         if kept.is_empty() {
             kept.push(DEFAULT_NAMES[0].to_owned());
         }
-        let login =
-            login.map(|login| login.trim().trim_start_matches('@').to_owned()).filter(|login| !login.is_empty());
+        let login = login
+            .map(|login| login.trim().trim_start_matches('@').to_owned())
+            .filter(|login| !login.is_empty());
         Self { names: kept, login }
     }
 
@@ -65,7 +70,9 @@ impl Names {
     /// Whether the login is the bot's own. `name[bot]` is an App, another account than the person `name`; a bot
     /// configured by the bare name of its App is recognised nevertheless.
     pub fn is_own(&self, author: &str) -> bool {
-        self.login.as_ref().is_some_and(|login| same(author, login) || same(author, &format!("{login}{APP_SUFFIX}")))
+        self.login.as_ref().is_some_and(|login| {
+            same(author, login) || same(author, &format!("{login}{APP_SUFFIX}"))
+        })
     }
 
     /// What the first word of a comment means.
@@ -89,8 +96,12 @@ impl Names {
     }
 
     fn is_near_miss(&self, word: &str) -> bool {
-        let defaults = DEFAULT_NAMES.iter().filter(|name| self.names.iter().any(|own| same(own, name)));
-        defaults.filter_map(|name| distance(word, name)).any(|steps| steps <= 2)
+        let defaults = DEFAULT_NAMES
+            .iter()
+            .filter(|name| self.names.iter().any(|own| same(own, name)));
+        defaults
+            .filter_map(|name| distance(word, name))
+            .any(|steps| steps <= 2)
     }
 }
 
@@ -112,7 +123,13 @@ mod tests {
     #[test]
     fn names_and_mentions_are_compared_without_case() {
         let names = Names::new(&["Infra-Bot", "LockKeeper"], Some("Acme-CI"));
-        for word in ["infra-bot", "INFRA-BOT", "lockkeeper", "@acme-ci", "@ACME-ci"] {
+        for word in [
+            "infra-bot",
+            "INFRA-BOT",
+            "lockkeeper",
+            "@acme-ci",
+            "@ACME-ci",
+        ] {
             assert_eq!(names.address(word), Address::Name, "{word}");
         }
         assert_eq!(names.address("RUN"), Address::Everyday);
@@ -133,7 +150,10 @@ mod tests {
     fn the_bot_knows_itself() {
         let app = Names::new::<&str>(&[], Some("Keeper[bot]"));
         assert!(app.is_own("keeper[bot]"));
-        assert!(!app.is_own("keeper"), "a person may be called as the App is");
+        assert!(
+            !app.is_own("keeper"),
+            "a person may be called as the App is"
+        );
         let user = Names::new::<&str>(&[], Some("keeper"));
         assert!(user.is_own("KEEPER") && user.is_own("keeper[bot]"));
         assert!(!user.is_own("somebody") && !Names::default().is_own(""));
@@ -142,7 +162,14 @@ mod tests {
     #[test]
     fn near_misses_of_the_default_name_are_noticed() {
         let names = Names::default();
-        for word in ["lockeeper", "LOCKKEEPR", "lokckeeper", "lock-keeper", "terraform", "Tofu"] {
+        for word in [
+            "lockeeper",
+            "LOCKKEEPR",
+            "lokckeeper",
+            "lock-keeper",
+            "terraform",
+            "Tofu",
+        ] {
             assert_eq!(names.address(word), Address::Mistaken, "{word}");
         }
         assert_eq!(names.address("gatekeeper"), Address::Stranger);

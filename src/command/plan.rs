@@ -29,7 +29,10 @@ pub(super) static SPEC: Spec = Spec {
     note: "Without -d, -w and -p it plans every project that this pull request changes.",
     examples: &[
         ("plan", "every project that this pull request changes"),
-        ("plan -d infra/net -- -target=aws_vpc.main", "one directory, one resource"),
+        (
+            "plan -d infra/net -- -target=aws_vpc.main",
+            "one directory, one resource",
+        ),
     ],
     build,
 };

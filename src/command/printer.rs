@@ -26,7 +26,11 @@ impl Printer {
         if value.starts_with('-') {
             self.word(&format!("--{}={value}", flag.long));
         } else {
-            self.word(&flag.short.map_or_else(|| format!("--{}", flag.long), |short| format!("-{short}")));
+            self.word(
+                &flag
+                    .short
+                    .map_or_else(|| format!("--{}", flag.long), |short| format!("-{short}")),
+            );
             self.word(value);
         }
     }

@@ -32,7 +32,11 @@ pub(super) const MUTED_AT: &str = "@\u{200b}";
 
 /// Columns that the shown form of a character takes.
 fn columns(shown: &str) -> usize {
-    if shown == MUTED_AT { 1 } else { shown.chars().count() }
+    if shown == MUTED_AT {
+        1
+    } else {
+        shown.chars().count()
+    }
 }
 
 /// The text as inline code, cut to a length that keeps a sentence readable.
@@ -45,7 +49,11 @@ pub(super) fn code(text: &str) -> String {
         return format!("an empty text (`'{shown}'`)");
     }
     let ticks = "`".repeat(longest_run(&shown) + 1);
-    let pad = if shown.starts_with(['`', ' ']) || shown.ends_with(['`', ' ']) { " " } else { "" };
+    let pad = if shown.starts_with(['`', ' ']) || shown.ends_with(['`', ' ']) {
+        " "
+    } else {
+        ""
+    };
     format!("{ticks}{pad}{shown}{pad}{ticks}")
 }
 
@@ -68,11 +76,17 @@ pub(super) fn copyable(line: &str) -> Option<String> {
 /// The line in a code block, with carets under the places; a long line is cut around the first of them.
 pub(super) fn pointed(line: &str, places: &[Range<usize>]) -> String {
     let places = &places[..places.len().min(MAX_PLACES)];
-    let cells: Vec<(String, bool)> =
-        line.char_indices().map(|(at, c)| (visible(c), places.iter().any(|place| place.contains(&at)))).collect();
+    let cells: Vec<(String, bool)> = line
+        .char_indices()
+        .map(|(at, c)| (visible(c), places.iter().any(|place| place.contains(&at))))
+        .collect();
     let total: usize = cells.iter().map(|(shown, _)| columns(shown)).sum();
     let first = cells.iter().position(|(_, marked)| *marked).unwrap_or(0);
-    let skip = if total > MAX_LINE { first.saturating_sub(LEAD) } else { 0 };
+    let skip = if total > MAX_LINE {
+        first.saturating_sub(LEAD)
+    } else {
+        0
+    };
     let (mut text, mut marks) = (String::new(), String::new());
     if skip > 0 {
         text.push('…');
@@ -142,8 +156,12 @@ mod tests {
     fn is_one_code_block(markdown: &str) -> bool {
         let mut events = Parser::new(markdown);
         matches!(events.next(), Some(Event::Start(Tag::CodeBlock(_))))
-            && events.next().is_some_and(|event| matches!(event, Event::Text(_)))
-            && events.next().is_some_and(|event| matches!(event, Event::End(_)))
+            && events
+                .next()
+                .is_some_and(|event| matches!(event, Event::Text(_)))
+            && events
+                .next()
+                .is_some_and(|event| matches!(event, Event::End(_)))
             && events.next().is_none()
     }
 

@@ -7,13 +7,18 @@ use super::extra::{ExtraArgs, RefusedArg};
 use super::flags::{self, Arguments, Flag, HELP};
 use super::mistake::{Fault, Problem};
 use super::split::Word;
-use super::{Command, apply, approve_policies, cancel, explain, help, import, plan, state_rm, unlock, version};
+use super::{
+    Command, apply, approve_policies, cancel, explain, help, import, plan, state_rm, unlock,
+    version,
+};
 
 /// Width of a usage text that needs no scrolling in a comment.
 const USAGE_COLUMNS: usize = 100;
 
 /// The first word of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandName {
     /// `plan`
@@ -114,7 +119,9 @@ impl FromStr for CommandName {
 
     /// Case does not matter.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|name| name.as_str().eq_ignore_ascii_case(text));
+        let found = Self::ALL
+            .into_iter()
+            .find(|name| name.as_str().eq_ignore_ascii_case(text));
         found.ok_or_else(|| UnknownCommand(text.to_owned()))
     }
 }
@@ -165,7 +172,9 @@ impl Spec {
     pub fn read(&self, words: &[Word], rules: &Rules<'_>) -> Result<Command, Fault> {
         let mut arguments = flags::read(words, &self.all_flags())?;
         if arguments.switch(&HELP) {
-            return Ok(Command::Help(help::HelpCommand { topic: Some(self.name) }));
+            return Ok(Command::Help(help::HelpCommand {
+                topic: Some(self.name),
+            }));
         }
         self.check_operands(&mut arguments)?;
         self.check_extra(&mut arguments, rules)?;
@@ -183,17 +192,29 @@ impl Spec {
             Operands::None => surplus(given, 0),
             Operands::Each(names) => {
                 surplus(given, names.len())?;
-                names.get(given.len()).map_or(Ok(()), |name| Err(Fault::nowhere(Problem::MissingOperand { name })))
+                names.get(given.len()).map_or(Ok(()), |name| {
+                    Err(Fault::nowhere(Problem::MissingOperand { name }))
+                })
             }
             Operands::AfterWord(word, name) => {
                 let Some(first) = given.first() else {
                     return Err(Fault::nowhere(Problem::MissingOperand { name: word }));
                 };
                 if !first.text.eq_ignore_ascii_case(word) {
-                    return Err(Fault::at(first, Problem::NotTheWord { given: first.text.clone(), word }));
+                    return Err(Fault::at(
+                        first,
+                        Problem::NotTheWord {
+                            given: first.text.clone(),
+                            word,
+                        },
+                    ));
                 }
                 given.remove(0);
-                if given.is_empty() { Err(Fault::nowhere(Problem::MissingOperand { name })) } else { Ok(()) }
+                if given.is_empty() {
+                    Err(Fault::nowhere(Problem::MissingOperand { name }))
+                } else {
+                    Ok(())
+                }
             }
         }
     }
@@ -201,19 +222,33 @@ impl Spec {
     /// After this, `arguments.extra` holds the spellings that are handed on.
     fn check_extra(&self, arguments: &mut Arguments, rules: &Rules<'_>) -> Result<(), Fault> {
         if let (false, Some(separator)) = (self.extra, &arguments.separator) {
-            let places = [separator].into_iter().chain(&arguments.extra).map(|word| word.span.clone()).collect();
-            return Err(Fault { problem: Problem::NoExtraArguments, places });
+            let places = [separator]
+                .into_iter()
+                .chain(&arguments.extra)
+                .map(|word| word.span.clone())
+                .collect();
+            return Err(Fault {
+                problem: Problem::NoExtraArguments,
+                places,
+            });
         }
         for word in &arguments.operands {
             if let Some(rule) = rules.extra.rule_against(&word.text) {
-                let refused = RefusedArg::Blocked { argument: word.text.clone(), rule: rule.to_owned() };
+                let refused = RefusedArg::Blocked {
+                    argument: word.text.clone(),
+                    rule: rule.to_owned(),
+                };
                 return Err(Fault::at(word, Problem::ExtraArgument(refused)));
             }
         }
         for place in 0..arguments.extra.len() {
             let (word, next) = (&arguments.extra[place], arguments.extra.get(place + 1));
-            let judged = rules.extra.judge(self.name, &word.text, next.map(|next| next.text.as_str()));
-            let text = judged.map_err(|refused| Fault::at(word, Problem::ExtraArgument(refused)))?;
+            let judged =
+                rules
+                    .extra
+                    .judge(self.name, &word.text, next.map(|next| next.text.as_str()));
+            let text =
+                judged.map_err(|refused| Fault::at(word, Problem::ExtraArgument(refused)))?;
             arguments.extra[place].text = text;
         }
         Ok(())
@@ -222,8 +257,15 @@ impl Spec {
     /// `plan [-d DIR] [--verbose] [-- TERRAFORM ARGUMENTS]`, broken into lines where it is long.
     fn synopsis(&self, executable: &str) -> String {
         let flags = self.flags.iter().map(|flag| {
-            let spelling = flag.short.map_or_else(|| format!("--{}", flag.long), |short| format!("-{short}"));
-            format!("[{spelling}{}]", flag.value.map(|value| format!(" {value}")).unwrap_or_default())
+            let spelling = flag
+                .short
+                .map_or_else(|| format!("--{}", flag.long), |short| format!("-{short}"));
+            format!(
+                "[{spelling}{}]",
+                flag.value
+                    .map(|value| format!(" {value}"))
+                    .unwrap_or_default()
+            )
         });
         let extra = self.extra.then(|| "[-- TERRAFORM ARGUMENTS]".to_owned());
         let mut text = format!("Usage: {executable} {}", self.title());
@@ -248,10 +290,19 @@ impl Spec {
 
     /// The usage text of the command, without Markdown.
     pub fn usage(&self, executable: &str) -> String {
-        let mut text = format!("{}\n\n{}\n\nFlags:\n", self.synopsis(executable), self.about);
+        let mut text = format!(
+            "{}\n\n{}\n\nFlags:\n",
+            self.synopsis(executable),
+            self.about
+        );
         for flag in self.all_flags() {
-            let short = flag.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
-            let value = flag.value.map(|value| format!(" {value}")).unwrap_or_default();
+            let short = flag
+                .short
+                .map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+            let value = flag
+                .value
+                .map(|value| format!(" {value}"))
+                .unwrap_or_default();
             let spelling = format!("{short}--{}{value}", flag.long);
             writeln!(text, "  {spelling:<32} {}", flag.about).expect("a String takes any text");
         }
@@ -267,7 +318,10 @@ fn surplus(given: &[Word], allowed: usize) -> Result<(), Fault> {
         return Ok(());
     };
     let words = rest.iter().map(|word| word.text.clone()).collect();
-    Err(Fault { problem: Problem::Unexpected { words }, places: rest.iter().map(|word| word.span.clone()).collect() })
+    Err(Fault {
+        problem: Problem::Unexpected { words },
+        places: rest.iter().map(|word| word.span.clone()).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -289,9 +343,14 @@ mod tests {
         for name in CommandName::ALL {
             let flags = name.spec().all_flags();
             for (n, flag) in flags.iter().enumerate() {
-                let clash =
-                    |other: &&Flag| other.long == flag.long || (flag.short.is_some() && other.short == flag.short);
-                assert!(!flags[..n].iter().copied().any(|other| clash(&other)), "{name} --{}", flag.long);
+                let clash = |other: &&Flag| {
+                    other.long == flag.long || (flag.short.is_some() && other.short == flag.short)
+                };
+                assert!(
+                    !flags[..n].iter().copied().any(|other| clash(&other)),
+                    "{name} --{}",
+                    flag.long
+                );
             }
         }
     }

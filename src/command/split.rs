@@ -46,7 +46,10 @@ pub(super) fn split(line: &str) -> Result<Vec<Word>, SplitError> {
             _ => {
                 let text = word(&mut chars)?;
                 let end = chars.peek().map_or(line.len(), |&(end, _)| end);
-                words.push(Word { text, span: at..end });
+                words.push(Word {
+                    text,
+                    span: at..end,
+                });
             }
         }
     }
@@ -119,7 +122,13 @@ mod tests {
     #[test]
     fn positions_cover_the_quotes() {
         let words = split("plan -d 'a b'").unwrap();
-        assert_eq!(words[2], Word { text: "a b".into(), span: 8..13 });
+        assert_eq!(
+            words[2],
+            Word {
+                text: "a b".into(),
+                span: 8..13
+            }
+        );
     }
 
     #[test]
@@ -129,8 +138,14 @@ mod tests {
 
     #[test]
     fn what_is_not_closed_is_told_with_its_place() {
-        assert_eq!(split("plan \"a"), Err(SplitError::Quote { mark: '"', at: 5 }));
-        assert_eq!(split("plan a'b"), Err(SplitError::Quote { mark: '\'', at: 6 }));
+        assert_eq!(
+            split("plan \"a"),
+            Err(SplitError::Quote { mark: '"', at: 5 })
+        );
+        assert_eq!(
+            split("plan a'b"),
+            Err(SplitError::Quote { mark: '\'', at: 6 })
+        );
         assert_eq!(split("plan a\\"), Err(SplitError::Backslash { at: 6 }));
     }
 

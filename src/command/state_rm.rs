@@ -25,7 +25,11 @@ pub struct StateRmCommand {
 impl StateRmCommand {
     /// What steps see as the comment's arguments: those behind `--`, then the operands (reference 1.1, step 11).
     pub fn comment_args(&self) -> Vec<String> {
-        self.extra_args.iter().chain(&self.addresses).cloned().collect()
+        self.extra_args
+            .iter()
+            .chain(&self.addresses)
+            .cloned()
+            .collect()
     }
 }
 
@@ -36,7 +40,10 @@ pub(super) static SPEC: Spec = Spec {
     flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
     extra: true,
     note: "Put an address with quotes or brackets into single quotes: 'aws_instance.web[\"a\"]'.",
-    examples: &[("state rm -d infra/net aws_vpc.old", "forget a resource without destroying it")],
+    examples: &[(
+        "state rm -d infra/net aws_vpc.old",
+        "forget a resource without destroying it",
+    )],
     build,
 };
 
@@ -44,7 +51,11 @@ fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     Ok(Command::StateRm(StateRmCommand {
         target: Target::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
-        addresses: arguments.operands.iter().map(|word| word.text.clone()).collect(),
+        addresses: arguments
+            .operands
+            .iter()
+            .map(|word| word.text.clone())
+            .collect(),
         extra_args: arguments.extra_texts(),
     }))
 }

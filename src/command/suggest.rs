@@ -10,14 +10,21 @@ pub(super) fn distance(a: &str, b: &str) -> Option<usize> {
 }
 
 /// The candidate nearest to the word, or one that the word begins; `None` when nothing is near.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let score = |candidate: &'a str| {
         let steps = distance(word, candidate)?;
         let begun = word.chars().count() >= 3 && candidate.starts_with(&word.to_lowercase());
         let tolerated = (candidate.chars().count() / 3).clamp(1, 3);
         (steps <= tolerated || begun).then_some((steps, candidate))
     };
-    candidates.into_iter().filter_map(score).min_by_key(|(steps, _)| *steps).map(|(_, candidate)| candidate)
+    candidates
+        .into_iter()
+        .filter_map(score)
+        .min_by_key(|(steps, _)| *steps)
+        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]

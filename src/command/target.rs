@@ -10,7 +10,9 @@ use super::mistake::{Fault, Problem};
 use super::printer::Printer;
 use super::spec::Rules;
 use super::split::Word;
-use crate::model::{InvalidPath, ProjectName, RepoPath, WorkspaceName, literal_dir, read_literal_dir};
+use crate::model::{
+    InvalidPath, ProjectName, RepoPath, WorkspaceName, literal_dir, read_literal_dir,
+};
 
 pub(super) static DIR: Flag = Flag {
     long: "dir",
@@ -18,8 +20,12 @@ pub(super) static DIR: Flag = Flag {
     value: Some("DIR"),
     about: "Only this directory; a pattern such as 'modules/*' takes several.",
 };
-pub(super) static WORKSPACE: Flag =
-    Flag { long: "workspace", short: Some('w'), value: Some("WORKSPACE"), about: "Only in this Terraform workspace." };
+pub(super) static WORKSPACE: Flag = Flag {
+    long: "workspace",
+    short: Some('w'),
+    value: Some("WORKSPACE"),
+    about: "Only in this Terraform workspace.",
+};
 pub(super) static PROJECT: Flag = Flag {
     long: "project",
     short: Some('p'),
@@ -71,8 +77,14 @@ impl Target {
         };
         for other in [&DIR, &WORKSPACE] {
             if let Some(value) = arguments.value(other) {
-                let problem = Problem::Conflict { one: &PROJECT, other };
-                return Err(Fault { problem, places: vec![name.span.clone(), value.span.clone()] });
+                let problem = Problem::Conflict {
+                    one: &PROJECT,
+                    other,
+                };
+                return Err(Fault {
+                    problem,
+                    places: vec![name.span.clone(), value.span.clone()],
+                });
             }
         }
         project(name, rules).map(Self::Project)
@@ -105,7 +117,8 @@ fn workspace(word: &Word) -> Result<WorkspaceName, Fault> {
 }
 
 fn project(word: &Word, rules: &Rules<'_>) -> Result<ProjectSelector, Fault> {
-    const NAME: &str = "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
+    const NAME: &str =
+        "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
     const EXPRESSION: &str = "it must be the name of a project or a regular expression of at most 255 bytes, without \
                               white space, that can be read, such as 'app-.*'";
     let (selector, rule) = if rules.regexp {
@@ -127,7 +140,9 @@ impl ProjectSelector {
 
     /// Checks the text by the rules for project names (reference 4.2).
     pub fn new(text: &str) -> Option<Self> {
-        ProjectName::new(text).ok().map(|name| Self(name.as_str().to_owned()))
+        ProjectName::new(text)
+            .ok()
+            .map(|name| Self(name.as_str().to_owned()))
     }
 
     /// A name, or a regular expression (reference 3.7).
@@ -179,12 +194,16 @@ pub enum DirSelector {
 impl DirSelector {
     /// A text with `*`, `?` or `[` is a pattern (reference 1.1, step 13), unless each of them stands after a backslash.
     pub fn new(text: &str) -> Result<Self, InvalidDir> {
-        let Some(path) = read_literal_dir(text) else { return DirPattern::new(text).map(Self::Pattern) };
-        RepoPath::new(&path).map(Self::Path).map_err(|error| match error {
-            InvalidPath::Leaves(_) => InvalidDir::Leaves,
-            InvalidPath::Control(_) => InvalidDir::Control,
-            InvalidPath::TooLong => InvalidDir::TooLong(RepoPath::MAX_BYTES),
-        })
+        let Some(path) = read_literal_dir(text) else {
+            return DirPattern::new(text).map(Self::Pattern);
+        };
+        RepoPath::new(&path)
+            .map(Self::Path)
+            .map_err(|error| match error {
+                InvalidPath::Leaves(_) => InvalidDir::Leaves,
+                InvalidPath::Control(_) => InvalidDir::Control,
+                InvalidPath::TooLong => InvalidDir::TooLong(RepoPath::MAX_BYTES),
+            })
     }
 
     /// As it is typed, cleaned.
@@ -246,9 +265,15 @@ impl DirPattern {
         if text.contains("..") {
             return Err(InvalidDir::PatternClimbs);
         }
-        let parts: Vec<&str> = text.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        let parts: Vec<&str> = text
+            .split('/')
+            .filter(|part| !matches!(*part, "" | "."))
+            .collect();
         let text = parts.join("/");
-        let glob = GlobBuilder::new(&text).literal_separator(true).backslash_escape(true).build();
+        let glob = GlobBuilder::new(&text)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build();
         let matcher = glob.map_err(|_| InvalidDir::BadPattern)?.compile_matcher();
         Ok(Self { text, matcher })
     }
@@ -282,13 +307,30 @@ mod tests {
 
     #[test]
     fn paths_and_patterns_are_told_apart_and_cleaned() {
-        for (text, clean) in [("/", "."), ("a/b/", "a/b"), ("/a", "a"), ("/..", "."), ("{a,b}", "{a,b}")] {
-            assert_eq!(DirSelector::new(text), Ok(DirSelector::Path(RepoPath::new(clean).unwrap())), "{text}");
+        for (text, clean) in [
+            ("/", "."),
+            ("a/b/", "a/b"),
+            ("/a", "a"),
+            ("/..", "."),
+            ("{a,b}", "{a,b}"),
+        ] {
+            assert_eq!(
+                DirSelector::new(text),
+                Ok(DirSelector::Path(RepoPath::new(clean).unwrap())),
+                "{text}"
+            );
         }
-        for (text, clean) in [("./mod/*", "mod/*"), ("/mod/*", "mod/*"), (".//mod/*/", "mod/*"), ("**/prod", "**/prod")]
-        {
+        for (text, clean) in [
+            ("./mod/*", "mod/*"),
+            ("/mod/*", "mod/*"),
+            (".//mod/*/", "mod/*"),
+            ("**/prod", "**/prod"),
+        ] {
             let pattern = DirSelector::new(text).unwrap();
-            assert!(matches!(&pattern, DirSelector::Pattern(p) if p.as_str() == clean), "{text}: {pattern:?}");
+            assert!(
+                matches!(&pattern, DirSelector::Pattern(p) if p.as_str() == clean),
+                "{text}: {pattern:?}"
+            );
         }
     }
 
@@ -306,15 +348,31 @@ mod tests {
         ] {
             assert_eq!(DirSelector::new(text), Err(error), "{text:?}");
         }
-        assert_eq!(DirSelector::new(&"*".repeat(600)), Err(InvalidDir::TooLong(512)));
-        assert_eq!(DirSelector::new(&"a".repeat(5000)), Err(InvalidDir::TooLong(RepoPath::MAX_BYTES)));
+        assert_eq!(
+            DirSelector::new(&"*".repeat(600)),
+            Err(InvalidDir::TooLong(512))
+        );
+        assert_eq!(
+            DirSelector::new(&"a".repeat(5000)),
+            Err(InvalidDir::TooLong(RepoPath::MAX_BYTES))
+        );
     }
 
     #[test]
     fn a_star_stays_within_one_name() {
-        let matches = |pattern: &str, dir: &str| DirSelector::new(pattern).unwrap().matches(&dir.parse().unwrap());
-        assert!(matches("mod/*", "mod/a") && !matches("mod/*", "mod/a/b") && !matches("mod/*", "mod"));
-        assert!(matches("mod/**", "mod/a/b") && matches("**/prod", "a/b/prod") && matches("{a,b}/?", "b/x"));
+        let matches = |pattern: &str, dir: &str| {
+            DirSelector::new(pattern)
+                .unwrap()
+                .matches(&dir.parse().unwrap())
+        };
+        assert!(
+            matches("mod/*", "mod/a") && !matches("mod/*", "mod/a/b") && !matches("mod/*", "mod")
+        );
+        assert!(
+            matches("mod/**", "mod/a/b")
+                && matches("**/prod", "a/b/prod")
+                && matches("{a,b}/?", "b/x")
+        );
         assert!(matches("./a/", "a") && !matches("a", "a/b"));
     }
 
@@ -329,9 +387,16 @@ mod tests {
             },
         ] {
             let json = serde_json::to_string(&target).unwrap();
-            assert_eq!(serde_json::from_str::<Target>(&json).unwrap(), target, "{json}");
+            assert_eq!(
+                serde_json::from_str::<Target>(&json).unwrap(),
+                target,
+                "{json}"
+            );
         }
-        assert!(serde_json::from_str::<Target>(r#"{"dir_workspace":{"dir":"../x","workspace":null}}"#).is_err());
+        assert!(
+            serde_json::from_str::<Target>(r#"{"dir_workspace":{"dir":"../x","workspace":null}}"#)
+                .is_err()
+        );
     }
 
     proptest! {

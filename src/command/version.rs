@@ -31,7 +31,10 @@ pub(super) static SPEC: Spec = Spec {
 
 fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     let verbose = arguments.switch(&VERBOSE);
-    Ok(Command::Version(VersionCommand { target: Target::read(arguments, rules)?, verbose }))
+    Ok(Command::Version(VersionCommand {
+        target: Target::read(arguments, rules)?,
+        verbose,
+    }))
 }
 
 impl fmt::Display for VersionCommand {

@@ -26,7 +26,9 @@ fn parse_part(text: &str) -> Option<(Duration, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, rest) = text.split_at(digits);
     let rest = rest.trim_start();
-    let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let letters = rest
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(letters);
     let seconds = match unit {
         "s" | "sec" => 1,
@@ -35,7 +37,10 @@ fn parse_part(text: &str) -> Option<(Duration, &str)> {
         "d" => 24 * 3600,
         _ => return None,
     };
-    Some((Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(seconds)?), rest))
+    Some((
+        Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(seconds)?),
+        rest,
+    ))
 }
 
 #[cfg(test)]
@@ -64,7 +69,11 @@ mod tests {
             ("99999999999999999999d", None),
             ("18446744073709551615d", None),
         ] {
-            assert_eq!(parse_duration(text).ok(), seconds.map(Duration::from_secs), "{text:?}");
+            assert_eq!(
+                parse_duration(text).ok(),
+                seconds.map(Duration::from_secs),
+                "{text:?}"
+            );
         }
     }
 

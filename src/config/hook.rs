@@ -30,7 +30,13 @@ impl Hook {
 pub(in crate::config) static HOOK: Keys = Keys::new(
     "a hook",
     &[
-        Key::new("run", Kind::Text, Key::REQUIRED, "Source for the shell.", "./generate.sh"),
+        Key::new(
+            "run",
+            Kind::Text,
+            Key::REQUIRED,
+            "Source for the shell.",
+            "./generate.sh",
+        ),
         Key::new(
             "description",
             Kind::Text,
@@ -38,7 +44,13 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
             "What its status calls it.",
             "Generate the configuration",
         ),
-        Key::new("shell", Kind::Text, "`sh`", "What the command is handed to.", "bash"),
+        Key::new(
+            "shell",
+            Kind::Text,
+            "`sh`",
+            "What the command is handed to.",
+            "bash",
+        ),
         SHELL_ARGS,
         Key::new(
             "commands",
@@ -54,44 +66,77 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
 const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
 
 /// Takes a list of hooks out of an entry of the server's file. A hook for commands that do not exist here is left out.
-pub(in crate::config) fn read_hooks(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<Hook> {
+pub(in crate::config) fn read_hooks(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+    key: &str,
+) -> Vec<Hook> {
     let nodes = reader.list(fields, key).unwrap_or_default();
-    nodes.iter().filter_map(|node| read_hook(reader, node)).collect()
+    nodes
+        .iter()
+        .filter_map(|node| read_hook(reader, node))
+        .collect()
 }
 
 fn read_hook(reader: &mut Reader, node: &Node) -> Option<Hook> {
     let fields = reader.fields(node, &HOOK)?;
     let shell = read_shell(reader, &fields);
-    let description = reader.text(&fields, "description").map(|text| text.text.trim().to_owned());
+    let description = reader
+        .text(&fields, "description")
+        .map(|text| text.text.trim().to_owned());
     let commands = read_commands(reader, &fields);
     let command = read_command(reader, node, &fields, "run", "a hook")?;
     let description = description.filter(|text| !text.is_empty());
-    Some(Hook { command, shell, description, commands: commands? })
+    Some(Hook {
+        command,
+        shell,
+        description,
+        commands: commands?,
+    })
 }
 
 /// `None`: there are no such commands, so it is never run.
 fn read_commands(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<CommandKind>> {
-    let Some(node) = fields.get("commands") else { return Some(Vec::new()) };
-    let texts: Vec<Located> =
-        list_of(node).iter().filter_map(|item| reader.text_of(item, "an item of `commands`")).collect();
+    let Some(node) = fields.get("commands") else {
+        return Some(Vec::new());
+    };
+    let texts: Vec<Located> = list_of(node)
+        .iter()
+        .filter_map(|item| reader.text_of(item, "an item of `commands`"))
+        .collect();
     let is_list = matches!(node.value, Value::List(_));
     let split = |text: &Located| -> Vec<Located> {
         let words = text.text.split(if is_list { '\n' } else { ',' });
-        let located = |word: &str| Located { place: text.place, text: word.trim().to_owned() };
-        words.map(located).filter(|word| !word.text.is_empty()).collect()
+        let located = |word: &str| Located {
+            place: text.place,
+            text: word.trim().to_owned(),
+        };
+        words
+            .map(located)
+            .filter(|word| !word.text.is_empty())
+            .collect()
     };
     let words: Vec<Located> = texts.iter().flat_map(split).collect();
-    let commands: Vec<CommandKind> = words.iter().filter_map(|word| read_command_kind(reader, word)).collect();
+    let commands: Vec<CommandKind> = words
+        .iter()
+        .filter_map(|word| read_command_kind(reader, word))
+        .collect();
     (words.is_empty() || !commands.is_empty()).then_some(commands)
 }
 
 fn read_command_kind(reader: &mut Reader, word: &Located) -> Option<CommandKind> {
-    if let Some(classic) = CommandKind::ALL.iter().find(|kind| kind.classic_name() == word.text) {
+    if let Some(classic) = CommandKind::ALL
+        .iter()
+        .find(|kind| kind.classic_name() == word.text)
+    {
         return Some(*classic);
     }
     let here: Vec<&str> = CommandKind::ALL.iter().map(|kind| kind.as_str()).collect();
     if !here.contains(&word.text.as_str()) && ELSEWHERE.contains(&word.text.as_str()) {
-        let sentence = format!("this version has no command `{}`, so the hook is not run for it", shown(&word.text));
+        let sentence = format!(
+            "this version has no command `{}`, so the hook is not run for it",
+            shown(&word.text)
+        );
         reader.warnings.push((word.place.line, sentence));
         return None;
     }

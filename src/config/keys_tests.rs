@@ -11,34 +11,74 @@ use super::repos::{self, ServerRepos};
 use super::yaml::{ConfigErrors, Key, Keys, Kind};
 
 /// A mapping, the text around its entries (`%`), and the entries that it needs beside the one that is tested.
-type Around = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Around = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
 
 const SHELL: (&str, &str) = ("shell", "sh");
 
 const REPO: &[Around] = &[
     ("the file", "{%}", &[("version", "3")]),
-    ("a project", "{version: 3, projects: [{%}, {dir: z, name: network}]}", &[("dir", "a")]),
+    (
+        "a project",
+        "{version: 3, projects: [{%}, {dir: z, name: network}]}",
+        &[("dir", "a")],
+    ),
     (
         "a requirement",
         "{version: 3, projects: [{dir: a, apply_requirements: [{%}]}]}",
         &[("approved", "{stale: true}")],
     ),
-    ("`approved`", "{version: 3, projects: [{dir: a, plan_requirements: [approved: {%}]}]}", &[]),
-    ("`autoplan`", "{version: 3, projects: [{dir: a, autoplan: {%}}]}", &[]),
+    (
+        "`approved`",
+        "{version: 3, projects: [{dir: a, plan_requirements: [approved: {%}]}]}",
+        &[],
+    ),
+    (
+        "`autoplan`",
+        "{version: 3, projects: [{dir: a, autoplan: {%}}]}",
+        &[],
+    ),
     ("`autodiscover`", "{version: 3, autodiscover: {%}}", &[]),
-    ("`repo_locks`", "{version: 3, projects: [{dir: a, repo_locks: {%}}]}", &[]),
+    (
+        "`repo_locks`",
+        "{version: 3, projects: [{dir: a, repo_locks: {%}}]}",
+        &[],
+    ),
     ("a workflow", "{version: 3, workflows: {w: {%}}}", &[]),
     ("a stage", "{version: 3, workflows: {w: {plan: {%}}}}", &[]),
-    ("a step", "{version: 3, workflows: {w: {plan: {steps: [{%}]}}}}", &[]),
-    ("a built-in step", "{version: 3, workflows: {w: {plan: {steps: [init: {%}]}}}}", &[]),
-    ("`run`", "{version: 3, workflows: {w: {plan: {steps: [run: {%}]}}}}", &[("command", "x"), SHELL]),
+    (
+        "a step",
+        "{version: 3, workflows: {w: {plan: {steps: [{%}]}}}}",
+        &[],
+    ),
+    (
+        "a built-in step",
+        "{version: 3, workflows: {w: {plan: {steps: [init: {%}]}}}}",
+        &[],
+    ),
+    (
+        "`run`",
+        "{version: 3, workflows: {w: {plan: {steps: [run: {%}]}}}}",
+        &[("command", "x"), SHELL],
+    ),
     (
         "an item of `output`",
         "{version: 3, workflows: {w: {plan: {steps: [run: {command: x, output: [{%}]}]}}}}",
         &[("filter_regex", "x")],
     ),
-    ("`env`", "{version: 3, workflows: {w: {plan: {steps: [env: {%}]}}}}", &[("name", "A"), ("command", "x"), SHELL]),
-    ("`multienv`", "{version: 3, workflows: {w: {plan: {steps: [multienv: {%}]}}}}", &[("command", "x"), SHELL]),
+    (
+        "`env`",
+        "{version: 3, workflows: {w: {plan: {steps: [env: {%}]}}}}",
+        &[("name", "A"), ("command", "x"), SHELL],
+    ),
+    (
+        "`multienv`",
+        "{version: 3, workflows: {w: {plan: {steps: [multienv: {%}]}}}}",
+        &[("command", "x"), SHELL],
+    ),
 ];
 
 const SERVER: &[Around] = &[
@@ -48,31 +88,75 @@ const SERVER: &[Around] = &[
         "{workflows: {quick: {}}, environment_profiles: {prod: {}}, repos: [{%}]}",
         &[("id", "/.*/")],
     ),
-    ("a requirement", "{repos: [{id: /.*/, apply_requirements: [{%}]}]}", &[("approved", "{stale: true}")]),
-    ("`approved`", "{repos: [{id: /.*/, import_requirements: [approved: {%}]}]}", &[]),
-    ("an environment profile", "{environment_profiles: {prod: {%}}}", &[]),
+    (
+        "a requirement",
+        "{repos: [{id: /.*/, apply_requirements: [{%}]}]}",
+        &[("approved", "{stale: true}")],
+    ),
+    (
+        "`approved`",
+        "{repos: [{id: /.*/, import_requirements: [approved: {%}]}]}",
+        &[],
+    ),
+    (
+        "an environment profile",
+        "{environment_profiles: {prod: {%}}}",
+        &[],
+    ),
     (
         "a rule of `environment_profile`",
         "{environment_profiles: {prod: {}}, repos: [{id: /.*/, environment_profile: [{%}]}]}",
         &[("dir", "a"), ("profile", "prod")],
     ),
     ("`team_authz`", "{team_authz: {%}}", &[("command", "x")]),
-    ("`repo_config_source`", "{repos: [{id: /.*/, repo_config_source: {%}}]}", &[("branch", "x")]),
-    ("`repo_locks`", "{repos: [{id: /.*/, repo_locks: {%}}]}", &[]),
-    ("`autodiscover`", "{repos: [{id: /.*/, autodiscover: {%}}]}", &[]),
-    ("a hook", "{repos: [{id: /.*/, pre_workflow_hooks: [{%}]}]}", &[("run", "x"), SHELL]),
+    (
+        "`repo_config_source`",
+        "{repos: [{id: /.*/, repo_config_source: {%}}]}",
+        &[("branch", "x")],
+    ),
+    (
+        "`repo_locks`",
+        "{repos: [{id: /.*/, repo_locks: {%}}]}",
+        &[],
+    ),
+    (
+        "`autodiscover`",
+        "{repos: [{id: /.*/, autodiscover: {%}}]}",
+        &[],
+    ),
+    (
+        "a hook",
+        "{repos: [{id: /.*/, pre_workflow_hooks: [{%}]}]}",
+        &[("run", "x"), SHELL],
+    ),
     ("a workflow", "{workflows: {w: {%}}}", &[]),
     ("a stage", "{workflows: {w: {plan: {%}}}}", &[]),
     ("a step", "{workflows: {w: {plan: {steps: [{%}]}}}}", &[]),
-    ("a built-in step", "{workflows: {w: {plan: {steps: [init: {%}]}}}}", &[]),
-    ("`run`", "{workflows: {w: {plan: {steps: [run: {%}]}}}}", &[("command", "x"), SHELL]),
+    (
+        "a built-in step",
+        "{workflows: {w: {plan: {steps: [init: {%}]}}}}",
+        &[],
+    ),
+    (
+        "`run`",
+        "{workflows: {w: {plan: {steps: [run: {%}]}}}}",
+        &[("command", "x"), SHELL],
+    ),
     (
         "an item of `output`",
         "{workflows: {w: {plan: {steps: [run: {command: x, output: [{%}]}]}}}}",
         &[("filter_regex", "x")],
     ),
-    ("`env`", "{workflows: {w: {plan: {steps: [env: {%}]}}}}", &[("name", "A"), ("command", "x"), SHELL]),
-    ("`multienv`", "{workflows: {w: {plan: {steps: [multienv: {%}]}}}}", &[("command", "x"), SHELL]),
+    (
+        "`env`",
+        "{workflows: {w: {plan: {steps: [env: {%}]}}}}",
+        &[("name", "A"), ("command", "x"), SHELL],
+    ),
+    (
+        "`multienv`",
+        "{workflows: {w: {plan: {steps: [multienv: {%}]}}}}",
+        &[("command", "x"), SHELL],
+    ),
 ];
 
 /// Values that look right and are not: `mapping.key`, and the value.
@@ -129,7 +213,10 @@ const BAD: &[(&str, &str)] = &[
     ("an environment profile.plan", "[PGPASSWORD]"),
     ("an environment profile.apply", "[A, B, A=C]"),
     ("an entry of `repos`.environment_profile", "prd"),
-    ("an entry of `repos`.environment_profile", "[{workspace: prod, profile: prod}]"),
+    (
+        "an entry of `repos`.environment_profile",
+        "[{workspace: prod, profile: prod}]",
+    ),
     ("a rule of `environment_profile`.dir", "../a"),
     ("a rule of `environment_profile`.workspace", "../a"),
     ("a rule of `environment_profile`.profile", "staging"),
@@ -151,7 +238,10 @@ fn document(around: &Around, key: &str, value: &str) -> String {
 /// What is written where nothing of the mapping is but what it needs.
 fn without(around: &Around) -> String {
     let (_, text, siblings) = around;
-    let all: Vec<String> = siblings.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+    let all: Vec<String> = siblings
+        .iter()
+        .map(|(key, value)| format!("{key}: {value}"))
+        .collect();
     text.replace('%', &all.join(", "))
 }
 
@@ -179,7 +269,10 @@ fn wide() -> Permissions {
         all.join(", ")
     );
     let repos = ServerRepos::parse("repos.yaml", &text).unwrap();
-    repos.rules(&"github.com/acme/infra".parse().unwrap()).permissions().clone()
+    repos
+        .rules(&"github.com/acme/infra".parse().unwrap())
+        .permissions()
+        .clone()
 }
 
 type Parse = fn(&str) -> Result<(), ConfigErrors>;
@@ -197,18 +290,25 @@ fn parse_server(text: &str) -> Result<(), ConfigErrors> {
 }
 
 fn around(of: &str, all: &'static [Around]) -> &'static Around {
-    all.iter().find(|(name, ..)| *name == of).unwrap_or_else(|| panic!("the keys of {of} have no test"))
+    all.iter()
+        .find(|(name, ..)| *name == of)
+        .unwrap_or_else(|| panic!("the keys of {of} have no test"))
 }
 
 fn told(errors: &ConfigErrors) -> String {
-    errors.problems().map(|problem| format!("{} => {}", problem.what, problem.help)).collect::<Vec<_>>().join("; ")
+    errors
+        .problems()
+        .map(|problem| format!("{} => {}", problem.what, problem.help))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// All documents that may be written with a key: whether they are fine, and what is told.
 fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
     let (of, ..) = around;
     if *of != "a step" {
-        parse(&without(around)).unwrap_or_else(|errors| panic!("without {of}.{}: {errors}", key.name));
+        parse(&without(around))
+            .unwrap_or_else(|errors| panic!("without {of}.{}: {errors}", key.name));
     }
     let example = document(around, key.name, key.example);
     parse(&example).unwrap_or_else(|errors| panic!("{example}: {errors}"));
@@ -218,10 +318,17 @@ fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
         (true, Err(errors)) => writeln!(out, "  (nothing) => {}", told(&errors)).unwrap(),
         (true, Ok(())) => panic!("{of}.{} may be empty", key.name),
         (false, Ok(())) => {}
-        (false, Err(errors)) => assert!(["`run`", "a step", "`env`"].contains(of), "{of}.{}: {errors}", key.name),
+        (false, Err(errors)) => assert!(
+            ["`run`", "a step", "`env`"].contains(of),
+            "{of}.{}: {errors}",
+            key.name
+        ),
     }
     let path = format!("{of}.{}", key.name);
-    let more = BAD.iter().filter(|(name, _)| *name == path).map(|(_, value)| *value);
+    let more = BAD
+        .iter()
+        .filter(|(name, _)| *name == path)
+        .map(|(_, value)| *value);
     for value in wrong(&key.kind).iter().copied().chain(more) {
         let document = document(around, key.name, value);
         let errors = parse(&document).expect_err(&document);
@@ -246,7 +353,11 @@ fn check_unknown(parse: Parse, around: &Around, keys: &Keys) {
         let mistyped = &key.name[..key.name.len() - 1];
         let errors = parse(&document(around, mistyped, "x")).expect_err(mistyped);
         let told = told(&errors);
-        assert!(told.contains(&format!("did you mean `{}`?", key.name)), "{mistyped} of {}: {told}", keys.of);
+        assert!(
+            told.contains(&format!("did you mean `{}`?", key.name)),
+            "{mistyped} of {}: {told}",
+            keys.of
+        );
     }
 }
 
@@ -262,9 +373,17 @@ fn every_key_of_the_servers_file_has_its_row() {
 
 #[test]
 fn every_bad_value_belongs_to_a_key() {
-    let all = || mappings(&repo::TOP).into_iter().chain(mappings(&repos::TOP));
+    let all = || {
+        mappings(&repo::TOP)
+            .into_iter()
+            .chain(mappings(&repos::TOP))
+    };
     for (path, value) in BAD {
-        let is_it = |keys: &Keys| keys.list.iter().any(|key| format!("{}.{}", keys.of, key.name) == *path);
+        let is_it = |keys: &Keys| {
+            keys.list
+                .iter()
+                .any(|key| format!("{}.{}", keys.of, key.name) == *path)
+        };
         assert!(all().any(is_it), "{path}: {value}");
     }
 }
@@ -294,8 +413,14 @@ fn every_key_that_needs_permission_is_refused_without_it() {
     let mut refused = Vec::new();
     for (keys, of) in [(&repo::TOP, "the file"), (&repo::PROJECT, "a project")] {
         for key in keys.list {
-            let Err(errors) = parse_narrow(&document(around(of, REPO), key.name, key.example)) else { continue };
-            assert!(told(&errors).contains(&format!("`{}` may not be set here", key.name)), "{errors}");
+            let Err(errors) = parse_narrow(&document(around(of, REPO), key.name, key.example))
+            else {
+                continue;
+            };
+            assert!(
+                told(&errors).contains(&format!("`{}` may not be set here", key.name)),
+                "{errors}"
+            );
             refused.push(format!("{of}.{}", key.name));
         }
     }
@@ -363,19 +488,33 @@ const UNSEEN: &[&str] = &[
 
 #[test]
 fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
-    let files =
-        [(repo_schema(), &repo::TOP, REPO, parse_repo as Parse), (server_schema(), &repos::TOP, SERVER, parse_server)];
+    let files = [
+        (repo_schema(), &repo::TOP, REPO, parse_repo as Parse),
+        (server_schema(), &repos::TOP, SERVER, parse_server),
+    ];
     for (schema, top, all, parse) in files {
         let validator = jsonschema::draft202012::new(&schema).expect("the schema is one");
-        for (keys, key) in mappings(top).into_iter().flat_map(|keys| keys.list.iter().map(move |key| (keys, key))) {
+        for (keys, key) in mappings(top)
+            .into_iter()
+            .flat_map(|keys| keys.list.iter().map(move |key| (keys, key)))
+        {
             let around = around(keys.of, all);
             let example = document(around, key.name, key.example);
             assert!(validator.is_valid(&json(&example)), "{example}");
             let path = format!("{}.{}", keys.of, key.name);
-            let more = BAD.iter().filter(|(name, value)| *name == path && !UNSEEN.contains(value));
-            for value in wrong(&key.kind).iter().copied().chain(more.map(|(_, value)| *value)) {
+            let more = BAD
+                .iter()
+                .filter(|(name, value)| *name == path && !UNSEEN.contains(value));
+            for value in wrong(&key.kind)
+                .iter()
+                .copied()
+                .chain(more.map(|(_, value)| *value))
+            {
                 let document = document(around, key.name, value);
-                assert!(parse(&document).is_err() && !validator.is_valid(&json(&document)), "{document}");
+                assert!(
+                    parse(&document).is_err() && !validator.is_valid(&json(&document)),
+                    "{document}"
+                );
             }
         }
     }

@@ -7,8 +7,10 @@ use crate::model::{Requirement, RunKind};
 const SILENT: [RunKind; 2] = [RunKind::Plan, RunKind::Apply];
 
 /// A list of requirements.
-pub(in crate::config) const REQUIREMENTS: Kind =
-    Kind::List(&Kind::Any(&[Kind::Words(|| words(Requirement::WORDS, Requirement::as_str)), Kind::Map(&REQUIREMENT)]));
+pub(in crate::config) const REQUIREMENTS: Kind = Kind::List(&Kind::Any(&[
+    Kind::Words(|| words(Requirement::WORDS, Requirement::as_str)),
+    Kind::Map(&REQUIREMENT),
+]));
 
 static REQUIREMENT: Keys = Keys::choice(
     "a requirement",
@@ -49,7 +51,12 @@ pub(in crate::config) fn read_requirements(
     key: &str,
 ) -> Option<Vec<Requirement>> {
     let items = reader.list(fields, key)?;
-    Some(items.iter().filter_map(|item| read_requirement(reader, item, key)).collect())
+    Some(
+        items
+            .iter()
+            .filter_map(|item| read_requirement(reader, item, key))
+            .collect(),
+    )
 }
 
 fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requirement> {
@@ -64,15 +71,24 @@ fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requi
 fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
     let fields = reader.fields(item, &REQUIREMENT)?;
     let Some(node) = fields.get("approved") else {
-        reader.problem(item.place, "nothing is said about `approved`".to_owned(), HELP);
+        reader.problem(
+            item.place,
+            "nothing is said about `approved`".to_owned(),
+            HELP,
+        );
         return None;
     };
     let approved = reader.fields(node, &APPROVED)?;
     let stale = reader.boolean(&approved, "stale").unwrap_or_default();
-    Some(if stale { Requirement::ApprovedOnce } else { Requirement::Approved })
+    Some(if stale {
+        Requirement::ApprovedOnce
+    } else {
+        Requirement::Approved
+    })
 }
 
-const HELP: &str = "write `approved`, or `approved: {stale: true}` where reviews of older commits are to count";
+const HELP: &str =
+    "write `approved`, or `approved: {stale: true}` where reviews of older commits are to count";
 
 /// `policies_passed` is a word of the answers of Atlantis, so people write it.
 fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requirement> {
@@ -80,10 +96,17 @@ fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requireme
         reader.later(text.place, &format!("`policies_passed` in `{key}`"));
         return None;
     }
-    reader.word_of(text, &format!("an item of `{key}`"), &words(Requirement::WORDS, Requirement::as_str))
+    reader.word_of(
+        text,
+        &format!("an item of `{key}`"),
+        &words(Requirement::WORDS, Requirement::as_str),
+    )
 }
 
 /// Takes `silence_pr_comments`.
-pub(in crate::config) fn read_silence(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<RunKind>> {
+pub(in crate::config) fn read_silence(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+) -> Option<Vec<RunKind>> {
     reader.word_list(fields, SILENCE.name, &words(&SILENT, RunKind::as_str))
 }

@@ -61,20 +61,36 @@ pub(in crate::config) static OF_SERVER: Keys = Keys::new(
 );
 
 /// `repo_locks` of a repository. A pull request may not widen what a lock covers, nor keep it from ending.
-pub(in crate::config) static OF_REPO: Keys =
-    Keys { of: "`repo_locks`", list: &[MODE], of_server: &["scope", "ttl"], is_choice: false };
+pub(in crate::config) static OF_REPO: Keys = Keys {
+    of: "`repo_locks`",
+    list: &[MODE],
+    of_server: &["scope", "ttl"],
+    is_choice: false,
+};
 
 /// Takes `repo_locks` out of an entry of the server's file.
-pub(in crate::config) fn read_of_server(reader: &mut Reader, fields: &Fields<'_>) -> Option<LockBlock> {
+pub(in crate::config) fn read_of_server(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+) -> Option<LockBlock> {
     let block = reader.fields(fields.get("repo_locks")?, &OF_SERVER)?;
     let read = LockBlock {
         mode: read_mode(reader, &block),
         scope: reader.word(&block, "scope", &words(LockScope::ALL, LockScope::as_str)),
         ttl: read_ttl(reader, &block),
     };
-    let is_silent = ["mode", "scope", "ttl"].iter().all(|key| block.get(key).is_none());
+    let is_silent = ["mode", "scope", "ttl"]
+        .iter()
+        .all(|key| block.get(key).is_none());
     // As Atlantis reads a block that says nothing.
-    Some(if is_silent { LockBlock { mode: Some(LockMode::default()), ..read } } else { read })
+    Some(if is_silent {
+        LockBlock {
+            mode: Some(LockMode::default()),
+            ..read
+        }
+    } else {
+        read
+    })
 }
 
 /// Takes `repo_locks` out of the file of a repository, at its top or in a project.
@@ -86,9 +102,17 @@ pub(in crate::config) fn read_of_repo(
     let node = fields.get(OverrideKey::RepoLocks.as_str())?;
     let is_allowed = allowed.check(reader, fields, OverrideKey::RepoLocks);
     let block = reader.fields(node, &OF_REPO)?;
-    let mode = if block.get("mode").is_none() { LockMode::default() } else { read_mode(reader, &block)? };
+    let mode = if block.get("mode").is_none() {
+        LockMode::default()
+    } else {
+        read_mode(reader, &block)?
+    };
     let line = block.place("mode").unwrap_or(node.place).line;
-    is_allowed.then_some(LockWish { mode, line, is_old_form: false })
+    is_allowed.then_some(LockWish {
+        mode,
+        line,
+        is_old_form: false,
+    })
 }
 
 /// Takes `repo_locks` or `repo_locking`, its old form, out of a project.
@@ -98,7 +122,9 @@ pub(in crate::config) fn read_of_project(
     allowed: &AllowedOverrides,
 ) -> Option<LockWish> {
     let new = read_of_repo(reader, fields, allowed);
-    let Some(place) = fields.place(OverrideKey::RepoLocking.as_str()) else { return new };
+    let Some(place) = fields.place(OverrideKey::RepoLocking.as_str()) else {
+        return new;
+    };
     if fields.get(OverrideKey::RepoLocks.as_str()).is_some() {
         let what = "`repo_locking` is the old form of `repo_locks`, and both are here".to_owned();
         reader.problem(place, what, "remove `repo_locking`");
@@ -106,8 +132,16 @@ pub(in crate::config) fn read_of_project(
     }
     let is_allowed = allowed.check(reader, fields, OverrideKey::RepoLocking);
     let locking = reader.boolean(fields, OverrideKey::RepoLocking.as_str())?;
-    let mode = if locking { LockMode::OnPlan } else { LockMode::Disabled };
-    is_allowed.then_some(LockWish { mode, line: place.line, is_old_form: true })
+    let mode = if locking {
+        LockMode::OnPlan
+    } else {
+        LockMode::Disabled
+    };
+    is_allowed.then_some(LockWish {
+        mode,
+        line: place.line,
+        is_old_form: true,
+    })
 }
 
 fn read_mode(reader: &mut Reader, block: &Fields<'_>) -> Option<LockMode> {

@@ -28,7 +28,10 @@ impl FromStr for MirrorFilter {
         if text == "blob:none" {
             return Ok(Self::Files);
         }
-        let size = text.strip_prefix("blob:limit=").and_then(bytes).ok_or_else(invalid)?;
+        let size = text
+            .strip_prefix("blob:limit=")
+            .and_then(bytes)
+            .ok_or_else(invalid)?;
         Ok(Self::LargeFiles(size))
     }
 }
@@ -42,9 +45,15 @@ fn bytes(text: &str) -> Option<u64> {
         b'g' => 30,
         _ => 0,
     };
-    let digits = if shift > 0 { &text[..text.len() - 1] } else { text };
+    let digits = if shift > 0 {
+        &text[..text.len() - 1]
+    } else {
+        text
+    };
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse::<u64>().ok()?.checked_mul(1 << shift)).flatten()
+    is_number
+        .then(|| digits.parse::<u64>().ok()?.checked_mul(1 << shift))
+        .flatten()
 }
 
 impl fmt::Display for MirrorFilter {
@@ -86,7 +95,10 @@ mod tests {
             "blob:limit=1µ",
             "blob:limit=+1",
         ] {
-            assert_eq!(text.parse::<MirrorFilter>(), Err(InvalidFilter(text.to_owned())));
+            assert_eq!(
+                text.parse::<MirrorFilter>(),
+                Err(InvalidFilter(text.to_owned()))
+            );
         }
     }
 }

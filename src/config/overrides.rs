@@ -37,7 +37,9 @@ text_enum! {
 /// `allowed_overrides`.
 pub(in crate::config) const ALLOWED_OVERRIDES: Key = Key::new(
     "allowed_overrides",
-    Kind::List(&Kind::Words(|| words(OverrideKey::ALL, OverrideKey::as_str))),
+    Kind::List(&Kind::Words(|| {
+        words(OverrideKey::ALL, OverrideKey::as_str)
+    })),
     "`[]`",
     "Keys that the repository's own file may set. `fewer_requirements` is no key: with it, lists of requirements there \
      hold in place of those here; without it, beside them.",
@@ -59,14 +61,23 @@ impl AllowedOverrides {
         const KEY: &str = "allowed_overrides";
         let words: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
         let texts = reader.texts(fields, KEY)?;
-        let keys = texts.iter().filter_map(|text| reader.word_of(text, &format!("an item of `{KEY}`"), &words));
+        let keys = texts
+            .iter()
+            .filter_map(|text| reader.word_of(text, &format!("an item of `{KEY}`"), &words));
         Some(keys.collect())
     }
 
     /// Whether the repository's file may say what it says about a key. If not, its people are told what would have to
     /// change.
-    pub(in crate::config) fn check(&self, reader: &mut Reader, fields: &Fields<'_>, key: OverrideKey) -> bool {
-        let Some(place) = fields.place(key.as_str()) else { return true };
+    pub(in crate::config) fn check(
+        &self,
+        reader: &mut Reader,
+        fields: &Fields<'_>,
+        key: OverrideKey,
+    ) -> bool {
+        let Some(place) = fields.place(key.as_str()) else {
+            return true;
+        };
         let is_allowed = self.allows(key);
         if !is_allowed {
             reader.problem(
@@ -83,7 +94,12 @@ impl AllowedOverrides {
 
     /// The same of a key that can only be `false` in this version. Of `true` nobody is sent for permission: that it is
     /// not available is told already, and it would be refused with permission too.
-    pub(in crate::config) fn check_only_false(&self, reader: &mut Reader, fields: &Fields<'_>, key: OverrideKey) {
+    pub(in crate::config) fn check_only_false(
+        &self,
+        reader: &mut Reader,
+        fields: &Fields<'_>,
+        key: OverrideKey,
+    ) {
         if !fields.is_true(key.as_str()) {
             self.check(reader, fields, key);
         }

@@ -36,13 +36,20 @@ impl Permissions {
 
     /// Names of the workflows that the server defines, with the built-in one.
     pub(in crate::config) fn names(&self) -> impl Iterator<Item = &str> {
-        let own = self.workflows.keys().map(String::as_str).filter(|name| *name != Workflow::DEFAULT);
+        let own = self
+            .workflows
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != Workflow::DEFAULT);
         std::iter::once(Workflow::DEFAULT).chain(own)
     }
 }
 
 impl FromIterator<OverrideKey> for Permissions {
     fn from_iter<I: IntoIterator<Item = OverrideKey>>(keys: I) -> Self {
-        Self { overrides: keys.into_iter().collect(), ..Self::default() }
+        Self {
+            overrides: keys.into_iter().collect(),
+            ..Self::default()
+        }
     }
 }

@@ -31,12 +31,25 @@ impl FromStr for ByteSize {
     /// Reads `20GiB`, `500 MB`; a unit is required, zero is refused.
     fn from_str(text: &str) -> Result<Self, String> {
         let invalid = || format!("`{text}` is not a size");
-        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .ok_or_else(invalid)?;
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start();
-        let (_, factor) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(invalid)?;
-        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor)).ok_or_else(invalid)?;
-        if bytes == 0 { Err(format!("`{text}` is no room at all")) } else { Ok(Self(bytes)) }
+        let (_, factor) = UNITS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .ok_or_else(invalid)?;
+        let bytes = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(*factor))
+            .ok_or_else(invalid)?;
+        if bytes == 0 {
+            Err(format!("`{text}` is no room at all"))
+        } else {
+            Ok(Self(bytes))
+        }
     }
 }
 
@@ -49,7 +62,9 @@ impl fmt::Display for ByteSize {
 /// An amount of bytes for people: `1.5 GiB`, `12 KiB`; rounded down.
 pub fn shown(bytes: u64) -> String {
     let unit = UNITS[..4].iter().rev().find(|(_, factor)| bytes >= *factor);
-    let Some((name, factor)) = unit else { return format!("{bytes} B") };
+    let Some((name, factor)) = unit else {
+        return format!("{bytes} B");
+    };
     let tenths = u128::from(bytes) * 10 / u128::from(*factor);
     match (tenths / 10, tenths % 10) {
         (whole, 0) => format!("{whole} {name}"),
@@ -79,14 +94,28 @@ mod tests {
             ("20 GiB of it", None),
             ("99999999999999TiB", None),
         ] {
-            assert_eq!(text.parse::<ByteSize>().ok().map(ByteSize::bytes), bytes, "{text:?}");
+            assert_eq!(
+                text.parse::<ByteSize>().ok().map(ByteSize::bytes),
+                bytes,
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn sizes_are_shown_with_one_digit_at_most() {
         let cases = [0, 1023, 1 << 10, 1536, (20 << 30) + 1, u64::MAX];
-        assert_eq!(cases.map(shown), ["0 B", "1023 B", "1 KiB", "1.5 KiB", "20 GiB", "16777215.9 TiB"]);
+        assert_eq!(
+            cases.map(shown),
+            [
+                "0 B",
+                "1023 B",
+                "1 KiB",
+                "1.5 KiB",
+                "20 GiB",
+                "16777215.9 TiB"
+            ]
+        );
     }
 
     proptest! {

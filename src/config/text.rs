@@ -20,7 +20,9 @@ impl From<NotUtf8> for io::Error {
 pub fn text_of(bytes: Vec<u8>) -> Result<String, NotUtf8> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        NotUtf8 { line: before.split(|byte| *byte == b'\n').count() }
+        NotUtf8 {
+            line: before.split(|byte| *byte == b'\n').count(),
+        }
     })
 }
 
@@ -41,7 +43,10 @@ mod tests {
     use super::*;
 
     fn told(bytes: &[u8], most: usize) -> String {
-        read_text(bytes, most).map_or_else(|error| format!("error: {error}"), |text| format!("{} bytes", text.len()))
+        read_text(bytes, most).map_or_else(
+            |error| format!("error: {error}"),
+            |text| format!("{} bytes", text.len()),
+        )
     }
 
     #[test]
@@ -49,10 +54,22 @@ mod tests {
         for (bytes, expected) in [
             (&b""[..], "0 bytes"),
             ("version: 3 # é\n".as_bytes(), "16 bytes"),
-            (b"\xff\xfev", "error: line 1 is not UTF-8; save the file as UTF-8"),
-            (b"a: 1\n# caf\xe9\n", "error: line 2 is not UTF-8; save the file as UTF-8"),
-            (b"a: 1\r\nb: 2\r\n\xe9", "error: line 3 is not UTF-8; save the file as UTF-8"),
-            (b"a: 1\n\xc3", "error: line 2 is not UTF-8; save the file as UTF-8"),
+            (
+                b"\xff\xfev",
+                "error: line 1 is not UTF-8; save the file as UTF-8",
+            ),
+            (
+                b"a: 1\n# caf\xe9\n",
+                "error: line 2 is not UTF-8; save the file as UTF-8",
+            ),
+            (
+                b"a: 1\r\nb: 2\r\n\xe9",
+                "error: line 3 is not UTF-8; save the file as UTF-8",
+            ),
+            (
+                b"a: 1\n\xc3",
+                "error: line 2 is not UTF-8; save the file as UTF-8",
+            ),
         ] {
             assert_eq!(told(bytes, 100), expected, "{bytes:?}");
         }
@@ -62,6 +79,10 @@ mod tests {
     fn a_text_that_is_too_large_is_longer_than_allowed() {
         assert_eq!(told(b"abcdef", 6), "6 bytes");
         assert_eq!(told(b"abcdefgh", 6), "7 bytes");
-        assert_eq!(told("aaaéé".as_bytes(), 3), "6 bytes", "half of a character is shown as another one");
+        assert_eq!(
+            told("aaaéé".as_bytes(), 3),
+            "6 bytes",
+            "half of a character is shown as another one"
+        );
     }
 }

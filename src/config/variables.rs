@@ -52,5 +52,6 @@ pub(crate) fn is_of_server(name: &str) -> bool {
 
 /// Whether a variable stays in the environment of the server's process, where other processes of its user can read it.
 pub(crate) fn stays(name: &str) -> bool {
-    name != PGPASSWORD && (KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    name != PGPASSWORD
+        && (KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }

@@ -54,7 +54,12 @@ pub(super) enum Offer<T> {
 impl FileState {
     /// A file whose text holds from now on.
     pub(super) fn new(path: PathBuf, digest: Sha256Digest, now: DateTime<Utc>) -> Self {
-        Self { path, digest, since: now, refused: None }
+        Self {
+            path,
+            digest,
+            since: now,
+            refused: None,
+        }
     }
 
     /// Where the file is.
@@ -93,7 +98,11 @@ impl FileState {
         if self.refused.as_ref().is_some_and(is_known) {
             return Look::Same;
         }
-        self.refused = Some(Refused { at: now, error: error.clone(), digest });
+        self.refused = Some(Refused {
+            at: now,
+            error: error.clone(),
+            digest,
+        });
         Look::Refused(error)
     }
 }

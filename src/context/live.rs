@@ -28,31 +28,52 @@ impl Live {
     pub fn new(settings: Settings, file: Option<ReposFile>, now: DateTime<Utc>) -> Self {
         let without_locking = file.as_ref().is_some_and(|file| file.without_locking);
         let file = file.map(|file| FileState::new(file.path, file.digest, now));
-        Self(RwLock::new(State { settings: Arc::new(settings), file, without_locking }))
+        Self(RwLock::new(State {
+            settings: Arc::new(settings),
+            file,
+            without_locking,
+        }))
     }
 
     /// The settings of this moment.
     pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).settings)
+        Arc::clone(
+            &self
+                .0
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .settings,
+        )
     }
 
     /// How it stands about the file; `None`: there is none.
     pub fn file(&self) -> Option<FileState> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).file.clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .file
+            .clone()
     }
 
     /// Other settings from now on.
     pub(super) fn put(&self, settings: Arc<Settings>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).settings = settings;
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .settings = settings;
     }
 
     /// What was found at the place of the file: its text, or why it cannot be read.
     pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = &mut state.file else { return Look::Same };
+        let Some(file) = &mut state.file else {
+            return Look::Same;
+        };
         let path = file.path.clone();
         let settings = &state.settings;
-        match file.offer(found, now, |text| parse(text, &path, state.without_locking, &settings.repos)) {
+        match file.offer(found, now, |text| {
+            parse(text, &path, state.without_locking, &settings.repos)
+        }) {
             Offer::Took(repos) => {
                 let warnings = repos.warnings();
                 state.settings = Arc::new(state.settings.with_repos(repos));
@@ -63,8 +84,14 @@ impl Live {
     }
 }
 
-fn parse(text: &str, path: &Path, without_locking: bool, before: &ServerRepos) -> Result<ServerRepos, String> {
-    let repos = ServerRepos::parse(&path.display().to_string(), text).map_err(|errors| errors.to_string())?;
+fn parse(
+    text: &str,
+    path: &Path,
+    without_locking: bool,
+    before: &ServerRepos,
+) -> Result<ServerRepos, String> {
+    let repos = ServerRepos::parse(&path.display().to_string(), text)
+        .map_err(|errors| errors.to_string())?;
     if repos.environment_profiles() != before.environment_profiles() {
         return Err(
             "`environment_profiles` has changed, and the variables of runs are read at the start of the server only: \
@@ -72,11 +99,17 @@ fn parse(text: &str, path: &Path, without_locking: bool, before: &ServerRepos) -
                 .to_owned(),
         );
     }
-    Ok(if without_locking { repos.without_locking() } else { repos })
+    Ok(if without_locking {
+        repos.without_locking()
+    } else {
+        repos
+    })
 }
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("file", &self.file()).finish_non_exhaustive()
+        f.debug_struct("Live")
+            .field("file", &self.file())
+            .finish_non_exhaustive()
     }
 }

@@ -27,29 +27,59 @@ struct State {
 
 impl LiveAccounts {
     /// Accounts that were read from a file; the digest is that of its text.
-    pub fn of_file(accounts: WebAccounts, path: PathBuf, digest: Sha256Digest, now: DateTime<Utc>) -> Self {
+    pub fn of_file(
+        accounts: WebAccounts,
+        path: PathBuf,
+        digest: Sha256Digest,
+        now: DateTime<Utc>,
+    ) -> Self {
         let file = Some(FileState::new(path, digest, now));
-        Self(RwLock::new(State { accounts: Arc::new(accounts), file }))
+        Self(RwLock::new(State {
+            accounts: Arc::new(accounts),
+            file,
+        }))
     }
 
     /// The accounts of this moment.
     pub fn now(&self) -> Arc<WebAccounts> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).accounts)
+        Arc::clone(
+            &self
+                .0
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .accounts,
+        )
     }
 
     /// How it stands about the file; `None`: there is none. Its digest is for this process alone: with it somebody could try
     /// out passwords.
     pub fn file(&self) -> Option<FileState> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).file.clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .file
+            .clone()
     }
 
     /// What was found at the place of the file: its text, or why it cannot be used. It is taken as a whole or not at all.
     pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = &mut state.file else { return Look::Same };
+        let Some(file) = &mut state.file else {
+            return Look::Same;
+        };
         let path = file.path.clone();
-        let cannot = |why| format!("cannot use the accounts of {} (--web-accounts-file): {why}", path.display());
-        let parse = |text: &str| state.accounts.read_again(text).map_err(|error| cannot(error.to_string()));
+        let cannot = |why| {
+            format!(
+                "cannot use the accounts of {} (--web-accounts-file): {why}",
+                path.display()
+            )
+        };
+        let parse = |text: &str| {
+            state
+                .accounts
+                .read_again(text)
+                .map_err(|error| cannot(error.to_string()))
+        };
         match file.offer(found.map_err(cannot), now, parse) {
             Offer::Took(accounts) => {
                 state.accounts = Arc::new(accounts);
@@ -62,7 +92,9 @@ impl LiveAccounts {
 
 impl fmt::Debug for LiveAccounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveAccounts").field("accounts", &self.now().to_string()).finish_non_exhaustive()
+        f.debug_struct("LiveAccounts")
+            .field("accounts", &self.now().to_string())
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,7 +108,12 @@ mod tests {
     fn accounts() -> LiveAccounts {
         let digest = Sha256Digest::of(KIM.as_bytes());
         let accounts = WebAccounts::parse(KIM, "ops").unwrap();
-        LiveAccounts::of_file(accounts, "/etc/accounts".into(), digest, DateTime::UNIX_EPOCH)
+        LiveAccounts::of_file(
+            accounts,
+            "/etc/accounts".into(),
+            digest,
+            DateTime::UNIX_EPOCH,
+        )
     }
 
     #[test]
@@ -84,14 +121,22 @@ mod tests {
         let (live, now) = (accounts(), DateTime::UNIX_EPOCH);
         assert_eq!(live.offer(Ok(KIM), now), Look::Same);
         assert_eq!(
-            live.offer(Ok("user=lee owners=dns allow=none password=lees-password-of-lee"), now),
+            live.offer(
+                Ok("user=lee owners=dns allow=none password=lees-password-of-lee"),
+                now
+            ),
             Look::Taken(vec![])
         );
         assert_eq!(live.now().to_string(), "lee@dns");
-        let Look::Taken(warnings) = live.offer(Ok("user=max owners=dns password=maxs-password-of-max"), now) else {
+        let Look::Taken(warnings) =
+            live.offer(Ok("user=max owners=dns password=maxs-password-of-max"), now)
+        else {
             panic!("it is another text")
         };
-        assert!(warnings.concat().contains("change nothing: max."), "{warnings:?}");
+        assert!(
+            warnings.concat().contains("change nothing: max."),
+            "{warnings:?}"
+        );
         assert_eq!(live.now().standing("kim"), Standing::Unknown);
         assert_eq!(live.offer(Ok("# nobody"), now), Look::Taken(vec![]));
         assert_eq!(
@@ -108,12 +153,23 @@ mod tests {
         let broken = format!("{KIM}user=lee owners=dns password=hunter2\n");
         let error = "cannot use the accounts of /etc/accounts (--web-accounts-file): line 2: the password has fewer than \
                      16 characters";
-        assert_eq!(live.offer(Ok(&broken), now), Look::Refused(error.to_owned()));
+        assert_eq!(
+            live.offer(Ok(&broken), now),
+            Look::Refused(error.to_owned())
+        );
         assert_eq!(live.offer(Ok(&broken), now), Look::Same);
         assert_eq!(live.now().to_string(), "kim@net");
-        assert_eq!(live.file().unwrap().refused.map(|refused| refused.error).as_deref(), Some(error));
+        assert_eq!(
+            live.file()
+                .unwrap()
+                .refused
+                .map(|refused| refused.error)
+                .as_deref(),
+            Some(error)
+        );
         let gone = live.offer(Err("it is not there".to_owned()), now);
-        let error = "cannot use the accounts of /etc/accounts (--web-accounts-file): it is not there";
+        let error =
+            "cannot use the accounts of /etc/accounts (--web-accounts-file): it is not there";
         assert_eq!(gone, Look::Refused(error.to_owned()));
         assert_eq!(live.offer(Ok(KIM), now), Look::Back);
         assert_eq!(live.file().unwrap().refused, None);
@@ -123,6 +179,9 @@ mod tests {
     fn without_a_file_nothing_is_read() {
         let live = LiveAccounts::default();
         assert_eq!(live.offer(Ok(KIM), DateTime::UNIX_EPOCH), Look::Same);
-        assert_eq!((live.now().standing("anybody"), live.file()), (Standing::Whole, None));
+        assert_eq!(
+            (live.now().standing("anybody"), live.file()),
+            (Standing::Whole, None)
+        );
     }
 }

@@ -44,9 +44,15 @@ pub(super) fn check(text: &str, host: &HostName, port: u16) -> Result<(), Invali
             continue;
         }
         let names = check_line(text).map_err(|fault| InvalidKnownHosts::Line { line, fault })?;
-        is_known |= names.split(',').any(|name| name.eq_ignore_ascii_case(&wanted));
+        is_known |= names
+            .split(',')
+            .any(|name| name.eq_ignore_ascii_case(&wanted));
     }
-    if is_known { Ok(()) } else { Err(InvalidKnownHosts::OtherHost(wanted)) }
+    if is_known {
+        Ok(())
+    } else {
+        Err(InvalidKnownHosts::OtherHost(wanted))
+    }
 }
 
 /// The names of a line.
@@ -55,7 +61,8 @@ fn check_line(line: &str) -> Result<&str, &'static str> {
         return Err("lines that begin with a marker such as @cert-authority are not taken");
     }
     let mut words = line.split_ascii_whitespace();
-    let (Some(names), Some(algorithm), Some(key)) = (words.next(), words.next(), words.next()) else {
+    let (Some(names), Some(algorithm), Some(key)) = (words.next(), words.next(), words.next())
+    else {
         return Err("expected the name of the host, the kind of its key and the key");
     };
     if names.starts_with('|') {
@@ -68,7 +75,10 @@ fn check_line(line: &str) -> Result<&str, &'static str> {
         return Err("there is a control character in it");
     }
     let algorithm_fits = algorithm.starts_with("ssh-") || algorithm.starts_with("ecdsa-");
-    let says_so = STANDARD.decode(key).ok().and_then(|key| Some(key.get(4..)?.starts_with(algorithm.as_bytes())));
+    let says_so = STANDARD
+        .decode(key)
+        .ok()
+        .and_then(|key| Some(key.get(4..)?.starts_with(algorithm.as_bytes())));
     if !algorithm_fits || says_so != Some(true) {
         return Err("the key of the host is damaged");
     }
@@ -80,7 +90,11 @@ fn pattern(host: &HostName, port: u16) -> String {
     // A port of the web server is not that of SSH.
     let name = host.name();
     let name = name.trim_matches(['[', ']']);
-    if port == super::SSH_PORT { name.to_owned() } else { format!("[{name}]:{port}") }
+    if port == super::SSH_PORT {
+        name.to_owned()
+    } else {
+        format!("[{name}]:{port}")
+    }
 }
 
 #[cfg(test)]
@@ -89,7 +103,13 @@ pub(super) mod tests {
 
     /// A line with a key of the right form.
     pub fn line(names: &str) -> String {
-        let key = [&[0, 0, 0, 11], b"ssh-ed25519".as_slice(), &[0, 0, 0, 32], &[9; 32]].concat();
+        let key = [
+            &[0, 0, 0, 11],
+            b"ssh-ed25519".as_slice(),
+            &[0, 0, 0, 32],
+            &[9; 32],
+        ]
+        .concat();
         format!("{names} ssh-ed25519 {} a comment\n", STANDARD.encode(key))
     }
 
@@ -99,7 +119,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_line_has_to_be_about_the_host_and_its_port() {
-        let both = format!("# keys of our host\n\n{}{}", line("git.example,10.0.0.1"), line("[git.example]:2222"));
+        let both = format!(
+            "# keys of our host\n\n{}{}",
+            line("git.example,10.0.0.1"),
+            line("[git.example]:2222")
+        );
         for (host, port, known) in [
             ("git.example", 22, true),
             ("Git.Example", 22, true),
@@ -118,13 +142,31 @@ pub(super) mod tests {
     fn lines_that_cannot_be_judged_are_refused_with_their_number() {
         let good = line("github.com");
         for (bad, expected) in [
-            ("@cert-authority * ssh-ed25519 AAAA", "line 2: lines that begin with a marker"),
-            ("github.com ssh-ed25519", "line 2: expected the name of the host"),
-            ("|1|abc|def ssh-ed25519 AAAA", "line 2: the name of the host is hashed"),
+            (
+                "@cert-authority * ssh-ed25519 AAAA",
+                "line 2: lines that begin with a marker",
+            ),
+            (
+                "github.com ssh-ed25519",
+                "line 2: expected the name of the host",
+            ),
+            (
+                "|1|abc|def ssh-ed25519 AAAA",
+                "line 2: the name of the host is hashed",
+            ),
             ("*.com ssh-ed25519 AAAA", "line 2: patterns are not taken"),
-            ("github.com ssh-ed25519 AAAA", "line 2: the key of the host is damaged"),
-            (&line("github.com").replace("ssh-ed25519", "ssh-rsa"), "line 2: the key of the host is damaged"),
-            (&line("github.com\u{7}"), "line 2: there is a control character"),
+            (
+                "github.com ssh-ed25519 AAAA",
+                "line 2: the key of the host is damaged",
+            ),
+            (
+                &line("github.com").replace("ssh-ed25519", "ssh-rsa"),
+                "line 2: the key of the host is damaged",
+            ),
+            (
+                &line("github.com\u{7}"),
+                "line 2: there is a control character",
+            ),
         ] {
             let error = told(&format!("{good}{bad}"), "github.com", 22).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

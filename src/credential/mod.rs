@@ -98,7 +98,9 @@ pub enum InvalidAccess {
     #[error("the number of {0} is 0: GitHub counts from 1")]
     Zero(&'static str),
     /// The key of the App.
-    #[error("the key of the App is not an RSA private key in PEM ({0}): download one from the settings of the App")]
+    #[error(
+        "the key of the App is not an RSA private key in PEM ({0}): download one from the settings of the App"
+    )]
     AppKey(String),
     /// The SSH key.
     #[error("the SSH key {0}")]
@@ -149,7 +151,13 @@ impl fmt::Display for PublicParts {
 
 impl PublicParts {
     fn of(fingerprint: String) -> Self {
-        Self { fingerprint, user: None, app_id: None, installation: None, algorithm: None }
+        Self {
+            fingerprint,
+            user: None,
+            app_id: None,
+            installation: None,
+            algorithm: None,
+        }
     }
 }
 
@@ -166,7 +174,12 @@ impl Access {
     /// An SSH key for the usual account and port where nothing else is said.
     pub fn ssh(user: Option<String>, port: Option<u16>, key: Secret, known_hosts: String) -> Self {
         let user = user.unwrap_or_else(|| SSH_USER.to_owned());
-        Self::Ssh(SshAccess { user, port: port.unwrap_or(SSH_PORT), key, known_hosts })
+        Self::Ssh(SshAccess {
+            user,
+            port: port.unwrap_or(SSH_PORT),
+            key,
+            known_hosts,
+        })
     }
 
     /// Checks everything that can be checked without asking the host of the repository, and tells what may be shown.
@@ -175,30 +188,56 @@ impl Access {
             Self::Token { user, token } => {
                 check_user(user.as_deref())?;
                 token::check(token).map_err(InvalidAccess::Token)?;
-                Ok(PublicParts { user: user.clone(), ..PublicParts::of(fingerprint(token)) })
+                Ok(PublicParts {
+                    user: user.clone(),
+                    ..PublicParts::of(fingerprint(token))
+                })
             }
-            Self::App { app_id, installation, key } => {
+            Self::App {
+                app_id,
+                installation,
+                key,
+            } => {
                 check_number(*app_id, "the App")?;
                 check_number(*installation, "the installation")?;
                 token::check_rsa(key).map_err(InvalidAccess::AppKey)?;
                 let public = PublicParts::of(fingerprint(key));
-                Ok(PublicParts { app_id: Some(*app_id), installation: Some(*installation), ..public })
+                Ok(PublicParts {
+                    app_id: Some(*app_id),
+                    installation: Some(*installation),
+                    ..public
+                })
             }
             Self::Ssh(ssh) => ssh.check(host),
         }
     }
 
     /// What is sealed: everything, so that nothing that matters can be changed in the database.
-    #[expect(clippy::missing_panics_doc, reason = "texts and numbers always become JSON")]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "texts and numbers always become JSON"
+    )]
     pub fn to_sealed_text(&self) -> Secret {
         let kept = match self {
-            Self::Token { user, token } => {
-                Kept::Token { user: user.as_deref().map(Into::into), token: token.expose().into() }
-            }
-            Self::App { app_id, installation, key } => {
-                Kept::App { app_id: *app_id, installation: *installation, key: key.expose().into() }
-            }
-            Self::Ssh(SshAccess { user, port, key, known_hosts }) => Kept::Ssh {
+            Self::Token { user, token } => Kept::Token {
+                user: user.as_deref().map(Into::into),
+                token: token.expose().into(),
+            },
+            Self::App {
+                app_id,
+                installation,
+                key,
+            } => Kept::App {
+                app_id: *app_id,
+                installation: *installation,
+                key: key.expose().into(),
+            },
+            Self::Ssh(SshAccess {
+                user,
+                port,
+                key,
+                known_hosts,
+            }) => Kept::Ssh {
                 user: user.as_str().into(),
                 port: *port,
                 key: key.expose().into(),
@@ -214,9 +253,25 @@ impl Access {
         // The error tells of a line and a column, not of what stands there: the fields are texts and numbers.
         let kept: Kept<'_> = serde_json::from_str(text.expose())?;
         Ok(match kept {
-            Kept::Token { user, token } => Self::Token { user: user.map(Into::into), token: Secret::new(&token) },
-            Kept::App { app_id, installation, key } => Self::App { app_id, installation, key: Secret::new(&key) },
-            Kept::Ssh { user, port, key, known_hosts } => Self::Ssh(SshAccess {
+            Kept::Token { user, token } => Self::Token {
+                user: user.map(Into::into),
+                token: Secret::new(&token),
+            },
+            Kept::App {
+                app_id,
+                installation,
+                key,
+            } => Self::App {
+                app_id,
+                installation,
+                key: Secret::new(&key),
+            },
+            Kept::Ssh {
+                user,
+                port,
+                key,
+                known_hosts,
+            } => Self::Ssh(SshAccess {
                 user: user.into(),
                 port,
                 key: Secret::new(&key),
@@ -235,7 +290,11 @@ impl SshAccess {
         let key = ssh_key::read(&self.key)?;
         known_hosts::check(&self.known_hosts, host, self.port)?;
         let public = PublicParts::of(key.fingerprint());
-        Ok(PublicParts { user: Some(self.user.clone()), algorithm: Some(key.algorithm), ..public })
+        Ok(PublicParts {
+            user: Some(self.user.clone()),
+            algorithm: Some(key.algorithm),
+            ..public
+        })
     }
 }
 
@@ -263,23 +322,40 @@ enum Kept<'a> {
 /// What a sealed credential belongs to: it opens for no other row, owner or repository, nor as another kind. `url` is in
 /// normal form.
 pub fn binding(id: CredentialId, owner: OwnerId, url: &str, kind: CredentialKind) -> Binding {
-    Binding::new(&["credential", &id.to_string(), &owner.to_string(), url, kind.as_str()])
+    Binding::new(&[
+        "credential",
+        &id.to_string(),
+        &owner.to_string(),
+        url,
+        kind.as_str(),
+    ])
 }
 
 fn check_user(user: Option<&str>) -> Result<(), InvalidAccess> {
     let Some(user) = user else { return Ok(()) };
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']');
     let valid = (1..=255).contains(&user.len()) && !user.starts_with('-') && user.chars().all(fits);
-    if valid { Ok(()) } else { Err(InvalidAccess::User) }
+    if valid {
+        Ok(())
+    } else {
+        Err(InvalidAccess::User)
+    }
 }
 
 fn check_number(number: u64, what: &'static str) -> Result<(), InvalidAccess> {
-    if number == 0 { Err(InvalidAccess::Zero(what)) } else { Ok(()) }
+    if number == 0 {
+        Err(InvalidAccess::Zero(what))
+    } else {
+        Ok(())
+    }
 }
 
 /// A few bits of a hash: enough to tell two secrets apart, far too few to test guesses of one.
 fn fingerprint(secret: &Secret) -> String {
-    let hash = Sha256::new().chain_update("lockkeeper credential\0").chain_update(secret.expose()).finalize();
+    let hash = Sha256::new()
+        .chain_update("lockkeeper credential\0")
+        .chain_update(secret.expose())
+        .finalize();
     hex::encode(&hash[..4])
 }
 
@@ -294,45 +370,91 @@ mod tests {
     }
 
     fn token(user: Option<&str>, token: &str) -> Access {
-        Access::Token { user: user.map(str::to_owned), token: Secret::new(token) }
+        Access::Token {
+            user: user.map(str::to_owned),
+            token: Secret::new(token),
+        }
     }
 
     #[test]
     fn of_a_token_its_user_and_a_fingerprint_are_shown() {
-        let public = token(Some("renovate[bot]"), "ghp_0123456789abcdef").check(&host()).unwrap();
+        let public = token(Some("renovate[bot]"), "ghp_0123456789abcdef")
+            .check(&host())
+            .unwrap();
         assert_eq!(public.to_string(), "user renovate[bot], 671aea5c");
         let public = token(None, "ghp_0123456789abcdeg").check(&host()).unwrap();
-        assert_eq!(serde_json::to_string(&public).unwrap(), r#"{"fingerprint":"aecf4e85"}"#);
+        assert_eq!(
+            serde_json::to_string(&public).unwrap(),
+            r#"{"fingerprint":"aecf4e85"}"#
+        );
     }
 
     #[test]
     fn what_is_wrong_with_a_credential_is_said_without_showing_it() {
-        let app = |app_id, installation| Access::App { app_id, installation, key: Secret::new("ghp_secret") };
-        let ssh =
-            |user: &str, port| Access::ssh(Some(user.to_owned()), Some(port), Secret::new("s3cr3t"), String::new());
+        let app = |app_id, installation| Access::App {
+            app_id,
+            installation,
+            key: Secret::new("ghp_secret"),
+        };
+        let ssh = |user: &str, port| {
+            Access::ssh(
+                Some(user.to_owned()),
+                Some(port),
+                Secret::new("s3cr3t"),
+                String::new(),
+            )
+        };
         for (access, expected) in [
             (token(None, ""), "the token is empty"),
-            (token(None, "hunter2"), "the token is shorter than 16 characters: is all of it there?"),
-            (token(None, "ghp_0123456789 abcdef"), "the token has characters that no token can have"),
-            (token(Some(""), "ghp_0123456789abcdef"), "the user name has 1 to 255 letters"),
-            (token(Some("a b"), "ghp_0123456789abcdef"), "the user name has 1 to 255 letters"),
-            (token(Some("-oProxyCommand=x"), "ghp_0123456789abcdef"), "the user name has 1 to 255 letters"),
+            (
+                token(None, "hunter2"),
+                "the token is shorter than 16 characters: is all of it there?",
+            ),
+            (
+                token(None, "ghp_0123456789 abcdef"),
+                "the token has characters that no token can have",
+            ),
+            (
+                token(Some(""), "ghp_0123456789abcdef"),
+                "the user name has 1 to 255 letters",
+            ),
+            (
+                token(Some("a b"), "ghp_0123456789abcdef"),
+                "the user name has 1 to 255 letters",
+            ),
+            (
+                token(Some("-oProxyCommand=x"), "ghp_0123456789abcdef"),
+                "the user name has 1 to 255 letters",
+            ),
             (app(0, 1), "the number of the App is 0"),
             (app(1, 0), "the number of the installation is 0"),
-            (app(1, 1), "the key of the App is not an RSA private key in PEM"),
+            (
+                app(1, 1),
+                "the key of the App is not an RSA private key in PEM",
+            ),
             (ssh("git", 0), "no host listens on port 0"),
-            (ssh("git", 22), "the SSH key is not a private key of OpenSSH"),
+            (
+                ssh("git", 22),
+                "the SSH key is not a private key of OpenSSH",
+            ),
         ] {
             let told = access.check(&host()).unwrap_err().to_string();
             assert!(told.starts_with(expected), "{told}");
-            assert!(!["hunter2", "ghp_", "s3cr3t"].iter().any(|secret| told.contains(secret)), "{told}");
+            assert!(
+                !["hunter2", "ghp_", "s3cr3t"]
+                    .iter()
+                    .any(|secret| told.contains(secret)),
+                "{told}"
+            );
         }
     }
 
     #[test]
     fn no_two_rows_have_the_same_binding() {
         let id = |n: u128| uuid::Uuid::from_u128(n);
-        let of = |credential, owner, url: &str, kind| binding(id(credential).into(), id(owner).into(), url, kind);
+        let of = |credential, owner, url: &str, kind| {
+            binding(id(credential).into(), id(owner).into(), url, kind)
+        };
         let all = [
             of(1, 1, "https://a/b/c", CredentialKind::Token),
             of(2, 1, "https://a/b/c", CredentialKind::Token),

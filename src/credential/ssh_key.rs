@@ -13,8 +13,13 @@ const MAGIC: &[u8] = b"openssh-key-v1\0";
 /// An RSA key of 16384 bits takes about 13,000.
 const LONGEST: usize = 32 * 1024;
 /// What hosts of repositories take; DSA is not among it.
-const ALGORITHMS: &[&str] =
-    &["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa"];
+const ALGORITHMS: &[&str] = &[
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+];
 
 /// Why a text is no key that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +59,10 @@ pub(super) struct SshKey {
 impl SshKey {
     /// As `ssh-keygen -l` shows it.
     pub fn fingerprint(&self) -> String {
-        format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(&self.public)))
+        format!(
+            "SHA256:{}",
+            STANDARD_NO_PAD.encode(Sha256::digest(&self.public))
+        )
     }
 }
 
@@ -66,9 +74,16 @@ pub(super) fn read(key: &Secret) -> Result<SshKey, InvalidSshKey> {
     if text.starts_with("ssh-") || text.starts_with("ecdsa-") {
         return Err(InvalidSshKey::Public);
     }
-    let inner = text.strip_prefix(BEGIN).and_then(|text| text.strip_suffix(END)).ok_or(InvalidSshKey::Format)?;
+    let inner = text
+        .strip_prefix(BEGIN)
+        .and_then(|text| text.strip_suffix(END))
+        .ok_or(InvalidSshKey::Format)?;
     let inner = Zeroizing::new(inner.split_ascii_whitespace().collect::<String>());
-    let bytes = Zeroizing::new(STANDARD.decode(inner.as_bytes()).map_err(|_| InvalidSshKey::Damaged)?);
+    let bytes = Zeroizing::new(
+        STANDARD
+            .decode(inner.as_bytes())
+            .map_err(|_| InvalidSshKey::Damaged)?,
+    );
     let body = bytes.strip_prefix(MAGIC).ok_or(InvalidSshKey::Damaged)?;
     parse(body).ok_or(InvalidSshKey::Damaged)?
 }
@@ -88,9 +103,14 @@ fn parse(body: &[u8]) -> Option<Result<SshKey, InvalidSshKey>> {
         return Some(Err(InvalidSshKey::Passphrase));
     }
     let (algorithm, _) = string(public)?;
-    let algorithm = ALGORITHMS.iter().find(|known| known.as_bytes() == algorithm);
+    let algorithm = ALGORITHMS
+        .iter()
+        .find(|known| known.as_bytes() == algorithm);
     Some(match algorithm {
-        Some(algorithm) => Ok(SshKey { algorithm: (*algorithm).to_owned(), public: public.to_vec() }),
+        Some(algorithm) => Ok(SshKey {
+            algorithm: (*algorithm).to_owned(),
+            public: public.to_vec(),
+        }),
         None => Err(InvalidSshKey::Algorithm),
     })
 }
@@ -109,16 +129,30 @@ pub(super) mod tests {
     use super::*;
 
     fn field(bytes: &[u8]) -> Vec<u8> {
-        [u32::try_from(bytes.len()).unwrap().to_be_bytes().as_slice(), bytes].concat()
+        [
+            u32::try_from(bytes.len()).unwrap().to_be_bytes().as_slice(),
+            bytes,
+        ]
+        .concat()
     }
 
     /// A key in the right format with nothing in it that could open anything.
     pub fn made(cipher: &str, algorithm: &str) -> Secret {
         let public = [field(algorithm.as_bytes()), field(&[7; 32])].concat();
-        let fields =
-            [field(cipher.as_bytes()), field(b"none"), field(b""), vec![0, 0, 0, 1], field(&public), field(&[0; 64])];
+        let fields = [
+            field(cipher.as_bytes()),
+            field(b"none"),
+            field(b""),
+            vec![0, 0, 0, 1],
+            field(&public),
+            field(&[0; 64]),
+        ];
         let text = STANDARD.encode([MAGIC.to_vec(), fields.concat()].concat());
-        let lines: Vec<&str> = text.as_bytes().chunks(70).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        let lines: Vec<&str> = text
+            .as_bytes()
+            .chunks(70)
+            .map(|line| std::str::from_utf8(line).unwrap())
+            .collect();
         Secret::new(&format!("{BEGIN}\n{}\n{END}\n", lines.join("\n")))
     }
 
@@ -126,7 +160,10 @@ pub(super) mod tests {
     fn a_key_is_told_by_its_kind_and_fingerprint() {
         let key = read(&made("none", "ssh-ed25519")).unwrap();
         assert_eq!(key.algorithm, "ssh-ed25519");
-        assert_eq!(key.fingerprint(), "SHA256:gNSIRW+2Iyiuvsdp/bgjy38bvWHw6wQm3tuoXrl3WjQ");
+        assert_eq!(
+            key.fingerprint(),
+            "SHA256:gNSIRW+2Iyiuvsdp/bgjy38bvWHw6wQm3tuoXrl3WjQ"
+        );
     }
 
     #[test]
@@ -136,12 +173,21 @@ pub(super) mod tests {
         for (key, expected) in [
             (made("aes256-ctr", "ssh-ed25519"), InvalidSshKey::Passphrase),
             (made("none", "ssh-dss"), InvalidSshKey::Algorithm),
-            (made("none", "sk-ssh-ed25519@openssh.com"), InvalidSshKey::Algorithm),
-            (Secret::new("ssh-ed25519 AAAA me@here"), InvalidSshKey::Public),
+            (
+                made("none", "sk-ssh-ed25519@openssh.com"),
+                InvalidSshKey::Algorithm,
+            ),
+            (
+                Secret::new("ssh-ed25519 AAAA me@here"),
+                InvalidSshKey::Public,
+            ),
             (Secret::new(""), InvalidSshKey::Format),
             (rsa, InvalidSshKey::Format),
             (cut, InvalidSshKey::Damaged),
-            (Secret::new(&format!("{BEGIN}\n!\n{END}")), InvalidSshKey::Damaged),
+            (
+                Secret::new(&format!("{BEGIN}\n!\n{END}")),
+                InvalidSshKey::Damaged,
+            ),
             (Secret::new(&"x".repeat(LONGEST + 1)), InvalidSshKey::Long),
         ] {
             assert_eq!(read(&key).map(|key| key.algorithm), Err(expected));

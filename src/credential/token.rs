@@ -56,9 +56,21 @@ mod tests {
         assert_eq!(check_rsa(&Secret::new(key)), Ok(()));
         let middle = key.len() / 2;
         let damaged = format!("{}{}", &key[..middle], &key[middle + 64..]);
-        for text in ["", "x", damaged.as_str(), include_str!("../../tests/it/support/app_key.pub.pem")] {
-            assert!(check_rsa(&Secret::new(text)).is_err(), "{} bytes", text.len());
+        for text in [
+            "",
+            "x",
+            damaged.as_str(),
+            include_str!("../../tests/it/support/app_key.pub.pem"),
+        ] {
+            assert!(
+                check_rsa(&Secret::new(text)).is_err(),
+                "{} bytes",
+                text.len()
+            );
         }
-        assert_eq!(check_rsa(&Secret::new(&"x".repeat(LONGEST_KEY + 1))).unwrap_err(), "it has more than 32768 bytes");
+        assert_eq!(
+            check_rsa(&Secret::new(&"x".repeat(LONGEST_KEY + 1))).unwrap_err(),
+            "it has more than 32768 bytes"
+        );
     }
 }

@@ -8,7 +8,11 @@ use super::{Input, Order, Project, Tree, Why, cloud, terragrunt};
 use crate::model::{ProjectKey, RepoPath};
 
 /// Names of files that hold state or settings of tools, but no code. A part of the name suffices.
-const IGNORED_NAMES: [&str; 3] = ["terraform.tfstate", "terraform.tfstate.backup", "tflint.hcl"];
+const IGNORED_NAMES: [&str; 3] = [
+    "terraform.tfstate",
+    "terraform.tfstate.backup",
+    "tflint.hcl",
+];
 
 /// The projects that the changed files (sorted) are in, and those that use a module they are in; apart from directories
 /// that are configured, and those of `ignore_paths`.
@@ -17,34 +21,60 @@ pub(super) fn find(
     changed: &[&RepoPath],
     configured: &HashSet<RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
-    let units = terragrunt::Search::of(input.tree, input.read, changed, &|file| counts(input, file));
-    let counting: Vec<&RepoPath> = changed.iter().copied().filter(|file| counts(input, file)).collect();
-    let users = input.modules.map(|modules| modules.users(&counting)).unwrap_or_default();
+    let units =
+        terragrunt::Search::of(input.tree, input.read, changed, &|file| counts(input, file));
+    let counting: Vec<&RepoPath> = changed
+        .iter()
+        .copied()
+        .filter(|file| counts(input, file))
+        .collect();
+    let users = input
+        .modules
+        .map(|modules| modules.users(&counting))
+        .unwrap_or_default();
     let of_files = counting.iter().filter_map(|file| place(input.tree, file));
-    let of_modules = users.into_iter().filter(|(dir, _)| uses_by_itself(input, dir));
+    let of_modules = users
+        .into_iter()
+        .filter(|(dir, _)| uses_by_itself(input, dir));
     let found = of_files.chain(of_modules.map(|(dir, found)| (dir, Why::Module(found))));
-    let others = found.filter(|(dir, _)| !units.owned.contains(dir)).map(|(dir, why)| (dir, why, 0));
-    let of_units = units.concerned.into_iter().map(|(dir, chain, group)| (dir, Why::Terragrunt(chain), group));
+    let others = found
+        .filter(|(dir, _)| !units.owned.contains(dir))
+        .map(|(dir, why)| (dir, why, 0));
+    let of_units = units
+        .concerned
+        .into_iter()
+        .map(|(dir, chain, group)| (dir, Why::Terragrunt(chain), group));
     let mut dirs = BTreeMap::new();
     for (dir, why, group) in of_units.chain(others) {
         // A directory that a link leads to is there under its own name.
-        if !configured.contains(&dir) && input.tree.has_code(&dir) && input.ignored(&dir).is_none() {
+        if !configured.contains(&dir) && input.tree.has_code(&dir) && input.ignored(&dir).is_none()
+        {
             dirs.entry(dir).or_insert((why, group));
         }
     }
     // Before the code is read, since that is the costly part.
     input.settings.check_count(dirs.len())?;
-    Ok(dirs.into_iter().map(|(dir, (why, group))| project(input, dir, why, group)).collect())
+    Ok(dirs
+        .into_iter()
+        .map(|(dir, (why, group))| project(input, dir, why, group))
+        .collect())
 }
 
 /// Whether a changed file can make its directory a project.
 pub(super) fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
-    input.settings.file_list.matching(&RepoPath::root(), file).is_some() && !is_no_code(file)
+    input
+        .settings
+        .file_list
+        .matching(&RepoPath::root(), file)
+        .is_some()
+        && !is_no_code(file)
 }
 
 /// Whether a file holds state or settings of a tool.
 pub(super) fn is_no_code(file: &RepoPath) -> bool {
-    IGNORED_NAMES.iter().any(|name| file.file_name().contains(name))
+    IGNORED_NAMES
+        .iter()
+        .any(|name| file.file_name().contains(name))
 }
 
 /// Whether a directory that uses modules is a project, and no module itself.
@@ -60,7 +90,9 @@ pub(super) fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
     }
     if let Some(owner) = above_modules(&dir) {
         // Shared modules have no such owner, and nothing tells who uses them.
-        return tree.has_code(&owner).then(|| (owner, Why::Modules(file.clone())));
+        return tree
+            .has_code(&owner)
+            .then(|| (owner, Why::Modules(file.clone())));
     }
     Some((dir, Why::OwnDir(file.clone())))
 }
@@ -74,6 +106,16 @@ pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
 
 fn project(input: &Input<'_>, dir: RepoPath, why: Why, group: i32) -> Project {
     let workspace = cloud::workspace(input, &dir);
-    let key = ProjectKey { dir, workspace, name: None };
-    Project { key, terraform_version: None, autoplan: true, order: Order::in_group(group), why }
+    let key = ProjectKey {
+        dir,
+        workspace,
+        name: None,
+    };
+    Project {
+        key,
+        terraform_version: None,
+        autoplan: true,
+        order: Order::in_group(group),
+        why,
+    }
 }

@@ -10,7 +10,10 @@ use crate::model::{RepoPath, WorkspaceName};
 /// The workspace named in the code of a directory, else `default`. Files that cannot be read, are too large or no HCL
 /// are passed over: Terraform itself will say what is wrong with them.
 pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
-    bodies(input, dir).filter_map(Result::ok).find_map(|body| named_in(&body)).unwrap_or_default()
+    bodies(input, dir)
+        .filter_map(Result::ok)
+        .find_map(|body| named_in(&body))
+        .unwrap_or_default()
 }
 
 /// Files that may name it, but cannot be read.
@@ -52,7 +55,10 @@ mod tests {
     /// The workspace of a root directory with these files.
     fn found(distribution: Distribution, files: &[(&str, &str)]) -> String {
         let tree = Tree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
-        let settings = Settings { distribution, ..Settings::default() };
+        let settings = Settings {
+            distribution,
+            ..Settings::default()
+        };
         let read = |file: &RepoPath| {
             let text = files.iter().find(|(name, _)| *name == file.as_str());
             text.map(|(_, text)| (*text).to_owned())
@@ -72,14 +78,22 @@ mod tests {
     }
 
     fn cloud(name: &str) -> String {
-        format!("terraform {{\n  cloud {{\n    workspaces {{\n      name = {name}\n    }}\n  }}\n}}\n")
+        format!(
+            "terraform {{\n  cloud {{\n    workspaces {{\n      name = {name}\n    }}\n  }}\n}}\n"
+        )
     }
 
     #[test]
     fn only_a_literal_name_in_the_right_block_counts() {
         let cases = [
             (cloud("\"prod\""), "prod"),
-            (format!("terraform {{\n  required_version = \"1\"\n}}\n{}", cloud("\"prod\"")), "prod"),
+            (
+                format!(
+                    "terraform {{\n  required_version = \"1\"\n}}\n{}",
+                    cloud("\"prod\"")
+                ),
+                "prod",
+            ),
             (format!("\u{feff}{}", cloud("\"prod\"")), "prod"),
             (cloud("\"${var.x}\""), "default"),
             (cloud("\"a-${var.x}\""), "default"),
@@ -87,15 +101,28 @@ mod tests {
             (cloud("\"\""), "default"),
             (cloud("\"a/b\""), "default"),
             (cloud("3"), "default"),
-            (cloud("\"prod\"").replace("cloud {", "cloud \"x\" {"), "default"),
-            (cloud("\"prod\"").replace("cloud {", "backend \"remote\" {"), "default"),
-            (cloud("\"prod\"").replace("terraform {", "resource \"a\" \"b\" {"), "default"),
+            (
+                cloud("\"prod\"").replace("cloud {", "cloud \"x\" {"),
+                "default",
+            ),
+            (
+                cloud("\"prod\"").replace("cloud {", "backend \"remote\" {"),
+                "default",
+            ),
+            (
+                cloud("\"prod\"").replace("terraform {", "resource \"a\" \"b\" {"),
+                "default",
+            ),
             (cloud("\"prod\"").replace("name =", "tags ="), "default"),
             (format!("{}}}", cloud("\"prod\"")), "default"),
             ("# cloud".to_owned(), "default"),
         ];
         for (text, expected) in cases {
-            assert_eq!(found(Distribution::Terraform, &[("main.tf", &text)]), expected, "{text}");
+            assert_eq!(
+                found(Distribution::Terraform, &[("main.tf", &text)]),
+                expected,
+                "{text}"
+            );
         }
     }
 
@@ -105,25 +132,58 @@ mod tests {
         let both = [("main.tf", tf.as_str()), ("main.tofu", tofu.as_str())];
         assert_eq!(found(Distribution::Terraform, &both), "tf");
         assert_eq!(found(Distribution::OpenTofu, &both), "tofu");
-        assert_eq!(found(Distribution::OpenTofu, &[("a.tf", &tf), ("main.tofu", &tofu)]), "tf");
-        assert_eq!(found(Distribution::Terraform, &[("main.tofu", &tofu)]), "default");
+        assert_eq!(
+            found(
+                Distribution::OpenTofu,
+                &[("a.tf", &tf), ("main.tofu", &tofu)]
+            ),
+            "tf"
+        );
+        assert_eq!(
+            found(Distribution::Terraform, &[("main.tofu", &tofu)]),
+            "default"
+        );
         for name in [".hidden.tf", "main.tf~", "#main.tf#", "main.tfvars"] {
-            assert_eq!(found(Distribution::Terraform, &[(name, &tf)]), "default", "{name}");
+            assert_eq!(
+                found(Distribution::Terraform, &[(name, &tf)]),
+                "default",
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn hostile_code_costs_neither_stack_nor_time() {
-        for piece in
-            ["a {\n", "x = [", "x = (", "x = {a = ", "\"${", "x = !", "x = f(", "x = 1 ? ", "x = 1 + ", "%{if a}"]
-        {
+        for piece in [
+            "a {\n",
+            "x = [",
+            "x = (",
+            "x = {a = ",
+            "\"${",
+            "x = !",
+            "x = f(",
+            "x = 1 ? ",
+            "x = 1 + ",
+            "%{if a}",
+        ] {
             for prefix in ["", "x = \"", "x = <<A\n"] {
                 let text = format!("# cloud\n{prefix}{}", piece.repeat(5_000));
-                assert_eq!(found(Distribution::Terraform, &[("main.tf", &text)]), "default", "{piece}");
+                assert_eq!(
+                    found(Distribution::Terraform, &[("main.tf", &text)]),
+                    "default",
+                    "{piece}"
+                );
             }
         }
-        let large = format!("{}{}", cloud("\"prod\""), "# filler\n".repeat(MAX_FILE_BYTES / 8));
-        assert_eq!(found(Distribution::Terraform, &[("main.tf", &large)]), "default");
+        let large = format!(
+            "{}{}",
+            cloud("\"prod\""),
+            "# filler\n".repeat(MAX_FILE_BYTES / 8)
+        );
+        assert_eq!(
+            found(Distribution::Terraform, &[("main.tf", &large)]),
+            "default"
+        );
     }
 
     proptest! {

@@ -25,11 +25,18 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn of_dir() -> Self {
-        Self { read: MAX_DIR_READ, parsed: MAX_DIR_BYTES }
+        Self {
+            read: MAX_DIR_READ,
+            parsed: MAX_DIR_BYTES,
+        }
     }
 
     /// The text of a file, if it is to be parsed: not too large, and it has the word.
-    pub(super) fn text(&mut self, word: &str, read: impl FnOnce() -> Option<String>) -> Option<String> {
+    pub(super) fn text(
+        &mut self,
+        word: &str,
+        read: impl FnOnce() -> Option<String>,
+    ) -> Option<String> {
         if self.read == 0 {
             return None;
         }
@@ -83,19 +90,33 @@ pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, Unread> {
     serde_json::from_str(text).map_err(|error| {
         let (line, what) = (error.line(), error.to_string());
         // The place is told already.
-        let what = what.split(" at line ").next().unwrap_or_default().to_owned();
-        Unread { file: file.clone(), line, what }
+        let what = what
+            .split(" at line ")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        Unread {
+            file: file.clone(),
+            line,
+            what,
+        }
     })
 }
 
 /// The HCL files of a directory among its sorted `files`: Terraform reads `*.tf`; OpenTofu also `*.tofu`, and there
 /// `x.tofu` hides `x.tf` (reference 12.2).
-pub(super) fn native(files: &[RepoPath], distribution: Distribution) -> impl Iterator<Item = &RepoPath> {
+pub(super) fn native(
+    files: &[RepoPath],
+    distribution: Distribution,
+) -> impl Iterator<Item = &RepoPath> {
     read_by(files, distribution, "")
 }
 
 /// The same of the files in JSON: `*.tf.json`, `*.tofu.json`.
-pub(super) fn json(files: &[RepoPath], distribution: Distribution) -> impl Iterator<Item = &RepoPath> {
+pub(super) fn json(
+    files: &[RepoPath],
+    distribution: Distribution,
+) -> impl Iterator<Item = &RepoPath> {
     read_by(files, distribution, ".json")
 }
 
@@ -105,9 +126,17 @@ fn read_by<'a>(
     format: &'static str,
 ) -> impl Iterator<Item = &'a RepoPath> {
     let tofu = distribution == Distribution::OpenTofu;
-    let exists = move |path: &str| files.binary_search_by(|file| file.as_str().cmp(path)).is_ok();
+    let exists = move |path: &str| {
+        files
+            .binary_search_by(|file| file.as_str().cmp(path))
+            .is_ok()
+    };
     files.iter().filter(move |file| {
-        let Some((stem, ending)) = file.as_str().strip_suffix(format).and_then(|path| path.rsplit_once('.')) else {
+        let Some((stem, ending)) = file
+            .as_str()
+            .strip_suffix(format)
+            .and_then(|path| path.rsplit_once('.'))
+        else {
             return false;
         };
         match ending {
@@ -146,24 +175,48 @@ mod tests {
         }
         assert_eq!(reads, MAX_DIR_READ / MAX_FILE_BYTES);
         let (mut budget, text) = (Budget::of_dir(), "word ".repeat(MAX_FILE_BYTES / 5));
-        let parsed = (0..20).filter_map(|_| budget.text("word", || Some(text.clone()))).count();
+        let parsed = (0..20)
+            .filter_map(|_| budget.text("word", || Some(text.clone())))
+            .count();
         assert_eq!(parsed, MAX_DIR_BYTES / MAX_FILE_BYTES);
         assert_eq!(Budget::of_dir().text("other", || Some(text)), None);
     }
 
     #[test]
     fn a_part_of_a_longer_name_is_no_word() {
-        for text in ["cloud", "cloud {", "x\ncloud{}", "\"cloud\"", "google_cloud cloud", "\u{feff}cloud", "é.cloud"] {
+        for text in [
+            "cloud",
+            "cloud {",
+            "x\ncloud{}",
+            "\"cloud\"",
+            "google_cloud cloud",
+            "\u{feff}cloud",
+            "é.cloud",
+        ] {
             assert!(has_word(text, "cloud"), "{text:?}");
         }
-        for text in ["", "clou", "google_cloud_run", "cloudflare", "cloud-init", "a-cloud", "cloud2", "écloud"] {
+        for text in [
+            "",
+            "clou",
+            "google_cloud_run",
+            "cloudflare",
+            "cloud-init",
+            "a-cloud",
+            "cloud2",
+            "écloud",
+        ] {
             assert!(!has_word(text, "cloud"), "{text:?}");
         }
     }
 
     #[test]
     fn one_byte_order_mark_is_passed_over() {
-        for (text, expected) in [("\u{feff}a", "a"), ("a", "a"), ("", ""), ("\u{feff}\u{feff}a", "\u{feff}a")] {
+        for (text, expected) in [
+            ("\u{feff}a", "a"),
+            ("a", "a"),
+            ("", ""),
+            ("\u{feff}\u{feff}a", "\u{feff}a"),
+        ] {
             assert_eq!(unmarked(text), expected, "{text:?}");
         }
     }
@@ -173,7 +226,10 @@ mod tests {
         let file: RepoPath = "a.tf".parse().unwrap();
         let told = |unread: Unread| format!("{}:{}: {}", unread.file, unread.line, unread.what);
         let hcl = parse(&file, "\na {\n").unwrap_err();
-        assert_eq!(told(hcl), "a.tf:2: invalid block body; expected `}`, newline or identifier");
+        assert_eq!(
+            told(hcl),
+            "a.tf:2: invalid block body; expected `}`, newline or identifier"
+        );
         let json = parse_json(&file, "{\n  \"a\": x\n}").unwrap_err();
         assert_eq!(told(json), "a.tf:2: expected value");
     }
@@ -197,17 +253,30 @@ mod tests {
             "e",
             "tf",
         ];
-        let files: Vec<RepoPath> = names.iter().map(|name| format!("x/{name}").parse().unwrap()).collect();
+        let files: Vec<RepoPath> = names
+            .iter()
+            .map(|name| format!("x/{name}").parse().unwrap())
+            .collect();
         let shown = |files: Vec<&RepoPath>| {
             let names: Vec<&str> = files.iter().map(|file| file.file_name()).collect();
             names.join(" ")
         };
-        let both =
-            |distribution| (shown(native(&files, distribution).collect()), shown(json(&files, distribution).collect()));
-        assert_eq!(both(Distribution::Terraform), ("a.tf b.tf".into(), "a.tf.json b.tf.json c.tf.json".into()));
+        let both = |distribution| {
+            (
+                shown(native(&files, distribution).collect()),
+                shown(json(&files, distribution).collect()),
+            )
+        };
+        assert_eq!(
+            both(Distribution::Terraform),
+            ("a.tf b.tf".into(), "a.tf.json b.tf.json c.tf.json".into())
+        );
         assert_eq!(
             both(Distribution::OpenTofu),
-            ("a.tf b.tofu d.tofu".into(), "a.tf.json b.tf.json c.tofu.json".into())
+            (
+                "a.tf b.tofu d.tofu".into(),
+                "a.tf.json b.tf.json c.tofu.json".into()
+            )
         );
     }
 }

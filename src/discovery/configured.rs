@@ -27,7 +27,11 @@ pub(super) struct Expanded<'c> {
 
 impl<'c> Configured<'c> {
     fn new(config: &'c ProjectConfig, dir: RepoPath) -> Self {
-        let key = ProjectKey { dir, workspace: config.workspace.clone(), name: config.name.clone() };
+        let key = ProjectKey {
+            dir,
+            workspace: config.workspace.clone(),
+            name: config.name.clone(),
+        };
         Self { key, config }
     }
 
@@ -42,7 +46,10 @@ impl<'c> Configured<'c> {
 
     pub(super) fn concerned_by(&self, file: &RepoPath) -> Option<Why> {
         let pattern = self.patterns().matching(&self.key.dir, file)?;
-        Some(Why::WhenModified { file: file.clone(), pattern: pattern.to_owned() })
+        Some(Why::WhenModified {
+            file: file.clone(),
+            pattern: pattern.to_owned(),
+        })
     }
 
     /// Line of the file where its entry begins.
@@ -65,26 +72,48 @@ impl<'c> Configured<'c> {
 /// with code that matches, except where an entry before it, or any entry with a plain path, has that directory and
 /// workspace already. Entries for other base branches (reference 3.11) take nothing from those for this one.
 pub(super) fn expand<'c>(input: &Input<'c>) -> Result<Expanded<'c>, LimitExceeded> {
-    let (here, elsewhere) = input.config.map_or((&[][..], &[][..]), |config| (&config.projects, &config.elsewhere));
+    let (here, elsewhere) = input.config.map_or((&[][..], &[][..]), |config| {
+        (&config.projects, &config.elsewhere)
+    });
     let code: Vec<&RepoPath> = if has_globs(here) || has_globs(elsewhere) {
-        input.tree.dirs().filter(|dir| input.tree.has_code(dir)).collect()
+        input
+            .tree
+            .dirs()
+            .filter(|dir| input.tree.has_code(dir))
+            .collect()
     } else {
         vec![]
     };
     let (projects, elsewhere) = (carry_out(here, &code)?, carry_out(elsewhere, &code)?);
-    let dirs = projects.iter().chain(&elsewhere).map(|one| one.key.dir.clone()).collect();
-    Ok(Expanded { projects, elsewhere, dirs })
+    let dirs = projects
+        .iter()
+        .chain(&elsewhere)
+        .map(|one| one.key.dir.clone())
+        .collect();
+    Ok(Expanded {
+        projects,
+        elsewhere,
+        dirs,
+    })
 }
 
-fn carry_out<'c>(entries: &'c [ProjectConfig], code: &[&RepoPath]) -> Result<Vec<Configured<'c>>, LimitExceeded> {
+fn carry_out<'c>(
+    entries: &'c [ProjectConfig],
+    code: &[&RepoPath],
+) -> Result<Vec<Configured<'c>>, LimitExceeded> {
     let plain = entries.iter().filter_map(|entry| match &entry.dir {
         ProjectDir::Path(dir) => Some(Configured::new(entry, dir.clone())),
         ProjectDir::Glob(_) => None,
     });
     let mut all: Vec<Configured<'c>> = plain.collect();
-    let mut taken: HashSet<_> = all.iter().map(|one| (one.key.dir.clone(), one.key.workspace.clone())).collect();
+    let mut taken: HashSet<_> = all
+        .iter()
+        .map(|one| (one.key.dir.clone(), one.key.workspace.clone()))
+        .collect();
     for entry in entries {
-        let ProjectDir::Glob(glob) = &entry.dir else { continue };
+        let ProjectDir::Glob(glob) = &entry.dir else {
+            continue;
+        };
         for dir in code.iter().filter(|dir| glob.arrives_at(dir)) {
             if taken.insert(((*dir).clone(), entry.workspace.clone())) {
                 all.push(Configured::new(entry, (*dir).clone()));
@@ -98,7 +127,9 @@ fn carry_out<'c>(entries: &'c [ProjectConfig], code: &[&RepoPath]) -> Result<Vec
 }
 
 fn has_globs(entries: &[ProjectConfig]) -> bool {
-    entries.iter().any(|entry| matches!(entry.dir, ProjectDir::Glob(_)))
+    entries
+        .iter()
+        .any(|entry| matches!(entry.dir, ProjectDir::Glob(_)))
 }
 
 /// The projects whose `when_modified` matches one of the changed files, which are sorted, or that use a module in which
@@ -109,12 +140,21 @@ pub(super) fn concerned(
     changed: &[&RepoPath],
     users: &Users,
 ) -> Result<Vec<Project>, LimitExceeded> {
-    let present: Vec<_> = configured.into_iter().filter(|one| tree.dir_exists(&one.key.dir)).collect();
+    let present: Vec<_> = configured
+        .into_iter()
+        .filter(|one| tree.dir_exists(&one.key.dir))
+        .collect();
     check_tests(&present, changed)?;
     let with_files = present.into_iter().map(|one| (one.near(changed), one));
     let project = |(near, one): (&[&RepoPath], Configured<'_>)| {
         let by_file = near.iter().find_map(|file| one.concerned_by(file));
-        let by_module = || users.get(&one.key.dir).filter(|_| !one.patterns().is_empty()).cloned().map(Why::Module);
+        let by_module = || {
+            users
+                .get(&one.key.dir)
+                .filter(|_| !one.patterns().is_empty())
+                .cloned()
+                .map(Why::Module)
+        };
         let why = by_file.or_else(by_module)?;
         Some(one.into_project(why))
     };
@@ -128,14 +168,26 @@ pub(super) fn behind_link(
     tree: &Tree,
     changed: &[&RepoPath],
 ) -> Result<Option<(RepoPath, RepoPath)>, LimitExceeded> {
-    let absent: Vec<_> = configured.into_iter().filter(|one| !tree.dir_exists(&one.key.dir)).collect();
+    let absent: Vec<_> = configured
+        .into_iter()
+        .filter(|one| !tree.dir_exists(&one.key.dir))
+        .collect();
     check_tests(&absent, changed)?;
     let mut parts_left = MAX_LINK_PARTS;
     for one in absent {
-        if !one.near(changed).iter().any(|file| one.concerned_by(file).is_some()) {
+        if !one
+            .near(changed)
+            .iter()
+            .any(|file| one.concerned_by(file).is_some())
+        {
             continue;
         }
-        let target = links::follow(tree, RepoPath::root(), one.key.dir.as_str(), &mut parts_left)?;
+        let target = links::follow(
+            tree,
+            RepoPath::root(),
+            one.key.dir.as_str(),
+            &mut parts_left,
+        )?;
         if let Some(target) = target.filter(|target| tree.dir_exists(target)) {
             return Ok(Some((one.key.dir, target)));
         }
@@ -145,8 +197,15 @@ pub(super) fn behind_link(
 
 /// Refuses more work than a pull request may make.
 fn check_tests(configured: &[Configured<'_>], changed: &[&RepoPath]) -> Result<(), LimitExceeded> {
-    let tests: usize = configured.iter().map(|one| one.near(changed).len() * one.patterns().len()).sum();
-    if tests > MAX_PATTERN_TESTS { Err(LimitExceeded::PatternTests) } else { Ok(()) }
+    let tests: usize = configured
+        .iter()
+        .map(|one| one.near(changed).len() * one.patterns().len())
+        .sum();
+    if tests > MAX_PATTERN_TESTS {
+        Err(LimitExceeded::PatternTests)
+    } else {
+        Ok(())
+    }
 }
 
 /// The part of a sorted list that lies below a directory.
@@ -156,6 +215,9 @@ pub(super) fn below<'a, 'p>(sorted: &'a [&'p RepoPath], dir: &RepoPath) -> &'a [
     }
     let prefix = format!("{dir}/");
     let start = sorted.partition_point(|file| file.as_str() < prefix.as_str());
-    let length = sorted[start..].iter().take_while(|file| file.as_str().starts_with(&prefix)).count();
+    let length = sorted[start..]
+        .iter()
+        .take_while(|file| file.as_str().starts_with(&prefix))
+        .count();
     &sorted[start..start + length]
 }

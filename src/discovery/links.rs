@@ -51,7 +51,10 @@ struct Names {
 
 impl Names {
     fn of(changed: &[RepoPath]) -> Self {
-        Self { all: changed.iter().cloned().collect(), looks: 0 }
+        Self {
+            all: changed.iter().cloned().collect(),
+            looks: 0,
+        }
     }
 
     /// Adds the names behind links, and those behind links to these, given up at the first that is too much.
@@ -68,7 +71,12 @@ impl Names {
     }
 
     /// Adds the names of a path through links to it, or to a directory above it. New ones are put into `behind` too.
-    fn add(&mut self, links: &Links<'_>, path: &RepoPath, behind: &mut Vec<RepoPath>) -> Result<(), LimitExceeded> {
+    fn add(
+        &mut self,
+        links: &Links<'_>,
+        path: &RepoPath,
+        behind: &mut Vec<RepoPath>,
+    ) -> Result<(), LimitExceeded> {
         let mut above = path.clone();
         while !above.is_root() {
             self.look()?;
@@ -89,14 +97,20 @@ impl Names {
     /// Counts one more that was looked at.
     fn look(&mut self) -> Result<(), LimitExceeded> {
         self.looks += 1;
-        if self.looks > MAX_LINK_LOOKS || self.all.len() > MAX_LINKED { Err(LimitExceeded::Links) } else { Ok(()) }
+        if self.looks > MAX_LINK_LOOKS || self.all.len() > MAX_LINKED {
+            Err(LimitExceeded::Links)
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Where a path leads when every link on the way is followed; `None`: outside of the repository, or in a circle.
 pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
     let mut parts_left = MAX_LINK_PARTS;
-    follow(tree, RepoPath::root(), path.as_str(), &mut parts_left).ok().flatten()
+    follow(tree, RepoPath::root(), path.as_str(), &mut parts_left)
+        .ok()
+        .flatten()
 }
 
 /// As [`resolve`], from a directory that no link leads to; an error when no parts are left to pass. Each part of the path and
@@ -119,7 +133,9 @@ pub(super) fn follow(
         if done.enter(part).is_err() {
             return Ok(None);
         }
-        let Some(target) = tree.link_target(&done) else { continue };
+        let Some(target) = tree.link_target(&done) else {
+            continue;
+        };
         followed += 1;
         if followed > MAX_FOLLOWED || target.starts_with('/') {
             return Ok(None);
@@ -138,7 +154,11 @@ pub(super) fn dir_behind(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
 
 /// The text of a file of code, by a `read` that follows no link. What is a link is read as if the file that it leads to
 /// lay there, as the tools do; one that leads to no file of the repository has no text.
-pub(super) fn read_code(tree: &Tree, file: &RepoPath, read: &dyn Fn(&RepoPath) -> Option<String>) -> Option<String> {
+pub(super) fn read_code(
+    tree: &Tree,
+    file: &RepoPath,
+    read: &dyn Fn(&RepoPath) -> Option<String>,
+) -> Option<String> {
     if !tree.is_link(file) {
         return read(file);
     }
@@ -157,22 +177,34 @@ mod tests {
 
     fn tree(links: &[(&str, &str)]) -> Tree {
         let files = ["base/main.tf", "modules/net/main.tf", "live/prod/main.tf"].map(path);
-        let links = links.iter().map(|(link, target)| (path(link), (*target).to_owned()));
+        let links = links
+            .iter()
+            .map(|(link, target)| (path(link), (*target).to_owned()));
         Tree::new(files).with_links(links)
     }
 
     fn names(links: &[(&str, &str)], changed: &str) -> String {
         let seen = seen(&tree(links), vec![path(changed)]).unwrap();
-        seen.iter().map(RepoPath::as_str).collect::<Vec<_>>().join(" ")
+        seen.iter()
+            .map(RepoPath::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn a_change_is_seen_through_every_link_to_it() {
         let file = [("live/prod/common.tf", "../../base/main.tf")];
-        assert_eq!(names(&file, "base/main.tf"), "base/main.tf live/prod/common.tf");
+        assert_eq!(
+            names(&file, "base/main.tf"),
+            "base/main.tf live/prod/common.tf"
+        );
         assert_eq!(names(&file, "base/other.tf"), "base/other.tf");
-        let dir = [("live/prod/modules", "../../modules"), ("live/again", "prod")];
-        let expected = "live/again/modules/net/main.tf live/prod/modules/net/main.tf modules/net/main.tf";
+        let dir = [
+            ("live/prod/modules", "../../modules"),
+            ("live/again", "prod"),
+        ];
+        let expected =
+            "live/again/modules/net/main.tf live/prod/modules/net/main.tf modules/net/main.tf";
         assert_eq!(names(&dir, "modules/net/main.tf"), expected);
     }
 
@@ -188,14 +220,30 @@ mod tests {
         ] {
             assert_eq!(names(links, "base/main.tf"), "base/main.tf", "{links:?}");
         }
-        assert_eq!(resolve(&tree(&[("live/out", "../../..")]), &path("live/out/etc")), None);
-        assert_eq!(resolve(&tree(&[("a", "base"), ("b", "a")]), &path("b/x")), Some(path("base/x")));
+        assert_eq!(
+            resolve(&tree(&[("live/out", "../../..")]), &path("live/out/etc")),
+            None
+        );
+        assert_eq!(
+            resolve(&tree(&[("a", "base"), ("b", "a")]), &path("b/x")),
+            Some(path("base/x"))
+        );
     }
 
     #[test]
     fn directories_are_found_behind_links() {
-        let tree = tree(&[("l", "base"), ("live/up", ".."), ("code", "base/main.tf"), ("out", "../.."), ("gone", "x")]);
-        for (link, target) in [("l", "base"), ("live/up", "."), ("live/up/modules/net", "modules/net")] {
+        let tree = tree(&[
+            ("l", "base"),
+            ("live/up", ".."),
+            ("code", "base/main.tf"),
+            ("out", "../.."),
+            ("gone", "x"),
+        ]);
+        for (link, target) in [
+            ("l", "base"),
+            ("live/up", "."),
+            ("live/up/modules/net", "modules/net"),
+        ] {
             assert_eq!(dir_behind(&tree, &path(link)), Some(path(target)), "{link}");
         }
         for link in ["code", "out", "gone", "nowhere"] {
@@ -220,7 +268,9 @@ mod tests {
             ("live/prod/root.tf", "../.."),
         ];
         let tree = tree(&links);
-        let text = |file: &str| read_code(&tree, &path(file), &|file| Some(file.to_string())).unwrap_or_default();
+        let text = |file: &str| {
+            read_code(&tree, &path(file), &|file| Some(file.to_string())).unwrap_or_default()
+        };
         assert_eq!(text("base/main.tf"), "base/main.tf");
         assert_eq!(text("live/prod/common.tf"), "base/main.tf");
         assert_eq!(text("live/prod/again.tf"), "base/main.tf");
@@ -247,25 +297,45 @@ mod tests {
     fn names_that_are_too_many_are_not_even_made() {
         let (tree, changed) = many(5_000, "x", 3_000);
         let mut names = Names::of(&changed);
-        assert_eq!(names.follow(&links(&tree, MAX_LINK_PARTS).unwrap(), changed), Err(LimitExceeded::Links));
+        assert_eq!(
+            names.follow(&links(&tree, MAX_LINK_PARTS).unwrap(), changed),
+            Err(LimitExceeded::Links)
+        );
         assert_eq!(names.all.len(), MAX_LINKED + 1);
-        assert!(names.looks <= MAX_LINKED + 100, "{} were looked at", names.looks);
+        assert!(
+            names.looks <= MAX_LINKED + 100,
+            "{} were looked at",
+            names.looks
+        );
     }
 
     #[test]
     fn what_is_looked_at_in_vain_counts_too() {
         let (tree, changed) = many(20, &"x".repeat(RepoPath::MAX_BYTES - 5), 20);
-        let mut names = Names { looks: MAX_LINK_LOOKS - 100, ..Names::of(&changed) };
+        let mut names = Names {
+            looks: MAX_LINK_LOOKS - 100,
+            ..Names::of(&changed)
+        };
         let links = links(&tree, MAX_LINK_PARTS).unwrap();
-        assert_eq!(names.follow(&links, changed.clone()), Err(LimitExceeded::Links));
-        assert_eq!((names.all.len(), names.looks), (20, MAX_LINK_LOOKS + 1), "all names are too long");
+        assert_eq!(
+            names.follow(&links, changed.clone()),
+            Err(LimitExceeded::Links)
+        );
+        assert_eq!(
+            (names.all.len(), names.looks),
+            (20, MAX_LINK_LOOKS + 1),
+            "all names are too long"
+        );
         let known = seen(&tree, changed.clone()).unwrap();
         assert_eq!(known.len(), changed.len());
     }
 
     #[test]
     fn each_part_on_the_way_counts() {
-        let tree = tree(&[("live/prod/again.tf", "common.tf"), ("live/prod/common.tf", ".././/../base/main.tf")]);
+        let tree = tree(&[
+            ("live/prod/again.tf", "common.tf"),
+            ("live/prod/common.tf", ".././/../base/main.tf"),
+        ]);
         // Three of the path of each, six of the text that both come to, one of the other.
         assert_eq!(links(&tree, 3 + 1 + 6 + 3 + 6).unwrap().len(), 1);
         assert_eq!(links(&tree, 3 + 1 + 6 + 3 + 5), Err(LimitExceeded::Links));

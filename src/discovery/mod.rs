@@ -75,14 +75,24 @@ impl Input<'_> {
     /// Whether directories are looked for that no project names (reference 3.5). Projects for other base branches count
     /// as configured: whoever wrote them did not ask for a search.
     pub fn searches(&self) -> bool {
-        let mode = self.autodiscover.mode.as_ref().map_or(self.settings.mode, |mode| mode.value);
-        mode.is_active(self.config.map_or(0, |config| config.projects.len() + config.elsewhere.len()))
+        let mode = self
+            .autodiscover
+            .mode
+            .as_ref()
+            .map_or(self.settings.mode, |mode| mode.value);
+        mode.is_active(
+            self.config
+                .map_or(0, |config| config.projects.len() + config.elsewhere.len()),
+        )
     }
 
     /// The pattern of `ignore_paths` that takes a directory out, and who wrote it.
     fn ignored(&self, dir: &RepoPath) -> Option<(&DirGlob, &Decider)> {
         let ignored = self.autodiscover.ignore_paths.as_ref()?;
-        Some((ignored.value.iter().find(|glob| glob.matches(dir))?, &ignored.by))
+        Some((
+            ignored.value.iter().find(|glob| glob.matches(dir))?,
+            &ignored.by,
+        ))
     }
 }
 
@@ -116,13 +126,18 @@ impl Settings {
 
     fn check_count(&self, found: usize) -> Result<(), LimitExceeded> {
         let allowed = self.max_projects;
-        if found > allowed { Err(LimitExceeded::Projects { found, allowed }) } else { Ok(()) }
+        if found > allowed {
+            Err(LimitExceeded::Projects { found, allowed })
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Compiled once.
-static DEFAULT_FILE_LIST: LazyLock<Patterns> =
-    LazyLock::new(|| Patterns::from_flag(Settings::DEFAULT_FILE_LIST).expect("the default list is valid"));
+static DEFAULT_FILE_LIST: LazyLock<Patterns> = LazyLock::new(|| {
+    Patterns::from_flag(Settings::DEFAULT_FILE_LIST).expect("the default list is valid")
+});
 
 impl Default for Settings {
     fn default() -> Self {
@@ -163,8 +178,16 @@ pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     if input.searches() {
         projects = auto::find(input, &changed, &configured.dirs)?;
     }
-    let users = input.modules.map(|modules| modules.users(&changed)).unwrap_or_default();
-    projects.extend(configured::concerned(configured.projects, input.tree, &changed, &users)?);
+    let users = input
+        .modules
+        .map(|modules| modules.users(&changed))
+        .unwrap_or_default();
+    projects.extend(configured::concerned(
+        configured.projects,
+        input.tree,
+        &changed,
+        &users,
+    )?);
     input.settings.check_count(projects.len())?;
     Ok(sorted(projects))
 }
@@ -176,7 +199,9 @@ pub fn discover_for_plan(input: &Input<'_>, by_itself: bool) -> Result<Vec<Proje
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
     let mut configured = configured::expand(input)?.projects;
     configured.retain(|one| !by_itself || one.config.autoplan.enabled);
-    if let Some((dir, target)) = configured::behind_link(configured, input.tree, &changed.iter().collect::<Vec<_>>())? {
+    if let Some((dir, target)) =
+        configured::behind_link(configured, input.tree, &changed.iter().collect::<Vec<_>>())?
+    {
         return Err(SelectError::DirIsLink { dir, target });
     }
     Ok(discover(input)?)
@@ -184,23 +209,33 @@ pub fn discover_for_plan(input: &Input<'_>, by_itself: bool) -> Result<Vec<Proje
 
 /// What could not be found out about what units of Terragrunt go by, so that the change may concern units which are not
 /// among these projects; sorted.
-pub fn not_known(input: &Input<'_>, projects: &[Project]) -> Result<Vec<terragrunt::Unresolved>, LimitExceeded> {
+pub fn not_known(
+    input: &Input<'_>,
+    projects: &[Project],
+) -> Result<Vec<terragrunt::Unresolved>, LimitExceeded> {
     if !input.searches() {
         return Ok(Vec::new());
     }
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
     let configured = configured::expand(input)?.dirs;
     let planned: HashSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
-    let answered = |dir: &RepoPath| planned.contains(dir) || configured.contains(dir) || input.ignored(dir).is_some();
+    let answered = |dir: &RepoPath| {
+        planned.contains(dir) || configured.contains(dir) || input.ignored(dir).is_some()
+    };
     let counts = |file: &RepoPath| auto::counts(input, file);
     let changed: Vec<&RepoPath> = changed.iter().collect();
-    Ok(terragrunt::not_known(input.tree, input.read, &changed, &counts, &answered))
+    Ok(terragrunt::not_known(
+        input.tree, input.read, &changed, &counts, &answered,
+    ))
 }
 
 /// Every path that changed, once, sorted. A file that moved changed in both places.
 fn changed_paths(changed: &[ChangedFile]) -> Vec<RepoPath> {
-    let mut paths: Vec<RepoPath> =
-        changed.iter().flat_map(|file| std::iter::once(&file.path).chain(&file.previous)).cloned().collect();
+    let mut paths: Vec<RepoPath> = changed
+        .iter()
+        .flat_map(|file| std::iter::once(&file.path).chain(&file.previous))
+        .cloned()
+        .collect();
     paths.sort_unstable();
     paths.dedup();
     paths

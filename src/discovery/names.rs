@@ -46,12 +46,24 @@ pub fn choose<'n>(
     if !regexp {
         return Ok(BTreeSet::new());
     }
-    let expression = expression(typed).ok_or_else(|| NameError::NotAnExpression(typed.to_owned()))?;
-    let matched: BTreeSet<&str> = names.iter().copied().filter(|name| expression.is_match(name)).collect();
-    let is_allowed = prefixes.is_empty() || prefixes.iter().any(|prefix| typed.starts_with(prefix.as_str()));
+    let expression =
+        expression(typed).ok_or_else(|| NameError::NotAnExpression(typed.to_owned()))?;
+    let matched: BTreeSet<&str> = names
+        .iter()
+        .copied()
+        .filter(|name| expression.is_match(name))
+        .collect();
+    let is_allowed = prefixes.is_empty()
+        || prefixes
+            .iter()
+            .any(|prefix| typed.starts_with(prefix.as_str()));
     if matched.len() > 1 && !is_allowed {
         let (typed, prefixes) = (typed.to_owned(), prefixes.to_vec());
-        return Err(NameError::PrefixNeeded { typed, count: matched.len(), prefixes });
+        return Err(NameError::PrefixNeeded {
+            typed,
+            count: matched.len(),
+            prefixes,
+        });
     }
     Ok(matched)
 }
@@ -59,7 +71,12 @@ pub fn choose<'n>(
 /// It has to match the whole name.
 fn expression(typed: &str) -> Option<Regex> {
     // Alone first: `a)(b` would be read only because of the parentheses around it.
-    let build = |text: &str| RegexBuilder::new(text).size_limit(MAX_COMPILED).build().ok();
+    let build = |text: &str| {
+        RegexBuilder::new(text)
+            .size_limit(MAX_COMPILED)
+            .build()
+            .ok()
+    };
     build(typed).and_then(|_| build(&format!("^(?:{typed})$")))
 }
 
@@ -78,7 +95,12 @@ mod tests {
 
     #[test]
     fn without_the_switch_only_the_exact_name_counts() {
-        for (typed, expected) in [("net", "net"), ("net.prod", "net.prod"), ("app-.*", ""), ("Net", "")] {
+        for (typed, expected) in [
+            ("net", "net"),
+            ("net.prod", "net.prod"),
+            ("app-.*", ""),
+            ("Net", ""),
+        ] {
             assert_eq!(chosen(typed, false, &[]), expected, "{typed}");
         }
     }

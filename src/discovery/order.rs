@@ -21,12 +21,18 @@ pub struct Order {
 impl Order {
     /// As an entry says.
     pub fn of(entry: &ProjectConfig) -> Self {
-        Self { group: entry.execution_order_group, after: entry.depends_on.clone() }
+        Self {
+            group: entry.execution_order_group,
+            after: entry.depends_on.clone(),
+        }
     }
 
     /// By its group alone.
     pub fn in_group(group: i32) -> Self {
-        Self { group, after: Vec::new() }
+        Self {
+            group,
+            after: Vec::new(),
+        }
     }
 }
 
@@ -47,7 +53,13 @@ pub fn stages<T>(items: Vec<T>, of: impl Fn(&T) -> (&ProjectKey, &Order)) -> Vec
     for (rank, item) in ranks.into_iter().zip(items) {
         stages.entry(rank).or_default().push(item);
     }
-    stages.into_iter().map(|(rank, members)| Stage { group: rank.group, members }).collect()
+    stages
+        .into_iter()
+        .map(|(rank, members)| Stage {
+            group: rank.group,
+            members,
+        })
+        .collect()
 }
 
 /// Where a project stands.
@@ -59,17 +71,36 @@ struct Rank {
 }
 
 fn ranks(known: &[(&ProjectKey, &Order)]) -> Vec<Rank> {
-    let named = known.iter().enumerate().filter_map(|(at, (key, _))| Some((key.name.as_ref()?, at)));
+    let named = known
+        .iter()
+        .enumerate()
+        .filter_map(|(at, (key, _))| Some((key.name.as_ref()?, at)));
     let by_name: HashMap<&ProjectName, usize> = named.collect();
     let before: Vec<BTreeSet<usize>> = known
         .iter()
-        .map(|(_, order)| order.after.iter().filter_map(|name| by_name.get(name).copied()).collect())
+        .map(|(_, order)| {
+            order
+                .after
+                .iter()
+                .filter_map(|name| by_name.get(name).copied())
+                .collect()
+        })
         .collect();
     let mut ranks: Vec<Option<Rank>> = vec![None; known.len()];
     for at in waiting_order(&before) {
-        let own = Rank { group: known[at].1.group, depth: 0 };
-        let after = |rank: Rank| Rank { depth: rank.depth + 1, ..rank };
-        let rank = before[at].iter().filter_map(|one| ranks[*one]).map(after).fold(own, Rank::max);
+        let own = Rank {
+            group: known[at].1.group,
+            depth: 0,
+        };
+        let after = |rank: Rank| Rank {
+            depth: rank.depth + 1,
+            ..rank
+        };
+        let rank = before[at]
+            .iter()
+            .filter_map(|one| ranks[*one])
+            .map(after)
+            .fold(own, Rank::max);
         ranks[at] = Some(rank);
     }
     ranks.into_iter().flatten().collect()
@@ -110,19 +141,40 @@ mod tests {
         let mut words = text.split(' ');
         let name = words.next().unwrap();
         let group = words.next().map_or(0, |group| group.parse().unwrap());
-        let after = words.next().into_iter().flat_map(|names| names.split(',')).map(|name| name.parse().unwrap());
-        let key = ProjectKey { name: Some(name.parse().unwrap()), ..ProjectKey::of_dir(name.parse().unwrap()) };
-        (key, Order { group, after: after.collect() })
+        let after = words
+            .next()
+            .into_iter()
+            .flat_map(|names| names.split(','))
+            .map(|name| name.parse().unwrap());
+        let key = ProjectKey {
+            name: Some(name.parse().unwrap()),
+            ..ProjectKey::of_dir(name.parse().unwrap())
+        };
+        (
+            key,
+            Order {
+                group,
+                after: after.collect(),
+            },
+        )
     }
 
     /// `group: names` of each stage.
     fn told(projects: &[&str]) -> String {
         let projects = projects.iter().map(|text| project(text)).collect();
         let line = |stage: Stage<(ProjectKey, Order)>| {
-            let names: Vec<_> = stage.members.iter().map(|(key, _)| key.status_id()).collect();
+            let names: Vec<_> = stage
+                .members
+                .iter()
+                .map(|(key, _)| key.status_id())
+                .collect();
             format!("{}: {}", stage.group, names.join(" "))
         };
-        stages(projects, |(key, order)| (key, order)).into_iter().map(line).collect::<Vec<_>>().join(" | ")
+        stages(projects, |(key, order)| (key, order))
+            .into_iter()
+            .map(line)
+            .collect::<Vec<_>>()
+            .join(" | ")
     }
 
     #[test]

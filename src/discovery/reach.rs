@@ -13,7 +13,15 @@ use super::{Tree, terragrunt};
 use crate::model::RepoPath;
 
 /// Files whose text is looked at.
-const ENDINGS: [&str; 7] = [".tf", ".tofu", ".hcl", ".tf.json", ".tofu.json", ".tfvars", ".tfvars.json"];
+const ENDINGS: [&str; 7] = [
+    ".tf",
+    ".tofu",
+    ".hcl",
+    ".tf.json",
+    ".tofu.json",
+    ".tfvars",
+    ".tfvars.json",
+];
 /// Links that are followed to find where a path leads, as many as Linux follows.
 const MAX_STEPS: usize = 40;
 /// Files of code that are looked at, for all projects together, once for each project that reaches them.
@@ -86,7 +94,12 @@ struct Walk<'s> {
 
 impl<'s> Walk<'s> {
     fn of(start: &'s RepoPath) -> Self {
-        Self { start, todo: Vec::new(), seen: BTreeSet::new(), followed: HashSet::new() }
+        Self {
+            start,
+            todo: Vec::new(),
+            seen: BTreeSet::new(),
+            followed: HashSet::new(),
+        }
     }
 
     /// The root is everything.
@@ -118,7 +131,10 @@ impl<'a> Search<'a> {
 
     fn reach(mut self, starts: &[Start]) -> Reach {
         if starts.iter().all(|start| self.start(start).is_some()) && self.units(starts).is_some() {
-            return Reach::These { dirs: self.dirs, files: self.files };
+            return Reach::These {
+                dirs: self.dirs,
+                files: self.files,
+            };
         }
         Reach::Everything
     }
@@ -158,12 +174,18 @@ impl<'a> Search<'a> {
         let dir = file.parent();
         let mut text_of = file.clone();
         if self.tree.link_target(file).is_some() {
-            let Arrival::Inside(target) = self.arrive(&dir, file.file_name())? else { return Some(()) };
+            let Arrival::Inside(target) = self.arrive(&dir, file.file_name())? else {
+                return Some(());
+            };
             self.add(walk, &target)?;
             // Its code is read as if it lay where the link is.
             text_of = target;
         }
-        if !ENDINGS.iter().any(|ending| file.file_name().ends_with(ending)) || !self.tree.has_file(&text_of) {
+        if !ENDINGS
+            .iter()
+            .any(|ending| file.file_name().ends_with(ending))
+            || !self.tree.has_file(&text_of)
+        {
             return Some(());
         }
         self.files_left = self.files_left.checked_sub(1)?;
@@ -189,13 +211,17 @@ impl<'a> Search<'a> {
     }
 
     fn follow(&mut self, walk: &mut Walk<'_>, base: &RepoPath, mention: &Mention) -> Option<()> {
-        let Arrival::Inside(at) = self.arrive(base, &mention.path)? else { return Some(()) };
+        let Arrival::Inside(at) = self.arrive(base, &mention.path)? else {
+            return Some(());
+        };
         // One place can be written in many ways.
         if !walk.followed.insert((at.clone(), mention.next)) {
             return Some(());
         }
         self.add(walk, &at)?;
-        let Some(next) = mention.next.filter(|_| !at.is_root()) else { return Some(()) };
+        let Some(next) = mention.next.filter(|_| !at.is_root()) else {
+            return Some(());
+        };
         for longer in self.beginning_with(&at, next)? {
             if let Arrival::Inside(at) = self.arrive(&longer.parent(), longer.file_name())? {
                 self.add(walk, &at)?;
@@ -209,9 +235,16 @@ impl<'a> Search<'a> {
         let (tree, start) = (self.tree, format!("{at}{next}"));
         let files = tree.files_in(&at.parent());
         let first = files.partition_point(|file| file.as_str() < start.as_str());
-        let files = files[first..].iter().take_while(|file| file.as_str().starts_with(&start));
-        let first = self.all_dirs.partition_point(|dir| dir.as_str() < start.as_str());
-        let dirs = self.all_dirs[first..].iter().copied().take_while(|dir| dir.as_str().starts_with(&start));
+        let files = files[first..]
+            .iter()
+            .take_while(|file| file.as_str().starts_with(&start));
+        let first = self
+            .all_dirs
+            .partition_point(|dir| dir.as_str() < start.as_str());
+        let dirs = self.all_dirs[first..]
+            .iter()
+            .copied()
+            .take_while(|dir| dir.as_str().starts_with(&start));
         let mut found: Vec<&'a RepoPath> = files.chain(dirs).collect();
         self.look(found.len())?;
         // Directories further down are neighbours of those that are beside the path.
@@ -245,7 +278,9 @@ impl<'a> Search<'a> {
             if matches!(part, "" | "." | "..") {
                 continue;
             }
-            let Some(target) = tree.link_target(&at) else { continue };
+            let Some(target) = tree.link_target(&at) else {
+                continue;
+            };
             steps += 1;
             if steps > MAX_STEPS || target.starts_with('/') {
                 return Some(Arrival::Nowhere);
@@ -259,27 +294,45 @@ impl<'a> Search<'a> {
 
     /// What Terragrunt goes by, for those of the projects that it runs.
     fn units(&mut self, starts: &[Start]) -> Option<()> {
-        let mut todo: Vec<RepoPath> =
-            starts.iter().map(|start| start.dir.clone()).filter(|dir| terragrunt::runs(self.tree, dir)).collect();
+        let mut todo: Vec<RepoPath> = starts
+            .iter()
+            .map(|start| start.dir.clone())
+            .filter(|dir| terragrunt::runs(self.tree, dir))
+            .collect();
         if todo.is_empty() {
             return Some(());
         }
         let found = terragrunt::units(self.tree, self.read);
-        let units: BTreeMap<&RepoPath, &terragrunt::Unit> = found.units.iter().map(|unit| (&unit.dir, unit)).collect();
-        let unclear: BTreeSet<&RepoPath> = found.unresolved.iter().map(|unresolved| &unresolved.file).collect();
+        let units: BTreeMap<&RepoPath, &terragrunt::Unit> =
+            found.units.iter().map(|unit| (&unit.dir, unit)).collect();
+        let unclear: BTreeSet<&RepoPath> = found
+            .unresolved
+            .iter()
+            .map(|unresolved| &unresolved.file)
+            .collect();
         let mut seen = BTreeSet::new();
         while let Some(dir) = todo.pop() {
             if !seen.insert(dir.clone()) {
                 continue;
             }
             // What units a stack makes, and what those read, is not looked into.
-            let unit = units.get(&dir).filter(|unit| unit.kind == terragrunt::Kind::Unit)?;
+            let unit = units
+                .get(&dir)
+                .filter(|unit| unit.kind == terragrunt::Kind::Unit)?;
             if unit.reads.keys().any(|file| unclear.contains(file)) || unclear.contains(&dir) {
                 return None;
             }
-            self.files.extend(unit.reads.keys().filter(|file| self.tree.has_file(file)).cloned());
+            self.files.extend(
+                unit.reads
+                    .keys()
+                    .filter(|file| self.tree.has_file(file))
+                    .cloned(),
+            );
             let mut walk = Walk::of(&dir);
-            for code in std::iter::once(&dir).chain(unit.watches.keys()).filter(|code| self.tree.dir_exists(code)) {
+            for code in std::iter::once(&dir)
+                .chain(unit.watches.keys())
+                .filter(|code| self.tree.dir_exists(code))
+            {
                 walk.add(code.clone())?;
             }
             self.finish(walk)?;
@@ -304,18 +357,35 @@ fn mentions(text: &str) -> Vec<Mention> {
     let mut found = BTreeSet::new();
     let mut rest = text;
     while let Some(at) = rest.find("..") {
-        let begin =
-            rest[..at].rfind(ends).map_or(0, |before| before + rest[before..].chars().next().map_or(1, char::len_utf8));
-        let end = rest[at..].find(ends).map_or(rest.len(), |length| at + length);
+        let begin = rest[..at].rfind(ends).map_or(0, |before| {
+            before + rest[before..].chars().next().map_or(1, char::len_utf8)
+        });
+        let end = rest[at..]
+            .find(ends)
+            .map_or(rest.len(), |length| at + length);
         let goes_on = rest[end..].starts_with(is_unknown);
         let path = &rest[begin..end];
         // The name of a variable, as if it were in braces.
         let is_variable = rest[..begin].ends_with('$');
-        let path = if is_variable { path.split_once('/').map_or("", |(_, path)| path) } else { path };
-        let path = if goes_on { path.rsplit_once('/').map_or("", |(dir, _)| dir) } else { path };
+        let path = if is_variable {
+            path.split_once('/').map_or("", |(_, path)| path)
+        } else {
+            path
+        };
+        let path = if goes_on {
+            path.rsplit_once('/').map_or("", |(dir, _)| dir)
+        } else {
+            path
+        };
         if path.split('/').any(|part| part == "..") {
-            let next = rest[end..].chars().next().filter(|next| !goes_on && *next != '\n');
-            found.insert(Mention { path: path.to_owned(), next });
+            let next = rest[end..]
+                .chars()
+                .next()
+                .filter(|next| !goes_on && *next != '\n');
+            found.insert(Mention {
+                path: path.to_owned(),
+                next,
+            });
         }
         rest = &rest[end..];
     }
@@ -337,14 +407,32 @@ mod tests {
 
     fn told_within(looks_left: usize, files: Files<'_>, dir: &str, texts: &[&str]) -> String {
         let path = |text: &str| -> RepoPath { text.parse().unwrap() };
-        let links = files.iter().filter_map(|(name, text)| Some((path(name), text.strip_prefix("->")?.to_owned())));
+        let links = files
+            .iter()
+            .filter_map(|(name, text)| Some((path(name), text.strip_prefix("->")?.to_owned())));
         let tree = Tree::new(files.iter().map(|(name, _)| path(name))).with_links(links);
-        let read =
-            |file: &RepoPath| files.iter().find(|(name, _)| *name == file.as_str()).map(|(_, text)| (*text).to_owned());
+        let read = |file: &RepoPath| {
+            files
+                .iter()
+                .find(|(name, _)| *name == file.as_str())
+                .map(|(_, text)| (*text).to_owned())
+        };
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-        let shown = |paths: BTreeSet<RepoPath>| paths.iter().map(RepoPath::as_str).collect::<Vec<_>>().join(" ");
-        let search = Search { looks_left, ..Search::new(&tree, &read) };
-        match search.reach(&[Start { dir: path(dir), texts }]) {
+        let shown = |paths: BTreeSet<RepoPath>| {
+            paths
+                .iter()
+                .map(RepoPath::as_str)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let search = Search {
+            looks_left,
+            ..Search::new(&tree, &read)
+        };
+        match search.reach(&[Start {
+            dir: path(dir),
+            texts,
+        }]) {
             Reach::Everything => "everything".to_owned(),
             Reach::These { dirs, files } => format!("{} | {}", shown(dirs), shown(files)),
         }
@@ -353,21 +441,37 @@ mod tests {
     #[test]
     fn modules_are_reached_through_modules_and_what_else_they_name() {
         let files = [
-            ("live/prod/main.tf", "module \"a\" {\n  source = \"../../modules/a\"\n}"),
-            ("live/prod/sub/x.tf", "y = file(\"${path.module}/../../../common/x.json\")"),
+            (
+                "live/prod/main.tf",
+                "module \"a\" {\n  source = \"../../modules/a\"\n}",
+            ),
+            (
+                "live/prod/sub/x.tf",
+                "y = file(\"${path.module}/../../../common/x.json\")",
+            ),
             ("live/dev/main.tf", ""),
             (
                 "modules/a/main.tf",
                 "module \"b\" { source = \"../b//\" }\nx = templatefile(\"../../tpl/${var.x}.tpl\", {})",
             ),
-            ("modules/b/main.tf", "source = \"../../../../outside\" # ... 1..2 a..b"),
+            (
+                "modules/b/main.tf",
+                "source = \"../../../../outside\" # ... 1..2 a..b",
+            ),
             ("modules/c/main.tf", ""),
             ("common/x.json", ""),
             ("tpl/y.tpl", ""),
         ];
-        assert_eq!(told(&files, "live/prod", &[]), "live/prod modules/a modules/b tpl | common/x.json");
         assert_eq!(
-            told(&files, "modules/c", &["-var-file=../../common/x.json", "../a/*.tf"]),
+            told(&files, "live/prod", &[]),
+            "live/prod modules/a modules/b tpl | common/x.json"
+        );
+        assert_eq!(
+            told(
+                &files,
+                "modules/c",
+                &["-var-file=../../common/x.json", "../a/*.tf"]
+            ),
             "modules/a modules/b modules/c tpl | common/x.json"
         );
         assert_eq!(told(&files, "live/dev", &["ls ../../$X"]), "everything");
@@ -393,7 +497,14 @@ mod tests {
             ("scripts/check.sh", ""),
         ];
         assert_eq!(
-            told(&files, "live/prod", &["-var-file=../../env=prod/x.tfvars", "sh $DIR/../../scripts/check.sh"]),
+            told(
+                &files,
+                "live/prod",
+                &[
+                    "-var-file=../../env=prod/x.tfvars",
+                    "sh $DIR/../../scripts/check.sh"
+                ]
+            ),
             "env=prod live/prod my mods my mods/dns, internal user user data | env=dev.tfvars o'brien.json scripts/check.sh"
         );
     }
@@ -412,12 +523,17 @@ mod tests {
             ("loop", "->loop"),
         ];
         let expected = "live/prod modules/dns modules/net x | base/main.tf live/prod/m live/prod/main.tf live/shared";
-        assert_eq!(told(&files, "live/prod", &["../../loop"]), format!("{expected} loop"));
+        assert_eq!(
+            told(&files, "live/prod", &["../../loop"]),
+            format!("{expected} loop")
+        );
     }
 
     #[test]
     fn a_place_that_is_written_in_many_ways_is_looked_at_once() {
-        let spelled: Vec<String> = (0..20).map(|n| format!("\"../{}d\" ", "./".repeat(n))).collect();
+        let spelled: Vec<String> = (0..20)
+            .map(|n| format!("\"../{}d\" ", "./".repeat(n)))
+            .collect();
         let text = spelled.concat();
         let beside: Vec<String> = (0..20).map(|n| format!("d\"{n}")).collect();
         let mut files = vec![("p/main.tf", text.as_str())];
@@ -432,14 +548,26 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_to_find_out_is_everything() {
-        let files = [("p/main.tf", ""), ("p/a", "->../q/../q/b"), ("q/b", ""), ("q b/c/d", ""), ("q b/c/e", "")];
+        let files = [
+            ("p/main.tf", ""),
+            ("p/a", "->../q/../q/b"),
+            ("q/b", ""),
+            ("q b/c/d", ""),
+            ("q b/c/e", ""),
+        ];
         // The directory and its two files, then the link and the parts of its text.
         assert_eq!(told_within(3 + 6, &files, "p", &[]), "p | p/a q/b");
         assert_eq!(told_within(3 + 5, &files, "p", &[]), "everything");
         // The parts of the text, two directories that begin like it, of which one is beside it, and
         // what is reached by it: three directories and three files.
-        assert_eq!(told_within(3 + 6 + 2 + 2 + 1 + 6, &files, "p", &["../q b"]), "p q q b | p/a q/b");
-        assert_eq!(told_within(3 + 6 + 2 + 2 + 1 + 5, &files, "p", &["../q b"]), "everything");
+        assert_eq!(
+            told_within(3 + 6 + 2 + 2 + 1 + 6, &files, "p", &["../q b"]),
+            "p q q b | p/a q/b"
+        );
+        assert_eq!(
+            told_within(3 + 6 + 2 + 2 + 1 + 5, &files, "p", &["../q b"]),
+            "everything"
+        );
     }
 
     #[test]
@@ -448,7 +576,10 @@ mod tests {
         let with_dependency = format!("{unit}dependency \"b\" {{\n  config_path = \"../b\"\n}}\n");
         let unclear = "include \"x\" {\n  path = get_env(\"X\")\n}\nterraform {\n  source = \"../../modules/a\"\n}\n";
         let files = [
-            ("live/root.hcl", "locals {\n  x = read_terragrunt_config(\"${get_repo_root()}/common/env.hcl\")\n}\n"),
+            (
+                "live/root.hcl",
+                "locals {\n  x = read_terragrunt_config(\"${get_repo_root()}/common/env.hcl\")\n}\n",
+            ),
             ("live/a/terragrunt.hcl", with_dependency.as_str()),
             ("live/b/terragrunt.hcl", unit),
             ("live/c/terragrunt.hcl", unclear),
@@ -456,8 +587,7 @@ mod tests {
             ("modules/z/main.tf", ""),
             ("common/env.hcl", ""),
         ];
-        let expected =
-            "live/a live/b modules/a | common/env.hcl live/a/terragrunt.hcl live/b/terragrunt.hcl live/root.hcl";
+        let expected = "live/a live/b modules/a | common/env.hcl live/a/terragrunt.hcl live/b/terragrunt.hcl live/root.hcl";
         assert_eq!(told(&files, "live/a", &[]), expected);
         assert_eq!(told(&files, "live/c", &[]), "everything");
     }
@@ -472,7 +602,10 @@ mod tests {
             ("a..b 1...2 ... x...", ""),
             ("cd ../é&&x=../ü", "../é ../ü"),
         ] {
-            let paths: Vec<String> = mentions(text).into_iter().map(|mention| mention.path).collect();
+            let paths: Vec<String> = mentions(text)
+                .into_iter()
+                .map(|mention| mention.path)
+                .collect();
             assert_eq!(paths.join(" "), expected, "{text}");
         }
     }

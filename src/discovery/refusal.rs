@@ -143,23 +143,38 @@ pub enum SelectError {
 
 fn alternatives(near: &[String], known: &[String]) -> String {
     if near.is_empty() {
-        return format!("There are {}.", quoted(known.iter().map(|name| shown(name))));
+        return format!(
+            "There are {}.",
+            quoted(known.iter().map(|name| shown(name)))
+        );
     }
-    format!("Did you mean {}?", quoted(near.iter().map(|name| shown(name))))
+    format!(
+        "Did you mean {}?",
+        quoted(near.iter().map(|name| shown(name)))
+    )
 }
 
 fn similar_dirs(near: &[String]) -> String {
     if near.is_empty() {
         return "Write the path from the root of the repository.".to_owned();
     }
-    format!("Did you mean {}?", quoted(near.iter().map(|dir| shown(dir))))
+    format!(
+        "Did you mean {}?",
+        quoted(near.iter().map(|dir| shown(dir)))
+    )
 }
 
 /// The flags that choose each project; the one without a name cannot be chosen.
 fn names(projects: &[ProjectKey]) -> String {
-    let named: Vec<String> =
-        projects.iter().filter_map(|key| key.name.as_ref()).map(|name| format!("-p {name}")).collect();
-    let hint =
-        if named.len() < projects.len() { " (one has no `name` in the configuration file: give it one)" } else { "" };
+    let named: Vec<String> = projects
+        .iter()
+        .filter_map(|key| key.name.as_ref())
+        .map(|name| format!("-p {name}"))
+        .collect();
+    let hint = if named.len() < projects.len() {
+        " (one has no `name` in the configuration file: give it one)"
+    } else {
+        ""
+    };
     format!("{}{hint}", quoted(named))
 }

@@ -64,17 +64,25 @@ impl RequiredVersions {
 
     /// Whether a version meets all demands. One that cannot be read is met by nothing.
     pub fn matches(&self, version: &Version) -> bool {
-        self.demands.iter().all(|one| one.constraint.as_ref().is_ok_and(|constraint| constraint.matches(version)))
+        self.demands.iter().all(|one| {
+            one.constraint
+                .as_ref()
+                .is_ok_and(|constraint| constraint.matches(version))
+        })
     }
 
     /// The first demand that cannot be read.
     pub fn unreadable(&self) -> Option<(&RequiredVersion, &InvalidConstraint)> {
-        self.demands.iter().find_map(|one| Some((one, one.constraint.as_ref().err()?)))
+        self.demands
+            .iter()
+            .find_map(|one| Some((one, one.constraint.as_ref().err()?)))
     }
 
     /// The one version that can match, if a demand names it.
     pub fn exact(&self) -> Option<&Version> {
-        self.demands.iter().find_map(|one| one.constraint.as_ref().ok()?.exact())
+        self.demands
+            .iter()
+            .find_map(|one| one.constraint.as_ref().ok()?.exact())
     }
 }
 
@@ -121,7 +129,10 @@ pub fn required_versions(
             found.add(in_json(file, code::unmarked(&text)));
         }
     }
-    let RequiredVersions { mut demands, mut unread } = found;
+    let RequiredVersions {
+        mut demands,
+        mut unread,
+    } = found;
     demands.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     let mut demands = overridden(demands);
     demands.truncate(MOST);
@@ -131,7 +142,11 @@ pub fn required_versions(
 
 /// The last override file that says something takes the place of everything before it.
 fn overridden(mut found: Vec<RequiredVersion>) -> Vec<RequiredVersion> {
-    let last = found.iter().map(|one| &one.file).rfind(|file| is_override(file)).cloned();
+    let last = found
+        .iter()
+        .map(|one| &one.file)
+        .rfind(|file| is_override(file))
+        .cloned();
     if let Some(last) = last {
         found.retain(|one| one.file == last);
     }
@@ -146,11 +161,16 @@ fn is_override(file: &RepoPath) -> bool {
 
 fn in_native(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> {
     let body = code::parse(file, text)?;
-    let attributes = code::unlabelled(&body, "terraform").filter_map(|block| block.body.get_attribute(KEY));
+    let attributes =
+        code::unlabelled(&body, "terraform").filter_map(|block| block.body.get_attribute(KEY));
     let one = |attribute: &Attribute| {
         let line = attribute.key.span().map(|span| line_at(text, span.start));
         let constraint = attribute.value.as_str()?.parse();
-        Some(RequiredVersion { file: file.clone(), line, constraint })
+        Some(RequiredVersion {
+            file: file.clone(),
+            line,
+            constraint,
+        })
     };
     Ok(attributes.filter_map(one).collect())
 }
@@ -167,11 +187,21 @@ fn in_json(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> 
     let mut places = text.match_indices(KEY).map(|(at, _)| line_at(text, at));
     let line = places.next().filter(|_| places.next().is_none());
     let texts = blocks.iter().filter_map(|block| block.get(KEY)?.as_str());
-    Ok(texts.map(|text| RequiredVersion { file: file.clone(), line, constraint: text.parse() }).collect())
+    Ok(texts
+        .map(|text| RequiredVersion {
+            file: file.clone(),
+            line,
+            constraint: text.parse(),
+        })
+        .collect())
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+    text.bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
+        + 1
 }
 
 #[cfg(test)]
@@ -182,7 +212,10 @@ mod tests {
     use super::*;
 
     fn found(distribution: Distribution, files: &[(&str, &str)]) -> RequiredVersions {
-        let mut names: Vec<RepoPath> = files.iter().map(|(name, _)| name.parse().unwrap()).collect();
+        let mut names: Vec<RepoPath> = files
+            .iter()
+            .map(|(name, _)| name.parse().unwrap())
+            .collect();
         names.sort();
         required_versions(&names, distribution, &|file| {
             let text = files.iter().find(|(name, _)| *name == file.as_str());
@@ -203,8 +236,14 @@ mod tests {
         let good = "line 2 of `main.tf` says `~> 1.9.0`";
         let cases = [
             (demand("~> 1.9.0"), good),
-            (demand("~> 1.9.0").replace("terraform {", "terraform \"x\" {"), ""),
-            (demand("~> 1.9.0").replace("terraform {", "resource \"a\" \"b\" {"), ""),
+            (
+                demand("~> 1.9.0").replace("terraform {", "terraform \"x\" {"),
+                "",
+            ),
+            (
+                demand("~> 1.9.0").replace("terraform {", "resource \"a\" \"b\" {"),
+                "",
+            ),
             (demand("~> ${var.x}"), ""),
             (demand("x").replace("\"x\"", "local.version"), ""),
             (demand("x").replace("\"x\"", "1.9"), ""),
@@ -221,28 +260,50 @@ mod tests {
 
     #[test]
     fn all_that_are_found_count_together() {
-        let files = [("a.tf", demand(">= 1.5")), ("b.tf", format!("\n{}{}", demand("< 2"), demand("!= 1.7.0")))];
-        let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let files = [
+            ("a.tf", demand(">= 1.5")),
+            ("b.tf", format!("\n{}{}", demand("< 2"), demand("!= 1.7.0"))),
+        ];
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
         let all = found(Distribution::Terraform, &files);
         assert_eq!(
             all.to_string(),
             "line 2 of `a.tf` says `>= 1.5` and line 3 of `b.tf` says `< 2` and line 6 of `b.tf` says `!= 1.7.0`"
         );
         let fits = |text: &str| all.matches(&Version::parse(text).unwrap());
-        assert_eq!(["1.4.9", "1.5.0", "1.7.0", "1.9.8", "2.0.0"].map(fits), [false, true, false, true, false]);
+        assert_eq!(
+            ["1.4.9", "1.5.0", "1.7.0", "1.9.8", "2.0.0"].map(fits),
+            [false, true, false, true, false]
+        );
         assert_eq!(all.exact(), None);
     }
 
     #[test]
     fn json_is_read_too() {
         let one = "{\n  \"terraform\": {\"required_version\": \">= 1.5\"}\n}";
-        assert_eq!(says(&[("a.tf.json", one)]), "line 2 of `a.tf.json` says `>= 1.5`");
-        assert_eq!(says(&[("a.tf.json", &format!("\u{feff}{one}"))]), "line 2 of `a.tf.json` says `>= 1.5`");
+        assert_eq!(
+            says(&[("a.tf.json", one)]),
+            "line 2 of `a.tf.json` says `>= 1.5`"
+        );
+        assert_eq!(
+            says(&[("a.tf.json", &format!("\u{feff}{one}"))]),
+            "line 2 of `a.tf.json` says `>= 1.5`"
+        );
         let list = r#"{"terraform": [{"required_version": ">= 1.5"}, {"required_version": "< 2"}, {"backend": {}}]}"#;
-        assert_eq!(says(&[("a.tf.json", list)]), "`a.tf.json` says `>= 1.5` and `a.tf.json` says `< 2`");
-        for nothing in
-            ["[]", "{}", "{\"terraform\": 1}", "{\"terraform\": {\"required_version\": 1}}", "{\"required_version\""]
-        {
+        assert_eq!(
+            says(&[("a.tf.json", list)]),
+            "`a.tf.json` says `>= 1.5` and `a.tf.json` says `< 2`"
+        );
+        for nothing in [
+            "[]",
+            "{}",
+            "{\"terraform\": 1}",
+            "{\"terraform\": {\"required_version\": 1}}",
+            "{\"required_version\"",
+        ] {
             assert_eq!(says(&[("a.tf.json", nothing)]), "", "{nothing}");
         }
     }
@@ -255,20 +316,33 @@ mod tests {
             ("a.tofu", tofu.as_str()),
             ("b.tofu.json", r#"{"terraform":{"required_version":">1"}}"#),
         ];
-        assert_eq!(found(Distribution::Terraform, &files).to_string(), "line 2 of `a.tf` says `= 1.9.8`");
+        assert_eq!(
+            found(Distribution::Terraform, &files).to_string(),
+            "line 2 of `a.tf` says `= 1.9.8`"
+        );
         assert_eq!(
             found(Distribution::OpenTofu, &files).to_string(),
             "line 2 of `a.tofu` says `= 1.8.0` and line 1 of `b.tofu.json` says `> 1`"
         );
-        assert_eq!(found(Distribution::OpenTofu, &files).exact(), Some(&Version::new(1, 8, 0)));
+        assert_eq!(
+            found(Distribution::OpenTofu, &files).exact(),
+            Some(&Version::new(1, 8, 0))
+        );
     }
 
     #[test]
     fn the_last_override_file_takes_the_place_of_the_others() {
         let (one, two, three) = (demand("1.1.0"), demand("1.2.0"), demand("1.3.0"));
-        let files = [("a_override.tf", two.as_str()), ("main.tf", one.as_str()), ("override.tf", three.as_str())];
+        let files = [
+            ("a_override.tf", two.as_str()),
+            ("main.tf", one.as_str()),
+            ("override.tf", three.as_str()),
+        ];
         assert_eq!(says(&files), "line 2 of `override.tf` says `= 1.3.0`");
-        assert_eq!(says(&files[..2]), "line 2 of `a_override.tf` says `= 1.2.0`");
+        assert_eq!(
+            says(&files[..2]),
+            "line 2 of `a_override.tf` says `= 1.2.0`"
+        );
     }
 
     #[test]
@@ -276,7 +350,11 @@ mod tests {
         let found = found(Distribution::Terraform, &[("main.tf", &demand("latest"))]);
         let (at, error) = found.unreadable().unwrap();
         assert_eq!(at.line, Some(2));
-        assert!(error.to_string().contains("`latest` is not a version constraint"));
+        assert!(
+            error
+                .to_string()
+                .contains("`latest` is not a version constraint")
+        );
         assert!(!found.matches(&Version::new(1, 9, 8)));
     }
 
@@ -293,16 +371,29 @@ mod tests {
             ],
         );
         assert_eq!(found.to_string(), "line 2 of `a.tf` says `~> 1.9.0`");
-        let unread: Vec<String> = found.unread().iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+        let unread: Vec<String> = found
+            .unread()
+            .iter()
+            .map(|one| format!("{}:{}", one.file, one.line))
+            .collect();
         assert_eq!(unread, ["b.tf:2", "d.tf.json:1"]);
     }
 
     #[test]
     fn what_is_too_much_is_passed_over() {
-        let large = format!("{}{}", demand("1.9.8"), "# filler\n".repeat(MAX_FILE_BYTES / 8));
+        let large = format!(
+            "{}{}",
+            demand("1.9.8"),
+            "# filler\n".repeat(MAX_FILE_BYTES / 8)
+        );
         assert_eq!(says(&[("main.tf", &large)]), "");
         let many = demand("1.9.8").repeat(MOST + 5);
-        assert_eq!(found(Distribution::Terraform, &[("main.tf", &many)]).iter().count(), MOST);
+        assert_eq!(
+            found(Distribution::Terraform, &[("main.tf", &many)])
+                .iter()
+                .count(),
+            MOST
+        );
     }
 
     proptest! {

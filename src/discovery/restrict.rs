@@ -38,17 +38,33 @@ pub enum Unchanged {
 }
 
 /// Those of the projects that may be planned.
-pub(super) fn check(target: &Target, projects: Vec<Project>, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+pub(super) fn check(
+    target: &Target,
+    projects: Vec<Project>,
+    input: &Input<'_>,
+) -> Result<Vec<Project>, SelectError> {
     let files = links::seen(input.tree, changed_paths(input.changed))?;
     let changed: BTreeSet<RepoPath> = files.iter().map(RepoPath::parent).collect();
     let asked = match target {
-        Target::Project(name) => return by_name(name, projects, &changed, input).map_err(SelectError::from),
-        Target::Place { dir: DirSelector::Path(dir), .. } => dir.to_string(),
-        Target::Place { dir: DirSelector::Glob(glob), .. } => glob.clone(),
+        Target::Project(name) => {
+            return by_name(name, projects, &changed, input).map_err(SelectError::from);
+        }
+        Target::Place {
+            dir: DirSelector::Path(dir),
+            ..
+        } => dir.to_string(),
+        Target::Place {
+            dir: DirSelector::Glob(glob),
+            ..
+        } => glob.clone(),
     };
     let kept = in_changed(projects, &changed);
     let changed = changed.iter().map(RepoPath::to_string).collect();
-    if kept.is_empty() { Err(Unchanged::Nothing { asked, changed }.into()) } else { Ok(kept) }
+    if kept.is_empty() {
+        Err(Unchanged::Nothing { asked, changed }.into())
+    } else {
+        Ok(kept)
+    }
 }
 
 /// A change seen through a link is a change where the link leads, and only has to be accounted for there.
@@ -59,12 +75,26 @@ fn by_name(
     input: &Input<'_>,
 ) -> Result<Vec<Project>, Unchanged> {
     let dirs: BTreeSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
-    let itself: BTreeSet<RepoPath> = changed_paths(input.changed).iter().map(RepoPath::parent).collect();
-    let others: Vec<String> = itself.iter().filter(|dir| !dirs.contains(dir)).map(RepoPath::to_string).collect();
+    let itself: BTreeSet<RepoPath> = changed_paths(input.changed)
+        .iter()
+        .map(RepoPath::parent)
+        .collect();
+    let others: Vec<String> = itself
+        .iter()
+        .filter(|dir| !dirs.contains(dir))
+        .map(RepoPath::to_string)
+        .collect();
     if !others.is_empty() {
-        return Err(Unchanged::More { name: name.to_owned(), others });
+        return Err(Unchanged::More {
+            name: name.to_owned(),
+            others,
+        });
     }
-    Ok(if projects.len() > 1 { in_changed(projects, changed) } else { projects })
+    Ok(if projects.len() > 1 {
+        in_changed(projects, changed)
+    } else {
+        projects
+    })
 }
 
 fn in_changed(mut projects: Vec<Project>, changed: &BTreeSet<RepoPath>) -> Vec<Project> {
@@ -73,7 +103,11 @@ fn in_changed(mut projects: Vec<Project>, changed: &BTreeSet<RepoPath>) -> Vec<P
 }
 
 fn changed_in(dirs: &[String]) -> String {
-    if dirs.is_empty() { "it changes no file".to_owned() } else { format!("files changed in {}", listed(dirs)) }
+    if dirs.is_empty() {
+        "it changes no file".to_owned()
+    } else {
+        format!("files changed in {}", listed(dirs))
+    }
 }
 
 fn listed(dirs: &[String]) -> String {

@@ -59,18 +59,39 @@ pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, Select
 /// The same for a plan, which the operator may restrict to what changed (`--restrict-file-list`, reference 3.8).
 pub fn select_for_plan(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
     let projects = select(target, input)?;
-    if input.settings.restrict { restrict::check(target, projects, input) } else { Ok(projects) }
+    if input.settings.restrict {
+        restrict::check(target, projects, input)
+    } else {
+        Ok(projects)
+    }
 }
 
-fn by_name(name: &str, configured: &Expanded<'_>, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+fn by_name(
+    name: &str,
+    configured: &Expanded<'_>,
+    input: &Input<'_>,
+) -> Result<Vec<Project>, SelectError> {
     let known = named(&configured.projects);
-    let prefixes = input.config.map_or(&[][..], |config| &config.allowed_regexp_prefixes);
+    let prefixes = input
+        .config
+        .map_or(&[][..], |config| &config.allowed_regexp_prefixes);
     let chosen = names::choose(name, &known, input.settings.regexp, prefixes)?;
     if chosen.is_empty() {
         return Err(no_such_name(name, known, &configured.elsewhere, input));
     }
-    let why = |own: &str| if own == name { Why::ByName } else { Why::ByRegexp(name.to_owned()) };
-    let is_chosen = |one: &Configured<'_>| one.key.name.as_ref().is_some_and(|own| chosen.contains(own.as_str()));
+    let why = |own: &str| {
+        if own == name {
+            Why::ByName
+        } else {
+            Why::ByRegexp(name.to_owned())
+        }
+    };
+    let is_chosen = |one: &Configured<'_>| {
+        one.key
+            .name
+            .as_ref()
+            .is_some_and(|own| chosen.contains(own.as_str()))
+    };
     let mut projects = Vec::new();
     for one in configured.projects.iter().filter(|one| is_chosen(one)) {
         check_dir(&one.key.dir, input)?;
@@ -82,28 +103,57 @@ fn by_name(name: &str, configured: &Expanded<'_>, input: &Input<'_>) -> Result<V
 
 /// The names of projects, sorted.
 fn named<'a>(configured: &'a [Configured<'_>]) -> Vec<&'a str> {
-    let mut names: Vec<&str> =
-        configured.iter().filter_map(|one| one.key.name.as_ref()).map(ProjectName::as_str).collect();
+    let mut names: Vec<&str> = configured
+        .iter()
+        .filter_map(|one| one.key.name.as_ref())
+        .map(ProjectName::as_str)
+        .collect();
     names.sort_unstable();
     names
 }
 
-fn no_such_name(name: &str, known: Vec<&str>, elsewhere: &[Configured<'_>], input: &Input<'_>) -> SelectError {
-    let is_it = |one: &&Configured<'_>| one.key.name.as_ref().is_some_and(|own| own.as_str() == name);
+fn no_such_name(
+    name: &str,
+    known: Vec<&str>,
+    elsewhere: &[Configured<'_>],
+    input: &Input<'_>,
+) -> SelectError {
+    let is_it = |one: &&Configured<'_>| {
+        one.key
+            .name
+            .as_ref()
+            .is_some_and(|own| own.as_str() == name)
+    };
     if let Some((filter, line)) = elsewhere.iter().find(is_it).and_then(branch_of) {
-        return SelectError::NameForOtherBranch { name: name.to_owned(), filter, line, base: input.base.to_string() };
+        return SelectError::NameForOtherBranch {
+            name: name.to_owned(),
+            filter,
+            line,
+            base: input.base.to_string(),
+        };
     }
-    let known = if known.is_empty() { named(elsewhere) } else { known };
+    let known = if known.is_empty() {
+        named(elsewhere)
+    } else {
+        known
+    };
     if known.is_empty() {
         return SelectError::NothingConfigured(name.to_owned());
     }
     let near = owned(nearest(name, known.iter().copied(), MAX_NEAR));
-    SelectError::UnknownName { name: name.to_owned(), near, known: owned(known.into_iter().take(MAX_LISTED)) }
+    SelectError::UnknownName {
+        name: name.to_owned(),
+        near,
+        known: owned(known.into_iter().take(MAX_LISTED)),
+    }
 }
 
 /// The `branch` of an entry and its line.
 fn branch_of(one: &Configured<'_>) -> Option<(String, usize)> {
-    Some((one.config.branch.as_ref()?.as_str().to_owned(), one.config.line))
+    Some((
+        one.config.branch.as_ref()?.as_str().to_owned(),
+        one.config.line,
+    ))
 }
 
 fn owned<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -115,11 +165,21 @@ fn check_dir(dir: &RepoPath, input: &Input<'_>) -> Result<(), SelectError> {
         return Ok(());
     }
     if let Some(target) = links::dir_behind(input.tree, dir) {
-        return Err(SelectError::DirIsLink { dir: dir.clone(), target });
+        return Err(SelectError::DirIsLink {
+            dir: dir.clone(),
+            target,
+        });
     }
-    let with_code = input.tree.dirs().filter(|dir| input.tree.has_code(dir)).map(RepoPath::as_str);
+    let with_code = input
+        .tree
+        .dirs()
+        .filter(|dir| input.tree.has_code(dir))
+        .map(RepoPath::as_str);
     let near = owned(nearest(dir.as_str(), with_code, MAX_NEAR));
-    Err(SelectError::DirMissing { dir: dir.clone(), near })
+    Err(SelectError::DirMissing {
+        dir: dir.clone(),
+        near,
+    })
 }
 
 fn by_place(
@@ -129,12 +189,24 @@ fn by_place(
     input: &Input<'_>,
 ) -> Result<Project, SelectError> {
     check_dir(dir, input)?;
-    let in_dir: Vec<Configured<'_>> = configured.projects.into_iter().filter(|one| one.key.dir == *dir).collect();
-    let mut allowed: Vec<WorkspaceName> = in_dir.iter().map(|one| one.key.workspace.clone()).collect();
-    let mut matches: Vec<Configured<'_>> = in_dir.into_iter().filter(|one| one.key.workspace == workspace).collect();
+    let in_dir: Vec<Configured<'_>> = configured
+        .projects
+        .into_iter()
+        .filter(|one| one.key.dir == *dir)
+        .collect();
+    let mut allowed: Vec<WorkspaceName> =
+        in_dir.iter().map(|one| one.key.workspace.clone()).collect();
+    let mut matches: Vec<Configured<'_>> = in_dir
+        .into_iter()
+        .filter(|one| one.key.workspace == workspace)
+        .collect();
     if matches.len() > 1 {
         let matches = matches.into_iter().map(|one| one.key).collect();
-        return Err(SelectError::Several { dir: dir.clone(), workspace, matches });
+        return Err(SelectError::Several {
+            dir: dir.clone(),
+            workspace,
+            matches,
+        });
     }
     if let Some(only) = matches.pop() {
         return Ok(only.into_project(Why::ByPlace));
@@ -144,7 +216,11 @@ fn by_place(
     }
     allowed.sort();
     allowed.dedup();
-    Err(SelectError::WorkspaceNotAllowed { dir: dir.clone(), workspace, allowed })
+    Err(SelectError::WorkspaceNotAllowed {
+        dir: dir.clone(),
+        workspace,
+        allowed,
+    })
 }
 
 /// A directory that no project is configured for is one by being asked for, unless somebody said that it is none.
@@ -156,22 +232,49 @@ fn unconfigured(
 ) -> Result<Project, SelectError> {
     let dir = dir.clone();
     // Without what its entry says of workflow and requirements, it would not be run as its owners want it.
-    if let Some((filter, line)) = elsewhere.iter().find(|one| one.key.dir == dir).and_then(branch_of) {
-        return Err(SelectError::DirForOtherBranch { dir, filter, line, base: input.base.to_string() });
+    if let Some((filter, line)) = elsewhere
+        .iter()
+        .find(|one| one.key.dir == dir)
+        .and_then(branch_of)
+    {
+        return Err(SelectError::DirForOtherBranch {
+            dir,
+            filter,
+            line,
+            base: input.base.to_string(),
+        });
     }
     if input.searches()
         && let Some((glob, by)) = input.ignored(&dir)
     {
-        return Err(SelectError::Ignored { dir, glob: glob.to_string(), by: by.clone() });
+        return Err(SelectError::Ignored {
+            dir,
+            glob: glob.to_string(),
+            by: by.clone(),
+        });
     }
-    let group = terragrunt::group(input.tree, input.read, &dir, &|file| auto::counts(input, file));
-    let key = ProjectKey { dir, workspace, name: None };
-    Ok(Project { key, terraform_version: None, autoplan: true, order: Order::in_group(group), why: Why::ByPlace })
+    let group = terragrunt::group(input.tree, input.read, &dir, &|file| {
+        auto::counts(input, file)
+    });
+    let key = ProjectKey {
+        dir,
+        workspace,
+        name: None,
+    };
+    Ok(Project {
+        key,
+        terraform_version: None,
+        autoplan: true,
+        order: Order::in_group(group),
+        why: Why::ByPlace,
+    })
 }
 
 /// The directory whose name is the very text of a pattern. People who mean it would wonder about anything else.
 fn named_like(glob: &str, input: &Input<'_>) -> Option<RepoPath> {
-    RepoPath::new(glob).ok().filter(|dir| input.tree.dir_exists(dir))
+    RepoPath::new(glob)
+        .ok()
+        .filter(|dir| input.tree.dir_exists(dir))
 }
 
 fn by_glob(
@@ -182,12 +285,19 @@ fn by_glob(
 ) -> Result<Vec<Project>, SelectError> {
     let glob = DirGlob::new(text)?;
     let chosen = |one: &Configured<'_>| {
-        one.key.workspace == workspace && glob.matches(&one.key.dir) && input.tree.dir_exists(&one.key.dir)
+        one.key.workspace == workspace
+            && glob.matches(&one.key.dir)
+            && input.tree.dir_exists(&one.key.dir)
     };
     let chosen = configured.into_iter().filter(chosen);
-    let projects: Vec<Project> = chosen.map(|one| one.into_project(Why::ByGlob(text.to_owned()))).collect();
+    let projects: Vec<Project> = chosen
+        .map(|one| one.into_project(Why::ByGlob(text.to_owned())))
+        .collect();
     if projects.is_empty() {
-        return Err(SelectError::GlobMatchesNothing { glob: text.to_owned(), workspace });
+        return Err(SelectError::GlobMatchesNothing {
+            glob: text.to_owned(),
+            workspace,
+        });
     }
     Ok(projects)
 }

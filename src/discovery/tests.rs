@@ -41,32 +41,69 @@ impl World {
 
     /// Gives it a configuration file: the entries of `projects`, one a line.
     fn projects(self, entries: &[&str]) -> Self {
-        let lines: Vec<_> = entries.iter().map(|entry| format!("  - {{{entry}}}")).collect();
+        let lines: Vec<_> = entries
+            .iter()
+            .map(|entry| format!("  - {{{entry}}}"))
+            .collect();
         let text = format!("version: 3\nprojects:\n{}", lines.join("\n"));
         let config = RepoConfig::parse("atlantis.yaml", &text, &Permissions::default())
             .unwrap_or_else(|errors| panic!("{errors}"));
-        Self { config: Some(config), ..self }
+        Self {
+            config: Some(config),
+            ..self
+        }
     }
 
     fn mode(self, mode: AutodiscoverMode) -> Self {
-        Self { settings: Settings { mode, ..self.settings }, ..self }
+        Self {
+            settings: Settings {
+                mode,
+                ..self.settings
+            },
+            ..self
+        }
     }
 
     fn at_most(self, max_projects: usize) -> Self {
-        Self { settings: Settings { max_projects, ..self.settings }, ..self }
+        Self {
+            settings: Settings {
+                max_projects,
+                ..self.settings
+            },
+            ..self
+        }
     }
 
     fn with_input<T>(&self, changed: &[ChangedFile], then: impl FnOnce(&Input<'_>) -> T) -> T {
-        let Self { tree, config, autodiscover, base, texts, settings } = self;
+        let Self {
+            tree,
+            config,
+            autodiscover,
+            base,
+            texts,
+            settings,
+        } = self;
         // A file named `cloud.tf` names its own directory's last segment as the workspace.
         let read = |file: &RepoPath| {
             let name = file.parent().file_name().to_owned();
-            let cloud = || format!("terraform {{\n cloud {{\n workspaces {{\n name = \"{name}\"\n }}\n }}\n}}\n");
-            texts.get(file.as_str()).cloned().or_else(|| (file.file_name() == "cloud.tf").then(cloud))
+            let cloud = || {
+                format!(
+                    "terraform {{\n cloud {{\n workspaces {{\n name = \"{name}\"\n }}\n }}\n}}\n"
+                )
+            };
+            texts
+                .get(file.as_str())
+                .cloned()
+                .or_else(|| (file.file_name() == "cloud.tf").then(cloud))
         };
-        let modules = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read).unwrap());
+        let modules = settings
+            .modules
+            .as_ref()
+            .map(|from| ModuleGraph::build(tree, from, &read).unwrap());
         let base = base.parse().unwrap();
-        let config = config.as_ref().map(|config| config.for_base(&base).unwrap());
+        let config = config
+            .as_ref()
+            .map(|config| config.for_base(&base).unwrap());
         then(&Input {
             tree,
             changed,
@@ -91,7 +128,11 @@ impl World {
 }
 
 fn ids(projects: &[Project]) -> String {
-    projects.iter().map(|project| project.key.status_id()).collect::<Vec<_>>().join(" ")
+    projects
+        .iter()
+        .map(|project| project.key.status_id())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn path(text: &str) -> RepoPath {
@@ -99,24 +140,53 @@ fn path(text: &str) -> RepoPath {
 }
 
 fn modified(file: &str) -> ChangedFile {
-    ChangedFile { path: path(file), previous: None, kind: ChangeKind::Modified }
+    ChangedFile {
+        path: path(file),
+        previous: None,
+        kind: ChangeKind::Modified,
+    }
 }
 
 fn moved(from: &str, to: &str) -> ChangedFile {
-    ChangedFile { path: path(to), previous: Some(path(from)), kind: ChangeKind::Renamed }
+    ChangedFile {
+        path: path(to),
+        previous: Some(path(from)),
+        kind: ChangeKind::Renamed,
+    }
 }
 
 #[test]
 fn directories_with_changed_code_are_discovered() {
-    let world = World::new(&["main.tf", "a/main.tf", "a/README.md", "b/main.tofu", "c/terragrunt.hcl", "docs/x.md"]);
+    let world = World::new(&[
+        "main.tf",
+        "a/main.tf",
+        "a/README.md",
+        "b/main.tofu",
+        "c/terragrunt.hcl",
+        "docs/x.md",
+    ]);
     for (changed, expected) in [
         (&["main.tf"][..], "./default"),
-        (&["a/main.tf", "main.tf", "a/vars.tfvars"], "./default a/default"),
-        (&["b/.terraform.lock.hcl", "c/terragrunt.hcl"], "b/default c/default"),
+        (
+            &["a/main.tf", "main.tf", "a/vars.tfvars"],
+            "./default a/default",
+        ),
+        (
+            &["b/.terraform.lock.hcl", "c/terragrunt.hcl"],
+            "b/default c/default",
+        ),
         (&["a/README.md", "docs/x.md"], ""),
         (&["gone/main.tf"], ""),
         (&["docs/x.tfvars"], ""),
-        (&["a/terraform.tfstate", "a/terraform.tfstate.backup.tf", "a/.tflint.hcl", "a/my.tflint.hcl.tf"], ""),
+        (
+            &[
+                "a/terraform.tfstate",
+                "a/terraform.tfstate.backup.tf",
+                "a/.tflint.hcl",
+                "a/my.tflint.hcl.tf",
+            ],
+            "",
+        ),
         (&[], ""),
     ] {
         assert_eq!(world.planned(changed), expected, "{changed:?}");
@@ -125,8 +195,12 @@ fn directories_with_changed_code_are_discovered() {
 
 #[test]
 fn units_of_terragrunt_go_by_what_they_read() {
-    let mut world =
-        World::new(&["live/app/terragrunt.hcl", "live/terragrunt.hcl", "code/app/main.tf", "plain/main.tf"]);
+    let mut world = World::new(&[
+        "live/app/terragrunt.hcl",
+        "live/terragrunt.hcl",
+        "code/app/main.tf",
+        "plain/main.tf",
+    ]);
     let texts = [
         (
             "live/app/terragrunt.hcl",
@@ -134,7 +208,9 @@ fn units_of_terragrunt_go_by_what_they_read() {
         ),
         ("live/terragrunt.hcl", "inputs = {}\n"),
     ];
-    world.texts = texts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
+    world.texts = texts
+        .map(|(file, text)| (file.to_owned(), text.to_owned()))
+        .into();
     for (changed, expected) in [
         ("live/app/terragrunt.hcl", "live/app/default"),
         ("live/terragrunt.hcl", "live/app/default"),
@@ -145,10 +221,18 @@ fn units_of_terragrunt_go_by_what_they_read() {
     ] {
         assert_eq!(world.planned(&[changed]), expected, "{changed}");
     }
-    let why = world.discover(&[modified("live/terragrunt.hcl")]).unwrap()[0].why.to_string();
+    let why = world.discover(&[modified("live/terragrunt.hcl")]).unwrap()[0]
+        .why
+        .to_string();
     insta::assert_snapshot!(why, @"`live/terragrunt.hcl` changed, which it includes");
-    let configured = world.projects(&["dir: live/app"]).mode(AutodiscoverMode::Enabled);
-    assert_eq!(configured.planned(&["live/terragrunt.hcl"]), "", "whoever configures a project says what concerns it");
+    let configured = world
+        .projects(&["dir: live/app"])
+        .mode(AutodiscoverMode::Enabled);
+    assert_eq!(
+        configured.planned(&["live/terragrunt.hcl"]),
+        "",
+        "whoever configures a project says what concerns it"
+    );
 }
 
 #[test]
@@ -183,29 +267,51 @@ fn directories_env_and_modules_speak_for_the_one_above() {
 #[test]
 fn a_cloud_block_names_the_workspace() {
     let world = World::new(&["prod/cloud.tf", "stage/main.tf"]);
-    assert_eq!(world.planned(&["prod/x.tf", "stage/x.tf"]), "prod/prod stage/default");
+    assert_eq!(
+        world.planned(&["prod/x.tf", "stage/x.tf"]),
+        "prod/prod stage/default"
+    );
 }
 
 #[test]
 fn removed_and_moved_files_count_where_they_were_and_where_they_are() {
     let world = World::new(&["a/main.tf", "b/main.tf", "b/moved.tf"]);
-    let removed = ChangedFile { kind: ChangeKind::Removed, ..modified("a/old.tf") };
+    let removed = ChangedFile {
+        kind: ChangeKind::Removed,
+        ..modified("a/old.tf")
+    };
     assert_eq!(ids(&world.discover(&[removed]).unwrap()), "a/default");
-    assert_eq!(ids(&world.discover(&[moved("a/moved.tf", "b/moved.tf")]).unwrap()), "a/default b/default");
-    assert_eq!(ids(&world.discover(&[moved("gone/moved.tf", "b/moved.tf")]).unwrap()), "b/default");
+    assert_eq!(
+        ids(&world
+            .discover(&[moved("a/moved.tf", "b/moved.tf")])
+            .unwrap()),
+        "a/default b/default"
+    );
+    assert_eq!(
+        ids(&world
+            .discover(&[moved("gone/moved.tf", "b/moved.tf")])
+            .unwrap()),
+        "b/default"
+    );
 
     let world = world.projects(&["dir: a, name: a", "dir: b, name: b"]);
-    assert_eq!(ids(&world.discover(&[moved("a/moved.tf", "docs/moved.tf")]).unwrap()), "a");
+    assert_eq!(
+        ids(&world
+            .discover(&[moved("a/moved.tf", "docs/moved.tf")])
+            .unwrap()),
+        "a"
+    );
 }
 
 #[test]
 fn configured_projects_are_chosen_by_when_modified() {
-    let world = World::new(&["a/main.tf", "b/main.tf", "modules/net/main.tf", "c/main.tf"]).projects(&[
-        "dir: a",
-        "dir: b, autoplan: {when_modified: ['*.tf', '../modules/**/*.tf', '!ignored.tf']}",
-        "dir: c, autoplan: {when_modified: []}",
-        "dir: gone",
-    ]);
+    let world = World::new(&["a/main.tf", "b/main.tf", "modules/net/main.tf", "c/main.tf"])
+        .projects(&[
+            "dir: a",
+            "dir: b, autoplan: {when_modified: ['*.tf', '../modules/**/*.tf', '!ignored.tf']}",
+            "dir: c, autoplan: {when_modified: []}",
+            "dir: gone",
+        ]);
     for (changed, expected) in [
         (&["a/main.tf"][..], "a/default"),
         (&["a/deep/x.tfvars"], "a/default"),
@@ -223,9 +329,18 @@ fn configured_projects_are_chosen_by_when_modified() {
 
 #[test]
 fn autoplan_off_only_takes_a_project_out_of_autoplan() {
-    let world = World::new(&["a/main.tf", "b/main.tf"]).projects(&["dir: a, autoplan: {enabled: false}", "dir: b"]);
-    let projects = world.discover(&[modified("a/main.tf"), modified("b/main.tf")]).unwrap();
-    assert_eq!(projects.iter().map(|project| project.autoplan).collect::<Vec<_>>(), [false, true]);
+    let world = World::new(&["a/main.tf", "b/main.tf"])
+        .projects(&["dir: a, autoplan: {enabled: false}", "dir: b"]);
+    let projects = world
+        .discover(&[modified("a/main.tf"), modified("b/main.tf")])
+        .unwrap();
+    assert_eq!(
+        projects
+            .iter()
+            .map(|project| project.autoplan)
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
 }
 
 #[test]
@@ -234,29 +349,70 @@ fn the_mode_decides_who_is_discovered_beside_configured_projects() {
     let changed = &["a/main.tf", "b/main.tf"];
     for (mode, with_config, with_empty_config, without) in [
         (M::Auto, "a/w", "a/default b/default", "a/default b/default"),
-        (M::Enabled, "a/w b/default", "a/default b/default", "a/default b/default"),
+        (
+            M::Enabled,
+            "a/w b/default",
+            "a/default b/default",
+            "a/default b/default",
+        ),
         (M::Disabled, "a/w", "", ""),
     ] {
         let world = || World::new(&["a/main.tf", "b/main.tf"]).mode(mode);
-        assert_eq!(world().projects(&["dir: a, workspace: w"]).planned(changed), with_config, "{mode}");
-        assert_eq!(world().projects(&[]).planned(changed), with_empty_config, "{mode}");
+        assert_eq!(
+            world().projects(&["dir: a, workspace: w"]).planned(changed),
+            with_config,
+            "{mode}"
+        );
+        assert_eq!(
+            world().projects(&[]).planned(changed),
+            with_empty_config,
+            "{mode}"
+        );
         assert_eq!(world().planned(changed), without, "{mode}");
     }
 }
 
 #[test]
 fn a_pattern_as_dir_is_a_project_per_directory_with_code() {
-    let files = &["i/a/main.tf", "i/b/main.tf", "i/b/deep/main.tf", "i/docs/README.md", "main.tf"];
-    let all = &["i/a/x.tf", "i/b/x.tf", "i/b/deep/x.tf", "i/docs/x.tf", "x.tf"];
+    let files = &[
+        "i/a/main.tf",
+        "i/b/main.tf",
+        "i/b/deep/main.tf",
+        "i/docs/README.md",
+        "main.tf",
+    ];
+    let all = &[
+        "i/a/x.tf",
+        "i/b/x.tf",
+        "i/b/deep/x.tf",
+        "i/docs/x.tf",
+        "x.tf",
+    ];
     for (entries, expected) in [
         (&["dir: 'i/*'"][..], "i/a/default i/b/default"),
-        (&["dir: '**'"], "./default i/a/default i/b/default i/b/deep/default"),
+        (
+            &["dir: '**'"],
+            "./default i/a/default i/b/default i/b/deep/default",
+        ),
         (&["dir: 'nothing/*'"], ""),
-        (&["dir: 'i/*', workspace: w", "dir: 'i/*'"], "i/a/default i/a/w i/b/default i/b/w"),
-        (&["dir: 'i/*', autoplan: {when_modified: ['../../x.tf']}"], "i/a/default i/b/default"),
-        (&["dir: 'i/*'", "dir: 'i/[ab]'", "dir: i/a, name: first"], "first i/b/default"),
+        (
+            &["dir: 'i/*', workspace: w", "dir: 'i/*'"],
+            "i/a/default i/a/w i/b/default i/b/w",
+        ),
+        (
+            &["dir: 'i/*', autoplan: {when_modified: ['../../x.tf']}"],
+            "i/a/default i/b/default",
+        ),
+        (
+            &["dir: 'i/*'", "dir: 'i/[ab]'", "dir: i/a, name: first"],
+            "first i/b/default",
+        ),
     ] {
-        assert_eq!(World::new(files).projects(entries).planned(all), expected, "{entries:?}");
+        assert_eq!(
+            World::new(files).projects(entries).planned(all),
+            expected,
+            "{entries:?}"
+        );
     }
 }
 
@@ -278,9 +434,19 @@ fn every_project_tells_why() {
     let world = World::new(&["a/main.tf", "b/main.tf", "c/main.tf", "d/main.tf"])
         .projects(&["dir: a"])
         .mode(AutodiscoverMode::Enabled);
-    let changed = ["a/z.tf", "a/main.tf", "b/x.tf", "c/env/x.tfvars", "d/modules/m/`x`.tf"].map(modified);
+    let changed = [
+        "a/z.tf",
+        "a/main.tf",
+        "b/x.tf",
+        "c/env/x.tfvars",
+        "d/modules/m/`x`.tf",
+    ]
+    .map(modified);
     let projects = world.discover(&changed).unwrap();
-    let told: Vec<_> = projects.iter().map(|project| format!("{}: {}", project.key.dir, project.why)).collect();
+    let told: Vec<_> = projects
+        .iter()
+        .map(|project| format!("{}: {}", project.key.dir, project.why))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     a: `a/main.tf` changed and matches `**/*.tf*` of `when_modified`
     b: `b/x.tf` changed
@@ -293,14 +459,24 @@ fn every_project_tells_why() {
 fn limits_are_refused_with_the_way_out() {
     let files: Vec<String> = (0..60_000).map(|n| format!("d{n}/main.tf")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let all = |count: usize| files[..count].iter().map(|file| modified(file)).collect::<Vec<_>>();
+    let all = |count: usize| {
+        files[..count]
+            .iter()
+            .map(|file| modified(file))
+            .collect::<Vec<_>>()
+    };
     let patterns = vec!["'../*/x'"; 100].join(", ");
     let greedy = format!("dir: 'd1*', autoplan: {{when_modified: [{patterns}]}}");
     let refusals = [
         World::new(&files).at_most(3).discover(&all(4)),
-        World::new(&files).projects(&["dir: 'd?'"]).at_most(9).discover(&all(10)),
+        World::new(&files)
+            .projects(&["dir: 'd?'"])
+            .at_most(9)
+            .discover(&all(10)),
         World::new(&files).projects(&["dir: '*'"]).discover(&all(1)),
-        World::new(&files).projects(&[&greedy]).discover(&all(3_000)),
+        World::new(&files)
+            .projects(&[&greedy])
+            .discover(&all(3_000)),
     ];
     let told = refusals.map(|refusal| refusal.unwrap_err().to_string());
     insta::assert_snapshot!(told.join("\n"), @"
@@ -309,23 +485,39 @@ fn limits_are_refused_with_the_way_out() {
     the patterns of `dir` in the configuration file match more than 50000 directories: write narrower ones
     so many files changed, and the projects have so many patterns in `when_modified`, that the search for projects was given up: use fewer patterns, or choose projects with `-d` or `-p`
     ");
-    assert_eq!(World::new(&files).at_most(3).discover(&all(3)).unwrap().len(), 3);
+    assert_eq!(
+        World::new(&files)
+            .at_most(3)
+            .discover(&all(3))
+            .unwrap()
+            .len(),
+        3
+    );
 }
 
 #[test]
 fn defaults_are_those_of_the_flags() {
     let flag = |name: &str| {
-        let setting = SETTINGS.iter().find(|setting| setting.flag == name).unwrap();
+        let setting = SETTINGS
+            .iter()
+            .find(|setting| setting.flag == name)
+            .unwrap();
         setting.default_text(Compat::None).unwrap()
     };
     assert_eq!(Settings::DEFAULT_FILE_LIST, flag("autoplan-file-list"));
-    assert_eq!(Settings::DEFAULT_MAX_PROJECTS.to_string(), flag("max-projects"));
+    assert_eq!(
+        Settings::DEFAULT_MAX_PROJECTS.to_string(),
+        flag("max-projects")
+    );
 }
 
 fn chosen(world: &World, target: &Target) -> String {
     match world.with_input(&[], |input| select(target, input)) {
         Ok(projects) => {
-            let told: Vec<_> = projects.iter().map(|one| format!("{} ({})", one.key.status_id(), one.why)).collect();
+            let told: Vec<_> = projects
+                .iter()
+                .map(|one| format!("{} ({})", one.key.status_id(), one.why))
+                .collect();
             told.join(", ")
         }
         Err(error) => format!("error: {error}"),
@@ -338,17 +530,30 @@ fn named(name: &str) -> Target {
 
 fn placed(dir: &str, workspace: &str) -> Target {
     let workspace = (!workspace.is_empty()).then(|| workspace.parse().unwrap());
-    Target::Place { dir: DirSelector::Path(path(dir)), workspace }
+    Target::Place {
+        dir: DirSelector::Path(path(dir)),
+        workspace,
+    }
 }
 
 fn globbed(glob: &str, workspace: &str) -> Target {
     let workspace = (!workspace.is_empty()).then(|| workspace.parse().unwrap());
-    Target::Place { dir: DirSelector::Glob(glob.to_owned()), workspace }
+    Target::Place {
+        dir: DirSelector::Glob(glob.to_owned()),
+        workspace,
+    }
 }
 
 #[test]
 fn targets_choose_among_configured_projects() {
-    let files = &["net/main.tf", "app/a/main.tf", "app/b/main.tf", "other/main.tf", "docs/x.md", "main.tf"];
+    let files = &[
+        "net/main.tf",
+        "app/a/main.tf",
+        "app/b/main.tf",
+        "other/main.tf",
+        "docs/x.md",
+        "main.tf",
+    ];
     let world = World::new(files).projects(&[
         "dir: net, name: net-prod, workspace: prod",
         "dir: net, name: net-stage, workspace: stage",
@@ -382,7 +587,10 @@ fn targets_choose_among_configured_projects() {
         globbed("a[", ""),
         globbed("../*", ""),
     ];
-    let told: Vec<_> = targets.iter().map(|target| format!("{target:?}\n  {}", chosen(&world, target))).collect();
+    let told: Vec<_> = targets
+        .iter()
+        .map(|target| format!("{target:?}\n  {}", chosen(&world, target)))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @r#"
     Project("net-prod")
       net-prod (it was asked for by name)
@@ -434,8 +642,16 @@ fn targets_choose_among_configured_projects() {
 #[test]
 fn targets_without_a_configuration_are_directories() {
     let world = World::new(&["a/main.tf"]);
-    let targets = [named("a"), placed("a", "w"), placed("b", ""), globbed("*", "")];
-    let told: Vec<_> = targets.iter().map(|target| chosen(&world, target)).collect();
+    let targets = [
+        named("a"),
+        placed("a", "w"),
+        placed("b", ""),
+        globbed("*", ""),
+    ];
+    let told: Vec<_> = targets
+        .iter()
+        .map(|target| chosen(&world, target))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     error: there is no project `a`, because this repository has no configuration file that names projects: choose a directory with `-d`
     a/w (it was asked for by directory and workspace)
@@ -446,18 +662,37 @@ fn targets_without_a_configuration_are_directories() {
 
 #[test]
 fn a_pattern_that_chooses_too_much_is_refused() {
-    let world = World::new(&["a/x.tf", "b/x.tf"]).projects(&["dir: '*'"]).at_most(1);
+    let world = World::new(&["a/x.tf", "b/x.tf"])
+        .projects(&["dir: '*'"])
+        .at_most(1);
     let refusal = world.with_input(&[], |input| select(&globbed("*", ""), input));
-    assert_eq!(refusal, Err(SelectError::Limit(LimitExceeded::Projects { found: 2, allowed: 1 })));
+    assert_eq!(
+        refusal,
+        Err(SelectError::Limit(LimitExceeded::Projects {
+            found: 2,
+            allowed: 1
+        }))
+    );
 }
 
 /// Files that make odd trees: nested code, modules, env directories, files without code.
 fn file() -> impl Strategy<Value = String> {
     let dir = one_of(vec!["a", "b", "env", "modules", "a-b"]);
-    let name =
-        one_of(vec!["main.tf", "x.tfvars", "README.md", "terragrunt.hcl", "cloud.tf", "x.tofu", "terraform.tfstate"]);
-    (proptest::collection::vec(dir, 0..4), name)
-        .prop_map(|(dirs, name)| dirs.iter().map(|dir| format!("{dir}/")).chain([name.to_owned()]).collect())
+    let name = one_of(vec![
+        "main.tf",
+        "x.tfvars",
+        "README.md",
+        "terragrunt.hcl",
+        "cloud.tf",
+        "x.tofu",
+        "terraform.tfstate",
+    ]);
+    (proptest::collection::vec(dir, 0..4), name).prop_map(|(dirs, name)| {
+        dirs.iter()
+            .map(|dir| format!("{dir}/"))
+            .chain([name.to_owned()])
+            .collect()
+    })
 }
 
 fn world() -> impl Strategy<Value = (Vec<String>, World)> {
@@ -471,12 +706,18 @@ fn world() -> impl Strategy<Value = (Vec<String>, World)> {
     ];
     let count = entries.len();
     let mode = one_of(AutodiscoverMode::ALL.to_vec());
-    (proptest::collection::vec(file(), 0..20), subsequence(entries, 0..=count), mode).prop_map(
-        |(files, entries, mode)| {
-            let refs: Vec<&str> = files.iter().map(String::as_str).collect();
-            (files.clone(), World::new(&refs).projects(&entries).mode(mode))
-        },
+    (
+        proptest::collection::vec(file(), 0..20),
+        subsequence(entries, 0..=count),
+        mode,
     )
+        .prop_map(|(files, entries, mode)| {
+            let refs: Vec<&str> = files.iter().map(String::as_str).collect();
+            (
+                files.clone(),
+                World::new(&refs).projects(&entries).mode(mode),
+            )
+        })
 }
 
 fn changes() -> impl Strategy<Value = Vec<ChangedFile>> {

@@ -18,7 +18,9 @@ pub struct Tree {
 
 /// Directory (empty for the root) and name.
 fn split(file: &RepoPath) -> (&str, &str) {
-    file.as_str().rsplit_once('/').unwrap_or(("", file.as_str()))
+    file.as_str()
+        .rsplit_once('/')
+        .unwrap_or(("", file.as_str()))
 }
 
 impl Tree {
@@ -36,18 +38,27 @@ impl Tree {
             dirs.insert(dir, start..end);
             start = end;
         }
-        Self { files, dirs, links: BTreeMap::new() }
+        Self {
+            files,
+            dirs,
+            links: BTreeMap::new(),
+        }
     }
 
     /// Adds what symbolic links say. They are followed by name only; nothing below a linked directory is listed.
     #[must_use]
     pub fn with_links(self, links: impl IntoIterator<Item = (RepoPath, String)>) -> Self {
-        Self { links: links.into_iter().collect(), ..self }
+        Self {
+            links: links.into_iter().collect(),
+            ..self
+        }
     }
 
     /// Every symbolic link, and its text.
     pub(super) fn links(&self) -> impl Iterator<Item = (&RepoPath, &str)> {
-        self.links.iter().map(|(link, target)| (link, target.as_str()))
+        self.links
+            .iter()
+            .map(|(link, target)| (link, target.as_str()))
     }
 
     /// What a path says, if it is a symbolic link.
@@ -77,7 +88,9 @@ impl Tree {
 
     /// The files directly in a directory, sorted; none when it does not exist.
     pub fn files_in(&self, dir: &RepoPath) -> &[RepoPath] {
-        self.dirs.get(dir).map_or(&[], |range| &self.files[range.clone()])
+        self.dirs
+            .get(dir)
+            .map_or(&[], |range| &self.files[range.clone()])
     }
 
     /// Whether a file is there.
@@ -87,7 +100,9 @@ impl Tree {
 
     /// Whether a directory itself holds a file that makes it a project (reference 3.4).
     pub fn has_code(&self, dir: &RepoPath) -> bool {
-        self.files_in(dir).iter().any(|file| is_indicator(file.file_name()))
+        self.files_in(dir)
+            .iter()
+            .any(|file| is_indicator(file.file_name()))
     }
 }
 
@@ -104,7 +119,8 @@ fn insert_ancestors(dirs: &mut BTreeMap<RepoPath, Range<usize>>, dir: &RepoPath)
 /// Whether a file name is that of Terraform, OpenTofu or Terragrunt code (reference 3.4, step 4).
 fn is_indicator(name: &str) -> bool {
     const ENDINGS: [&str; 4] = [".tf", ".tf.json", ".tofu", ".tofu.json"];
-    ["terragrunt.hcl", "terragrunt.stack.hcl"].contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
+    ["terragrunt.hcl", "terragrunt.stack.hcl"].contains(&name)
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -124,7 +140,12 @@ mod tests {
     #[test]
     fn files_and_directories_are_found() {
         let tree = tree(&["a/b/c/x.tf", "a-b/y.tf", "z", "a/b.tf", "a/a", "a/b/d"]);
-        let names = |dir: &str| tree.files_in(&path(dir)).iter().map(RepoPath::as_str).collect::<Vec<_>>();
+        let names = |dir: &str| {
+            tree.files_in(&path(dir))
+                .iter()
+                .map(RepoPath::as_str)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names("."), ["z"]);
         assert_eq!(names("a"), ["a/a", "a/b.tf"]);
         assert_eq!(names("a/b"), ["a/b/d"]);
@@ -142,17 +163,33 @@ mod tests {
 
     #[test]
     fn code_is_told_by_the_names_of_files() {
-        for name in ["main.tf", "x.tf.json", "x.tofu", "x.tofu.json", "terragrunt.hcl", "terragrunt.stack.hcl"] {
+        for name in [
+            "main.tf",
+            "x.tf.json",
+            "x.tofu",
+            "x.tofu.json",
+            "terragrunt.hcl",
+            "terragrunt.stack.hcl",
+        ] {
             assert!(tree(&[name]).has_code(&RepoPath::root()), "{name}");
         }
-        for name in ["x.tfvars", "x.hcl", "tf", "x.json", "my-terragrunt.hcl", "sub/main.tf"] {
+        for name in [
+            "x.tfvars",
+            "x.hcl",
+            "tf",
+            "x.json",
+            "my-terragrunt.hcl",
+            "sub/main.tf",
+        ] {
             assert!(!tree(&[name]).has_code(&RepoPath::root()), "{name}");
         }
     }
 
     #[test]
     fn two_hundred_thousand_files_are_no_trouble() {
-        let tree = Tree::new((0..200_000).map(|n| path(&format!("team{}/app{}/f{n}.tf", n % 50, n % 5_000))));
+        let tree = Tree::new(
+            (0..200_000).map(|n| path(&format!("team{}/app{}/f{n}.tf", n % 50, n % 5_000))),
+        );
         assert_eq!(tree.files().len(), 200_000);
         assert_eq!(tree.dirs().count(), 5_000 + 50 + 1);
         assert_eq!(tree.files_in(&path("team7/app4007")).len(), 40);

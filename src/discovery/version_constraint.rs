@@ -57,19 +57,28 @@ impl Operator {
     ];
 
     fn split(text: &str) -> (Self, &str) {
-        let found = Self::ALL.iter().find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
+        let found = Self::ALL
+            .iter()
+            .find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
         found.unwrap_or((Self::Equal, text))
     }
 
     fn sign(self) -> &'static str {
-        Self::ALL.iter().find(|(_, operator)| *operator == self).map_or("", |(sign, _)| sign)
+        Self::ALL
+            .iter()
+            .find(|(_, operator)| *operator == self)
+            .map_or("", |(sign, _)| sign)
     }
 }
 
 impl VersionConstraint {
     /// This version and no other.
     pub fn exactly(version: Version) -> Self {
-        Self(vec![Comparison { operator: Operator::Equal, version, written: 3 }])
+        Self(vec![Comparison {
+            operator: Operator::Equal,
+            version,
+            written: 3,
+        }])
     }
 
     /// Whether a version may be used.
@@ -79,7 +88,10 @@ impl VersionConstraint {
 
     /// The one version that can match, if a condition names it.
     pub fn exact(&self) -> Option<&Version> {
-        self.0.iter().find(|one| one.operator == Operator::Equal).map(|one| &one.version)
+        self.0
+            .iter()
+            .find(|one| one.operator == Operator::Equal)
+            .map(|one| &one.version)
     }
 }
 
@@ -115,7 +127,10 @@ impl FromStr for VersionConstraint {
     type Err = InvalidConstraint;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = |reason: String| InvalidConstraint { text: shown(text), reason };
+        let invalid = |reason: String| InvalidConstraint {
+            text: shown(text),
+            reason,
+        };
         let too_long = || invalid(format!("it is longer than {MAX_BYTES} bytes"));
         if text.len() > MAX_BYTES {
             return Err(too_long());
@@ -123,18 +138,32 @@ impl FromStr for VersionConstraint {
         if text.trim().is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }
-        let read = text.split(',').map(|part| Comparison::read(part.trim())).collect::<Result<_, _>>();
+        let read = text
+            .split(',')
+            .map(|part| Comparison::read(part.trim()))
+            .collect::<Result<_, _>>();
         let constraint = read.map(Self).map_err(invalid)?;
         // It is stored and shown with its operators and spaces, and read again.
-        if constraint.to_string().len() > MAX_BYTES { Err(too_long()) } else { Ok(constraint) }
+        if constraint.to_string().len() > MAX_BYTES {
+            Err(too_long())
+        } else {
+            Ok(constraint)
+        }
     }
 }
 
 /// A text of somebody else, short enough and without what would end the quotation.
 fn shown(text: &str) -> String {
     const MOST: usize = 60;
-    let one_line: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
-    if one_line.chars().count() <= MOST { one_line } else { one_line.chars().take(MOST).chain(['…']).collect() }
+    let one_line: String = text
+        .chars()
+        .map(|c| if c.is_control() || c == '`' { ' ' } else { c })
+        .collect();
+    if one_line.chars().count() <= MOST {
+        one_line
+    } else {
+        one_line.chars().take(MOST).chain(['…']).collect()
+    }
 }
 
 impl Comparison {
@@ -151,23 +180,43 @@ impl Comparison {
             return Err("the operators are `=`, `!=`, `>`, `>=`, `<`, `<=` and `~>`".to_owned());
         }
         if rest.contains(char::is_whitespace) {
-            return Err(format!("write a comma between conditions, not only a space, in `{}`", shown(text)));
+            return Err(format!(
+                "write a comma between conditions, not only a space, in `{}`",
+                shown(text)
+            ));
         }
         let (version, written) = read_version(rest)?;
-        Ok(Self { operator, version, written })
+        Ok(Self {
+            operator,
+            version,
+            written,
+        })
     }
 }
 
 /// `1`, `v1.9`, `1.9.0-rc1`: missing numbers are 0.
 fn read_version(text: &str) -> Result<(Version, usize), String> {
-    let refuse = || format!("`{}` is not a version; write one such as `1.9.0`", shown(text));
+    let refuse = || {
+        format!(
+            "`{}` is not a version; write one such as `1.9.0`",
+            shown(text)
+        )
+    };
     let bare = text.strip_prefix('v').unwrap_or(text);
-    let (rest, build) = bare.split_once('+').map_or((bare, ""), |(rest, build)| (rest, build));
-    let (numbers, pre) = rest.split_once('-').map_or((rest, ""), |(numbers, pre)| (numbers, pre));
+    let (rest, build) = bare
+        .split_once('+')
+        .map_or((bare, ""), |(rest, build)| (rest, build));
+    let (numbers, pre) = rest
+        .split_once('-')
+        .map_or((rest, ""), |(numbers, pre)| (numbers, pre));
     if rest.contains('-') && pre.is_empty() || bare.contains('+') && build.is_empty() {
         return Err(refuse());
     }
-    let numbers: Vec<u64> = numbers.split('.').map(read_number).collect::<Option<_>>().ok_or_else(refuse)?;
+    let numbers: Vec<u64> = numbers
+        .split('.')
+        .map(read_number)
+        .collect::<Option<_>>()
+        .ok_or_else(refuse)?;
     let written = numbers.len();
     if written > 3 {
         return Err(format!("`{}` has more than three numbers", shown(text)));
@@ -183,7 +232,9 @@ fn read_version(text: &str) -> Result<(Version, usize), String> {
 
 /// Digits only: no sign, as `u64` itself would take.
 fn read_number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 impl fmt::Display for VersionConstraint {
@@ -196,10 +247,24 @@ impl fmt::Display for VersionConstraint {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Version { major, minor, patch, pre, .. } = &self.version;
-        let numbers: Vec<String> = [major, minor, patch].iter().take(self.written).map(ToString::to_string).collect();
+        let Version {
+            major,
+            minor,
+            patch,
+            pre,
+            ..
+        } = &self.version;
+        let numbers: Vec<String> = [major, minor, patch]
+            .iter()
+            .take(self.written)
+            .map(ToString::to_string)
+            .collect();
         write!(f, "{} {}", self.operator.sign(), numbers.join("."))?;
-        if pre.is_empty() { Ok(()) } else { write!(f, "-{pre}") }
+        if pre.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "-{pre}")
+        }
     }
 }
 
@@ -212,13 +277,24 @@ mod tests {
     fn matching(constraint: &str, versions: &[&str]) -> Vec<String> {
         let constraint: VersionConstraint = constraint.parse().unwrap();
         let all = versions.iter().map(|text| Version::parse(text).unwrap());
-        all.filter(|version| constraint.matches(version)).map(|version| version.to_string()).collect()
+        all.filter(|version| constraint.matches(version))
+            .map(|version| version.to_string())
+            .collect()
     }
 
     #[test]
     fn each_operator_means_what_terraform_says() {
-        const ALL: [&str; 9] =
-            ["0.12.31", "1.8.5", "1.9.0-rc1", "1.9.0", "1.9.8", "1.10.0-beta1", "1.10.0", "2.0.0-alpha1", "2.0.0"];
+        const ALL: [&str; 9] = [
+            "0.12.31",
+            "1.8.5",
+            "1.9.0-rc1",
+            "1.9.0",
+            "1.9.8",
+            "1.10.0-beta1",
+            "1.10.0",
+            "2.0.0-alpha1",
+            "2.0.0",
+        ];
         let cases = [
             ("1.9.0", "1.9.0"),
             ("= 1.9", "1.9.0"),
@@ -246,7 +322,11 @@ mod tests {
             ("= 1.9.0-rc1, != 1.8.5", ""),
         ];
         for (constraint, expected) in cases {
-            assert_eq!(matching(constraint, &ALL).join(" "), expected, "{constraint}");
+            assert_eq!(
+                matching(constraint, &ALL).join(" "),
+                expected,
+                "{constraint}"
+            );
         }
     }
 
@@ -301,12 +381,20 @@ mod tests {
         ");
         assert!(refusal(&"1,".repeat(400)).contains("longer than 512 bytes"));
         let shown_longer = vec!["1"; 200].join(",");
-        assert!(shown_longer.len() < MAX_BYTES && refusal(&shown_longer).contains("longer than 512 bytes"));
+        assert!(
+            shown_longer.len() < MAX_BYTES
+                && refusal(&shown_longer).contains("longer than 512 bytes")
+        );
     }
 
     #[test]
     fn the_one_version_that_can_match_is_known() {
-        let exact = |text: &str| text.parse::<VersionConstraint>().unwrap().exact().map(ToString::to_string);
+        let exact = |text: &str| {
+            text.parse::<VersionConstraint>()
+                .unwrap()
+                .exact()
+                .map(ToString::to_string)
+        };
         assert_eq!(exact("1.9"), Some("1.9.0".to_owned()));
         assert_eq!(exact(">= 1, = 1.9.8"), Some("1.9.8".to_owned()));
         assert_eq!(exact("~> 1.9.8"), None);
@@ -330,8 +418,16 @@ mod tests {
         let sign = prop::sample::select(vec!["", "=", "!=", ">", ">=", "<", "<=", "~>"]);
         let one = (sign, version(), 1..=3_usize).prop_map(|(sign, version, written)| {
             let numbers = [version.major, version.minor, version.patch];
-            let numbers: Vec<String> = numbers.iter().take(written).map(ToString::to_string).collect();
-            let pre = if version.pre.is_empty() { String::new() } else { format!("-{}", version.pre) };
+            let numbers: Vec<String> = numbers
+                .iter()
+                .take(written)
+                .map(ToString::to_string)
+                .collect();
+            let pre = if version.pre.is_empty() {
+                String::new()
+            } else {
+                format!("-{}", version.pre)
+            };
             format!("{sign} {}{pre}", numbers.join("."))
         });
         prop::collection::vec(one, 1..4).prop_map(|all| all.join(","))

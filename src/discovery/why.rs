@@ -72,18 +72,42 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = |file: &RepoPath| shown(file.as_str());
         match self {
-            Self::WhenModified { file: path, pattern } => {
-                write!(f, "`{}` changed and matches `{}` of `when_modified`", file(path), shown(pattern))
+            Self::WhenModified {
+                file: path,
+                pattern,
+            } => {
+                write!(
+                    f,
+                    "`{}` changed and matches `{}` of `when_modified`",
+                    file(path),
+                    shown(pattern)
+                )
             }
             Self::OwnDir(path) => write!(f, "`{}` changed", file(path)),
-            Self::EnvDir(path) => write!(f, "`{}` changed, and `env` belongs to the directory above it", file(path)),
+            Self::EnvDir(path) => write!(
+                f,
+                "`{}` changed, and `env` belongs to the directory above it",
+                file(path)
+            ),
             Self::Modules(path) => {
-                write!(f, "`{}` changed, and `modules` belongs to the directory above it", file(path))
+                write!(
+                    f,
+                    "`{}` changed, and `modules` belongs to the directory above it",
+                    file(path)
+                )
             }
             Self::Terragrunt(chain) => chain.fmt(f),
             Self::Module(Use { file: path, via }) => {
-                let chain: Vec<String> = via.iter().map(|dir| format!("`{}`", shown(dir.as_str()))).collect();
-                write!(f, "`{}` changed, in a module that it uses: {}", file(path), chain.join(", which uses "))
+                let chain: Vec<String> = via
+                    .iter()
+                    .map(|dir| format!("`{}`", shown(dir.as_str())))
+                    .collect();
+                write!(
+                    f,
+                    "`{}` changed, in a module that it uses: {}",
+                    file(path),
+                    chain.join(", which uses ")
+                )
             }
             Self::ByRegexp(expression) => write!(f, "its name matches `{}`", shown(expression)),
             Self::ByName => f.write_str("it was asked for by name"),

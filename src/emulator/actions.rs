@@ -9,13 +9,17 @@ use crate::model::{CommitSha, MergeMethod, PullNumber};
 
 use super::world::{Author, CommentError, Push};
 use super::{
-    Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewStatus, NewTeam, Protection, ReviewState,
-    Role,
+    Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewStatus, NewTeam,
+    Protection, ReviewState, Role,
 };
 
 impl Emulator {
     /// Creates a private repository `owner/name` with these files on `main`.
-    pub async fn create_repo(&self, repo: &str, files: &[(&str, &str)]) -> Result<CommitSha, EmulatorError> {
+    pub async fn create_repo(
+        &self,
+        repo: &str,
+        files: &[(&str, &str)],
+    ) -> Result<CommitSha, EmulatorError> {
         self.shared.world.create_repo(repo, files).await
     }
 
@@ -64,12 +68,22 @@ impl Emulator {
         by: &str,
         status: NewStatus,
     ) -> Result<(), EmulatorError> {
-        let set = self.shared.world.set_status(repo, sha.as_str(), &Author::person(by), status).await;
-        set.map(drop).map_err(|error| EmulatorError::Refused(error.to_string()))
+        let set = self
+            .shared
+            .world
+            .set_status(repo, sha.as_str(), &Author::person(by), status)
+            .await;
+        set.map(drop)
+            .map_err(|error| EmulatorError::Refused(error.to_string()))
     }
 
     /// Protects a branch, or changes how it is protected.
-    pub fn protect(&self, repo: &str, branch: &str, rules: Protection) -> Result<(), EmulatorError> {
+    pub fn protect(
+        &self,
+        repo: &str,
+        branch: &str,
+        rules: Protection,
+    ) -> Result<(), EmulatorError> {
         self.shared.world.protect(repo, branch, rules)
     }
 
@@ -85,12 +99,21 @@ impl Emulator {
     }
 
     /// From now on pulls may be merged by these methods only.
-    pub fn set_merge_methods(&self, repo: &str, methods: &[MergeMethod]) -> Result<(), EmulatorError> {
+    pub fn set_merge_methods(
+        &self,
+        repo: &str,
+        methods: &[MergeMethod],
+    ) -> Result<(), EmulatorError> {
         self.shared.world.set_merge_methods(repo, methods)
     }
 
     /// From now on a pull has these labels. No webhook tells of it.
-    pub fn set_labels(&self, repo: &str, pull: PullNumber, labels: &[&str]) -> Result<(), EmulatorError> {
+    pub fn set_labels(
+        &self,
+        repo: &str,
+        pull: PullNumber,
+        labels: &[&str],
+    ) -> Result<(), EmulatorError> {
         self.shared.world.set_labels(repo, pull, labels)
     }
 
@@ -100,12 +123,23 @@ impl Emulator {
     }
 
     /// Submits a review as a person. No webhook tells of it: Lockkeeper does not listen to those.
-    pub fn review(&self, repo: &str, pull: PullNumber, by: &str, state: ReviewState) -> Result<(), EmulatorError> {
+    pub fn review(
+        &self,
+        repo: &str,
+        pull: PullNumber,
+        by: &str,
+        state: ReviewState,
+    ) -> Result<(), EmulatorError> {
         self.shared.world.review(repo, pull, by, state)
     }
 
     /// Dismisses every review of somebody.
-    pub fn dismiss_reviews(&self, repo: &str, pull: PullNumber, of: &str) -> Result<(), EmulatorError> {
+    pub fn dismiss_reviews(
+        &self,
+        repo: &str,
+        pull: PullNumber,
+        of: &str,
+    ) -> Result<(), EmulatorError> {
         self.shared.world.dismiss(repo, pull, of)
     }
 
@@ -115,13 +149,39 @@ impl Emulator {
     }
 
     /// Makes one commit on a branch (a new branch starts at the tip of `main`); returns it.
-    pub async fn push(&self, repo: &str, branch: &str, changes: &[Change]) -> Result<CommitSha, EmulatorError> {
-        self.push_as(repo, &Push { branch, changes, force: false }).await
+    pub async fn push(
+        &self,
+        repo: &str,
+        branch: &str,
+        changes: &[Change],
+    ) -> Result<CommitSha, EmulatorError> {
+        self.push_as(
+            repo,
+            &Push {
+                branch,
+                changes,
+                force: false,
+            },
+        )
+        .await
     }
 
     /// Throws the commits of a branch away and makes one commit on the tip of `main` instead.
-    pub async fn force_push(&self, repo: &str, branch: &str, changes: &[Change]) -> Result<CommitSha, EmulatorError> {
-        self.push_as(repo, &Push { branch, changes, force: true }).await
+    pub async fn force_push(
+        &self,
+        repo: &str,
+        branch: &str,
+        changes: &[Change],
+    ) -> Result<CommitSha, EmulatorError> {
+        self.push_as(
+            repo,
+            &Push {
+                branch,
+                changes,
+                force: true,
+            },
+        )
+        .await
     }
 
     /// Deletes a branch. Pulls that come from it are closed.
@@ -142,7 +202,11 @@ impl Emulator {
         let (number, events) = self.shared.world.open_pull(repo, &pull).await?;
         let reads = self.shared.hidden_reads.load(Ordering::Relaxed);
         if reads > 0 {
-            self.shared.faults.add(&format!("GET /repos/{repo}/pulls/{number}"), reads, Fault::NotFound);
+            self.shared.faults.add(
+                &format!("GET /repos/{repo}/pulls/{number}"),
+                reads,
+                Fault::NotFound,
+            );
         }
         self.publish(events).await;
         Ok(number)
@@ -156,57 +220,105 @@ impl Emulator {
         author: &str,
         body: &str,
     ) -> Result<u64, EmulatorError> {
-        let (comment, event) =
-            self.shared.world.comment(repo, number, &Author::person(author), body).map_err(refused)?;
+        let (comment, event) = self
+            .shared
+            .world
+            .comment(repo, number, &Author::person(author), body)
+            .map_err(refused)?;
         self.publish(vec![event]).await;
         Ok(comment.id)
     }
 
     /// Edits a comment as a person.
-    pub async fn edit_comment(&self, repo: &str, id: u64, by: &str, body: &str) -> Result<(), EmulatorError> {
-        let (_, event) = self.shared.world.edit_comment(repo, id, &Author::person(by), body).map_err(refused)?;
+    pub async fn edit_comment(
+        &self,
+        repo: &str,
+        id: u64,
+        by: &str,
+        body: &str,
+    ) -> Result<(), EmulatorError> {
+        let (_, event) = self
+            .shared
+            .world
+            .edit_comment(repo, id, &Author::person(by), body)
+            .map_err(refused)?;
         self.publish(vec![event]).await;
         Ok(())
     }
 
     /// Closes a pull request without merging.
-    pub async fn close(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+    pub async fn close(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<(), EmulatorError> {
         let events = self.shared.world.close(repo, number, by).await?;
         self.publish(events).await;
         Ok(())
     }
 
     /// Opens a closed pull request again.
-    pub async fn reopen(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+    pub async fn reopen(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<(), EmulatorError> {
         let events = self.shared.world.reopen(repo, number, by).await?;
         self.publish(events).await;
         Ok(())
     }
 
     /// Merges a pull request; returns the merge commit.
-    pub async fn merge(&self, repo: &str, number: PullNumber, by: &str) -> Result<CommitSha, EmulatorError> {
+    pub async fn merge(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<CommitSha, EmulatorError> {
         let (sha, events) = self.shared.world.merge(repo, number, by).await?;
         self.publish(events).await;
         Ok(sha)
     }
 
     /// Marks a draft as ready for review.
-    pub async fn ready_for_review(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+    pub async fn ready_for_review(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<(), EmulatorError> {
         let events = self.shared.world.set_draft(repo, number, by, false)?;
         self.publish(events).await;
         Ok(())
     }
 
     /// Makes a draft of a pull request.
-    pub async fn convert_to_draft(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+    pub async fn convert_to_draft(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<(), EmulatorError> {
         let events = self.shared.world.set_draft(repo, number, by, true)?;
         self.publish(events).await;
         Ok(())
     }
 
     /// Points a pull request at another base branch.
-    pub async fn change_base(&self, repo: &str, number: PullNumber, by: &str, base: &str) -> Result<(), EmulatorError> {
-        let events = self.shared.world.change_base(repo, number, by, base).await?;
+    pub async fn change_base(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+        base: &str,
+    ) -> Result<(), EmulatorError> {
+        let events = self
+            .shared
+            .world
+            .change_base(repo, number, by, base)
+            .await?;
         self.publish(events).await;
         Ok(())
     }

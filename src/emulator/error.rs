@@ -8,7 +8,9 @@ use super::git::GitError;
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// The text is not `owner/name`.
-    #[error("`{0}` is not a repository name: expected `owner/name` of letters, digits, `.`, `-` and `_`")]
+    #[error(
+        "`{0}` is not a repository name: expected `owner/name` of letters, digits, `.`, `-` and `_`"
+    )]
     BadRepoName(String),
     /// Nobody created it.
     #[error("the emulated GitHub has no repository `{0}`; create it first")]

@@ -69,8 +69,16 @@ struct Route {
 impl Route {
     fn parse(text: &str) -> Self {
         let (method, path) = text.trim().split_once(' ').unwrap_or(("*", text));
-        let segments = path.trim().trim_start_matches('/').split('/').map(str::to_owned).collect();
-        Self { method: method.to_ascii_uppercase(), segments }
+        let segments = path
+            .trim()
+            .trim_start_matches('/')
+            .split('/')
+            .map(str::to_owned)
+            .collect();
+        Self {
+            method: method.to_ascii_uppercase(),
+            segments,
+        }
     }
 
     fn matches(&self, method: &str, path: &str) -> bool {
@@ -111,18 +119,28 @@ impl Faults {
     /// Waits until so many requests hang at once.
     pub(super) async fn hanging(&self, many: usize) {
         // The sender is ours.
-        self.hanging.subscribe().wait_for(|hanging| *hanging >= many).await.ok();
+        self.hanging
+            .subscribe()
+            .wait_for(|hanging| *hanging >= many)
+            .await
+            .ok();
     }
 
     /// Adds a fault for the next `times` requests of a route.
     pub(super) fn add(&self, route: &str, times: u32, fault: Fault) {
-        self.rules().push(Rule { route: Route::parse(route), left: times, fault });
+        self.rules().push(Rule {
+            route: Route::parse(route),
+            left: times,
+            fault,
+        });
     }
 
     /// The fault for this request, if one is due; the oldest rule first.
     pub(super) fn take(&self, method: &str, path: &str) -> Option<Fault> {
         let mut rules = self.rules();
-        let rule = rules.iter_mut().find(|rule| rule.left > 0 && rule.route.matches(method, path))?;
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.left > 0 && rule.route.matches(method, path))?;
         rule.left -= 1;
         Some(rule.fault.clone())
     }
@@ -139,7 +157,9 @@ impl Faults {
     }
 
     fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
-        self.rules.lock().expect("no code panics while it holds the rules")
+        self.rules
+            .lock()
+            .expect("no code panics while it holds the rules")
     }
 }
 
@@ -159,11 +179,24 @@ mod tests {
     #[test]
     fn a_fault_strikes_its_route_and_only_as_often_as_told() {
         let faults = Faults::default();
-        faults.add("POST /repos/{owner}/{repo}/issues/*/comments", 1, Fault::BadGateway);
-        assert_eq!(faults.take("GET", "/repos/acme/infra/issues/1/comments"), None);
+        faults.add(
+            "POST /repos/{owner}/{repo}/issues/*/comments",
+            1,
+            Fault::BadGateway,
+        );
+        assert_eq!(
+            faults.take("GET", "/repos/acme/infra/issues/1/comments"),
+            None
+        );
         assert_eq!(faults.take("POST", "/repos/acme/infra/issues/1"), None);
-        assert_eq!(faults.take("POST", "/repos/acme/infra/issues/1/comments"), Some(Fault::BadGateway));
-        assert_eq!(faults.take("POST", "/repos/acme/infra/issues/1/comments"), None);
+        assert_eq!(
+            faults.take("POST", "/repos/acme/infra/issues/1/comments"),
+            Some(Fault::BadGateway)
+        );
+        assert_eq!(
+            faults.take("POST", "/repos/acme/infra/issues/1/comments"),
+            None
+        );
         assert_eq!(faults.left(), 0);
     }
 

@@ -107,14 +107,27 @@ const KEPT: usize = 4096;
 const HOOK_ID: u64 = 1;
 
 impl Hooks {
-    pub(super) fn new(base_url: &str, secret: Secret, app: Option<u64>, target: Option<Url>) -> Self {
-        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
+    pub(super) fn new(
+        base_url: &str,
+        secret: Secret,
+        app: Option<u64>,
+        target: Option<Url>,
+    ) -> Self {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
         Self {
             base_url: base_url.to_owned(),
             secret,
             app,
-            client: client.build().expect("a client without certificates of its own can be built"),
-            state: Mutex::new(HookState { target, ..HookState::default() }),
+            client: client
+                .build()
+                .expect("a client without certificates of its own can be built"),
+            state: Mutex::new(HookState {
+                target,
+                ..HookState::default()
+            }),
             sending: tokio::sync::Mutex::default(),
         }
     }
@@ -133,12 +146,22 @@ impl Hooks {
             let mut state = self.lock();
             state.count += 1;
             let id = Uuid::from_u64_pair(0x11ee_4000, 0x8000_0000_0000_0000 | state.count);
-            let action = event.body.get("action").and_then(|action| action.as_str()).map(str::to_owned);
+            let action = event
+                .body
+                .get("action")
+                .and_then(|action| action.as_str())
+                .map(str::to_owned);
             let (name, recorded) = (event.name.to_owned(), self.record(id, event));
             if state.log.len() >= KEPT + state.waiting.len() {
                 state.log.pop_front();
             }
-            state.log.push_back(Delivery { id, event: name, action, recorded, attempts: Vec::new() });
+            state.log.push_back(Delivery {
+                id,
+                event: name,
+                action,
+                recorded,
+                attempts: Vec::new(),
+            });
             state.waiting.push_back(id);
         }
     }
@@ -149,7 +172,11 @@ impl Hooks {
         loop {
             let next = {
                 let mut state = self.lock();
-                if state.mode == Delivering::Held { None } else { state.waiting.pop_front() }
+                if state.mode == Delivering::Held {
+                    None
+                } else {
+                    state.waiting.pop_front()
+                }
             };
             let Some(id) = next else { return };
             self.send(id).await;
@@ -182,7 +209,12 @@ impl Hooks {
 
     pub(super) fn waiting(&self) -> Vec<Delivery> {
         let state = self.lock();
-        state.log.iter().filter(|delivery| state.waiting.contains(&delivery.id)).cloned().collect()
+        state
+            .log
+            .iter()
+            .filter(|delivery| state.waiting.contains(&delivery.id))
+            .cloned()
+            .collect()
     }
 
     async fn send(&self, id: Uuid) -> Option<Delivery> {
@@ -203,7 +235,9 @@ impl Hooks {
 
     async fn post(&self, target: Url, recorded: &RecordedDelivery) -> Attempt {
         let headers = recorded.headers.iter();
-        let request = headers.fold(self.client.post(target), |request, (name, value)| request.header(name, value));
+        let request = headers.fold(self.client.post(target), |request, (name, value)| {
+            request.header(name, value)
+        });
         match request.body(recorded.body_bytes()).send().await {
             Ok(answer) => Attempt::Answered(answer.status().as_u16()),
             Err(error) => Attempt::Failed(error.without_url().to_string()),
@@ -212,7 +246,9 @@ impl Hooks {
 
     fn record(&self, id: Uuid, event: Event) -> RecordedDelivery {
         let body = event.body.to_string();
-        let (target, kind) = self.app.map_or((event.repo, "repository"), |app| (app, "integration"));
+        let (target, kind) = self
+            .app
+            .map_or((event.repo, "repository"), |app| (app, "integration"));
         let host = self.base_url.split_once("://").map_or("", |(_, host)| host);
         let headers = [
             ("Accept", "*/*".to_owned()),
@@ -220,25 +256,40 @@ impl Hooks {
             ("User-Agent", "GitHub-Hookshot/0000001".to_owned()),
             ("X-GitHub-Delivery", id.to_string()),
             ("X-GitHub-Enterprise-Host", host.to_owned()),
-            ("X-GitHub-Enterprise-Version", super::wire::ENTERPRISE_VERSION.to_owned()),
+            (
+                "X-GitHub-Enterprise-Version",
+                super::wire::ENTERPRISE_VERSION.to_owned(),
+            ),
             ("X-GitHub-Event", event.name.to_owned()),
             ("X-GitHub-Hook-ID", HOOK_ID.to_string()),
             ("X-GitHub-Hook-Installation-Target-ID", target.to_string()),
             ("X-GitHub-Hook-Installation-Target-Type", kind.to_owned()),
-            ("X-Hub-Signature-256", signature(&self.secret, body.as_bytes())),
+            (
+                "X-Hub-Signature-256",
+                signature(&self.secret, body.as_bytes()),
+            ),
         ];
-        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        RecordedDelivery { headers, body: event.body }
+        let headers = headers
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        RecordedDelivery {
+            headers,
+            body: event.body,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HookState> {
-        self.state.lock().expect("no code panics while it holds the deliveries")
+        self.state
+            .lock()
+            .expect("no code panics while it holds the deliveries")
     }
 }
 
 /// `sha256=…` over the body (GitHub webhooks: validating deliveries).
 fn signature(secret: &Secret, body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
+        .expect("HMAC takes a key of any length");
     mac.update(body);
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
@@ -259,21 +310,35 @@ mod tests {
     #[test]
     fn a_recorded_delivery_keeps_its_signature_through_a_file() {
         let hooks = Hooks::new("http://127.0.0.1:1", Secret::new("s"), None, None);
-        let event = Event { name: "push", repo: 1, body: serde_json::json!({ "z": 1, "a": { "ü": null } }) };
+        let event = Event {
+            name: "push",
+            repo: 1,
+            body: serde_json::json!({ "z": 1, "a": { "ü": null } }),
+        };
         let recorded = hooks.record(Uuid::nil(), event);
         let file = serde_json::to_string_pretty(&recorded).unwrap();
         let read: RecordedDelivery = serde_json::from_str(&file).unwrap();
         assert_eq!(read, recorded);
-        assert_eq!(read.headers["X-Hub-Signature-256"], signature(&Secret::new("s"), &read.body_bytes()));
+        assert_eq!(
+            read.headers["X-Hub-Signature-256"],
+            signature(&Secret::new("s"), &read.body_bytes())
+        );
     }
 
     #[tokio::test]
     async fn a_lost_delivery_can_be_sent_again() {
         let hooks = Hooks::new("http://127.0.0.1:1", Secret::new("s"), None, None);
         hooks.set_mode(Delivering::Held);
-        hooks.enqueue(vec![Event { name: "push", repo: 1, body: serde_json::json!({}) }]);
+        hooks.enqueue(vec![Event {
+            name: "push",
+            repo: 1,
+            body: serde_json::json!({}),
+        }]);
         let lost = hooks.lose_next().unwrap();
         assert!(hooks.deliver_next().await.is_none());
-        assert_eq!(hooks.redeliver(lost.id).await.unwrap().attempts, [Attempt::NoTarget]);
+        assert_eq!(
+            hooks.redeliver(lost.id).await.unwrap().attempts,
+            [Attempt::NoTarget]
+        );
     }
 }

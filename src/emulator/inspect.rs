@@ -25,16 +25,29 @@ impl Emulator {
     }
 
     /// The reactions to a comment: who, and which (`eyes`).
-    pub fn reactions(&self, repo: &str, comment: u64) -> Result<Vec<(String, String)>, EmulatorError> {
+    pub fn reactions(
+        &self,
+        repo: &str,
+        comment: u64,
+    ) -> Result<Vec<(String, String)>, EmulatorError> {
         let state = self.shared.world.state();
-        let reactions = state.repo(repo)?.reactions.iter().filter(|reaction| reaction.comment == comment);
-        Ok(reactions.map(|reaction| (reaction.login.clone(), reaction.content.clone())).collect())
+        let reactions = state
+            .repo(repo)?
+            .reactions
+            .iter()
+            .filter(|reaction| reaction.comment == comment);
+        Ok(reactions
+            .map(|reaction| (reaction.login.clone(), reaction.content.clone()))
+            .collect())
     }
 
     /// The tip of every branch.
     pub async fn branches(&self, repo: &str) -> Result<BTreeMap<String, CommitSha>, EmulatorError> {
         let branches = self.shared.world.repo_handle(repo)?.git.branches().await?;
-        Ok(branches.into_iter().map(|(name, tip)| (name.to_string(), tip)).collect())
+        Ok(branches
+            .into_iter()
+            .map(|(name, tip)| (name.to_string(), tip))
+            .collect())
     }
 
     /// The newest 4096 exchanges, oldest first.
@@ -84,7 +97,10 @@ impl Emulator {
             if let Some(found) = look(self) {
                 return found;
             }
-            changes.changed().await.expect("the world lives as long as this handle");
+            changes
+                .changed()
+                .await
+                .expect("the world lives as long as this handle");
         }
     }
 
@@ -97,7 +113,10 @@ impl Emulator {
         after: u64,
     ) -> Result<Comment, EmulatorError> {
         self.wait_for(|world| match world.comments(repo, number) {
-            Ok(comments) => comments.into_iter().find(|c| c.id > after && c.author == author).map(Ok),
+            Ok(comments) => comments
+                .into_iter()
+                .find(|c| c.id > after && c.author == author)
+                .map(Ok),
             Err(error) => Some(Err(error)),
         })
         .await

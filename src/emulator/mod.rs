@@ -39,8 +39,8 @@ pub use hooks::{Attempt, Delivering, Delivery, RecordedDelivery};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
 pub use world::{
-    Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Pull, Review, ReviewState, Role, Status,
-    StatusState, Statuses,
+    Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Pull, Review, ReviewState,
+    Role, Status, StatusState, Statuses,
 };
 
 use faults::Faults;
@@ -71,10 +71,14 @@ struct Shared {
 impl Shared {
     fn new(options: &Options, base_url: &str) -> Result<Self, EmulatorError> {
         let key = |pem: &str| {
-            DecodingKey::from_rsa_pem(pem.as_bytes()).map_err(|error| EmulatorError::AppKey(error.to_string()))
+            DecodingKey::from_rsa_pem(pem.as_bytes())
+                .map_err(|error| EmulatorError::AppKey(error.to_string()))
         };
         let app = options.app.as_ref();
-        let (secret, target) = (options.webhook_secret.clone(), options.webhook_target.clone());
+        let (secret, target) = (
+            options.webhook_secret.clone(),
+            options.webhook_target.clone(),
+        );
         Ok(Self {
             world: World::new(options, base_url.to_owned()),
             hooks: Hooks::new(base_url, secret, app.map(|app| app.id), target),
@@ -100,12 +104,18 @@ impl Emulator {
     /// Starts serving on 127.0.0.1.
     pub async fn start(mut options: Options) -> Result<Self, EmulatorError> {
         // git runs inside its repository, where a relative path would mean something else.
-        options.directory = std::path::absolute(&options.directory).map_err(EmulatorError::Start)?;
-        let listener = TcpListener::bind(("127.0.0.1", options.port)).await.map_err(EmulatorError::Start)?;
+        options.directory =
+            std::path::absolute(&options.directory).map_err(EmulatorError::Start)?;
+        let listener = TcpListener::bind(("127.0.0.1", options.port))
+            .await
+            .map_err(EmulatorError::Start)?;
         let address = listener.local_addr().map_err(EmulatorError::Start)?;
         let shared = Arc::new(Shared::new(&options, &format!("http://{address}"))?);
         let server = tokio::spawn(wire::serve(listener, Arc::clone(&shared)));
-        Ok(Self { shared, _server: Arc::new(AbortOnDropHandle::new(server)) })
+        Ok(Self {
+            shared,
+            _server: Arc::new(AbortOnDropHandle::new(server)),
+        })
     }
 
     /// Origin of pages and git: `http://127.0.0.1:PORT`.

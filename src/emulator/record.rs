@@ -49,6 +49,8 @@ impl Log {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Exchange>> {
-        self.0.lock().expect("no code panics while it holds the log")
+        self.0
+            .lock()
+            .expect("no code panics while it holds the log")
     }
 }

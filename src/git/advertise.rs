@@ -40,7 +40,11 @@ pub(super) enum BadList {
 
 impl Mirror {
     /// What the forge says right now of the refs that are wanted. Needs no mirror.
-    pub async fn advertised(&self, remote: &Remote<'_>, wanted: &RefSelection) -> Result<RefList, GitError> {
+    pub async fn advertised(
+        &self,
+        remote: &Remote<'_>,
+        wanted: &RefSelection,
+    ) -> Result<RefList, GitError> {
         let remote = self.check(&self.listing(), remote)?;
         self.list(&remote, wanted).await
     }
@@ -49,7 +53,11 @@ impl Mirror {
         format!("list the refs of {}", self.repo)
     }
 
-    pub(super) async fn list(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<RefList, GitError> {
+    pub(super) async fn list(
+        &self,
+        remote: &Checked<'_>,
+        wanted: &RefSelection,
+    ) -> Result<RefList, GitError> {
         let list = match self.ls_refs(remote, wanted).await? {
             Some(list) => list,
             None => self.ls_remote(remote, wanted).await?,
@@ -62,14 +70,25 @@ impl Mirror {
     }
 
     /// With pulls all refs that there are.
-    async fn ls_remote(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<Captured, GitError> {
+    async fn ls_remote(
+        &self,
+        remote: &Checked<'_>,
+        wanted: &RefSelection,
+    ) -> Result<Captured, GitError> {
         let doing = self.listing();
-        let mut cmd = self.git_to(remote).cap(MAX_BYTES).args(["ls-remote", "--quiet"]);
+        let mut cmd = self
+            .git_to(remote)
+            .cap(MAX_BYTES)
+            .args(["ls-remote", "--quiet"]);
         if wanted.pulls.is_empty() {
             cmd = cmd.arg("--heads");
         }
         let output = self.call(&doing, &cmd.operands([remote.url()])).await?;
-        if output.is_success() { Ok(output.stdout) } else { Err(remote.failure(&doing, &output)) }
+        if output.is_success() {
+            Ok(output.stdout)
+        } else {
+            Err(remote.failure(&doing, &output))
+        }
     }
 }
 
@@ -84,7 +103,10 @@ pub(super) fn read_all(list: &Captured) -> Result<RefList, BadList> {
 /// The refs that are wanted.
 pub(super) fn read(list: &Captured, wanted: &RefSelection) -> Result<Read, BadList> {
     let read = read_those(list, &|name| wanted.includes(name))?;
-    Ok(Read { left_out: if wanted.branches { read.left_out } else { 0 }, ..read })
+    Ok(Read {
+        left_out: if wanted.branches { read.left_out } else { 0 },
+        ..read
+    })
 }
 
 /// `1234…\trefs/heads/main\n`. Also read over: `ref: refs/heads/main\tHEAD`, `1234…\tHEAD` and `1234…\trefs/tags/v1^{}`.
@@ -92,7 +114,10 @@ fn read_those(list: &Captured, keep: Keep<'_>) -> Result<Read, BadList> {
     if list.truncated {
         return Err(BadList::TooLong);
     }
-    let mut read = Read { refs: RefList::default(), left_out: 0 };
+    let mut read = Read {
+        refs: RefList::default(),
+        left_out: 0,
+    };
     if list.bytes.is_empty() {
         return Ok(read);
     }
@@ -109,13 +134,18 @@ fn read_those(list: &Captured, keep: Keep<'_>) -> Result<Read, BadList> {
 
 fn parts(line: &[u8]) -> Option<(CommitSha, &[u8])> {
     let tab = line.iter().position(|byte| *byte == b'\t')?;
-    let id = std::str::from_utf8(&line[..tab]).ok().and_then(|id| CommitSha::new(id).ok())?;
+    let id = std::str::from_utf8(&line[..tab])
+        .ok()
+        .and_then(|id| CommitSha::new(id).ok())?;
     Some((id, &line[tab + 1..])).filter(|(_, name)| !name.is_empty())
 }
 
 impl Read {
     fn add(&mut self, id: CommitSha, name: &[u8], keep: Keep<'_>) -> Result<(), BadList> {
-        let Some(name) = std::str::from_utf8(name).ok().and_then(|name| RefName::new(name).ok()) else {
+        let Some(name) = std::str::from_utf8(name)
+            .ok()
+            .and_then(|name| RefName::new(name).ok())
+        else {
             self.left_out += usize::from(name.starts_with(b"refs/heads/"));
             return Ok(());
         };
@@ -125,7 +155,11 @@ impl Read {
         if self.refs.len() == MAX_REFS {
             return Err(BadList::TooMany);
         }
-        if self.refs.add(name.clone(), id) { Ok(()) } else { Err(BadList::Twice(name)) }
+        if self.refs.add(name.clone(), id) {
+            Ok(())
+        } else {
+            Err(BadList::Twice(name))
+        }
     }
 }
 
@@ -137,19 +171,34 @@ mod tests {
 
     fn read_text(text: &[u8]) -> Result<Read, BadList> {
         let pulls = [RefName::new("refs/pull/12/head").unwrap()].into();
-        read(&Captured { bytes: text.to_vec(), truncated: false }, &RefSelection { branches: true, pulls })
+        read(
+            &Captured {
+                bytes: text.to_vec(),
+                truncated: false,
+            },
+            &RefSelection {
+                branches: true,
+                pulls,
+            },
+        )
     }
 
     fn names(text: &str) -> (Vec<String>, usize) {
         let read = read_text(text.replace('#', &"ab".repeat(20)).as_bytes()).unwrap();
-        (read.refs.iter().map(|(name, _)| name.to_string()).collect(), read.left_out)
+        (
+            read.refs.iter().map(|(name, _)| name.to_string()).collect(),
+            read.left_out,
+        )
     }
 
     #[test]
     fn heads_symbolic_refs_and_peeled_tags_are_read_over() {
         let list = "ref: refs/heads/main\tHEAD\n#\tHEAD\n#\trefs/heads/main\n#\trefs/heads/a/b\n#\trefs/pull/12/head\n\
                     #\trefs/pull/12/merge\n#\trefs/tags/v1\n#\trefs/tags/v1^{}\n";
-        assert_eq!(names(list).0, ["refs/heads/a/b", "refs/heads/main", "refs/pull/12/head"]);
+        assert_eq!(
+            names(list).0,
+            ["refs/heads/a/b", "refs/heads/main", "refs/pull/12/head"]
+        );
         assert_eq!(read_text(b"").unwrap().refs, RefList::default());
     }
 
@@ -167,9 +216,18 @@ mod tests {
         let id = "ab".repeat(20);
         for (list, problem) in [
             (format!("{id}\trefs/heads/main"), BadList::CutOff),
-            (format!("{id}\trefs/heads/main\n{}", &id[..7]), BadList::CutOff),
-            (format!("{}\trefs/heads/main\n", &id[..39]), BadList::Line(1)),
-            (format!("{id}\tHEAD\n{id} refs/heads/main\n"), BadList::Line(2)),
+            (
+                format!("{id}\trefs/heads/main\n{}", &id[..7]),
+                BadList::CutOff,
+            ),
+            (
+                format!("{}\trefs/heads/main\n", &id[..39]),
+                BadList::Line(1),
+            ),
+            (
+                format!("{id}\tHEAD\n{id} refs/heads/main\n"),
+                BadList::Line(2),
+            ),
             (format!("{id}\t\n"), BadList::Line(1)),
             ("\n".to_owned(), BadList::Line(1)),
             ("<html>\n".to_owned(), BadList::Line(1)),
@@ -180,14 +238,19 @@ mod tests {
         ] {
             assert_eq!(read_text(list.as_bytes()), Err(problem), "{list}");
         }
-        let cut = Captured { bytes: Vec::new(), truncated: true };
+        let cut = Captured {
+            bytes: Vec::new(),
+            truncated: true,
+        };
         assert_eq!(read(&cut, &RefSelection::default()), Err(BadList::TooLong));
     }
 
     #[test]
     fn there_is_a_limit_to_the_number_of_refs() {
         let id = "ab".repeat(20);
-        let list: Vec<String> = (0..=MAX_REFS).map(|n| format!("{id}\trefs/heads/{n}\n")).collect();
+        let list: Vec<String> = (0..=MAX_REFS)
+            .map(|n| format!("{id}\trefs/heads/{n}\n"))
+            .collect();
         let list = list.concat();
         assert_eq!(read_text(list.as_bytes()), Err(BadList::TooMany));
     }

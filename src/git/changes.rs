@@ -31,7 +31,11 @@ impl Mirror {
     ///
     /// What moved counts as removed in one place and added in the other: to find out more, git would have to read files,
     /// which a mirror need not have.
-    pub async fn changed(&self, base: &CommitSha, head: &CommitSha) -> Result<Option<Changes>, GitError> {
+    pub async fn changed(
+        &self,
+        base: &CommitSha,
+        head: &CommitSha,
+    ) -> Result<Option<Changes>, GitError> {
         let doing = format!("list what {} changes", head.short());
         let left_at = self.merge_base(&doing, base, head).await?;
         let files = self.changed_since(&left_at, head).await?;
@@ -39,10 +43,22 @@ impl Mirror {
     }
 
     /// The files in which two commits differ. `None`: there are more names than can be listed (64 MiB).
-    pub async fn changed_since(&self, old: &CommitSha, new: &CommitSha) -> Result<Option<Vec<ChangedFile>>, GitError> {
+    pub async fn changed_since(
+        &self,
+        old: &CommitSha,
+        new: &CommitSha,
+    ) -> Result<Option<Vec<ChangedFile>>, GitError> {
         let doing = format!("list what {} changes", new.short());
-        let cmd = self.git().cap(MAX_LIST).args(["diff-tree", "-r", "-z", "--no-renames", "--name-status"]);
-        let output = self.run(&doing, cmd.args([old.as_str(), new.as_str()])).await?;
+        let cmd = self.git().cap(MAX_LIST).args([
+            "diff-tree",
+            "-r",
+            "-z",
+            "--no-renames",
+            "--name-status",
+        ]);
+        let output = self
+            .run(&doing, cmd.args([old.as_str(), new.as_str()]))
+            .await?;
         Ok((!output.stdout.truncated).then(|| changed_files(&output.stdout.bytes)))
     }
 
@@ -55,19 +71,51 @@ impl Mirror {
         most: usize,
     ) -> Result<Vec<BaseCommit>, GitError> {
         let doing = format!("list what was merged before {}", new.short());
-        let cmd = self.git().args(["--literal-pathspecs", "log", "--first-parent", "-z", "--format=%H %s"]);
-        let cmd = cmd.arg(format!("--max-count={most}")).args([new.as_str(), &format!("^{old}"), "--"]);
+        let cmd = self.git().args([
+            "--literal-pathspecs",
+            "log",
+            "--first-parent",
+            "-z",
+            "--format=%H %s",
+        ]);
+        let cmd =
+            cmd.arg(format!("--max-count={most}"))
+                .args([new.as_str(), &format!("^{old}"), "--"]);
         // The root is everything, and has no path.
-        let dirs: &[RepoPath] = if dirs.contains(&RepoPath::root()) { &[] } else { dirs };
-        let output = self.run(&doing, cmd.args(dirs.iter().map(RepoPath::as_str))).await?;
-        Ok(output.stdout.text().split('\0').filter_map(base_commit).collect())
+        let dirs: &[RepoPath] = if dirs.contains(&RepoPath::root()) {
+            &[]
+        } else {
+            dirs
+        };
+        let output = self
+            .run(&doing, cmd.args(dirs.iter().map(RepoPath::as_str)))
+            .await?;
+        Ok(output
+            .stdout
+            .text()
+            .split('\0')
+            .filter_map(base_commit)
+            .collect())
     }
 
     /// The commit at which one left the other; where they have nothing in common, the other itself.
-    async fn merge_base(&self, doing: &str, base: &CommitSha, head: &CommitSha) -> Result<CommitSha, GitError> {
-        let output = self.call(doing, &self.git().args(["merge-base", base.as_str(), head.as_str()])).await?;
+    async fn merge_base(
+        &self,
+        doing: &str,
+        base: &CommitSha,
+        head: &CommitSha,
+    ) -> Result<CommitSha, GitError> {
+        let output = self
+            .call(
+                doing,
+                &self
+                    .git()
+                    .args(["merge-base", base.as_str(), head.as_str()]),
+            )
+            .await?;
         match output.code {
-            Some(0) => CommitSha::new(output.stdout.text().trim()).map_err(|error| GitError::other(doing, error)),
+            Some(0) => CommitSha::new(output.stdout.text().trim())
+                .map_err(|error| GitError::other(doing, error)),
             Some(1) => Ok(base.clone()),
             _ => Err(GitError::from_output(doing, &output, None)),
         }
@@ -77,8 +125,15 @@ impl Mirror {
 /// The id of a commit, a space and its title.
 fn base_commit(line: &str) -> Option<BaseCommit> {
     let (commit, title) = line.split_once(' ')?;
-    let title = title.chars().filter(|c| !c.is_control()).take(TITLE).collect();
-    Some(BaseCommit { commit: CommitSha::new(commit).ok()?, title })
+    let title = title
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(TITLE)
+        .collect();
+    Some(BaseCommit {
+        commit: CommitSha::new(commit).ok()?,
+        title,
+    })
 }
 
 /// `M`, path, `A`, path, …
@@ -92,7 +147,11 @@ fn changed_files(list: &[u8]) -> Vec<ChangedFile> {
             // A change of the kind, to a link for example, is one like any other.
             _ => ChangeKind::Modified,
         };
-        files.extend(named(name).map(|path| ChangedFile { path, previous: None, kind }));
+        files.extend(named(name).map(|path| ChangedFile {
+            path,
+            previous: None,
+            kind,
+        }));
     }
     files
 }
@@ -101,7 +160,9 @@ fn changed_files(list: &[u8]) -> Vec<ChangedFile> {
 /// name, and nobody would plan it.
 fn named(name: &[u8]) -> Option<RepoPath> {
     let text = String::from_utf8_lossy(name);
-    RepoPath::new(&text).or_else(|_| RepoPath::new(&text.replace(char::is_control, "\u{FFFD}"))).ok()
+    RepoPath::new(&text)
+        .or_else(|_| RepoPath::new(&text.replace(char::is_control, "\u{FFFD}")))
+        .ok()
 }
 
 #[cfg(test)]
@@ -111,7 +172,10 @@ mod tests {
     #[test]
     fn every_change_counts_whatever_its_name() {
         let list = b"M\0a/main.tf\0A\0d e.tf\0D\0c.tf\0T\0link\0A\0net/\x07\n.tf\0M\0net/\xff.tf\0";
-        let told: Vec<String> = changed_files(list).iter().map(|file| format!("{} {}", file.kind, file.path)).collect();
+        let told: Vec<String> = changed_files(list)
+            .iter()
+            .map(|file| format!("{} {}", file.kind, file.path))
+            .collect();
         assert_eq!(
             told.join(", "),
             "modified a/main.tf, added d e.tf, removed c.tf, modified link, added net/\u{FFFD}\u{FFFD}.tf, modified net/\u{FFFD}.tf"

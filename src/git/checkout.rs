@@ -104,12 +104,19 @@ pub enum DirError {
 impl Checkout {
     /// The real path of a directory in the checkout, links resolved.
     pub fn resolve_dir(&self, dir: &RepoPath) -> Result<PathBuf, DirError> {
-        let real = |path: &Path| path.canonicalize().map_err(|_| DirError::Missing(dir.clone()));
+        let real = |path: &Path| {
+            path.canonicalize()
+                .map_err(|_| DirError::Missing(dir.clone()))
+        };
         let (root, path) = (real(&self.path)?, real(&self.path.join(dir.as_str()))?);
         if !path.starts_with(&root) {
             return Err(DirError::Leaves(dir.clone()));
         }
-        if path.is_dir() { Ok(path) } else { Err(DirError::NotADirectory(dir.clone())) }
+        if path.is_dir() {
+            Ok(path)
+        } else {
+            Err(DirError::NotADirectory(dir.clone()))
+        }
     }
 }
 
@@ -121,7 +128,12 @@ impl Mirror {
     /// next fetch replaces the mirror: fetch and prepare once more. What was checked out is compared with the commit, and
     /// [`GitError::Altered`] says what differs.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
-        let doing = format!("check out {} for pull {} of {}", wanted.head.short(), wanted.pull, self.repo);
+        let doing = format!(
+            "check out {} for pull {} of {}",
+            wanted.head.short(),
+            wanted.pull,
+            self.repo
+        );
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
         let place = CheckoutPlace::new(&pull_dir, wanted.workspace);
         // The hold comes before the mutex everywhere: waiting for an old run must not stop other pulls.
@@ -133,9 +145,13 @@ impl Mirror {
         };
         // Objects, index and configuration may have been changed on this disk: what is there now has to be the commit.
         let placed = async {
-            let (fresh, extent) = self.place_commit(&doing, &place, &commit, wanted.extent).await?;
+            let (fresh, extent) = self
+                .place_commit(&doing, &place, &commit, wanted.extent)
+                .await?;
             let git = self.git_in(&doing, &place.dir)?;
-            self.check_tree(&doing, (git, &place.dir), &commit, &extent).await.map(|()| (fresh, extent))
+            self.check_tree(&doing, (git, &place.dir), &commit, &extent)
+                .await
+                .map(|()| (fresh, extent))
         };
         let (fresh, extent) = match placed.await {
             // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
@@ -157,14 +173,31 @@ impl Mirror {
 
     /// Where the checkout of a workspace is, or would be.
     pub fn checkout_root(&self, pull: PullNumber, workspace: &WorkspaceName) -> PathBuf {
-        CheckoutPlace::new(&place::pull(&self.settings.data_dir, &self.repo, pull), workspace).dir
+        CheckoutPlace::new(
+            &place::pull(&self.settings.data_dir, &self.repo, pull),
+            workspace,
+        )
+        .dir
     }
 
     /// Removes the checkout of one workspace; none is fine.
-    pub async fn remove(&self, pull: PullNumber, workspace: &WorkspaceName) -> Result<(), GitError> {
-        let doing = format!("remove the checkout `{workspace}` of pull {pull} of {}", self.repo);
-        let place = CheckoutPlace::new(&place::pull(&self.settings.data_dir, &self.repo, pull), workspace);
-        if [&place.dir, &place.mark, &place.aside].into_iter().all(|path| !path.exists()) {
+    pub async fn remove(
+        &self,
+        pull: PullNumber,
+        workspace: &WorkspaceName,
+    ) -> Result<(), GitError> {
+        let doing = format!(
+            "remove the checkout `{workspace}` of pull {pull} of {}",
+            self.repo
+        );
+        let place = CheckoutPlace::new(
+            &place::pull(&self.settings.data_dir, &self.repo, pull),
+            workspace,
+        );
+        if [&place.dir, &place.mark, &place.aside]
+            .into_iter()
+            .all(|path| !path.exists())
+        {
             return Ok(());
         }
         let _hold = self.hold(&doing, &place.hold).await?;
@@ -180,7 +213,11 @@ impl Mirror {
         let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
         let mut holds = Vec::new();
-        for file in std::fs::read_dir(dir.join(place::HOLDS)).into_iter().flatten().flatten() {
+        for file in std::fs::read_dir(dir.join(place::HOLDS))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             holds.push(self.hold(&doing, &file.path()).await?);
         }
         let _writer = self.locks.writer.lock().await;
@@ -201,8 +238,12 @@ impl Mirror {
         for commit in [wanted.head, wanted.base] {
             let needed = commit == wanted.head || wanted.strategy == CheckoutStrategy::Merge;
             if needed && !self.has_commit(commit).await? {
-                let message = format!("commit {commit} is not in the mirror; it must be fetched first");
-                return Err(GitError::NotFound { doing: doing.to_owned(), message });
+                let message =
+                    format!("commit {commit} is not in the mirror; it must be fetched first");
+                return Err(GitError::NotFound {
+                    doing: doing.to_owned(),
+                    message,
+                });
             }
         }
         match wanted.strategy {
@@ -213,7 +254,9 @@ impl Mirror {
 
     pub(super) async fn hold(&self, doing: &str, file: &Path) -> Result<Hold, GitError> {
         make_dir(file.parent().unwrap_or(file)).map_err(GitError::from_io(doing))?;
-        Hold::exclusive(file, self.settings.hold_wait).await.map_err(|error| GitError::from_hold(doing, error))
+        Hold::exclusive(file, self.settings.hold_wait)
+            .await
+            .map_err(|error| GitError::from_hold(doing, error))
     }
 
     /// Brings the worktree to the commit; says whether it was made anew, and what is in it.
@@ -224,11 +267,18 @@ impl Mirror {
         commit: &CommitSha,
         wanted: &Extent,
     ) -> Result<(bool, Extent), GitError> {
-        let admin = if place.mark.exists() { None } else { self.admin_dir(&place.dir) };
+        let admin = if place.mark.exists() {
+            None
+        } else {
+            self.admin_dir(&place.dir)
+        };
         make_dir(place.mark.parent().unwrap_or(&place.mark)).map_err(GitError::from_io(doing))?;
         std::fs::write(&place.mark, "").map_err(GitError::from_io(doing))?;
         let moved = match &admin {
-            Some(admin) => self.widen_and_move(doing, admin, &place.dir, commit, wanted).await,
+            Some(admin) => {
+                self.widen_and_move(doing, admin, &place.dir, commit, wanted)
+                    .await
+            }
             None => Err(GitError::other(doing, "there is no whole checkout yet")),
         };
         let placed = match moved {
@@ -263,8 +313,12 @@ impl Mirror {
     /// `.git` in it could have been changed by a run, so it must point where git itself had pointed it.
     pub(super) fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
-        let is_file = link.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() < 8192);
-        let text = is_file.then(|| std::fs::read_to_string(&link).ok()).flatten()?;
+        let is_file = link
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.len() < 8192);
+        let text = is_file
+            .then(|| std::fs::read_to_string(&link).ok())
+            .flatten()?;
         let admin = Path::new(text.strip_prefix("gitdir: ")?.trim_end());
         let ours = self.dir().canonicalize().ok()?.join("worktrees");
         let back = std::fs::read_to_string(admin.join("gitdir")).ok()?;
@@ -274,8 +328,14 @@ impl Mirror {
 
     /// Git for the worktree in a directory.
     pub(super) fn git_in(&self, doing: &str, dir: &Path) -> Result<Cmd, GitError> {
-        let admin = self.admin_dir(dir).ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
-        Ok(self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", dir).dir(dir))
+        let admin = self
+            .admin_dir(dir)
+            .ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
+        Ok(self
+            .git()
+            .env("GIT_DIR", admin)
+            .env("GIT_WORK_TREE", dir)
+            .dir(dir))
     }
 
     async fn move_to(
@@ -285,14 +345,34 @@ impl Mirror {
         commit: &CommitSha,
         extent: &Extent,
     ) -> Result<(), GitError> {
-        let git = || extent.applied_to(self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", dir).dir(dir));
-        let old = self.run(doing, git().args(["rev-parse", "--verify", "HEAD"])).await?;
+        let git = || {
+            extent.applied_to(
+                self.git()
+                    .env("GIT_DIR", admin)
+                    .env("GIT_WORK_TREE", dir)
+                    .dir(dir),
+            )
+        };
+        let old = self
+            .run(doing, git().args(["rev-parse", "--verify", "HEAD"]))
+            .await?;
         let same = old.stdout.text().trim() == commit.as_str();
         extent.note(admin).map_err(GitError::from_io(doing))?;
         // A new index: flags in the old one could make git overlook files that a run has changed.
         remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
-        self.run(doing, extent.read_into_index(git()).arg("HEAD")).await?;
-        self.run(doing, git().args(["checkout", "--quiet", "--force", "--detach", commit.as_str()])).await?;
+        self.run(doing, extent.read_into_index(git()).arg("HEAD"))
+            .await?;
+        self.run(
+            doing,
+            git().args([
+                "checkout",
+                "--quiet",
+                "--force",
+                "--detach",
+                commit.as_str(),
+            ]),
+        )
+        .await?;
         if same {
             return Ok(());
         }
@@ -315,33 +395,58 @@ impl Mirror {
         put.flatten().map_err(GitError::from_io(doing))?;
         self.add(doing, &place.dir, commit, extent).await?;
         let (dir, aside) = (place.dir.clone(), place.aside.clone());
-        apart(move || kept::put_back(&aside, &dir)).await.flatten().map_err(GitError::from_io(doing))
+        apart(move || kept::put_back(&aside, &dir))
+            .await
+            .flatten()
+            .map_err(GitError::from_io(doing))
     }
 
     /// What the commit of a worktree has, as far as that can be told: it may be broken, or of a mirror that was replaced.
     async fn committed(&self, dir: &Path) -> Committed {
-        let Some(admin) = self.admin_dir(dir) else { return Committed::default() };
-        self.committed_in(self.git().env("GIT_DIR", admin), "HEAD").await
+        let Some(admin) = self.admin_dir(dir) else {
+            return Committed::default();
+        };
+        self.committed_in(self.git().env("GIT_DIR", admin), "HEAD")
+            .await
     }
 
     /// What a commit has; nothing if it is not here.
     pub(super) async fn committed_in(&self, git: Cmd, commit: &str) -> Committed {
-        let cmd = git.cap(objects::MAX_LIST).args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit]);
+        let cmd = git.cap(objects::MAX_LIST).args([
+            "ls-tree",
+            "-r",
+            "-z",
+            "--name-only",
+            "--full-tree",
+            commit,
+        ]);
         let listed = self.run("list the files of an earlier commit", cmd).await;
-        listed.map(|output| Committed::of(&output.stdout.bytes)).unwrap_or_default()
+        listed
+            .map(|output| Committed::of(&output.stdout.bytes))
+            .unwrap_or_default()
     }
 
     /// Makes the worktree from nothing. Forced twice: also over the remains of a `worktree add` that was killed.
-    async fn add(&self, doing: &str, dir: &Path, commit: &CommitSha, extent: &Extent) -> Result<(), GitError> {
+    async fn add(
+        &self,
+        doing: &str,
+        dir: &Path,
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<(), GitError> {
         remove_all(dir).map_err(GitError::from_io(doing))?;
         self.prune(doing).await?;
-        let cmd = self.git().args(["worktree", "add", "--quiet", "--force", "--force", "--detach"]);
+        let cmd = self.git().args([
+            "worktree", "add", "--quiet", "--force", "--force", "--detach",
+        ]);
         let cmd = cmd.args((*extent != Extent::Whole).then_some("--no-checkout"));
         self.run(doing, cmd.arg(dir).arg(commit.as_str())).await?;
         if *extent == Extent::Whole {
             return Ok(());
         }
-        let admin = self.admin_dir(dir).ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
+        let admin = self
+            .admin_dir(dir)
+            .ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
         self.move_to(doing, (&admin, dir), commit, extent).await
     }
 
@@ -350,11 +455,17 @@ impl Mirror {
         if !self.dir().exists() {
             return Ok(());
         }
-        self.run(doing, self.git().args(["worktree", "prune", "--expire=now"])).await.map(drop)
+        self.run(
+            doing,
+            self.git().args(["worktree", "prune", "--expire=now"]),
+        )
+        .await
+        .map(drop)
     }
 }
 
 /// Removes what is not tracked, ignored or not, nested repositories too, except [`kept::PATTERNS`].
 fn clean(git: Cmd) -> Cmd {
-    git.args(["clean", "--quiet", "-ffdx"]).args(kept::PATTERNS.iter().flat_map(|pattern| ["-e", *pattern]))
+    git.args(["clean", "--quiet", "-ffdx"])
+        .args(kept::PATTERNS.iter().flat_map(|pattern| ["-e", *pattern]))
 }

@@ -27,7 +27,9 @@ pub(super) fn classify(stderr: &str) -> Class {
 }
 
 fn has_any(stderr: &str, phrases: &[&str]) -> bool {
-    stderr.lines().any(|line| phrases.iter().any(|phrase| line.contains(phrase)))
+    stderr
+        .lines()
+        .any(|line| phrases.iter().any(|phrase| line.contains(phrase)))
 }
 
 /// `fatal: Authentication failed for 'https://…'`,
@@ -53,7 +55,8 @@ fn is_auth_failure(stderr: &str) -> bool {
 /// `fatal: '/srv/x.git' does not appear to be a git repository` (with `file:`), and by SSH `ERROR: Repository not found.`
 /// or `remote: ERROR: The project you were looking for could not be found …`.
 fn is_not_found(stderr: &str) -> bool {
-    let repository = |line: &str| line.starts_with("fatal: repository '") && line.ends_with("' not found");
+    let repository =
+        |line: &str| line.starts_with("fatal: repository '") && line.ends_with("' not found");
     stderr.lines().any(repository)
         || missing_ref(stderr).is_some()
         || is_refused_commit(stderr)
@@ -71,13 +74,21 @@ fn is_not_found(stderr: &str) -> bool {
 
 /// `fatal: couldn't find remote ref refs/heads/x` → `refs/heads/x`.
 pub(super) fn missing_ref(stderr: &str) -> Option<&str> {
-    stderr.lines().find_map(|line| line.strip_prefix("fatal: couldn't find remote ref "))
+    stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("fatal: couldn't find remote ref "))
 }
 
 /// `fatal: remote error: upload-pack: not our ref 1234…`, and from servers that offer tips only
 /// `error: Server does not allow request for unadvertised object 1234…`.
 pub(super) fn is_refused_commit(stderr: &str) -> bool {
-    has_any(stderr, &["not our ref", "does not allow request for unadvertised object"])
+    has_any(
+        stderr,
+        &[
+            "not our ref",
+            "does not allow request for unadvertised object",
+        ],
+    )
 }
 
 /// `error: object 1234…: hasDotgit: contains '.git'`, then `fatal: fsck error in packed object` (of `index-pack` and of
@@ -94,15 +105,22 @@ pub(super) fn is_redirect(stderr: &str) -> bool {
 /// `error: cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create 'refs/heads/a/b'`: a branch was
 /// replaced by one whose name lies below or above it. Also said as ` ! [new branch] … (unable to update local ref)`.
 pub(super) fn is_name_in_the_way(stderr: &str) -> bool {
-    has_any(stderr, &["exists; cannot create 'refs/", "there are still refs under 'refs/", "directory/file conflict"])
-        || has_any(stderr, &["(unable to update local ref)"])
+    has_any(
+        stderr,
+        &[
+            "exists; cannot create 'refs/",
+            "there are still refs under 'refs/",
+            "directory/file conflict",
+        ],
+    ) || has_any(stderr, &["(unable to update local ref)"])
 }
 
 /// `fatal: Unable to create '/…/shallow.lock': File exists.`, `error: cannot lock ref '…': Unable to create '…/x.lock':
 /// File exists.`: the path of a lock file that a killed git left behind.
 pub(super) fn stale_lock(stderr: &str) -> Option<&str> {
     let (_, rest) = stderr.split_once("Unable to create '")?;
-    rest.split_once(".lock': File exists").map(|(path, _)| &rest[..path.len() + ".lock".len()])
+    rest.split_once(".lock': File exists")
+        .map(|(path, _)| &rest[..path.len() + ".lock".len()])
 }
 
 /// `error: object file objects/12/34… is empty`, `fatal: loose object 1234… (stored in …) is corrupt`,
@@ -167,7 +185,9 @@ fn is_broken_line_of_ssh(line: &str) -> bool {
         "Timeout, server ",
         "kex_exchange_identification: ",
     ];
-    BEGINNINGS.iter().any(|beginning| line.starts_with(beginning))
+    BEGINNINGS
+        .iter()
+        .any(|beginning| line.starts_with(beginning))
 }
 
 /// The host has another key than the one it is known by, or none of it is known.
@@ -178,7 +198,9 @@ fn is_unknown_host(stderr: &str) -> bool {
 /// Lines of ssh that say why git says no more than [`NO_REASON`].
 fn is_reason_of_ssh(line: &str) -> bool {
     is_broken_line_of_ssh(line)
-        || ["Host key verification failed", "ERROR: "].iter().any(|beginning| line.starts_with(beginning))
+        || ["Host key verification failed", "ERROR: "]
+            .iter()
+            .any(|beginning| line.starts_with(beginning))
         || line.contains(": Permission denied (")
         || line.ends_with("and you have requested strict checking.")
 }
@@ -190,13 +212,26 @@ const UNKNOWN_HOST: &str = "The host is not the one that the SSH credential name
 
 /// The lines that matter, at most three and what helps, fit to be shown to people.
 pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> String {
-    let of_git = |line: &str| ["fatal: ", "error: ", "remote: "].iter().any(|prefix| line.starts_with(prefix));
+    let of_git = |line: &str| {
+        ["fatal: ", "error: ", "remote: "]
+            .iter()
+            .any(|prefix| line.starts_with(prefix))
+    };
     let has_reason = stderr.lines().any(is_reason_of_ssh);
-    let shown = |line: &&str| is_reason_of_ssh(line) || of_git(line) && !(has_reason && *line == NO_REASON);
+    let shown =
+        |line: &&str| is_reason_of_ssh(line) || of_git(line) && !(has_reason && *line == NO_REASON);
     let important: Vec<&str> = stderr.lines().filter(shown).take(3).collect();
-    let mut lines = if important.is_empty() { stderr.lines().take(3).collect() } else { important };
+    let mut lines = if important.is_empty() {
+        stderr.lines().take(3).collect()
+    } else {
+        important
+    };
     lines.extend(is_unknown_host(stderr).then_some(UNKNOWN_HOST));
-    let lines: Vec<String> = lines.into_iter().map(|line| clean(line, secret)).filter(|l| !l.is_empty()).collect();
+    let lines: Vec<String> = lines
+        .into_iter()
+        .map(|line| clean(line, secret))
+        .filter(|l| !l.is_empty())
+        .collect();
     if lines.is_empty() {
         let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
         return format!("git ended with {code} and said nothing");
@@ -209,7 +244,13 @@ fn clean(line: &str, secret: Option<&str>) -> String {
         Some(secret) => line.replace(secret, "…"),
         None => line.to_owned(),
     };
-    without_userinfo(&line).chars().filter(|c| !c.is_control()).take(MAX_LINE).collect::<String>().trim().to_owned()
+    without_userinfo(&line)
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_LINE)
+        .collect::<String>()
+        .trim()
+        .to_owned()
 }
 
 /// `https://user:password@host/` → `https://…@host/`.
@@ -234,21 +275,63 @@ mod tests {
     #[test]
     fn failures_are_told_apart() {
         let cases = [
-            ("fatal: Authentication failed for 'https://h/a/b.git/'", Class::AuthFailed),
-            ("fatal: could not read Username for 'https://h': terminal prompts disabled", Class::AuthFailed),
-            ("fatal: unable to access 'https://h/': The requested URL returned error: 403", Class::AuthFailed),
-            ("remote: Repository not found.\nfatal: repository 'https://h/a/b.git/' not found", Class::NotFound),
-            ("fatal: couldn't find remote ref refs/heads/x", Class::NotFound),
-            ("fatal: remote error: upload-pack: not our ref 0123", Class::NotFound),
-            ("fatal: unable to access 'https://h/': Could not resolve host: h", Class::Unreachable),
-            ("fatal: unable to access 'https://h/': The requested URL returned error: 502", Class::Unreachable),
-            ("error: RPC failed; curl 18 transfer closed\nfatal: early EOF", Class::Unreachable),
-            ("error: object file objects/12/34 is empty\nfatal: loose object 12 is corrupt", Class::Corrupt),
+            (
+                "fatal: Authentication failed for 'https://h/a/b.git/'",
+                Class::AuthFailed,
+            ),
+            (
+                "fatal: could not read Username for 'https://h': terminal prompts disabled",
+                Class::AuthFailed,
+            ),
+            (
+                "fatal: unable to access 'https://h/': The requested URL returned error: 403",
+                Class::AuthFailed,
+            ),
+            (
+                "remote: Repository not found.\nfatal: repository 'https://h/a/b.git/' not found",
+                Class::NotFound,
+            ),
+            (
+                "fatal: couldn't find remote ref refs/heads/x",
+                Class::NotFound,
+            ),
+            (
+                "fatal: remote error: upload-pack: not our ref 0123",
+                Class::NotFound,
+            ),
+            (
+                "fatal: unable to access 'https://h/': Could not resolve host: h",
+                Class::Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/': The requested URL returned error: 502",
+                Class::Unreachable,
+            ),
+            (
+                "error: RPC failed; curl 18 transfer closed\nfatal: early EOF",
+                Class::Unreachable,
+            ),
+            (
+                "error: object file objects/12/34 is empty\nfatal: loose object 12 is corrupt",
+                Class::Corrupt,
+            ),
             ("fatal: not a git repository: '/data/x.git'", Class::Corrupt),
-            ("git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.", Class::AuthFailed),
-            ("ERROR: Repository not found.\nfatal: Could not read from remote repository.", Class::NotFound),
-            ("ssh: connect to host h port 22: Connection refused\nfatal: Could not read from …", Class::Unreachable),
-            ("Host key verification failed.\nfatal: Could not read from remote repository.", Class::Other),
+            (
+                "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.",
+                Class::AuthFailed,
+            ),
+            (
+                "ERROR: Repository not found.\nfatal: Could not read from remote repository.",
+                Class::NotFound,
+            ),
+            (
+                "ssh: connect to host h port 22: Connection refused\nfatal: Could not read from …",
+                Class::Unreachable,
+            ),
+            (
+                "Host key verification failed.\nfatal: Could not read from remote repository.",
+                Class::Other,
+            ),
             (
                 "error: object 12: hasDotgit: contains '.git'\nfatal: fsck error in packed object\n\
                  fatal: fetch-pack: invalid index-pack output",
@@ -265,13 +348,15 @@ mod tests {
     fn a_stale_lock_is_named() {
         let stderr = "fatal: Unable to create '/d/x.git/packed-refs.lock': File exists.\n\nAnother git process …";
         assert_eq!(stale_lock(stderr), Some("/d/x.git/packed-refs.lock"));
-        assert_eq!(stale_lock("fatal: Unable to create '/d/x.git/index': Permission denied"), None);
+        assert_eq!(
+            stale_lock("fatal: Unable to create '/d/x.git/index': Permission denied"),
+            None
+        );
     }
 
     #[test]
     fn messages_are_short_and_carry_no_credentials() {
-        let stderr =
-            "Cloning…\nremote: hello \u{1b}[31mhunter2\nfatal: no 'https://me:hunter3@h/x@y'\nerror: 3\nerror: 4";
+        let stderr = "Cloning…\nremote: hello \u{1b}[31mhunter2\nfatal: no 'https://me:hunter3@h/x@y'\nerror: 3\nerror: 4";
         insta::assert_snapshot!(message(stderr, Some(128), Some("hunter2")), @"
         remote: hello [31m…
         fatal: no 'https://…@h/x@y'

@@ -60,7 +60,12 @@ impl Git {
                     count.walk(&dir);
                 }
                 let used_at = used_at(&part, &dir);
-                DiskUse { part, bytes: count.bytes, used_at, has_state: count.has_state }
+                DiskUse {
+                    part,
+                    bytes: count.bytes,
+                    used_at,
+                    has_state: count.has_state,
+                }
             };
             parts(&settings.data_dir).into_iter().map(count).collect()
         })
@@ -74,7 +79,13 @@ impl Git {
             DiskPart::Checkouts(pull) => Some(pull),
             DiskPart::Mirror(_) => None,
         };
-        apart(move || parts(&settings.data_dir).into_iter().filter_map(of).collect()).await
+        apart(move || {
+            parts(&settings.data_dir)
+                .into_iter()
+                .filter_map(of)
+                .collect()
+        })
+        .await
     }
 }
 
@@ -92,7 +103,8 @@ impl Mirror {
 
     /// Notes that the mirror, and the checkouts of a pull if one is named, are used at this time.
     pub fn touch(&self, pull: Option<PullNumber>, at: DateTime<Utc>) -> io::Result<()> {
-        let pull = pull.map(|pull| place::pull(&self.settings.data_dir, &self.repo, pull).join(place::USED));
+        let pull = pull
+            .map(|pull| place::pull(&self.settings.data_dir, &self.repo, pull).join(place::USED));
         let files = [Some(self.dir().join(place::USED)), pull];
         files.into_iter().flatten().try_for_each(|file| {
             make_dir(file.parent().unwrap_or(&file))?;
@@ -106,11 +118,17 @@ impl Mirror {
         let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
         let mut holds = Vec::new();
-        for file in fs::read_dir(dir.join(place::HOLDS)).into_iter().flatten().flatten() {
+        for file in fs::read_dir(dir.join(place::HOLDS))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             match Hold::exclusive(&file.path(), Duration::ZERO).await {
                 Ok(hold) => holds.push(hold),
                 Err(HoldError::Busy { .. }) => return Ok(false),
-                Err(error @ HoldError::Io { .. }) => return Err(GitError::from_hold(&doing, error)),
+                Err(error @ HoldError::Io { .. }) => {
+                    return Err(GitError::from_hold(&doing, error));
+                }
             }
         }
         let _writer = self.locks.writer.lock().await;
@@ -122,7 +140,9 @@ impl Mirror {
     /// Removes the mirror, unless it is being written or there are checkouts of it: then nothing is done and `false`
     /// returned. The caller sees to it that nobody begins to use it.
     pub async fn evict(&self) -> Result<bool, GitError> {
-        let (Ok(_transfer), Ok(_writer)) = (self.locks.transfer.try_lock(), self.locks.writer.try_lock()) else {
+        let (Ok(_transfer), Ok(_writer)) =
+            (self.locks.transfer.try_lock(), self.locks.writer.try_lock())
+        else {
             return Ok(false);
         };
         let checkouts = place::pulls(&self.settings.data_dir, &self.repo);
@@ -153,13 +173,21 @@ pub(super) async fn removed(doing: &str, dir: PathBuf) -> Result<(), GitError> {
 }
 
 /// Does what takes the disk long apart from the asynchronous threads.
-pub(super) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+pub(super) async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)
 }
 
 /// Every part with its directory. What we would not have named so is left alone.
 fn parts(data_dir: &Path) -> Vec<(DiskPart, PathBuf)> {
-    let mirrors = |ending| repos(&data_dir.join("mirrors"), ending).into_iter().map(|(repo, _)| repo);
+    let mirrors = |ending| {
+        repos(&data_dir.join("mirrors"), ending)
+            .into_iter()
+            .map(|(repo, _)| repo)
+    };
     let mirrors: BTreeSet<RepoId> = place::MIRRORS.into_iter().flat_map(mirrors).collect();
     let mirrors = mirrors.into_iter().map(|repo| {
         let dir = place::mirror(data_dir, &repo);
@@ -168,7 +196,10 @@ fn parts(data_dir: &Path) -> Vec<(DiskPart, PathBuf)> {
     let checkouts = repos(&data_dir.join("checkouts"), "");
     let checkouts = checkouts.into_iter().flat_map(|(repo, dir)| {
         entries(&dir).into_iter().filter_map(move |(name, dir)| {
-            let pull = PullRef { repo: repo.clone(), number: PullNumber(name.parse().ok()?) };
+            let pull = PullRef {
+                repo: repo.clone(),
+                number: PullNumber(name.parse().ok()?),
+            };
             Some((DiskPart::Checkouts(pull), dir))
         })
     });
@@ -181,7 +212,9 @@ fn repos(root: &Path, suffix: &str) -> Vec<(RepoId, PathBuf)> {
     for (host, dir) in entries(root) {
         for (owner, dir) in entries(&dir) {
             for (name, dir) in entries(&dir) {
-                let repo = name.strip_suffix(suffix).and_then(|name| place::repo_of(&host, &owner, name));
+                let repo = name
+                    .strip_suffix(suffix)
+                    .and_then(|name| place::repo_of(&host, &owner, name));
                 found.extend(repo.map(|repo| (repo, dir)));
             }
         }
@@ -193,17 +226,26 @@ fn repos(root: &Path, suffix: &str) -> Vec<(RepoId, PathBuf)> {
 fn entries(dir: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path()))).collect()
+    dirs.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+        .collect()
 }
 
 /// What is not noted was used when it was made, or before this release.
 fn used_at(part: &DiskPart, dir: &Path) -> DateTime<Utc> {
-    let time = |path: &Path| path.symlink_metadata().and_then(|meta| meta.modified()).ok();
+    let time = |path: &Path| {
+        path.symlink_metadata()
+            .and_then(|meta| meta.modified())
+            .ok()
+    };
     let inside = match part {
         DiskPart::Checkouts(_) => None,
         DiskPart::Mirror(_) => time(&dir.join("HEAD")),
     };
-    time(&dir.join(place::USED)).or(inside).or_else(|| time(dir)).unwrap_or(SystemTime::UNIX_EPOCH).into()
+    time(&dir.join(place::USED))
+        .or(inside)
+        .or_else(|| time(dir))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+        .into()
 }
 
 /// What a directory takes.
@@ -226,7 +268,8 @@ impl Count {
                     Ok(meta) if meta.is_dir() => todo.push(entry.path()),
                     meta => {
                         let is_empty = meta.as_ref().is_ok_and(|meta| meta.len() == 0);
-                        self.has_state |= !is_empty && kept::is_state_in(dir.strip_prefix(root).unwrap_or(&dir), &name);
+                        self.has_state |= !is_empty
+                            && kept::is_state_in(dir.strip_prefix(root).unwrap_or(&dir), &name);
                         self.add(meta);
                     }
                 }
@@ -268,7 +311,10 @@ mod tests {
         ] {
             assert_eq!(count(&[(file, 1)]).has_state, has_state, "{file}");
         }
-        assert!(!count(&[("terraform.tfstate", 0)]).has_state, "an empty file is no state");
+        assert!(
+            !count(&[("terraform.tfstate", 0)]).has_state,
+            "an empty file is no state"
+        );
     }
 
     #[test]
@@ -283,26 +329,49 @@ mod tests {
         let mut counts = [Count::default(), Count::default()];
         counts[0].walk(&big);
         counts[1].walk(&small);
-        assert!(counts[0].bytes >= 1 << 20 && counts[1].bytes < 1 << 16, "{} {}", counts[0].bytes, counts[1].bytes);
+        assert!(
+            counts[0].bytes >= 1 << 20 && counts[1].bytes < 1 << 16,
+            "{} {}",
+            counts[0].bytes,
+            counts[1].bytes
+        );
     }
 
     #[test]
     fn parts_are_found_under_the_names_they_were_given() {
         let dir = tempfile::tempdir().unwrap();
         let repo: RepoId = "git.example.com:8443/a/b.git/c_d".parse().unwrap();
-        let (mirror, pull) = (place::mirror(dir.path(), &repo), place::pull(dir.path(), &repo, PullNumber(12)));
+        let (mirror, pull) = (
+            place::mirror(dir.path(), &repo),
+            place::pull(dir.path(), &repo, PullNumber(12)),
+        );
         fs::create_dir_all(&mirror).unwrap();
         fs::create_dir_all(&pull).unwrap();
         fs::create_dir_all(dir.path().join("checkouts/not ours/x/y/z")).unwrap();
         fs::write(dir.path().join("mirrors/file"), "").unwrap();
-        let checkouts = DiskPart::Checkouts(PullRef { repo: repo.clone(), number: PullNumber(12) });
-        assert_eq!(parts(dir.path()), [(checkouts, pull.clone()), (DiskPart::Mirror(repo.clone()), mirror.clone())]);
+        let checkouts = DiskPart::Checkouts(PullRef {
+            repo: repo.clone(),
+            number: PullNumber(12),
+        });
+        assert_eq!(
+            parts(dir.path()),
+            [
+                (checkouts, pull.clone()),
+                (DiskPart::Mirror(repo.clone()), mirror.clone())
+            ]
+        );
         // Of a rebuild that was killed there may be nothing else.
         fs::remove_dir_all(dir.path().join("checkouts")).unwrap();
         fs::rename(&mirror, place::replaced(&mirror)).unwrap();
         fs::create_dir(place::beside(&mirror)).unwrap();
         let part = DiskPart::Mirror(repo);
         assert_eq!(parts(dir.path()), [(part.clone(), mirror.clone())]);
-        assert_eq!(places(&part, &mirror).iter().filter(|place| place.exists()).count(), 2);
+        assert_eq!(
+            places(&part, &mirror)
+                .iter()
+                .filter(|place| place.exists())
+                .count(),
+            2
+        );
     }
 }

@@ -65,7 +65,8 @@ const CONFIG: &[(&str, &str)] = &[
 
 /// The helper git asks for credentials, and that asks us in turn: they are in no argument list, no environment and no file
 /// (see `process/secret.rs`). A message is read whole or not at all, which only `dd` promises.
-const HELPER: &str = "!f() { test \"$1\" = get && printf get >&3 && dd bs=65536 count=1 <&3 2>/dev/null; }; f";
+const HELPER: &str =
+    "!f() { test \"$1\" = get && printf get >&3 && dd bs=65536 count=1 <&3 2>/dev/null; }; f";
 const _: () = assert!(Cmd::SECRET_FD == 3, "the helper names the descriptor");
 
 /// Name under which a partial mirror knows its forge.
@@ -99,7 +100,10 @@ pub(super) fn git_to(
         config.extend(ssh::config(url, login));
         return ssh::with_key(with_config(cmd, &pairs(&config)), login);
     }
-    config.push((format!("credential.{}.helper", url.origin().ascii_serialization()), HELPER.to_owned()));
+    config.push((
+        format!("credential.{}.helper", url.origin().ascii_serialization()),
+        HELPER.to_owned(),
+    ));
     let (username, password) = (&credentials.username, credentials.password.expose());
     let answer = Secret::new(&format!("username={username}\npassword={password}\n"));
     with_config(cmd, &pairs(&config)).secret(answer)
@@ -122,10 +126,16 @@ impl ModuleAccess {
         // Sources are often written for people, who go by SSH.
         if let Some(host) = url.host_str() {
             let instead = format!("url.{origin}/.insteadOf");
-            config.extend(["ssh://git@HOST/", "git@HOST:"].map(|form| (instead.clone(), form.replace("HOST", host))));
+            config.extend(
+                ["ssh://git@HOST/", "git@HOST:"]
+                    .map(|form| (instead.clone(), form.replace("HOST", host))),
+            );
         }
         let (username, password) = (&credentials.username, credentials.password.expose());
-        Self { config, answer: Secret::new(&format!("username={username}\npassword={password}\n")) }
+        Self {
+            config,
+            answer: Secret::new(&format!("username={username}\npassword={password}\n")),
+        }
     }
 
     /// The command with it. `before`: how many pairs of configuration its environment has already (`GIT_CONFIG_COUNT`).
@@ -133,7 +143,8 @@ impl ModuleAccess {
         let cmd = cmd.env("GIT_CONFIG_COUNT", (before + self.config.len()).to_string());
         let pairs = (before..).zip(&self.config);
         let cmd = pairs.fold(cmd, |cmd, (n, (key, value))| {
-            cmd.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value)
+            cmd.env(format!("GIT_CONFIG_KEY_{n}"), key)
+                .env(format!("GIT_CONFIG_VALUE_{n}"), value)
         });
         cmd.secret(self.answer.clone())
     }
@@ -141,19 +152,31 @@ impl ModuleAccess {
 
 /// The configuration of a partial mirror; the URL only where git may fetch.
 fn partial(filter: Option<&MirrorFilter>, url: Option<&Url>) -> Vec<(String, String)> {
-    let Some(filter) = filter else { return Vec::new() };
+    let Some(filter) = filter else {
+        return Vec::new();
+    };
     let key = |name: &str| format!("remote.{FORGE}.{name}");
-    let mut config = vec![(key("promisor"), "true".to_owned()), (key("partialclonefilter"), filter.to_string())];
+    let mut config = vec![
+        (key("promisor"), "true".to_owned()),
+        (key("partialclonefilter"), filter.to_string()),
+    ];
     config.extend(url.map(|url| (key("url"), url.to_string())));
     config
 }
 
 fn pairs(config: &[(String, String)]) -> Vec<(&str, &str)> {
-    config.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    config
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect()
 }
 
 fn base(settings: &GitSettings) -> Cmd {
-    let protocols = if settings.allow_file { "https:http:file" } else { "https:http" };
+    let protocols = if settings.allow_file {
+        "https:http:file"
+    } else {
+        "https:http"
+    };
     let cmd = Cmd::new(&settings.program);
     let cmd = match &settings.hold {
         Some(file) => cmd.holds(file),
@@ -169,7 +192,9 @@ fn base(settings: &GitSettings) -> Cmd {
 fn with_config(mut cmd: Cmd, more: &[(&str, &str)]) -> Cmd {
     let all = CONFIG.iter().chain(more);
     for (at, (key, value)) in all.clone().enumerate() {
-        cmd = cmd.env(format!("GIT_CONFIG_KEY_{at}"), *key).env(format!("GIT_CONFIG_VALUE_{at}"), *value);
+        cmd = cmd
+            .env(format!("GIT_CONFIG_KEY_{at}"), *key)
+            .env(format!("GIT_CONFIG_VALUE_{at}"), *value);
     }
     cmd.env("GIT_CONFIG_COUNT", all.count().to_string())
 }

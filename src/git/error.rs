@@ -98,7 +98,10 @@ pub enum GitError {
 
 impl GitError {
     pub(super) fn other(doing: impl Into<String>, message: impl Display) -> Self {
-        Self::Other { doing: doing.into(), message: message.to_string() }
+        Self::Other {
+            doing: doing.into(),
+            message: message.to_string(),
+        }
     }
 
     /// The words without what was tried.
@@ -120,26 +123,45 @@ impl GitError {
     pub(super) fn from_process(doing: impl Into<String>, error: ProcessError) -> Self {
         let doing = doing.into();
         if matches!(error, ProcessError::TimedOut { .. }) {
-            return Self::TimedOut { doing, message: error.to_string() };
+            return Self::TimedOut {
+                doing,
+                message: error.to_string(),
+            };
         }
-        Self::Other { doing, message: format!("{:#}", anyhow::Error::new(error)) }
+        Self::Other {
+            doing,
+            message: format!("{:#}", anyhow::Error::new(error)),
+        }
     }
 
     pub(super) fn from_hold(doing: impl Into<String>, error: HoldError) -> Self {
         let doing = doing.into();
         match error {
-            HoldError::Busy { .. } => Self::Busy { doing, message: error.to_string() },
-            HoldError::Io { .. } => Self::Other { doing, message: format!("{:#}", anyhow::Error::new(error)) },
+            HoldError::Busy { .. } => Self::Busy {
+                doing,
+                message: error.to_string(),
+            },
+            HoldError::Io { .. } => Self::Other {
+                doing,
+                message: format!("{:#}", anyhow::Error::new(error)),
+            },
         }
     }
 
     pub(super) fn from_io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
-        move |error| Self::Other { doing, message: error.to_string() }
+        move |error| Self::Other {
+            doing,
+            message: error.to_string(),
+        }
     }
 
     /// Classifies a call that failed by what it wrote to standard error.
-    pub(super) fn from_output(doing: impl Into<String>, output: &Output, secret: Option<&str>) -> Self {
+    pub(super) fn from_output(
+        doing: impl Into<String>,
+        output: &Output,
+        secret: Option<&str>,
+    ) -> Self {
         let stderr = output.stderr.text();
         let doing = doing.into();
         let message = classify::message(&stderr, output.code, secret);

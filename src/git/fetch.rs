@@ -10,8 +10,14 @@ use crate::process::{Cmd, Output};
 use crate::vcs::GitCredentials;
 
 /// Brings objects and the refs that are named, and does nothing besides.
-pub(super) const FETCH: [&str; 6] =
-    ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance"];
+pub(super) const FETCH: [&str; 6] = [
+    "fetch",
+    "--quiet",
+    "--no-tags",
+    "--no-write-fetch-head",
+    "--no-recurse-submodules",
+    "--no-auto-maintenance",
+];
 
 /// What to fetch, and from where.
 #[derive(Clone, Debug)]
@@ -64,14 +70,21 @@ struct NotBrought {
 
 impl<'a> FetchRequest<'a> {
     fn remote(&self) -> Remote<'a> {
-        Remote { url: self.url, credentials: self.credentials, deadline: self.deadline }
+        Remote {
+            url: self.url,
+            credentials: self.credentials,
+            deadline: self.deadline,
+        }
     }
 }
 
 impl Fetched {
     /// The commit a ref has now.
     pub fn commit_of(&self, name: &RefName) -> Option<&CommitSha> {
-        self.refs.iter().find(|(known, _)| known == name).and_then(|(_, commit)| commit.as_ref())
+        self.refs
+            .iter()
+            .find(|(known, _)| known == name)
+            .and_then(|(_, commit)| commit.as_ref())
     }
 }
 
@@ -86,7 +99,8 @@ impl Mirror {
         match self.fetch_once(&remote, request).await {
             Err(GitError::Corrupt { message, .. } | GitError::Altered { message, .. }) => {
                 tracing::warn!(repo = %self.repo, %message, "Replacing a damaged mirror by what is fetched anew");
-                self.replace(async |fresh| fresh.fetch_once(&remote, request).await).await
+                self.replace(async |fresh| fresh.fetch_once(&remote, request).await)
+                    .await
             }
             result => result,
         }
@@ -96,26 +110,46 @@ impl Mirror {
         format!("fetch {}", self.repo)
     }
 
-    async fn fetch_once(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
+    async fn fetch_once(
+        &self,
+        remote: &Checked<'_>,
+        request: &FetchRequest<'_>,
+    ) -> Result<Fetched, GitError> {
         self.check_damage(&self.doing())?;
         self.init().await?;
         let mut refs = Vec::new();
         let NotBrought { missing, refused } = self.fetch_refs(remote, request).await?;
         for name in request.refs {
-            let is_here = !missing.contains(name) && refused.iter().all(|(refused, _)| refused != name);
-            let commit = if is_here { self.commit_of(name).await? } else { self.forget(name).await? };
+            let is_here =
+                !missing.contains(name) && refused.iter().all(|(refused, _)| refused != name);
+            let commit = if is_here {
+                self.commit_of(name).await?
+            } else {
+                self.forget(name).await?
+            };
             refs.push((name.clone(), commit));
         }
         let wanted = self.fetch_wanted(remote, request).await?;
-        let mut commits: Vec<&CommitSha> = refs.iter().filter_map(|(_, commit)| commit.as_ref()).collect();
+        let mut commits: Vec<&CommitSha> = refs
+            .iter()
+            .filter_map(|(_, commit)| commit.as_ref())
+            .collect();
         commits.extend(request.wanted.filter(|_| wanted == Head::Present));
         self.complete(remote, &commits).await?;
-        Ok(Fetched { refs, refused, wanted })
+        Ok(Fetched {
+            refs,
+            refused,
+            wanted,
+        })
     }
 
     /// Fetches what the server has of the refs and returns those that did not come. Git names one missing ref at a time,
     /// and refuses all for one whose objects are bad: then they are fetched in halves.
-    async fn fetch_refs(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<NotBrought, GitError> {
+    async fn fetch_refs(
+        &self,
+        remote: &Checked<'_>,
+        request: &FetchRequest<'_>,
+    ) -> Result<NotBrought, GitError> {
         let mut not_brought = NotBrought::default();
         let mut cleared = false;
         let mut open: Vec<Vec<&RefName>> = vec![request.refs.iter().collect()];
@@ -130,7 +164,10 @@ impl Mirror {
                 continue;
             }
             let stderr = output.stderr.text();
-            if let Some(name) = group.iter().find(|name| classify::missing_ref(&stderr) == Some(name.as_str())) {
+            if let Some(name) = group
+                .iter()
+                .find(|name| classify::missing_ref(&stderr) == Some(name.as_str()))
+            {
                 not_brought.missing.push((*name).clone());
                 open.push(group);
             } else if classify::is_name_in_the_way(&stderr) && !cleared {
@@ -139,7 +176,9 @@ impl Mirror {
             } else if !classify::is_fsck(&stderr) {
                 return Err(remote.failure(&self.doing(), &output));
             } else if let [name] = group[..] {
-                not_brought.refused.push((name.clone(), why(&remote.failure(&self.doing(), &output))));
+                not_brought
+                    .refused
+                    .push((name.clone(), why(&remote.failure(&self.doing(), &output))));
             } else {
                 let (one, other) = group.split_at(group.len() / 2);
                 open.extend([one.to_vec(), other.to_vec()]);
@@ -148,7 +187,11 @@ impl Mirror {
         Ok(not_brought)
     }
 
-    async fn fetch_wanted(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Head, GitError> {
+    async fn fetch_wanted(
+        &self,
+        remote: &Checked<'_>,
+        request: &FetchRequest<'_>,
+    ) -> Result<Head, GitError> {
         let Some(wanted) = request.wanted else {
             return Ok(Head::NotAsked);
         };
@@ -163,11 +206,22 @@ impl Mirror {
             return Ok(Head::Refused(why(&remote.failure(&self.doing(), &output))));
         }
         let gone = output.is_success() || classify::is_refused_commit(&output.stderr.text());
-        if gone { Ok(Head::Gone) } else { Err(remote.failure(&self.doing(), &output)) }
+        if gone {
+            Ok(Head::Gone)
+        } else {
+            Err(remote.failure(&self.doing(), &output))
+        }
     }
 
-    async fn fetch_specs(&self, remote: &Checked<'_>, specs: &[String]) -> Result<Output, GitError> {
-        let cmd = self.fetch_cmd(remote).operands([remote.name(self)]).operands(specs);
+    async fn fetch_specs(
+        &self,
+        remote: &Checked<'_>,
+        specs: &[String],
+    ) -> Result<Output, GitError> {
+        let cmd = self
+            .fetch_cmd(remote)
+            .operands([remote.name(self)])
+            .operands(specs);
         self.call(&self.doing(), &cmd).await
     }
 
@@ -177,14 +231,27 @@ impl Mirror {
 
     /// Removes a ref that the server does not have.
     async fn forget(&self, name: &RefName) -> Result<Option<CommitSha>, GitError> {
-        let cmd = self.git().args(["update-ref", "--no-deref", "-d"]).operands([name.as_str()]);
+        let cmd = self
+            .git()
+            .args(["update-ref", "--no-deref", "-d"])
+            .operands([name.as_str()]);
         self.run(&self.doing(), cmd).await.map(|_| None)
     }
 
     /// Removes all refs. Checkouts are detached and do not mind; the next fetch brings back what it needs.
     async fn clear_refs(&self) -> Result<(), GitError> {
-        let list = self.run(&self.doing(), self.git().args(["for-each-ref", "--format=%(refname)"])).await?;
-        for name in list.stdout.text().lines().filter_map(|line| RefName::new(line).ok()) {
+        let list = self
+            .run(
+                &self.doing(),
+                self.git().args(["for-each-ref", "--format=%(refname)"]),
+            )
+            .await?;
+        for name in list
+            .stdout
+            .text()
+            .lines()
+            .filter_map(|line| RefName::new(line).ok())
+        {
             self.forget(&name).await?;
         }
         Ok(())

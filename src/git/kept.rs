@@ -17,8 +17,14 @@ use tracing::warn;
 use super::mirror::{make_dir, remove_all};
 
 /// What stays when a checkout moves to another commit, as patterns of git.
-pub(super) const PATTERNS: &[&str] =
-    &[".terraform/", ".terragrunt-cache/", ".terraform.lock.hcl", "*.tfstate", "*.tfstate.*", "terraform.tfstate.d/"];
+pub(super) const PATTERNS: &[&str] = &[
+    ".terraform/",
+    ".terragrunt-cache/",
+    ".terraform.lock.hcl",
+    "*.tfstate",
+    "*.tfstate.*",
+    "terraform.tfstate.d/",
+];
 /// The directories of [`PATTERNS`], and the file that is no state.
 const DIRS: [&str; 3] = [DATA, ".terragrunt-cache", "terraform.tfstate.d"];
 const LOCK_FILE: &str = ".terraform.lock.hcl";
@@ -42,8 +48,14 @@ pub(super) struct Committed(HashSet<PathBuf>);
 impl Committed {
     /// From names with a NUL behind each.
     pub(super) fn of(names: &[u8]) -> Self {
-        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        Self(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+        let names = names
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty());
+        Self(
+            names
+                .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+                .collect(),
+        )
     }
 
     fn has(&self, file: &Path) -> bool {
@@ -86,7 +98,10 @@ fn sweep_dir(root: &Path, dir: &Path, committed: &Committed) -> io::Result<bool>
 /// Moves the states of a checkout that is to be made anew out of it, except those that were committed. One that is aside
 /// already stays, unless the checkout has it, too.
 pub(super) fn put_aside(checkout: &Path, aside: &Path, committed: &Committed) -> io::Result<()> {
-    for state in states(checkout)?.into_iter().filter(|state| !committed.has(state)) {
+    for state in states(checkout)?
+        .into_iter()
+        .filter(|state| !committed.has(state))
+    {
         let place = aside.join(&state);
         make_dir(place.parent().unwrap_or(aside))?;
         fs::rename(checkout.join(&state), place)?;
@@ -101,7 +116,11 @@ pub(super) fn put_back(aside: &Path, checkout: &Path) -> io::Result<()> {
     for state in states(aside)? {
         if !make_way(checkout, &state)? {
             is_all = false;
-            warn!(?state, ?aside, "A local state has no place in the checkout any more and is kept beside it");
+            warn!(
+                ?state,
+                ?aside,
+                "A local state has no place in the checkout any more and is kept beside it"
+            );
             continue;
         }
         let place = checkout.join(&state);
@@ -170,7 +189,15 @@ mod tests {
                 if entry.file_type().unwrap().is_dir() {
                     todo.push(entry.path());
                 } else {
-                    found.push(entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+                    found.push(
+                        entry
+                            .path()
+                            .strip_prefix(root)
+                            .unwrap()
+                            .to_str()
+                            .unwrap()
+                            .to_owned(),
+                    );
                 }
             }
         }
@@ -203,7 +230,11 @@ mod tests {
         assert_eq!(told(&root), left.join(" "));
         assert!(!root.join("a/made").exists() && root.join("a").exists());
         assert_eq!(told(&dir.path().join("outside")), "x.tf");
-        sweep(&root, &Committed::of(b"main.tf\0a/terraform.tfstate\0a/.terraform.lock.hcl\0")).unwrap();
+        sweep(
+            &root,
+            &Committed::of(b"main.tf\0a/terraform.tfstate\0a/.terraform.lock.hcl\0"),
+        )
+        .unwrap();
         left.retain(|file| !["a/terraform.tfstate", "a/.terraform.lock.hcl"].contains(file));
         assert_eq!(told(&root), left.join(" "), "those were of a commit");
     }
@@ -216,18 +247,37 @@ mod tests {
         put_back(&aside, &root).unwrap();
         assert!(!aside.exists(), "nothing was there");
         write(&root, &LEFT);
-        write(&root, &["own/terraform.tfstate", "gone/deep/terraform.tfstate", "c/terraform.tfstate"]);
+        write(
+            &root,
+            &[
+                "own/terraform.tfstate",
+                "gone/deep/terraform.tfstate",
+                "c/terraform.tfstate",
+            ],
+        );
         put_aside(&root, &aside, &Committed::of(b"c/terraform.tfstate\0")).unwrap();
         let states = "a/terraform.tfstate a/terraform.tfstate.backup a/terraform.tfstate.d/eu/terraform.tfstate";
-        assert_eq!(told(&aside), format!("{states} gone/deep/terraform.tfstate own/terraform.tfstate"));
+        assert_eq!(
+            told(&aside),
+            format!("{states} gone/deep/terraform.tfstate own/terraform.tfstate")
+        );
         fs::remove_dir_all(&root).unwrap();
         write(&root, &["main.tf", "gone"]);
         fs::create_dir(root.join("own")).unwrap();
         fs::write(root.join("own/terraform.tfstate"), "of the commit").unwrap();
         put_back(&aside, &root).unwrap();
-        assert_eq!(told(&root), format!("{states} gone main.tf own/terraform.tfstate"));
-        assert_eq!(fs::read_to_string(root.join("own/terraform.tfstate")).unwrap(), "of the commit");
-        assert_eq!(told(&aside), "gone/deep/terraform.tfstate own/terraform.tfstate");
+        assert_eq!(
+            told(&root),
+            format!("{states} gone main.tf own/terraform.tfstate")
+        );
+        assert_eq!(
+            fs::read_to_string(root.join("own/terraform.tfstate")).unwrap(),
+            "of the commit"
+        );
+        assert_eq!(
+            told(&aside),
+            "gone/deep/terraform.tfstate own/terraform.tfstate"
+        );
         // Its directory is one again.
         fs::remove_file(root.join("gone")).unwrap();
         put_back(&aside, &root).unwrap();

@@ -47,10 +47,16 @@ impl Mirror {
     /// Where the links of a commit are.
     pub async fn links(&self, commit: &CommitSha) -> Result<CommitLinks, GitError> {
         let doing = format!("list the symbolic links of {}", commit.short());
-        let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
+        let cmd =
+            self.git()
+                .cap(MAX_LIST)
+                .args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
         let output = self.run(&doing, cmd).await?;
         if output.stdout.truncated {
-            return Err(GitError::other(doing, "there are more than 64 MiB of file names"));
+            return Err(GitError::other(
+                doing,
+                "there are more than 64 MiB of file names",
+            ));
         }
         let mut found = CommitLinks::default();
         for entry in entries(&output.stdout.bytes) {
@@ -61,7 +67,11 @@ impl Mirror {
                 found.submodules.push(path());
             }
         }
-        if found.links.len() > MAX_LINKS { Err(too_many(doing)) } else { Ok(found) }
+        if found.links.len() > MAX_LINKS {
+            Err(too_many(doing))
+        } else {
+            Ok(found)
+        }
     }
 }
 
@@ -72,7 +82,8 @@ impl Checkout {
         let mut links = of_commit.links.clone();
         let mut left = MAX_ENTRIES;
         for submodule in &of_commit.submodules {
-            let found = links_below(&self.path, submodule, &mut left).ok_or_else(|| too_many(doing.clone()))?;
+            let found = links_below(&self.path, submodule, &mut left)
+                .ok_or_else(|| too_many(doing.clone()))?;
             links.extend(found);
         }
         if links.len() > MAX_LINKS {
@@ -80,7 +91,8 @@ impl Checkout {
         }
         let out = |link: PathBuf| {
             let target = std::fs::read_link(self.path.join(&link)).ok()?;
-            let is_out = link.file_name() == Some(OsStr::new(TOOL_DIR)) || !stays_inside(&self.path, &link);
+            let is_out =
+                link.file_name() == Some(OsStr::new(TOOL_DIR)) || !stays_inside(&self.path, &link);
             is_out.then_some(LinkOut { link, target })
         };
         Ok(links.into_iter().filter_map(out).collect())
@@ -90,7 +102,9 @@ impl Checkout {
 fn too_many(doing: String) -> GitError {
     GitError::other(
         doing,
-        format!("there are more than {MAX_LINKS} symbolic links, or {MAX_ENTRIES} files in submodules"),
+        format!(
+            "there are more than {MAX_LINKS} symbolic links, or {MAX_ENTRIES} files in submodules"
+        ),
     )
 }
 
@@ -98,9 +112,15 @@ fn too_many(doing: String) -> GitError {
 fn links_below(root: &Path, dir: &Path, left: &mut usize) -> Option<Vec<PathBuf>> {
     let (mut links, mut todo) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = todo.pop() {
-        for entry in std::fs::read_dir(root.join(&dir)).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(root.join(&dir))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             *left = left.checked_sub(1)?;
-            let Ok(kind) = entry.file_type() else { continue };
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
             let path = dir.join(entry.file_name());
             if kind.is_symlink() {
                 links.push(path);
@@ -168,20 +188,47 @@ mod tests {
         std::fs::write(path.join(".git"), "gitdir: elsewhere").unwrap();
         std::fs::write(dir.path().join("secret"), "").unwrap();
         for (link, target) in links {
-            symlink(target.replace("ROOT", path.to_str().unwrap()), path.join(link)).unwrap();
+            symlink(
+                target.replace("ROOT", path.to_str().unwrap()),
+                path.join(link),
+            )
+            .unwrap();
         }
         let commit = CommitSha::new(&"1".repeat(40)).unwrap();
         let (head, base, hold) = (commit.clone(), commit.clone(), dir.path().join("hold"));
-        let checkout =
-            Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true, copy: 0 };
-        let links = links.iter().map(|(link, _)| PathBuf::from(link)).filter(|link| !link.starts_with("sub")).collect();
-        (dir, checkout, CommitLinks { links, submodules: vec!["sub".into(), "missing".into()] })
+        let checkout = Checkout {
+            path,
+            hold,
+            commit,
+            head,
+            base,
+            merged: false,
+            extent: Extent::Whole,
+            fresh: true,
+            copy: 0,
+        };
+        let links = links
+            .iter()
+            .map(|(link, _)| PathBuf::from(link))
+            .filter(|link| !link.starts_with("sub"))
+            .collect();
+        (
+            dir,
+            checkout,
+            CommitLinks {
+                links,
+                submodules: vec!["sub".into(), "missing".into()],
+            },
+        )
     }
 
     fn out(links: &[(&str, &str)]) -> Vec<String> {
         let (_dir, checkout, of_commit) = checkout(links);
         let found = checkout.links_out(&of_commit).unwrap();
-        found.iter().map(|out| out.link.to_str().unwrap().to_owned()).collect()
+        found
+            .iter()
+            .map(|out| out.link.to_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
@@ -215,8 +262,11 @@ mod tests {
             ("live/prod/.terraform", "../../base"),
             ("sub/inner/out", "../../../secret"),
         ];
-        let expected: Vec<&str> =
-            links.iter().map(|(link, _)| *link).filter(|link| *link != "live/prod/root2").collect();
+        let expected: Vec<&str> = links
+            .iter()
+            .map(|(link, _)| *link)
+            .filter(|link| *link != "live/prod/root2")
+            .collect();
         assert_eq!(out(&links), expected);
     }
 

@@ -37,21 +37,37 @@ impl Mirror {
         remote: &Checked<'_>,
         wanted: &RefSelection,
     ) -> Result<Option<Captured>, GitError> {
-        let Some(helper) = remote.helper().filter(|_| (1..=MAX_PULLS).contains(&wanted.pulls.len())) else {
+        let Some(helper) = remote
+            .helper()
+            .filter(|_| (1..=MAX_PULLS).contains(&wanted.pulls.len()))
+        else {
             return Ok(None);
         };
         let doing = self.listing();
         self.check_ours(&doing)?;
-        let cmd = self.git_to(remote).args([helper, remote.url(), remote.url()]);
-        let mut talk = cmd.dialogue().map_err(|error| GitError::from_process(&doing, error))?;
-        match ask(&mut talk, wanted).await.map_err(|error| GitError::from_process(&doing, error))? {
+        let cmd = self
+            .git_to(remote)
+            .args([helper, remote.url(), remote.url()]);
+        let mut talk = cmd
+            .dialogue()
+            .map_err(|error| GitError::from_process(&doing, error))?;
+        match ask(&mut talk, wanted)
+            .await
+            .map_err(|error| GitError::from_process(&doing, error))?
+        {
             Answer::Refs(list) => Ok(Some(list)),
             Answer::CannotBeAsked => Ok(None),
             Answer::Refused(message) => Err(GitError::other(doing, message)),
             Answer::BrokeOff => {
-                let output = talk.end().await.map_err(|error| GitError::from_process(&doing, error))?;
+                let output = talk
+                    .end()
+                    .await
+                    .map_err(|error| GitError::from_process(&doing, error))?;
                 if output.is_success() {
-                    return Err(GitError::Unreachable { doing, message: BROKEN.to_owned() });
+                    return Err(GitError::Unreachable {
+                        doing,
+                        message: BROKEN.to_owned(),
+                    });
                 }
                 Err(remote.failure(&doing, &output))
             }
@@ -82,7 +98,9 @@ async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<Answer> {
     let mut format = None;
     for _ in 0..MAX_CAPABILITIES {
         match packet(talk).await? {
-            Some(Packet::Data(line)) => format = format.or_else(|| line.starts_with(b"object-format=").then_some(line)),
+            Some(Packet::Data(line)) => {
+                format = format.or_else(|| line.starts_with(b"object-format=").then_some(line))
+            }
             Some(Packet::Flush) => {
                 talk.say(&request(wanted, format.as_deref())).await?;
                 return refs(talk).await;
@@ -99,7 +117,12 @@ fn request(wanted: &RefSelection, format: Option<&[u8]>) -> Vec<u8> {
     request.extend(format.map(written).unwrap_or_default());
     request.extend(b"0001");
     let pulls: BTreeSet<&str> = wanted.pulls.iter().map(super::RefName::as_str).collect();
-    for prefix in wanted.branches.then_some("refs/heads/").into_iter().chain(pulls) {
+    for prefix in wanted
+        .branches
+        .then_some("refs/heads/")
+        .into_iter()
+        .chain(pulls)
+    {
         request.extend(written(format!("ref-prefix {prefix}\n").as_bytes()));
     }
     request.extend(b"0000");
@@ -123,7 +146,10 @@ async fn refs(talk: &mut Dialogue) -> Heard<Answer> {
         }
         list.bytes.extend(listed(&line));
         if list.bytes.len() > advertise::MAX_BYTES {
-            return Ok(Answer::Refs(Captured { truncated: true, ..list }));
+            return Ok(Answer::Refs(Captured {
+                truncated: true,
+                ..list
+            }));
         }
     }
 }
@@ -132,21 +158,33 @@ async fn refs(talk: &mut Dialogue) -> Heard<Answer> {
 fn listed(line: &[u8]) -> Vec<u8> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut words = line.split(|byte| *byte == b' ');
-    let (id, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (id, name) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
     [id, b"\t", name, b"\n"].concat()
 }
 
 /// A message of the forge: short, on one line.
 fn told(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
-    let shown: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+    let shown: String = text
+        .trim()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(300)
+        .collect();
     format!("the forge says: {shown}")
 }
 
 async fn packet(talk: &mut Dialogue) -> Heard<Option<Packet>> {
-    let Some(length) = talk.bytes(4).await? else { return Ok(None) };
+    let Some(length) = talk.bytes(4).await? else {
+        return Ok(None);
+    };
     let is_hex = length.iter().all(u8::is_ascii_hexdigit);
-    let length = std::str::from_utf8(&length).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+    let length = std::str::from_utf8(&length)
+        .ok()
+        .and_then(|text| usize::from_str_radix(text, 16).ok());
     Ok(match length.filter(|_| is_hex) {
         Some(0) => Some(Packet::Flush),
         Some(1..=3) => Some(Packet::Other),
@@ -162,9 +200,14 @@ mod tests {
 
     #[test]
     fn a_request_names_what_is_wanted() {
-        let pulls = ["refs/pull/12/head", "refs/pull/3/head"].map(|name| RefName::new(name).unwrap()).into();
+        let pulls = ["refs/pull/12/head", "refs/pull/3/head"]
+            .map(|name| RefName::new(name).unwrap())
+            .into();
         let text = |branches, format| {
-            let wanted = RefSelection { branches, pulls: BTreeSet::clone(&pulls) };
+            let wanted = RefSelection {
+                branches,
+                pulls: BTreeSet::clone(&pulls),
+            };
             String::from_utf8(request(&wanted, format)).unwrap()
         };
         insta::assert_snapshot!(text(true, Some(&b"object-format=sha1\n"[..])), @r"
@@ -194,7 +237,9 @@ mod tests {
     #[tokio::test]
     async fn packets_that_are_none_end_the_talk() {
         let packets = async |text: &str| {
-            let cmd = crate::process::Cmd::new("printf").env("PATH", "/usr/bin:/bin").arg(text);
+            let cmd = crate::process::Cmd::new("printf")
+                .env("PATH", "/usr/bin:/bin")
+                .arg(text);
             let mut talk = cmd.dialogue().unwrap();
             let mut heard = Vec::new();
             while let Some(packet) = packet(&mut talk).await.unwrap() {
@@ -203,7 +248,10 @@ mod tests {
             heard
         };
         let data = |text: &str| Packet::Data(text.as_bytes().to_vec());
-        assert_eq!(packets("0006hi0005x0001").await, [data("hi"), data("x"), Packet::Other]);
+        assert_eq!(
+            packets("0006hi0005x0001").await,
+            [data("hi"), data("x"), Packet::Other]
+        );
         assert_eq!(packets("0004000000").await, [data(""), Packet::Flush]);
         for broken in ["<html>", "ffff", "fffff", "0009half", "+004"] {
             assert_eq!(packets(broken).await, [], "{broken}");

@@ -43,7 +43,11 @@ pub(super) enum Merge {
 
 impl Mirror {
     /// The merge commit of two commits that were fetched, or the files in conflict.
-    pub async fn merged(&self, base: &CommitSha, head: &CommitSha) -> Result<Result<CommitSha, Vec<String>>, GitError> {
+    pub async fn merged(
+        &self,
+        base: &CommitSha,
+        head: &CommitSha,
+    ) -> Result<Result<CommitSha, Vec<String>>, GitError> {
         let _writer = self.locks.writer.lock().await;
         Ok(match self.merge(base, head).await? {
             Merge::Done(commit) => Ok(commit),
@@ -54,7 +58,11 @@ impl Mirror {
     /// Makes the merge commit of base and head. Author, message and date are fixed (the date is that of the head), so
     /// the same pair gives the same commit on every replica. There is a merge commit even when the head contains the
     /// base already, so that `HEAD^1` and `HEAD^2` always are base and head.
-    pub(super) async fn merge(&self, base: &CommitSha, head: &CommitSha) -> Result<Merge, GitError> {
+    pub(super) async fn merge(
+        &self,
+        base: &CommitSha,
+        head: &CommitSha,
+    ) -> Result<Merge, GitError> {
         if base == head {
             // Of a branch by itself: git would leave out the second parent.
             return Ok(Merge::Done(head.clone()));
@@ -63,9 +71,16 @@ impl Mirror {
             return Ok(Merge::Done(made));
         }
         let doing = format!("merge {} into {}", head.short(), base.short());
-        let cmd =
-            self.git().cap(MAX_CONFLICTS).args(["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z"]);
-        let output = self.call(&doing, &cmd.args([base.as_str(), head.as_str()])).await?;
+        let cmd = self.git().cap(MAX_CONFLICTS).args([
+            "merge-tree",
+            "--write-tree",
+            "--name-only",
+            "--no-messages",
+            "-z",
+        ]);
+        let output = self
+            .call(&doing, &cmd.args([base.as_str(), head.as_str()]))
+            .await?;
         match output.code {
             Some(0) => {
                 let made = self.commit(&doing, &output, base, head).await?;
@@ -99,8 +114,13 @@ impl Mirror {
     ) -> Result<CommitSha, GitError> {
         let tree = merged.stdout.text().trim_end_matches('\0').to_owned();
         let date = format!("@{} +0000", self.date_of(doing, head).await?);
-        let mut cmd = self.git().args(["commit-tree", "-p", base.as_str(), "-p", head.as_str()]);
-        cmd = cmd.arg("-m").arg(format!("Merge {head} into {base}")).arg(tree);
+        let mut cmd = self
+            .git()
+            .args(["commit-tree", "-p", base.as_str(), "-p", head.as_str()]);
+        cmd = cmd
+            .arg("-m")
+            .arg(format!("Merge {head} into {base}"))
+            .arg(tree);
         for role in ["AUTHOR", "COMMITTER"] {
             cmd = cmd
                 .env(format!("GIT_{role}_NAME"), "Lockkeeper")
@@ -113,15 +133,32 @@ impl Mirror {
 
     /// Seconds since 1970; a date that git cannot write again (anybody can make such commits) counts as 0.
     async fn date_of(&self, doing: &str, commit: &CommitSha) -> Result<u32, GitError> {
-        let cmd = self.git().args(["show", "--no-patch", "--format=%ct", commit.as_str()]);
-        Ok(self.run(doing, cmd).await?.stdout.text().trim().parse().unwrap_or(0))
+        let cmd = self
+            .git()
+            .args(["show", "--no-patch", "--format=%ct", commit.as_str()]);
+        Ok(self
+            .run(doing, cmd)
+            .await?
+            .stdout
+            .text()
+            .trim()
+            .parse()
+            .unwrap_or(0))
     }
 }
 
 /// `<tree>\0<file>\0<file>\0`; names for people, so bytes that are not UTF-8 and control characters are replaced.
 fn conflicts(output: &Output) -> Vec<String> {
-    let text = output.stdout.text().replace(|c: char| c.is_control() && c != '\0', "\u{FFFD}");
-    let mut files: Vec<String> = text.split('\0').skip(1).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let text = output
+        .stdout
+        .text()
+        .replace(|c: char| c.is_control() && c != '\0', "\u{FFFD}");
+    let mut files: Vec<String> = text
+        .split('\0')
+        .skip(1)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
     if output.stdout.truncated {
         files.pop();
         files.push("…".to_owned());

@@ -32,7 +32,12 @@ pub struct Mirror {
 impl Mirror {
     pub(super) fn new(settings: Arc<GitSettings>, repo: &RepoId, locks: Arc<Locks>) -> Self {
         let dir = place::mirror(&settings.data_dir, repo);
-        Self { settings, repo: repo.clone(), locks, dir }
+        Self {
+            settings,
+            repo: repo.clone(),
+            locks,
+            dir,
+        }
     }
 
     /// Which repository this is.
@@ -47,7 +52,9 @@ impl Mirror {
 
     /// Begins a run in a checkout. It waits for a switch to another copy of the mirror, which takes moments.
     pub async fn begin_run(&self) -> MirrorInUse {
-        MirrorInUse { _run: Arc::clone(&self.locks.runs).read_owned().await }
+        MirrorInUse {
+            _run: Arc::clone(&self.locks.runs).read_owned().await,
+        }
     }
 
     /// Number of the copy that is in place. A checkout of an earlier one is not whole any more.
@@ -57,7 +64,10 @@ impl Mirror {
 
     /// The same repository in another directory.
     pub(super) fn at(&self, dir: PathBuf) -> Self {
-        Self { dir, ..self.clone() }
+        Self {
+            dir,
+            ..self.clone()
+        }
     }
 
     pub(super) fn git(&self) -> Cmd {
@@ -68,7 +78,11 @@ impl Mirror {
     /// and the command tried again: the caller is the only writer, so nobody can hold it.
     pub(super) async fn run(&self, doing: &str, cmd: Cmd) -> Result<Output, GitError> {
         let output = self.call(doing, &cmd).await?;
-        if output.is_success() { Ok(output) } else { Err(GitError::from_output(doing, &output, None)) }
+        if output.is_success() {
+            Ok(output)
+        } else {
+            Err(GitError::from_output(doing, &output, None))
+        }
     }
 
     /// Runs a command whose exit code the caller reads.
@@ -78,21 +92,35 @@ impl Mirror {
     /// [`GitError::Altered`] if the mirror is not as we left it: then git is not called.
     pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
         self.check_ours(doing)?;
-        let mut output = cmd.output().await.map_err(|error| GitError::from_process(doing, error))?;
+        let mut output = cmd
+            .output()
+            .await
+            .map_err(|error| GitError::from_process(doing, error))?;
         for _ in 0..3 {
             let stderr = output.stderr.text();
-            let stale = classify::stale_lock(&stderr).map(Path::new).filter(|path| self.contains(path));
-            let Some(stale) = stale.filter(|_| !output.is_success()) else { break };
+            let stale = classify::stale_lock(&stderr)
+                .map(Path::new)
+                .filter(|path| self.contains(path));
+            let Some(stale) = stale.filter(|_| !output.is_success()) else {
+                break;
+            };
             tracing::warn!(repo = %self.repo, file = ?stale, "Removing a lock file that a killed git left behind");
             self.remove_lock(stale).map_err(GitError::from_io(doing))?;
-            output = cmd.output().await.map_err(|error| GitError::from_process(doing, error))?;
+            output = cmd
+                .output()
+                .await
+                .map_err(|error| GitError::from_process(doing, error))?;
         }
         Ok(output)
     }
 
     /// Git names files by their real path, and the data directory may be a link.
     fn contains(&self, path: &Path) -> bool {
-        path.starts_with(&self.dir) || self.dir.canonicalize().is_ok_and(|dir| path.starts_with(dir))
+        path.starts_with(&self.dir)
+            || self
+                .dir
+                .canonicalize()
+                .is_ok_and(|dir| path.starts_with(dir))
     }
 
     /// Makes the mirror, or completes one whose making was interrupted: doing it again is harmless.
@@ -101,8 +129,12 @@ impl Mirror {
         self.check_ours(&doing)?;
         let begun = make_dir(&self.dir).and_then(|()| self.begin_partial());
         // Git then sets what is there already, so that nobody ever finds another configuration.
-        begun.and_then(|()| self.write_config()).map_err(GitError::from_io(&doing))?;
-        let cmd = git(&self.settings).args(["init", "--bare", "--quiet", "--template="]).operands([&self.dir]);
+        begun
+            .and_then(|()| self.write_config())
+            .map_err(GitError::from_io(&doing))?;
+        let cmd = git(&self.settings)
+            .args(["init", "--bare", "--quiet", "--template="])
+            .operands([&self.dir]);
         self.run(&doing, cmd).await?;
         // On file systems without some of what is common, git adds settings.
         self.write_config().map_err(GitError::from_io(doing))
@@ -115,7 +147,10 @@ impl Mirror {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             noted => noted,
         };
-        noted.map_err(GitError::from_io(format!("note that the mirror of {} is damaged", self.repo)))
+        noted.map_err(GitError::from_io(format!(
+            "note that the mirror of {} is damaged",
+            self.repo
+        )))
     }
 
     /// Whether it was found to be damaged; the next fetch replaces it.
@@ -129,13 +164,19 @@ impl Mirror {
             return Ok(());
         }
         let message = "objects or files of the mirror are damaged".to_owned();
-        Err(GitError::Corrupt { doing: doing.to_owned(), message })
+        Err(GitError::Corrupt {
+            doing: doing.to_owned(),
+            message,
+        })
     }
 }
 
 /// Makes a directory and its parents, for nobody but us.
 pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
 }
 
 /// Removes a file or a whole directory; nothing to remove is fine. Symbolic links are removed, not followed.
@@ -145,5 +186,11 @@ pub(super) fn remove_all(path: &Path) -> std::io::Result<()> {
         Ok(_) => std::fs::remove_file(path),
         Err(error) => Err(error),
     };
-    removed.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    removed.or_else(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }

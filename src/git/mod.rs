@@ -137,7 +137,10 @@ impl fmt::Debug for GitSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         let mut debug = f.debug_struct("GitSettings");
-        debug.field("data_dir", &self.data_dir).field("program", &self.program).field("env", &names);
+        debug
+            .field("data_dir", &self.data_dir)
+            .field("program", &self.program)
+            .field("env", &names);
         debug.finish_non_exhaustive()
     }
 }
@@ -167,7 +170,10 @@ impl Git {
     pub fn new(mut settings: GitSettings) -> Self {
         // Git runs in directories of its own. An empty path, the only one without an absolute form, fails later.
         settings.data_dir = std::path::absolute(&settings.data_dir).unwrap_or(settings.data_dir);
-        Self { settings: Arc::new(settings), locks: Arc::default() }
+        Self {
+            settings: Arc::new(settings),
+            locks: Arc::default(),
+        }
     }
 
     /// The mirror of a repository, which need not exist on disk yet.
@@ -180,15 +186,23 @@ impl Git {
     /// The version of the program, `2.39.5`; an error when it is older than 2.38, which cannot merge without a
     /// checkout.
     pub async fn version(&self) -> Result<String, GitError> {
-        let output = environment::git(&self.settings).arg("version").output().await;
+        let output = environment::git(&self.settings)
+            .arg("version")
+            .output()
+            .await;
         let output = output.map_err(|error| GitError::from_process("run git", error))?;
         let text = output.stdout.text();
         let version = text.split_whitespace().nth(2).unwrap_or_default();
-        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let mut numbers = version
+            .split('.')
+            .map(|part| part.parse::<u32>().unwrap_or(0));
         let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         if found < (2, 38) {
             let message = format!("found version {version:?}; install git 2.38 or newer");
-            return Err(GitError::Other { doing: "use git".to_owned(), message });
+            return Err(GitError::Other {
+                doing: "use git".to_owned(),
+                message,
+            });
         }
         Ok(version.to_owned())
     }

@@ -54,14 +54,22 @@ impl Entry<'_> {
 impl Mirror {
     /// The commit a ref has here; `None` when there is no such ref.
     pub async fn commit_of(&self, name: &RefName) -> Result<Option<CommitSha>, GitError> {
-        let cmd = self.git().args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
-        let output = self.call("look up a ref", &cmd.arg(format!("{name}^{{commit}}"))).await?;
+        let cmd = self
+            .git()
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
+        let output = self
+            .call("look up a ref", &cmd.arg(format!("{name}^{{commit}}")))
+            .await?;
         match output.code {
             Some(0) => CommitSha::new(output.stdout.text().trim())
                 .map(Some)
                 .map_err(|error| GitError::other(format!("look up {name}"), error)),
             Some(1) => Ok(None),
-            _ => Err(GitError::from_output(format!("look up {name}"), &output, None)),
+            _ => Err(GitError::from_output(
+                format!("look up {name}"),
+                &output,
+                None,
+            )),
         }
     }
 
@@ -73,26 +81,51 @@ impl Mirror {
     /// Whether all of these commits are here.
     pub async fn has_commits(&self, commits: &[&CommitSha]) -> Result<bool, GitError> {
         let names = commits.iter().map(|commit| format!("{commit}^{{commit}}"));
-        let cmd = self.git().args(["rev-list", "--no-walk", "--quiet"]).args(names);
+        let cmd = self
+            .git()
+            .args(["rev-list", "--no-walk", "--quiet"])
+            .args(names);
         let output = self.call("look up commits", &cmd).await?;
         Ok(output.is_success())
     }
 
     /// How many commits of the history of one are in the history of none of the others.
-    pub async fn count_missing(&self, of: &CommitSha, from: &[&CommitSha]) -> Result<u64, GitError> {
+    pub async fn count_missing(
+        &self,
+        of: &CommitSha,
+        from: &[&CommitSha],
+    ) -> Result<u64, GitError> {
         let doing = format!("compare {} with the base branch", of.short());
         let others = from.iter().map(|commit| commit.as_str());
-        let cmd = self.git().args(["rev-list", "--count", of.as_str(), "--not"]).args(others);
+        let cmd = self
+            .git()
+            .args(["rev-list", "--count", of.as_str(), "--not"])
+            .args(others);
         let output = self.run(&doing, cmd).await?;
-        output.stdout.text().trim().parse().map_err(|error| GitError::other(doing, error))
+        output
+            .stdout
+            .text()
+            .trim()
+            .parse()
+            .map_err(|error| GitError::other(doing, error))
     }
 
     /// All files of a commit.
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
-        let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
-        let output = self.run(&format!("list the files of {}", commit.short()), cmd).await?;
-        let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
-        for entry in entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link()) {
+        let cmd =
+            self.git()
+                .cap(MAX_LIST)
+                .args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
+        let output = self
+            .run(&format!("list the files of {}", commit.short()), cmd)
+            .await?;
+        let mut files = TreeFiles {
+            truncated: output.stdout.truncated,
+            ..TreeFiles::default()
+        };
+        for entry in
+            entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link())
+        {
             match path_of(entry.name) {
                 Some(path) => {
                     files.links.extend(entry.is_link().then(|| path.clone()));
@@ -106,20 +139,50 @@ impl Mirror {
 
     /// The id of the tree of a commit: the same for two commits with the same files.
     pub async fn tree_id(&self, commit: &CommitSha) -> Result<String, GitError> {
-        let cmd = self.git().args(["rev-parse", "--verify", "--end-of-options"]);
-        let output = self.run("look up the tree of a commit", cmd.arg(format!("{commit}^{{tree}}"))).await?;
+        let cmd = self
+            .git()
+            .args(["rev-parse", "--verify", "--end-of-options"]);
+        let output = self
+            .run(
+                "look up the tree of a commit",
+                cmd.arg(format!("{commit}^{{tree}}")),
+            )
+            .await?;
         Ok(output.stdout.text().trim().to_owned())
     }
 
     /// Files in a checkout that are not part of its commit, for example those that hooks made. What runs leave behind is
     /// left out.
-    pub async fn untracked(&self, checkout: &Checkout, ignored: Ignored) -> Result<TreeFiles, GitError> {
-        let doing = format!("list the files that were made in the checkout of {}", checkout.head.short());
-        let cmd = self.git_in(&doing, &checkout.path)?.cap(MAX_LIST).args(["ls-files", "--others", "-z"]);
+    pub async fn untracked(
+        &self,
+        checkout: &Checkout,
+        ignored: Ignored,
+    ) -> Result<TreeFiles, GitError> {
+        let doing = format!(
+            "list the files that were made in the checkout of {}",
+            checkout.head.short()
+        );
+        let cmd = self
+            .git_in(&doing, &checkout.path)?
+            .cap(MAX_LIST)
+            .args(["ls-files", "--others", "-z"]);
         let cmd = cmd.args((ignored == Ignored::LeftOut).then_some("--exclude-standard"));
-        let output = self.run(&doing, cmd.args(kept::PATTERNS.iter().flat_map(|pattern| ["-x", *pattern]))).await?;
-        let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
-        for name in output.stdout.bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let output = self
+            .run(
+                &doing,
+                cmd.args(kept::PATTERNS.iter().flat_map(|pattern| ["-x", *pattern])),
+            )
+            .await?;
+        let mut files = TreeFiles {
+            truncated: output.stdout.truncated,
+            ..TreeFiles::default()
+        };
+        for name in output
+            .stdout
+            .bytes
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+        {
             match path_of(name) {
                 Some(path) => files.paths.push(path),
                 None => files.left_out += 1,
@@ -130,48 +193,96 @@ impl Mirror {
 
     /// The content of a file; `None` when the commit has no such file. A symbolic link is an error rather than read as
     /// if its target were the content.
-    pub async fn read(&self, commit: &CommitSha, path: &RepoPath, max_bytes: u64) -> Result<Option<Vec<u8>>, GitError> {
+    pub async fn read(
+        &self,
+        commit: &CommitSha,
+        path: &RepoPath,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>, GitError> {
         let doing = format!("read `{path}` at {}", commit.short());
         if path.is_root() {
             return Ok(None);
         }
-        let list = self.entries_at(&doing, commit, std::slice::from_ref(path)).await?;
+        let list = self
+            .entries_at(&doing, commit, std::slice::from_ref(path))
+            .await?;
         let Some(entry) = entries(&list).next() else {
             return Ok(None);
         };
         if entry.is_link() {
-            return Err(GitError::other(doing, "it is a symbolic link; put a regular file there"));
+            return Err(GitError::other(
+                doing,
+                "it is a symbolic link; put a regular file there",
+            ));
         }
         let Some(size) = entry.size.filter(|_| entry.is_file()) else {
             return Ok(None);
         };
         if size > max_bytes {
-            return Err(GitError::TooLarge { path: path.to_string(), size, limit: max_bytes });
+            return Err(GitError::TooLarge {
+                path: path.to_string(),
+                size,
+                limit: max_bytes,
+            });
         }
         let cap = usize::try_from(size).unwrap_or(usize::MAX);
         let cmd = self.git().cap(cap).args(["cat-file", "blob", entry.id]);
-        self.run(&doing, cmd).await.map(|output| Some(output.stdout.bytes))
+        self.run(&doing, cmd)
+            .await
+            .map(|output| Some(output.stdout.bytes))
     }
 
     /// Whether a commit contains a file, link or directory at a path.
     pub async fn is_tracked(&self, commit: &CommitSha, path: &RepoPath) -> Result<bool, GitError> {
-        Ok(path.is_root() || !self.tracked(commit, std::slice::from_ref(path)).await?.is_empty())
+        Ok(path.is_root()
+            || !self
+                .tracked(commit, std::slice::from_ref(path))
+                .await?
+                .is_empty())
     }
 
     /// Those of these paths at which a commit has a file, link or directory; the root is left out.
-    pub async fn tracked(&self, commit: &CommitSha, paths: &[RepoPath]) -> Result<Vec<RepoPath>, GitError> {
-        let paths: Vec<RepoPath> = paths.iter().filter(|path| !path.is_root()).cloned().collect();
+    pub async fn tracked(
+        &self,
+        commit: &CommitSha,
+        paths: &[RepoPath],
+    ) -> Result<Vec<RepoPath>, GitError> {
+        let paths: Vec<RepoPath> = paths
+            .iter()
+            .filter(|path| !path.is_root())
+            .cloned()
+            .collect();
         if paths.is_empty() {
             return Ok(paths);
         }
-        let list = self.entries_at(&format!("look for files at {}", commit.short()), commit, &paths).await?;
-        let found: Vec<RepoPath> = entries(&list).filter_map(|entry| path_of(entry.name)).collect();
-        Ok(paths.into_iter().filter(|path| found.contains(path)).collect())
+        let list = self
+            .entries_at(
+                &format!("look for files at {}", commit.short()),
+                commit,
+                &paths,
+            )
+            .await?;
+        let found: Vec<RepoPath> = entries(&list)
+            .filter_map(|entry| path_of(entry.name))
+            .collect();
+        Ok(paths
+            .into_iter()
+            .filter(|path| found.contains(path))
+            .collect())
     }
 
-    async fn entries_at(&self, doing: &str, commit: &CommitSha, paths: &[RepoPath]) -> Result<Vec<u8>, GitError> {
-        let cmd = self.git().args(["ls-tree", "-l", "-z", "--full-tree", commit.as_str()]);
-        self.run(doing, cmd.operands(paths.iter().map(RepoPath::as_str))).await.map(|output| output.stdout.bytes)
+    async fn entries_at(
+        &self,
+        doing: &str,
+        commit: &CommitSha,
+        paths: &[RepoPath],
+    ) -> Result<Vec<u8>, GitError> {
+        let cmd = self
+            .git()
+            .args(["ls-tree", "-l", "-z", "--full-tree", commit.as_str()]);
+        self.run(doing, cmd.operands(paths.iter().map(RepoPath::as_str)))
+            .await
+            .map(|output| output.stdout.bytes)
     }
 }
 
@@ -180,16 +291,25 @@ pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
     whole.split(|byte| *byte == 0).filter_map(|line| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
-        let mut words = std::str::from_utf8(&line[..tab]).ok()?.split_ascii_whitespace();
+        let mut words = std::str::from_utf8(&line[..tab])
+            .ok()?
+            .split_ascii_whitespace();
         let (mode, _kind, id) = (words.next()?, words.next()?, words.next()?);
-        Some(Entry { mode, id, size: words.next().and_then(|size| size.parse().ok()), name: &line[tab + 1..] })
+        Some(Entry {
+            mode,
+            id,
+            size: words.next().and_then(|size| size.parse().ok()),
+            name: &line[tab + 1..],
+        })
     })
 }
 
 pub(super) fn path_of(name: &[u8]) -> Option<RepoPath> {
     let name = std::str::from_utf8(name).ok()?;
     // A constructor that had to clean the name would make it mean another file.
-    RepoPath::new(name).ok().filter(|path| path.as_str() == name)
+    RepoPath::new(name)
+        .ok()
+        .filter(|path| path.as_str() == name)
 }
 
 #[cfg(test)]
@@ -200,8 +320,17 @@ mod tests {
     fn lists_are_read_entry_by_entry() {
         let list =
             b"100644 blob aa 12\ta b/c\x00160000 commit bb       -\tsub\x00120000 blob cc       3\tlink\x00100644 bl";
-        let found: Vec<_> = entries(list).map(|e| (e.id, e.size, e.is_file(), e.is_link())).collect();
-        assert_eq!(found, [("aa", Some(12), true, false), ("bb", None, false, false), ("cc", Some(3), false, true)]);
+        let found: Vec<_> = entries(list)
+            .map(|e| (e.id, e.size, e.is_file(), e.is_link()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("aa", Some(12), true, false),
+                ("bb", None, false, false),
+                ("cc", Some(3), false, true)
+            ]
+        );
         assert_eq!(entries(b"").count(), 0);
     }
 

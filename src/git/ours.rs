@@ -21,7 +21,8 @@ use super::{GitError, Mirror};
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
                       [lfs]\n\trepositoryformatversion = 0\n";
 /// The same without what is for `git-lfs`, as earlier releases had it.
-const PLAIN_CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+const PLAIN_CONFIG: &str =
+    "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
 /// Where a linked worktree says that its repository is.
 const COMMON: &str = "../..\n";
 /// Files by which git would read something else than the mirror (gitrepository-layout). `hooks` are not run, and not ours.
@@ -55,7 +56,10 @@ impl Mirror {
         if let Err(error) = self.note_damage() {
             return error;
         }
-        GitError::Altered { doing: doing.to_owned(), message: what.to_owned() }
+        GitError::Altered {
+            doing: doing.to_owned(),
+            message: what.to_owned(),
+        }
     }
 
     /// Writes the configuration unless it is there already. Whole or not at all: others may be reading it.
@@ -64,14 +68,20 @@ impl Mirror {
         if is_config(&path)? {
             return Ok(());
         }
-        let beside = tempfile::Builder::new().prefix(".lockkeeper-config-").tempfile_in(self.dir())?.into_temp_path();
+        let beside = tempfile::Builder::new()
+            .prefix(".lockkeeper-config-")
+            .tempfile_in(self.dir())?
+            .into_temp_path();
         fs::write(&beside, CONFIG)?;
         beside.persist(&path).map_err(|error| error.error)
     }
 
     /// Submodules are fetched without history, and have a list of where it ends.
     fn is_submodule(&self) -> bool {
-        self.dir().parent().and_then(Path::file_name).is_some_and(|name| name == "modules")
+        self.dir()
+            .parent()
+            .and_then(Path::file_name)
+            .is_some_and(|name| name == "modules")
     }
 }
 
@@ -89,10 +99,14 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
     if !is_config(&dir.join("config"))? {
         return Ok(Some("`config` is not what Lockkeeper writes".to_owned()));
     }
-    let strange = STRANGE.into_iter().chain((!is_submodule).then_some("shallow"));
+    let strange = STRANGE
+        .into_iter()
+        .chain((!is_submodule).then_some("shallow"));
     for name in strange {
         if exists(&dir.join(name))? {
-            return Ok(Some(format!("there is `{name}`, which Lockkeeper does not create")));
+            return Ok(Some(format!(
+                "there is `{name}`, which Lockkeeper does not create"
+            )));
         }
     }
     in_info(&dir.join("info"))
@@ -110,7 +124,9 @@ fn in_info(info: &Path) -> io::Result<Option<String>> {
         let name = entry?.file_name();
         if name != LIST_OF_REFS {
             let name = name.to_string_lossy().replace(char::is_control, "\u{FFFD}");
-            return Ok(Some(format!("there is `info/{name}`, which Lockkeeper does not create")));
+            return Ok(Some(format!(
+                "there is `info/{name}`, which Lockkeeper does not create"
+            )));
         }
     }
     Ok(None)
@@ -118,7 +134,14 @@ fn in_info(info: &Path) -> io::Result<Option<String>> {
 
 fn exists(path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(false)
+        }
         meta => meta.map(|_| true),
     }
 }
@@ -166,18 +189,32 @@ mod tests {
 
     #[test]
     fn whatever_leads_git_elsewhere_is_named() {
-        for name in STRANGE.into_iter().chain(["shallow", "info/attributes", "info/exclude", "info/grafts", "info/x"]) {
+        for name in STRANGE.into_iter().chain([
+            "shallow",
+            "info/attributes",
+            "info/exclude",
+            "info/grafts",
+            "info/x",
+        ]) {
             let dir = mirror();
             fs::write(dir.path().join(name), "x").unwrap();
             let named = foreign(dir.path(), false).unwrap().unwrap();
             assert!(named.contains(&format!("`{name}`")), "{named}");
         }
-        let changed =
-            [format!("{CONFIG}[filter \"x\"]\n\tsmudge = x\n"), CONFIG.replace("true", "trUe"), String::new()];
+        let changed = [
+            format!("{CONFIG}[filter \"x\"]\n\tsmudge = x\n"),
+            CONFIG.replace("true", "trUe"),
+            String::new(),
+        ];
         for config in changed {
             let dir = mirror();
             fs::write(dir.path().join("config"), config).unwrap();
-            assert!(foreign(dir.path(), false).unwrap().unwrap().contains("`config`"));
+            assert!(
+                foreign(dir.path(), false)
+                    .unwrap()
+                    .unwrap()
+                    .contains("`config`")
+            );
         }
         for (name, to) in [("config", "ours"), ("info", "elsewhere")] {
             let dir = mirror();

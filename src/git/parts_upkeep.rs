@@ -37,7 +37,12 @@ impl Mirror {
 
     /// Whether a commit of a submodule is here with all of its files.
     pub(super) async fn has_whole(&self, commit: &CommitSha) -> Result<bool, GitError> {
-        Ok(self.dir().join(place::COMMITS).join(commit.as_str()).exists() && self.has_commit(commit).await?)
+        Ok(self
+            .dir()
+            .join(place::COMMITS)
+            .join(commit.as_str())
+            .exists()
+            && self.has_commit(commit).await?)
     }
 
     /// Throws away what no checkout has and nobody has used for a day. The caller sees to it that nobody brings submodules
@@ -55,7 +60,9 @@ impl Mirror {
             }
             let module = self.at(dir);
             match module.tidy_submodule(doing, &commits, before).await {
-                Err(GitError::Corrupt { .. } | GitError::Altered { .. }) => module.discard(doing).await?,
+                Err(GitError::Corrupt { .. } | GitError::Altered { .. }) => {
+                    module.discard(doing).await?
+                }
                 tidied => tidied?,
             }
         }
@@ -64,19 +71,34 @@ impl Mirror {
 
     /// The first words of the lines of a note that checkouts have beside their indexes.
     fn noted(&self, note: &str) -> HashSet<String> {
-        let notes = paths_in(&self.dir().join("worktrees")).into_iter().map(|checkout| checkout.join(note));
-        let texts: Vec<String> = notes.filter_map(|note| fs::read_to_string(note).ok()).collect();
-        let words = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.split(' ').next());
+        let notes = paths_in(&self.dir().join("worktrees"))
+            .into_iter()
+            .map(|checkout| checkout.join(note));
+        let texts: Vec<String> = notes
+            .filter_map(|note| fs::read_to_string(note).ok())
+            .collect();
+        let words = texts
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter_map(|line| line.split(' ').next());
         words.map(str::to_owned).collect()
     }
 
     /// Objects, and what `git-lfs` left of transfers that broke off.
     async fn tidy_lfs(&self, doing: &str, before: SystemTime) -> Result<(), GitError> {
         let (root, used) = (self.dir().join("lfs"), self.noted(place::LFS_FILES));
-        let is_used =
-            move |file: &PathBuf| file.file_name().and_then(|name| name.to_str()).is_some_and(|id| used.contains(id));
-        let unused =
-            apart(move || files_below(root).into_iter().filter(|file| !is_used(file)).collect::<Vec<_>>()).await;
+        let is_used = move |file: &PathBuf| {
+            file.file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|id| used.contains(id))
+        };
+        let unused = apart(move || {
+            files_below(root)
+                .into_iter()
+                .filter(|file| !is_used(file))
+                .collect::<Vec<_>>()
+        })
+        .await;
         for file in unused.map_err(GitError::from_io(doing))? {
             // Nothing comes between the look and the removal, also when whoever waits for this does so no longer.
             if is_older(&file, before) {
@@ -88,37 +110,80 @@ impl Mirror {
     }
 
     /// The repository of a submodule keeps the commits that checkouts have, and those used lately.
-    async fn tidy_submodule(&self, doing: &str, used: &HashSet<String>, before: SystemTime) -> Result<(), GitError> {
-        let name_of = |note: &Path| note.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    async fn tidy_submodule(
+        &self,
+        doing: &str,
+        used: &HashSet<String>,
+        before: SystemTime,
+    ) -> Result<(), GitError> {
+        let name_of = |note: &Path| {
+            note.file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
         let notes = paths_in(&self.dir().join(place::COMMITS));
-        let (kept, old): (Vec<PathBuf>, Vec<PathBuf>) =
-            notes.into_iter().partition(|note| used.contains(&name_of(note)) || !is_older(note, before));
+        let (kept, old): (Vec<PathBuf>, Vec<PathBuf>) = notes
+            .into_iter()
+            .partition(|note| used.contains(&name_of(note)) || !is_older(note, before));
         if kept.is_empty() {
             return self.discard(doing).await;
         }
         let forgotten = old.iter().try_for_each(|note| remove_all(note));
-        forgotten.and_then(|()| self.clear_unfinished_packs()).map_err(GitError::from_io(doing))?;
-        self.drop_commits(doing, &kept.iter().map(|note| name_of(note)).collect()).await
+        forgotten
+            .and_then(|()| self.clear_unfinished_packs())
+            .map_err(GitError::from_io(doing))?;
+        self.drop_commits(doing, &kept.iter().map(|note| name_of(note)).collect())
+            .await
     }
 
     /// Removes the refs of all other commits, and then what nothing leads to any more.
     async fn drop_commits(&self, doing: &str, kept: &BTreeSet<String>) -> Result<(), GitError> {
         let untidy = self.dir().join(place::UNTIDY);
-        let cmd = self.git().cap(objects::MAX_LIST).args(["for-each-ref", "--format=%(refname)", "refs/lockkeeper/"]);
+        let cmd = self.git().cap(objects::MAX_LIST).args([
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/lockkeeper/",
+        ]);
         let listed = self.run(doing, cmd).await?;
         let text = listed.stdout.text();
-        let gone = text.lines().filter(|name| name.rsplit('/').next().is_none_or(|commit| !kept.contains(commit)));
-        let gone = gone.map(|name| format!("delete {name}\n")).collect::<Vec<_>>().concat();
+        let gone = text.lines().filter(|name| {
+            name.rsplit('/')
+                .next()
+                .is_none_or(|commit| !kept.contains(commit))
+        });
+        let gone = gone
+            .map(|name| format!("delete {name}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         if !gone.is_empty() {
             // Whoever is killed before the end leaves this to the next one.
             fs::write(&untidy, "").map_err(GitError::from_io(doing))?;
-            self.run(doing, self.git().args(["update-ref", "--no-deref", "--stdin"]).input(gone)).await?;
+            self.run(
+                doing,
+                self.git()
+                    .args(["update-ref", "--no-deref", "--stdin"])
+                    .input(gone),
+            )
+            .await?;
         }
         if !untidy.exists() {
             return Ok(());
         }
-        self.run(doing, self.git().deadline(DEADLINE).args(["repack", "-a", "-d", "-q"])).await?;
-        self.run(doing, self.git().deadline(DEADLINE).args(["prune", "--expire=now"])).await?;
+        self.run(
+            doing,
+            self.git()
+                .deadline(DEADLINE)
+                .args(["repack", "-a", "-d", "-q"]),
+        )
+        .await?;
+        self.run(
+            doing,
+            self.git()
+                .deadline(DEADLINE)
+                .args(["prune", "--expire=now"]),
+        )
+        .await?;
         remove_all(&untidy).map_err(GitError::from_io(doing))
     }
 
@@ -132,20 +197,28 @@ impl Mirror {
 }
 
 fn is_older(file: &Path, than: SystemTime) -> bool {
-    file.symlink_metadata().and_then(|meta| meta.modified()).is_ok_and(|time| time < than)
+    file.symlink_metadata()
+        .and_then(|meta| meta.modified())
+        .is_ok_and(|time| time < than)
 }
 
 /// What is in a directory; nothing where it cannot be read.
 fn paths_in(dir: &Path) -> Vec<PathBuf> {
-    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// Whatever is no directory, at any depth.
 fn files_below(dir: PathBuf) -> Vec<PathBuf> {
     let (mut todo, mut files) = (vec![dir], Vec::new());
     while let Some(dir) = todo.pop() {
-        let (dirs, others): (Vec<PathBuf>, Vec<PathBuf>) =
-            paths_in(&dir).into_iter().partition(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
+        let (dirs, others): (Vec<PathBuf>, Vec<PathBuf>) = paths_in(&dir)
+            .into_iter()
+            .partition(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
         todo.extend(dirs);
         files.extend(others);
     }

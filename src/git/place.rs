@@ -29,7 +29,10 @@ pub(super) fn replaced(mirror: &Path) -> PathBuf {
 /// `modules/<owner and name>.git` in the mirror of the repository that has it: gone with it, and of no use to others.
 pub(super) fn submodule(mirror: &Path, repo: &RepoId) -> PathBuf {
     let path = format!("{}/{}", repo.owner(), repo.name());
-    mirror.join("modules").join(segment(&path)).with_added_extension("git")
+    mirror
+        .join("modules")
+        .join(segment(&path))
+        .with_added_extension("git")
 }
 
 /// `checkouts/<host>/<owner>/<name>/<pull>`.
@@ -94,7 +97,9 @@ impl CheckoutPlace {
 }
 
 fn repo_dir(root: &Path, repo: &RepoId) -> PathBuf {
-    root.join(segment(repo.host().as_str())).join(segment(repo.owner())).join(segment(repo.name()))
+    root.join(segment(repo.host().as_str()))
+        .join(segment(repo.owner()))
+        .join(segment(repo.name()))
 }
 
 /// A text as one file name: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`. Two texts never
@@ -102,7 +107,8 @@ fn repo_dir(root: &Path, repo: &RepoId) -> PathBuf {
 fn segment(text: &str) -> String {
     let mut name = String::new();
     for (at, byte) in text.bytes().enumerate() {
-        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && at > 0);
+        let plain =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && at > 0);
         if plain {
             name.push(char::from(byte));
         } else {
@@ -119,7 +125,10 @@ fn segment(text: &str) -> String {
 
 /// The text that has this name; `None` for what [`segment`] would have named otherwise, and where only a digest is left.
 fn text(name: &str) -> Option<String> {
-    let text = percent_encoding::percent_decode_str(name).decode_utf8().ok()?.into_owned();
+    let text = percent_encoding::percent_decode_str(name)
+        .decode_utf8()
+        .ok()?
+        .into_owned();
     (segment(&text) == name && !name.contains('~')).then_some(text)
 }
 
@@ -133,13 +142,25 @@ mod tests {
     fn places_are_as_documented() {
         let data = Path::new("/data");
         let at = |repo: &str| mirror(data, &repo.parse().unwrap()).display().to_string();
-        assert_eq!(at("GitHub.com/Acme/Infra"), "/data/mirrors/github.com/acme/infra.git");
-        assert_eq!(at("git.example.com:8443/a/b.git/c"), "/data/mirrors/git.example.com%3A8443/a%2Fb.git/c.git");
+        assert_eq!(
+            at("GitHub.com/Acme/Infra"),
+            "/data/mirrors/github.com/acme/infra.git"
+        );
+        assert_eq!(
+            at("git.example.com:8443/a/b.git/c"),
+            "/data/mirrors/git.example.com%3A8443/a%2Fb.git/c.git"
+        );
         assert_eq!(at("h/a/.b.c"), "/data/mirrors/h/a/%2Eb.c.git");
         let pull = pull(data, &"h/a/b.tf".parse().unwrap(), PullNumber(-3));
         let place = CheckoutPlace::new(&pull, &"eu:prod".parse().unwrap());
-        assert_eq!(place.dir.to_str(), Some("/data/checkouts/h/a/b.tf/-3/eu%3Aprod"));
-        assert_eq!(place.hold.to_str(), Some("/data/checkouts/h/a/b.tf/-3/.hold/eu%3Aprod"));
+        assert_eq!(
+            place.dir.to_str(),
+            Some("/data/checkouts/h/a/b.tf/-3/eu%3Aprod")
+        );
+        assert_eq!(
+            place.hold.to_str(),
+            Some("/data/checkouts/h/a/b.tf/-3/.hold/eu%3Aprod")
+        );
     }
 
     proptest! {

@@ -25,10 +25,15 @@ const EVERY: Duration = Duration::from_millis(50);
 
 impl Mirror {
     /// Makes the mirror anew beside the old one and puts it in its place when everything in it is there.
-    pub async fn rebuild(&self, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+    pub async fn rebuild(
+        &self,
+        remote: &Remote<'_>,
+        wanted: &RefSelection,
+    ) -> Result<Synced, GitError> {
         let remote = self.check(&self.rebuilding(), remote)?;
         let _transfer = self.locks.transfer.lock().await;
-        self.replace(async |fresh| fresh.sync_once(&remote, wanted).await).await
+        self.replace(async |fresh| fresh.sync_once(&remote, wanted).await)
+            .await
     }
 
     fn rebuilding(&self) -> String {
@@ -59,8 +64,11 @@ impl Mirror {
         let _alone = self.without_runs().await?;
         let _writer = self.locks.writer.lock().await;
         // The time of the last use goes along: being made anew is no use.
-        if let Ok(used) = fs::metadata(self.dir().join(place::USED)).and_then(|meta| meta.modified()) {
-            let file = fs::File::create(beside.join(place::USED)).and_then(|file| file.set_modified(used));
+        if let Ok(used) =
+            fs::metadata(self.dir().join(place::USED)).and_then(|meta| meta.modified())
+        {
+            let file =
+                fs::File::create(beside.join(place::USED)).and_then(|file| file.set_modified(used));
             file.map_err(GitError::from_io(self.rebuilding()))?;
         }
         put_in_place(beside, self.dir()).map_err(GitError::from_io(self.rebuilding()))?;
@@ -82,7 +90,10 @@ impl Mirror {
                     "runs still use the old copy (waited {} seconds); it is replaced when they have ended",
                     self.settings.hold_wait.as_secs()
                 );
-                return Err(GitError::Busy { doing: self.rebuilding(), message });
+                return Err(GitError::Busy {
+                    doing: self.rebuilding(),
+                    message,
+                });
             }
             if !has_told {
                 info!(repo = %self.repo, "A fresh mirror waits for runs that use the old one");
@@ -97,11 +108,17 @@ impl Mirror {
         let mut all = Vec::new();
         let pulls = fs::read_dir(place::pulls(&self.settings.data_dir, &self.repo));
         for pull in pulls.into_iter().flatten().flatten() {
-            for file in fs::read_dir(pull.path().join(place::HOLDS)).into_iter().flatten().flatten() {
+            for file in fs::read_dir(pull.path().join(place::HOLDS))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
                 match Hold::exclusive(&file.path(), Duration::ZERO).await {
                     Ok(hold) => all.push(hold),
                     Err(HoldError::Busy { .. }) => return Ok(None),
-                    Err(error @ HoldError::Io { .. }) => return Err(GitError::from_hold(self.rebuilding(), error)),
+                    Err(error @ HoldError::Io { .. }) => {
+                        return Err(GitError::from_hold(self.rebuilding(), error));
+                    }
                 }
             }
         }
@@ -116,7 +133,9 @@ impl Mirror {
         } else {
             fs::rename(&replaced, self.dir())
         };
-        let cleared = cleared.and_then(|()| remove_all(&beside)).and_then(|()| self.clear_unfinished_packs());
+        let cleared = cleared
+            .and_then(|()| remove_all(&beside))
+            .and_then(|()| self.clear_unfinished_packs());
         cleared.map_err(GitError::from_io(self.rebuilding()))
     }
 }

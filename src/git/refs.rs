@@ -18,7 +18,10 @@ impl RefName {
     /// Checks a name.
     pub fn new(text: &str) -> Result<Self, InvalidRefName> {
         let invalid = || InvalidRefName(text.chars().take(200).collect());
-        let rest = text.strip_prefix("refs/").filter(|rest| rest.contains('/')).ok_or_else(invalid)?;
+        let rest = text
+            .strip_prefix("refs/")
+            .filter(|rest| rest.contains('/'))
+            .ok_or_else(invalid)?;
         BranchName::new(rest).map_err(|_| invalid())?;
         Ok(Self(text.to_owned()))
     }
@@ -91,14 +94,20 @@ impl RefList {
     /// SHA-256 over a line `name SP id LF` for each ref, in the order of the names' bytes. Two mirrors with the same refs
     /// at the same commits have the same.
     pub fn checksum(&self) -> Sha256Digest {
-        let lines: Vec<String> = self.iter().map(|(name, id)| format!("{name} {id}\n")).collect();
+        let lines: Vec<String> = self
+            .iter()
+            .map(|(name, id)| format!("{name} {id}\n"))
+            .collect();
         Sha256Digest::of(lines.concat().as_bytes())
     }
 
     /// Those that are selected.
     #[must_use]
     pub fn selected(&self, by: &RefSelection) -> Self {
-        self.iter().filter(|(name, _)| by.includes(name)).map(|(name, id)| (name.clone(), id.clone())).collect()
+        self.iter()
+            .filter(|(name, _)| by.includes(name))
+            .map(|(name, id)| (name.clone(), id.clone()))
+            .collect()
     }
 
     /// Adds a ref; `false` when there is one of this name.
@@ -124,8 +133,15 @@ pub(super) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     pub(super) fn between(old: &'a RefList, new: &'a RefList) -> Self {
-        let gone = old.0.keys().filter(|name| !new.0.contains_key(*name)).collect();
-        let moved = new.iter().filter(|(name, id)| old.get(name) != Some(id)).collect();
+        let gone = old
+            .0
+            .keys()
+            .filter(|name| !new.0.contains_key(*name))
+            .collect();
+        let moved = new
+            .iter()
+            .filter(|(name, id)| old.get(name) != Some(id))
+            .collect();
         Self { gone, moved }
     }
 
@@ -142,24 +158,38 @@ mod tests {
 
     fn list(refs: &[(&str, u8)]) -> RefList {
         let id = |byte: u8| hex::encode([byte; 20]).parse().unwrap();
-        refs.iter().map(|(name, byte)| (RefName::new(name).unwrap(), id(*byte))).collect()
+        refs.iter()
+            .map(|(name, byte)| (RefName::new(name).unwrap(), id(*byte)))
+            .collect()
     }
 
     #[test]
     fn only_full_names_that_git_cannot_misread() {
-        for text in
-            ["main", "refs/main", "-refs/heads/x", "refs/heads/a..b", "refs/heads/x:y", "+refs/heads/x", "refs/heads/*"]
-        {
+        for text in [
+            "main",
+            "refs/main",
+            "-refs/heads/x",
+            "refs/heads/a..b",
+            "refs/heads/x:y",
+            "+refs/heads/x",
+            "refs/heads/*",
+        ] {
             assert!(RefName::new(text).is_err(), "{text}");
         }
-        assert_eq!(RefName::branch(&"a/b".parse().unwrap()), RefName::new("refs/heads/a/b").unwrap());
+        assert_eq!(
+            RefName::branch(&"a/b".parse().unwrap()),
+            RefName::new("refs/heads/a/b").unwrap()
+        );
         assert!(RefName::new("refs/pull/12/head").is_ok());
     }
 
     #[test]
     fn branches_and_named_pulls_are_selected_and_nothing_else() {
         let pulls = [RefName::new("refs/pull/12/head").unwrap()].into();
-        let selection = RefSelection { branches: true, pulls };
+        let selection = RefSelection {
+            branches: true,
+            pulls,
+        };
         for (name, wanted) in [
             ("refs/heads/a/b", true),
             ("refs/pull/12/head", true),
@@ -168,7 +198,11 @@ mod tests {
             ("refs/tags/v1", false),
             ("refs/headsx/a", false),
         ] {
-            assert_eq!(selection.includes(&RefName::new(name).unwrap()), wanted, "{name}");
+            assert_eq!(
+                selection.includes(&RefName::new(name).unwrap()),
+                wanted,
+                "{name}"
+            );
         }
         assert!(!RefSelection::default().includes(&RefName::new("refs/heads/main").unwrap()));
     }

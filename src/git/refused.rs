@@ -46,9 +46,16 @@ impl std::fmt::Display for RefusedRef {
 
 /// Refs of a forge without those that are left out here.
 pub fn without_refused(there: &RefList, refused: &[RefusedRef]) -> RefList {
-    let is_refused =
-        |name: &RefName, id: &CommitSha| refused.iter().any(|refused| refused.name == *name && refused.commit == *id);
-    there.iter().filter(|(name, id)| !is_refused(name, id)).map(|(name, id)| (name.clone(), id.clone())).collect()
+    let is_refused = |name: &RefName, id: &CommitSha| {
+        refused
+            .iter()
+            .any(|refused| refused.name == *name && refused.commit == *id)
+    };
+    there
+        .iter()
+        .filter(|(name, id)| !is_refused(name, id))
+        .map(|(name, id)| (name.clone(), id.clone()))
+        .collect()
 }
 
 /// What came of fetching commits in parts.
@@ -74,9 +81,15 @@ impl Mirror {
                 "A ref is left out of the mirror because git refuses what is in it; push another commit to it, or delete it");
         }
         let file = self.dir().join(place::REFUSED);
-        let lines = refused.iter().map(|one| format!("{} {} {}\n", one.commit, one.name, one.why));
+        let lines = refused
+            .iter()
+            .map(|one| format!("{} {} {}\n", one.commit, one.name, one.why));
         let text = lines.collect::<Vec<_>>().concat();
-        let noted = if refused.is_empty() { remove_all(&file) } else { fs::write(file, text) };
+        let noted = if refused.is_empty() {
+            remove_all(&file)
+        } else {
+            fs::write(file, text)
+        };
         noted.map_err(GitError::from_io(doing))
     }
 
@@ -124,30 +137,64 @@ impl Mirror {
                 }
             }
         }
-        self.clear_unfinished_packs().map_err(GitError::from_io(doing))?;
+        self.clear_unfinished_packs()
+            .map_err(GitError::from_io(doing))?;
         Ok(Sifted::Without(refused))
     }
 
     /// Fetches commits by their ids.
-    pub(super) async fn fetch_ids(&self, remote: &Checked<'_>, doing: &str, ids: &[&str]) -> Result<Output, GitError> {
-        let list = ids.iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
-        let cmd = self.fetch_cmd(remote).arg("--stdin").operands([remote.name(self)]).input(list);
+    pub(super) async fn fetch_ids(
+        &self,
+        remote: &Checked<'_>,
+        doing: &str,
+        ids: &[&str],
+    ) -> Result<Output, GitError> {
+        let list = ids
+            .iter()
+            .map(|id| format!("{id}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let cmd = self
+            .fetch_cmd(remote)
+            .arg("--stdin")
+            .operands([remote.name(self)])
+            .input(list);
         self.call(doing, &cmd).await
     }
 
     /// The next part is not sent again what this one has brought.
     async fn keep_part(&self, doing: &str, ids: &[&str]) -> Result<(), GitError> {
-        let list = ids.iter().map(|id| format!("update {PARTS}{id} {id}\n")).collect::<Vec<_>>().concat();
-        self.run(doing, self.git().args(["update-ref", "--no-deref", "--stdin"]).input(list)).await.map(drop)
+        let list = ids
+            .iter()
+            .map(|id| format!("update {PARTS}{id} {id}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        self.run(
+            doing,
+            self.git()
+                .args(["update-ref", "--no-deref", "--stdin"])
+                .input(list),
+        )
+        .await
+        .map(drop)
     }
 
     /// Removes the refs of parts; those that a killed process has left the next sync removes like any other.
     pub(super) async fn drop_parts(&self, doing: &str) -> Result<(), GitError> {
-        let list = self.run(doing, self.git().args(["for-each-ref", "--format=delete %(refname)", PARTS])).await?;
+        let list = self
+            .run(
+                doing,
+                self.git()
+                    .args(["for-each-ref", "--format=delete %(refname)", PARTS]),
+            )
+            .await?;
         if list.stdout.bytes.is_empty() {
             return Ok(());
         }
-        let cmd = self.git().args(["update-ref", "--no-deref", "--stdin"]).input(list.stdout.bytes);
+        let cmd = self
+            .git()
+            .args(["update-ref", "--no-deref", "--stdin"])
+            .input(list.stdout.bytes);
         self.run(doing, cmd).await.map(drop)
     }
 }
@@ -156,7 +203,11 @@ impl Mirror {
 pub(super) fn refs_of(refs: &RefList, refused: &BTreeMap<String, String>) -> Vec<RefusedRef> {
     let of = |(name, id): (&RefName, &CommitSha)| {
         let why = refused.get(id.as_str())?.clone();
-        Some(RefusedRef { name: name.clone(), commit: id.clone(), why })
+        Some(RefusedRef {
+            name: name.clone(),
+            commit: id.clone(),
+            why,
+        })
     };
     refs.iter().filter_map(of).collect()
 }
@@ -164,19 +215,37 @@ pub(super) fn refs_of(refs: &RefList, refused: &BTreeMap<String, String>) -> Vec
 /// Refs whose commit was refused before, under whatever name.
 pub(super) fn known_among(refs: &RefList, known: &[RefusedRef]) -> BTreeMap<String, String> {
     let wanted: BTreeSet<&CommitSha> = refs.iter().map(|(_, id)| id).collect();
-    let still = known.iter().filter(|refused| wanted.contains(&refused.commit));
-    still.map(|refused| (refused.commit.as_str().to_owned(), refused.why.clone())).collect()
+    let still = known
+        .iter()
+        .filter(|refused| wanted.contains(&refused.commit));
+    still
+        .map(|refused| (refused.commit.as_str().to_owned(), refused.why.clone()))
+        .collect()
 }
 
 /// One line.
 pub(super) fn why(error: &GitError) -> String {
-    error.clone().into_message().lines().next().unwrap_or_default().to_owned()
+    error
+        .clone()
+        .into_message()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn read_note(line: &str) -> Option<RefusedRef> {
     let mut words = line.splitn(3, ' ');
-    let (commit, name, why) = (words.next()?.parse().ok()?, RefName::new(words.next()?).ok()?, words.next()?);
-    Some(RefusedRef { name, commit, why: why.to_owned() })
+    let (commit, name, why) = (
+        words.next()?.parse().ok()?,
+        RefName::new(words.next()?).ok()?,
+        words.next()?,
+    );
+    Some(RefusedRef {
+        name,
+        commit,
+        why: why.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -187,20 +256,37 @@ mod tests {
     fn a_note_is_read_back_and_a_ref_that_moved_on_is_no_longer_refused() {
         let id = |c: char| c.to_string().repeat(40).parse::<CommitSha>().unwrap();
         let name = |text: &str| RefName::new(text).unwrap();
-        let line = format!("{} refs/heads/bad error: object 12: hasDotgit: contains '.git'", id('b'));
+        let line = format!(
+            "{} refs/heads/bad error: object 12: hasDotgit: contains '.git'",
+            id('b')
+        );
         let refused = read_note(&line).unwrap();
         assert_eq!(
             refused.to_string(),
-            format!("refs/heads/bad ({}): error: object 12: hasDotgit: contains '.git'", id('b').short())
+            format!(
+                "refs/heads/bad ({}): error: object 12: hasDotgit: contains '.git'",
+                id('b').short()
+            )
         );
-        assert!(["", "x refs/heads/a y", "refs/heads/a"].iter().all(|line| read_note(line).is_none()));
-        let there: RefList = [("refs/heads/bad", 'b'), ("refs/heads/main", 'a'), ("refs/pull/1/head", 'b')]
-            .map(|(ref_name, c)| (name(ref_name), id(c)))
-            .into_iter()
-            .collect();
+        assert!(
+            ["", "x refs/heads/a y", "refs/heads/a"]
+                .iter()
+                .all(|line| read_note(line).is_none())
+        );
+        let there: RefList = [
+            ("refs/heads/bad", 'b'),
+            ("refs/heads/main", 'a'),
+            ("refs/pull/1/head", 'b'),
+        ]
+        .map(|(ref_name, c)| (name(ref_name), id(c)))
+        .into_iter()
+        .collect();
         let known = known_among(&there, std::slice::from_ref(&refused));
         let all = refs_of(&there, &known);
-        assert_eq!(all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["refs/heads/bad", "refs/pull/1/head"]);
+        assert_eq!(
+            all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+            ["refs/heads/bad", "refs/pull/1/head"]
+        );
         assert_eq!(without_refused(&there, &all).len(), 1);
         let moved: RefList = [(name("refs/heads/bad"), id('c'))].into_iter().collect();
         assert_eq!(without_refused(&moved, &all), moved);

@@ -15,7 +15,9 @@ impl Git {
     /// Whether anything on this disk lies under the name of a repository.
     pub fn has(&self, repo: &RepoId) -> bool {
         let data_dir = &self.settings.data_dir;
-        [place::mirror(data_dir, repo), place::pulls(data_dir, repo)].iter().any(|dir| dir.exists())
+        [place::mirror(data_dir, repo), place::pulls(data_dir, repo)]
+            .iter()
+            .any(|dir| dir.exists())
     }
 
     /// Gives the mirror and the checkouts of a repository the directories of its new name. A mirror that is there under the
@@ -28,16 +30,25 @@ impl Git {
         let (from, to) = (place::pulls(&data_dir, old), place::pulls(&data_dir, new));
         let mut holds = Vec::new();
         for pull in fs::read_dir(&from).into_iter().flatten().flatten() {
-            for file in fs::read_dir(pull.path().join(place::HOLDS)).into_iter().flatten().flatten() {
+            for file in fs::read_dir(pull.path().join(place::HOLDS))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
                 match Hold::exclusive(&file.path(), Duration::ZERO).await {
                     Ok(hold) => holds.push(hold),
                     Err(HoldError::Busy { .. }) => return Ok(false),
-                    Err(error @ HoldError::Io { .. }) => return Err(GitError::from_hold(&doing, error)),
+                    Err(error @ HoldError::Io { .. }) => {
+                        return Err(GitError::from_hold(&doing, error));
+                    }
                 }
             }
         }
         let (old, new) = (self.mirror(old), self.mirror(new));
-        let _transfers = (old.locks.transfer.lock().await, new.locks.transfer.lock().await);
+        let _transfers = (
+            old.locks.transfer.lock().await,
+            new.locks.transfer.lock().await,
+        );
         let _writers = (old.locks.writer.lock().await, new.locks.writer.lock().await);
         let (old_dir, new_dir) = (old.dir().to_owned(), new.dir().to_owned());
         let moved = apart(move || {
@@ -45,9 +56,11 @@ impl Git {
                 put(&entry.path(), &to.join(entry.file_name()))?;
             }
             fs::remove_dir(&from).ok();
-            for (old, new) in
-                [(place::beside(&old_dir), None), (place::replaced(&old_dir), None), (old_dir, Some(new_dir))]
-            {
+            for (old, new) in [
+                (place::beside(&old_dir), None),
+                (place::replaced(&old_dir), None),
+                (old_dir, Some(new_dir)),
+            ] {
                 match new.filter(|new| !new.exists()) {
                     Some(new) => put(&old, &new)?,
                     None => remove_all(&old)?,

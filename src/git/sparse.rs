@@ -46,7 +46,11 @@ impl Extent {
     /// With these files too: where one lies elsewhere, with the directory that it is in.
     #[must_use]
     pub fn with_files<'a>(self, files: impl IntoIterator<Item = &'a RepoPath>) -> Self {
-        let outside = files.into_iter().filter(|file| !self.has(file)).map(RepoPath::parent).collect::<BTreeSet<_>>();
+        let outside = files
+            .into_iter()
+            .filter(|file| !self.has(file))
+            .map(RepoPath::parent)
+            .collect::<BTreeSet<_>>();
         self.with(&Self::Dirs(outside))
     }
 
@@ -54,7 +58,9 @@ impl Extent {
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         match (self, other) {
-            (Self::Dirs(one), Self::Dirs(other)) => Self::of_dirs(one.into_iter().chain(other.iter().cloned())),
+            (Self::Dirs(one), Self::Dirs(other)) => {
+                Self::of_dirs(one.into_iter().chain(other.iter().cloned()))
+            }
             (Self::Whole, _) | (_, Self::Whole) => Self::Whole,
         }
     }
@@ -81,17 +87,26 @@ impl Extent {
             text => text?,
         };
         let dirs: Result<BTreeSet<RepoPath>, _> = text.lines().map(RepoPath::new).collect();
-        dirs.map(Self::of_dirs).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+        dirs.map(Self::of_dirs)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
     }
 
     /// Notes it for later, and for git.
     pub(super) fn note(&self, admin: &Path) -> io::Result<()> {
         match self {
-            Self::Whole => [DIRS, PATTERNS].iter().try_for_each(|file| remove_all(&admin.join(file))),
+            Self::Whole => [DIRS, PATTERNS]
+                .iter()
+                .try_for_each(|file| remove_all(&admin.join(file))),
             Self::Dirs(dirs) => {
                 make_dir(&admin.join("info"))?;
                 fs::write(admin.join(PATTERNS), patterns(dirs))?;
-                fs::write(admin.join(DIRS), dirs.iter().map(|dir| format!("{dir}\n")).collect::<Vec<_>>().concat())
+                fs::write(
+                    admin.join(DIRS),
+                    dirs.iter()
+                        .map(|dir| format!("{dir}\n"))
+                        .collect::<Vec<_>>()
+                        .concat(),
+                )
             }
         }
     }
@@ -100,7 +115,12 @@ impl Extent {
     pub(super) fn applied_to(&self, git: Cmd) -> Cmd {
         match self {
             Self::Whole => git,
-            Self::Dirs(_) => git.args(["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true"]),
+            Self::Dirs(_) => git.args([
+                "-c",
+                "core.sparseCheckout=true",
+                "-c",
+                "core.sparseCheckoutCone=true",
+            ]),
         }
     }
 
@@ -116,7 +136,8 @@ impl Extent {
 
 /// The directories that one lies in, but for the root.
 fn above(dir: &RepoPath) -> impl Iterator<Item = RepoPath> {
-    std::iter::successors(Some(dir.parent()), |dir| Some(dir.parent())).take_while(|dir| !dir.is_root())
+    std::iter::successors(Some(dir.parent()), |dir| Some(dir.parent()))
+        .take_while(|dir| !dir.is_root())
 }
 
 /// Git's own form, gitformat-sparse-checkout "cone mode": a parent with its files and without its directories, then the
@@ -126,8 +147,13 @@ fn patterns(dirs: &BTreeSet<RepoPath>) -> String {
     let parents: BTreeSet<RepoPath> = dirs.iter().flat_map(above).collect();
     for dir in parents.union(dirs) {
         let name = escaped(dir);
-        let line = if dirs.contains(dir) { format!("/{name}/\n") } else { format!("/{name}/\n!/{name}/*/\n") };
-        text.write_str(&line).expect("writing to a string does not fail");
+        let line = if dirs.contains(dir) {
+            format!("/{name}/\n")
+        } else {
+            format!("/{name}/\n!/{name}/*/\n")
+        };
+        text.write_str(&line)
+            .expect("writing to a string does not fail");
     }
     text
 }
@@ -135,7 +161,10 @@ fn patterns(dirs: &BTreeSet<RepoPath>) -> String {
 /// Names with characters that mean something in patterns.
 fn escaped(dir: &RepoPath) -> String {
     let special = |c: char| matches!(c, '*' | '?' | '[' | '\\');
-    dir.as_str().chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+    dir.as_str()
+        .chars()
+        .flat_map(|c| special(c).then_some('\\').into_iter().chain([c]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -150,7 +179,9 @@ mod tests {
 
     #[test]
     fn the_patterns_are_those_of_cone_mode() {
-        let Extent::Dirs(dirs) = extent(&["a/b", "a/b/c", "q/[x]*"]) else { panic!("the root is not among them") };
+        let Extent::Dirs(dirs) = extent(&["a/b", "a/b/c", "q/[x]*"]) else {
+            panic!("the root is not among them")
+        };
         insta::assert_snapshot!(patterns(&dirs), @r"
         /*
         !/*/
@@ -179,9 +210,17 @@ mod tests {
             assert_eq!(extent.has(&file.parse().unwrap()), is_in, "{file}");
         }
         assert_eq!(self::extent(&["a", "."]), Extent::Whole);
-        assert_eq!(self::extent(&["a/b/c", "a", "b"]), self::extent(&["b", "a"]));
-        let files: Vec<RepoPath> = ["root", "a/f", "a/b/f", "q/r/f"].map(|file| file.parse().unwrap()).to_vec();
-        assert_eq!(self::extent(&["a/b"]).with_files(&files), self::extent(&["a/b", "q/r"]));
+        assert_eq!(
+            self::extent(&["a/b/c", "a", "b"]),
+            self::extent(&["b", "a"])
+        );
+        let files: Vec<RepoPath> = ["root", "a/f", "a/b/f", "q/r/f"]
+            .map(|file| file.parse().unwrap())
+            .to_vec();
+        assert_eq!(
+            self::extent(&["a/b"]).with_files(&files),
+            self::extent(&["a/b", "q/r"])
+        );
     }
 
     #[test]

@@ -18,7 +18,10 @@ const COMMAND: &str = "ssh -F /dev/null -i \"$LOCKKEEPER_SSH_KEY\" -o Identities
 /// Configuration by which git goes to the host of `url` by SSH.
 pub(super) fn config(url: &Url, login: &SshLogin) -> [(String, String); 2] {
     let origin = format!("{}/", url.origin().ascii_serialization());
-    [(format!("url.{}.insteadOf", login.base_url()), origin), ("ssh.variant".to_owned(), "ssh".to_owned())]
+    [
+        (format!("url.{}.insteadOf", login.base_url()), origin),
+        ("ssh.variant".to_owned(), "ssh".to_owned()),
+    ]
 }
 
 /// With the key; no other protocol is allowed.
@@ -27,7 +30,10 @@ pub(super) fn with_key(cmd: Cmd, login: &SshLogin) -> Cmd {
         .env("GIT_SSH_COMMAND", COMMAND)
         .env("LOCKKEEPER_SSH_KEY", percent_doubled(&login.key()))
         // Where several files may be named, white space parts them.
-        .env("LOCKKEEPER_SSH_HOSTS", format!("\"{}\"", percent_doubled(&login.known_hosts())))
+        .env(
+            "LOCKKEEPER_SSH_HOSTS",
+            format!("\"{}\"", percent_doubled(&login.known_hosts())),
+        )
 }
 
 /// A path as OpenSSH reads it in options: a percent sign begins a token there.

@@ -19,7 +19,11 @@ const INDEX: &str = "lockkeeper-submodule-index";
 
 impl Mirror {
     /// Puts fetched submodules where they belong. What runs made beside their files stays as long as the commit does.
-    pub async fn place_submodules(&self, checkout: &Checkout, submodules: &[Submodule]) -> Result<(), GitError> {
+    pub async fn place_submodules(
+        &self,
+        checkout: &Checkout,
+        submodules: &[Submodule],
+    ) -> Result<(), GitError> {
         let doing = format!("check out the submodules of {}", self.repo);
         let _hold = self.hold(&doing, &checkout.hold).await?;
         let Some(admin) = self.admin_dir(&checkout.path) else {
@@ -36,31 +40,58 @@ impl Mirror {
             make_dir(&dir).map_err(io())?;
             let old = placed.get(path).map(String::as_str);
             if old != Some(commit.as_str()) {
-                swept(dir.clone(), self.committed_there(submodule, old).await).await.map_err(io())?;
+                swept(dir.clone(), self.committed_there(submodule, old).await)
+                    .await
+                    .map_err(io())?;
             }
             self.write_files(&doing, &admin, &dir, submodule).await?;
         }
-        let note = submodules.iter().map(|one| format!("{} {}\n", one.commit, one.path)).collect::<Vec<_>>().concat();
+        let note = submodules
+            .iter()
+            .map(|one| format!("{} {}\n", one.commit, one.path))
+            .collect::<Vec<_>>()
+            .concat();
         fs::write(noted, note).map_err(io())
     }
 
     /// Removes what runs have left where the index has submodules: git looks past those directories. `git` is for the
     /// worktree in `dir`.
-    pub(super) async fn sweep_submodules(&self, doing: &str, git: Cmd, dir: &Path) -> Result<(), GitError> {
-        let output = self.run(doing, git.cap(objects::MAX_LIST).args(["ls-files", "--stage", "-z"])).await?;
+    pub(super) async fn sweep_submodules(
+        &self,
+        doing: &str,
+        git: Cmd,
+        dir: &Path,
+    ) -> Result<(), GitError> {
+        let output = self
+            .run(
+                doing,
+                git.cap(objects::MAX_LIST)
+                    .args(["ls-files", "--stage", "-z"]),
+            )
+            .await?;
         if output.stdout.truncated {
             return Err(GitError::other(
                 doing,
                 "there are more files than can be listed, so submodules may be overlooked",
             ));
         }
-        let links = output.stdout.bytes.split(|byte| *byte == 0).filter(|line| line.starts_with(b"160000 "));
-        let name = |line: &[u8]| line.iter().position(|byte| *byte == b'\t').and_then(|tab| path_of(&line[tab + 1..]));
+        let links = output
+            .stdout
+            .bytes
+            .split(|byte| *byte == 0)
+            .filter(|line| line.starts_with(b"160000 "));
+        let name = |line: &[u8]| {
+            line.iter()
+                .position(|byte| *byte == b'\t')
+                .and_then(|tab| path_of(&line[tab + 1..]))
+        };
         for path in links.filter_map(name) {
             let dir = empty_way(dir, &path).map_err(GitError::from_io(doing))?;
             if dir.exists() {
                 // What commits of them had is known when they are put there again.
-                swept(dir, Committed::default()).await.map_err(GitError::from_io(doing))?;
+                swept(dir, Committed::default())
+                    .await
+                    .map_err(GitError::from_io(doing))?;
             }
         }
         Ok(())
@@ -68,18 +99,43 @@ impl Mirror {
 
     /// What the commit had that was there before.
     async fn committed_there(&self, submodule: &Submodule, old: Option<&str>) -> Committed {
-        let Some(old) = old.and_then(|old| CommitSha::new(old).ok()) else { return Committed::default() };
+        let Some(old) = old.and_then(|old| CommitSha::new(old).ok()) else {
+            return Committed::default();
+        };
         let repository = self.at(submodule.dir.clone());
-        repository.committed_in(repository.git(), old.as_str()).await
+        repository
+            .committed_in(repository.git(), old.as_str())
+            .await
     }
 
-    async fn write_files(&self, doing: &str, admin: &Path, dir: &Path, one: &Submodule) -> Result<(), GitError> {
+    async fn write_files(
+        &self,
+        doing: &str,
+        admin: &Path,
+        dir: &Path,
+        one: &Submodule,
+    ) -> Result<(), GitError> {
         let (index, repository) = (admin.join(INDEX), self.at(one.dir.clone()));
         remove_all(&index).map_err(GitError::from_io(doing))?;
-        let git = || -> Cmd { repository.git().env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", dir).dir(dir) };
-        repository.run(doing, git().args(["read-tree", one.commit.as_str()])).await?;
-        repository.run(doing, git().args(["checkout-index", "--all", "--force", "--quiet"])).await?;
-        repository.check_tree(doing, (git(), dir), &one.commit, &Extent::Whole).await?;
+        let git = || -> Cmd {
+            repository
+                .git()
+                .env("GIT_INDEX_FILE", &index)
+                .env("GIT_WORK_TREE", dir)
+                .dir(dir)
+        };
+        repository
+            .run(doing, git().args(["read-tree", one.commit.as_str()]))
+            .await?;
+        repository
+            .run(
+                doing,
+                git().args(["checkout-index", "--all", "--force", "--quiet"]),
+            )
+            .await?;
+        repository
+            .check_tree(doing, (git(), dir), &one.commit, &Extent::Whole)
+            .await?;
         remove_all(&index).map_err(GitError::from_io(doing))
     }
 }
@@ -92,7 +148,9 @@ async fn swept(dir: PathBuf, committed: Committed) -> io::Result<()> {
 fn read_note(file: &Path) -> BTreeMap<RepoPath, String> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
-    lines.filter_map(|(commit, path)| Some((path.parse().ok()?, commit.to_owned()))).collect()
+    lines
+        .filter_map(|(commit, path)| Some((path.parse().ok()?, commit.to_owned())))
+        .collect()
 }
 
 /// Where a submodule belongs. A run may have put a link in the way, which would lead out of the checkout.

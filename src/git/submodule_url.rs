@@ -11,7 +11,9 @@ const MAX_URL: usize = 2048;
 pub(super) enum BadUrl {
     #[error("its URL is not one")]
     Invalid,
-    #[error("its URL begins with `{0}`, and only those of the same forge may be used: `https://…`, `git@…` or `../…`")]
+    #[error(
+        "its URL begins with `{0}`, and only those of the same forge may be used: `https://…`, `git@…` or `../…`"
+    )]
     Protocol(String),
     #[error("its URL leads to `{0}`, another host or port than that of the repository")]
     Elsewhere(String),
@@ -36,11 +38,15 @@ pub(super) fn resolve(parent: &Url, text: &str) -> Result<Url, BadUrl> {
     // `ext::sh`, `/etc`, `file:…`: whatever is not for the web or SSH, in words of its own.
     let url = Url::parse(text).map_err(|_| BadUrl::Protocol(beginning(text)))?;
     match url.scheme() {
-        "https" | "http" if !url.username().is_empty() || url.password().is_some() => Err(BadUrl::Credentials),
+        "https" | "http" if !url.username().is_empty() || url.password().is_some() => {
+            Err(BadUrl::Credentials)
+        }
         "https" | "http" if url.origin() != parent.origin() => {
             Err(BadUrl::Elsewhere(url.origin().ascii_serialization()))
         }
-        "https" | "http" if url.query().is_some() || url.fragment().is_some() => Err(BadUrl::Invalid),
+        "https" | "http" if url.query().is_some() || url.fragment().is_some() => {
+            Err(BadUrl::Invalid)
+        }
         "https" | "http" => at(parent, url.path()),
         "ssh" if url.password().is_some() => Err(BadUrl::Credentials),
         "ssh" => on_host(parent, url.host_str().unwrap_or_default(), url.path()),
@@ -60,13 +66,17 @@ fn beginning(text: &str) -> String {
 fn scp_like(text: &str) -> Option<(&str, &str)> {
     let (host, path) = text.split_once(':')?;
     let (user, host) = host.split_once('@')?;
-    let is_one = !user.is_empty() && !host.contains('/') && !user.contains('/') && !path.starts_with(':');
+    let is_one =
+        !user.is_empty() && !host.contains('/') && !user.contains('/') && !path.starts_with(':');
     (is_one && !path.starts_with("//")).then_some((host, path))
 }
 
 /// What is written for SSH is fetched as the parent is.
 fn on_host(parent: &Url, host: &str, path: &str) -> Result<Url, BadUrl> {
-    if !parent.host_str().is_some_and(|own| own.eq_ignore_ascii_case(host)) {
+    if !parent
+        .host_str()
+        .is_some_and(|own| own.eq_ignore_ascii_case(host))
+    {
         return Err(BadUrl::Elsewhere(host.chars().take(200).collect()));
     }
     at(parent, path)
@@ -90,8 +100,12 @@ fn relative(parent: &Url, text: &str) -> Result<String, BadUrl> {
 
 fn at(parent: &Url, path: &str) -> Result<Url, BadUrl> {
     let path = path.trim_matches('/');
-    let is_plain =
-        |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(['%', '?', '#', '~', ':', '@']);
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && part != "."
+            && part != ".."
+            && !part.contains(['%', '?', '#', '~', ':', '@'])
+    };
     if path.is_empty() || !path.split('/').all(is_plain) {
         return Err(BadUrl::Outside);
     }
@@ -122,14 +136,21 @@ mod tests {
             "git@git.example.com:acme/modules.git",
             "ssh://git@git.example.com:2222/acme/modules.git",
         ] {
-            assert_eq!(told(text), "https://git.example.com:8443/acme/modules.git", "{text}");
+            assert_eq!(
+                told(text),
+                "https://git.example.com:8443/acme/modules.git",
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn dots_within_a_name_lead_nowhere() {
         assert_eq!(told("../a..b"), "https://git.example.com:8443/acme/a..b");
-        assert_eq!(told("git@git.example.com:acme/..."), "https://git.example.com:8443/acme/...");
+        assert_eq!(
+            told("git@git.example.com:acme/..."),
+            "https://git.example.com:8443/acme/..."
+        );
     }
 
     #[test]
@@ -160,11 +181,25 @@ mod tests {
             "C:\\x",
             "../a@{b}",
         ];
-        let told: Vec<String> = cases.iter().map(|text| format!("{text} => {}", told(text))).collect();
-        assert!(told.iter().all(|line| line.contains("its URL")), "{told:#?}");
-        assert!(told[4].ends_with("leads to `https://evil.example`, another host or port than that of the repository"));
-        assert!(told[9].contains("begins with `file:`") && told[12].contains("begins with `ext::sh`"));
-        assert!(told[10].contains("begins with `/etc/passwd`"), "{}", told[10]);
+        let told: Vec<String> = cases
+            .iter()
+            .map(|text| format!("{text} => {}", told(text)))
+            .collect();
+        assert!(
+            told.iter().all(|line| line.contains("its URL")),
+            "{told:#?}"
+        );
+        assert!(told[4].ends_with(
+            "leads to `https://evil.example`, another host or port than that of the repository"
+        ));
+        assert!(
+            told[9].contains("begins with `file:`") && told[12].contains("begins with `ext::sh`")
+        );
+        assert!(
+            told[10].contains("begins with `/etc/passwd`"),
+            "{}",
+            told[10]
+        );
     }
 
     proptest! {

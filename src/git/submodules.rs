@@ -16,7 +16,9 @@ use super::fetch::FETCH;
 use super::mirror::remove_all;
 use super::objects::{Entry, entries};
 use super::remote::Checked;
-use super::{GitError, GitSettings, Locks, Mirror, Remote, classify, objects, place, submodule_url};
+use super::{
+    GitError, GitSettings, Locks, Mirror, Remote, classify, objects, place, submodule_url,
+};
 use crate::model::{CommitSha, RepoId, RepoPath};
 
 /// Submodules of one checkout, with those of submodules.
@@ -98,11 +100,24 @@ impl Mirror {
     ) -> Result<Vec<Submodule>, GitError> {
         let doing = format!("find the submodules of {}", self.repo);
         let url = self.check(&doing, remote)?.into_url();
-        let top = Parent { mirror: self.clone(), commit: commit.clone(), url, path: RepoPath::root(), depth: 0 };
+        let top = Parent {
+            mirror: self.clone(),
+            commit: commit.clone(),
+            url,
+            path: RepoPath::root(),
+            depth: 0,
+        };
         let (mut todo, mut found, mut shown) = (VecDeque::from([top]), Vec::new(), BTreeSet::new());
         while let Some(parent) = todo.pop_front() {
-            for named in parent.mirror.named_submodules(&doing, &parent.commit).await? {
-                let path = parent.path.join(named.path.as_str()).map_err(|error| GitError::other(&doing, error))?;
+            for named in parent
+                .mirror
+                .named_submodules(&doing, &parent.commit)
+                .await?
+            {
+                let path = parent
+                    .path
+                    .join(named.path.as_str())
+                    .map_err(|error| GitError::other(&doing, error))?;
                 let doing = format!("check out the submodule `{path}` of {}", self.repo);
                 if found.len() == MAX_COUNT || parent.depth == MAX_DEPTH {
                     let limit = format!(
@@ -110,19 +125,38 @@ impl Mirror {
                     );
                     return Err(refused(doing, &limit));
                 }
-                let url = submodule_url::resolve(&parent.url, &named.url).map_err(|error| refused(&doing, &error))?;
-                let repo = self.repo_at(&url).ok_or_else(|| refused(&doing, &NO_REPOSITORY))?;
+                let url = submodule_url::resolve(&parent.url, &named.url)
+                    .map_err(|error| refused(&doing, &error))?;
+                let repo = self
+                    .repo_at(&url)
+                    .ok_or_else(|| refused(&doing, &NO_REPOSITORY))?;
                 admit(&doing, remote, &repo, rules).await?;
                 let mirror = self.submodule(&repo);
                 let is_known = !by_owner(remote) || !shown.insert(repo.clone());
-                mirror.bring_commit(&doing, &Remote { url: url.as_str(), ..*remote }, &named.commit, is_known).await?;
+                mirror
+                    .bring_commit(
+                        &doing,
+                        &Remote {
+                            url: url.as_str(),
+                            ..*remote
+                        },
+                        &named.commit,
+                        is_known,
+                    )
+                    .await?;
                 found.push(Submodule {
                     path: path.clone(),
                     repo,
                     commit: named.commit.clone(),
                     dir: mirror.dir().to_owned(),
                 });
-                todo.push_back(Parent { mirror, commit: named.commit, url, path, depth: parent.depth + 1 });
+                todo.push_back(Parent {
+                    mirror,
+                    commit: named.commit,
+                    url,
+                    path,
+                    depth: parent.depth + 1,
+                });
             }
         }
         Ok(found)
@@ -134,17 +168,36 @@ impl Mirror {
     }
 
     /// What a commit says of submodules. One that `.gitmodules` does not name stays empty, as with git.
-    async fn named_submodules(&self, doing: &str, commit: &CommitSha) -> Result<Vec<Named>, GitError> {
-        let Some(text) = self.read(commit, &list_file(), MAX_LIST).await? else { return Ok(Vec::new()) };
-        let cmd = self.git().args(["config", "--file", "-", "--no-includes", "--null", "--list"]).input(text);
+    async fn named_submodules(
+        &self,
+        doing: &str,
+        commit: &CommitSha,
+    ) -> Result<Vec<Named>, GitError> {
+        let Some(text) = self.read(commit, &list_file(), MAX_LIST).await? else {
+            return Ok(Vec::new());
+        };
+        let cmd = self
+            .git()
+            .args(["config", "--file", "-", "--no-includes", "--null", "--list"])
+            .input(text);
         let output = self.run(doing, cmd).await?;
         let mut urls = urls_by_path(&output.stdout.bytes);
-        let cmd = self.git().cap(objects::MAX_LIST).args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
+        let cmd = self.git().cap(objects::MAX_LIST).args([
+            "ls-tree",
+            "-r",
+            "-z",
+            "--full-tree",
+            commit.as_str(),
+        ]);
         let output = self.run(doing, cmd).await?;
         let links = entries(&output.stdout.bytes).filter(Entry::is_submodule);
         let named = links.filter_map(|entry| {
             let path = objects::path_of(entry.name)?;
-            Some(Named { url: urls.remove(&path)?, path, commit: CommitSha::new(entry.id).ok()? })
+            Some(Named {
+                url: urls.remove(&path)?,
+                path,
+                commit: CommitSha::new(entry.id).ok()?,
+            })
         });
         Ok(named.collect())
     }
@@ -152,12 +205,19 @@ impl Mirror {
     /// The repository of this forge at a URL; `None`: it has none there.
     fn repo_at(&self, url: &Url) -> Option<RepoId> {
         let path = url.path().trim_matches('/');
-        RepoId::new(self.repo.host().clone(), path.strip_suffix(".git").unwrap_or(path)).ok()
+        RepoId::new(
+            self.repo.host().clone(),
+            path.strip_suffix(".git").unwrap_or(path),
+        )
+        .ok()
     }
 
     /// Its repository inside of this one.
     fn submodule(&self, repo: &RepoId) -> Self {
-        let settings = GitSettings { filter: None, ..(*self.settings).clone() };
+        let settings = GitSettings {
+            filter: None,
+            ..(*self.settings).clone()
+        };
         let dir = place::submodule(&place::mirror(&self.settings.data_dir, &self.repo), repo);
         Self::new(Arc::new(settings), repo, Arc::new(Locks::default())).at(dir)
     }
@@ -177,8 +237,13 @@ impl Mirror {
         }
         if self.has_whole(commit).await? {
             if !is_known {
-                let cmd = self.git_to(&remote).args(STAY).args(["ls-remote", "--quiet"]);
-                let output = self.call(doing, &cmd.operands([remote.url(), "HEAD"])).await?;
+                let cmd = self
+                    .git_to(&remote)
+                    .args(STAY)
+                    .args(["ls-remote", "--quiet"]);
+                let output = self
+                    .call(doing, &cmd.operands([remote.url(), "HEAD"]))
+                    .await?;
                 if !output.is_success() {
                     return Err(self.not_brought(doing, commit, &remote, &output));
                 }
@@ -206,15 +271,22 @@ impl Mirror {
     ) -> GitError {
         if classify::is_refused_commit(&output.stderr.text()) {
             let (repo, commit) = (&self.repo, commit.short());
-            let why = format!("{repo} has no commit `{commit}` (any more): push it there, or name another one here");
+            let why = format!(
+                "{repo} has no commit `{commit}` (any more): push it there, or name another one here"
+            );
             return GitError::other(doing, why);
         }
         if classify::is_redirect(&output.stderr.text()) {
-            let why = format!("the forge leads on from {} to another address: it may have a new name", self.repo);
+            let why = format!(
+                "the forge leads on from {} to another address: it may have a new name",
+                self.repo
+            );
             return refused(doing, &why);
         }
         let failure = remote.failure(doing, output);
-        if let GitError::AuthFailed { doing, message } | GitError::NotFound { doing, message } = failure {
+        if let GitError::AuthFailed { doing, message } | GitError::NotFound { doing, message } =
+            failure
+        {
             let (repo, said) = (&self.repo, message.replace('\n', " "));
             let why = format!(
                 "the forge does not show {repo} to the account or App that reads this repository ({said}). Let it read \
@@ -231,7 +303,10 @@ impl Mirror {
             return Ok(());
         }
         remove_all(self.dir()).map_err(GitError::from_io(doing))?;
-        Err(refused(doing, &format!("it takes more than {} GiB", MAX_BYTES >> 30)))
+        Err(refused(
+            doing,
+            &format!("it takes more than {} GiB", MAX_BYTES >> 30),
+        ))
     }
 }
 
@@ -241,29 +316,51 @@ const NO_REPOSITORY: &str = "its URL leads to no repository of the forge";
 fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     GitError::other(
         doing,
-        format!("{why}. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`"),
+        format!(
+            "{why}. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`"
+        ),
     )
 }
 
 /// Whether a credential is used that the owner of the parent gave.
 fn by_owner(remote: &Remote<'_>) -> bool {
-    remote.credentials.is_some_and(|credentials| credentials.of_owner)
+    remote
+        .credentials
+        .is_some_and(|credentials| credentials.of_owner)
 }
 
-async fn admit(doing: &str, remote: &Remote<'_>, repo: &RepoId, rules: &dyn SubmoduleRules) -> Result<(), GitError> {
+async fn admit(
+    doing: &str,
+    remote: &Remote<'_>,
+    repo: &RepoId,
+    rules: &dyn SubmoduleRules,
+) -> Result<(), GitError> {
     match rules.admission(repo, by_owner(remote)).await {
         Admission::Admitted => Ok(()),
         Admission::Refused(why) => Err(GitError::other(doing, why)),
-        Admission::Unknown(message) => Err(GitError::Unreachable { doing: doing.to_owned(), message }),
+        Admission::Unknown(message) => Err(GitError::Unreachable {
+            doing: doing.to_owned(),
+            message,
+        }),
     }
 }
 
 /// `submodule.NAME.path LF a/b NUL submodule.NAME.url LF ../b.git NUL`.
 fn urls_by_path(list: &[u8]) -> BTreeMap<RepoPath, String> {
     let mut by_name: BTreeMap<&str, (Option<RepoPath>, Option<&str>)> = BTreeMap::new();
-    for entry in list.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok()) {
-        let Some((key, value)) = entry.split_once('\n') else { continue };
-        let Some((name, what)) = key.strip_prefix("submodule.").and_then(|key| key.rsplit_once('.')) else { continue };
+    for entry in list
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| std::str::from_utf8(entry).ok())
+    {
+        let Some((key, value)) = entry.split_once('\n') else {
+            continue;
+        };
+        let Some((name, what)) = key
+            .strip_prefix("submodule.")
+            .and_then(|key| key.rsplit_once('.'))
+        else {
+            continue;
+        };
         let one = by_name.entry(name).or_default();
         match what {
             "path" => one.0 = RepoPath::new(value).ok().filter(|path| !path.is_root()),
@@ -271,7 +368,10 @@ fn urls_by_path(list: &[u8]) -> BTreeMap<RepoPath, String> {
             _ => {}
         }
     }
-    by_name.into_values().filter_map(|(path, url)| Some((path?, url?.to_owned()))).collect()
+    by_name
+        .into_values()
+        .filter_map(|(path, url)| Some((path?, url?.to_owned())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -283,7 +383,10 @@ mod tests {
         let list = b"submodule.a.b.path\nlib/a\0submodule.a.b.url\n../a.git\0submodule.a.b.update\n!rm -rf /\0\
                      submodule.c.url\n../c\0core.hookspath\nx\0submodule.d.path\n../up\0submodule.d.url\n../d\0submodule.e.path\0";
         let urls = urls_by_path(list);
-        let told: Vec<_> = urls.iter().map(|(path, url)| format!("{path} {url}")).collect();
+        let told: Vec<_> = urls
+            .iter()
+            .map(|(path, url)| format!("{path} {url}"))
+            .collect();
         assert_eq!(told, ["lib/a ../a.git"]);
     }
 }

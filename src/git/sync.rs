@@ -36,14 +36,19 @@ pub struct Synced {
 impl Mirror {
     /// Brings exactly the wanted refs in step with the forge and removes all others; makes the mirror when there is none.
     /// A damaged mirror is replaced by a fresh clone, see [`Self::rebuild`].
-    pub async fn sync(&self, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+    pub async fn sync(
+        &self,
+        remote: &Remote<'_>,
+        wanted: &RefSelection,
+    ) -> Result<Synced, GitError> {
         let remote = self.check(&self.syncing(), remote)?;
         let _transfer = self.locks.transfer.lock().await;
         self.clear_leftovers()?;
         match self.sync_once(&remote, wanted).await {
             Err(GitError::Corrupt { message, .. } | GitError::Altered { message, .. }) => {
                 warn!(repo = %self.repo, %message, "Replacing a damaged mirror by a fresh clone");
-                self.replace(async |fresh| fresh.sync_once(&remote, wanted).await).await
+                self.replace(async |fresh| fresh.sync_once(&remote, wanted).await)
+                    .await
             }
             result => result,
         }
@@ -55,7 +60,10 @@ impl Mirror {
             return Ok(RefList::default());
         }
         let doing = format!("list the refs of the mirror of {}", self.repo);
-        let cmd = self.git().cap(advertise::MAX_BYTES).args(["for-each-ref", "--format=%(objectname)%09%(refname)"]);
+        let cmd = self
+            .git()
+            .cap(advertise::MAX_BYTES)
+            .args(["for-each-ref", "--format=%(objectname)%09%(refname)"]);
         let output = self.run(&doing, cmd).await?;
         // A ref that cannot be read is passed over with a warning only.
         if !output.stderr.bytes.is_empty() {
@@ -68,7 +76,11 @@ impl Mirror {
         format!("synchronise the mirror of {}", self.repo)
     }
 
-    pub(super) async fn sync_once(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+    pub(super) async fn sync_once(
+        &self,
+        remote: &Checked<'_>,
+        wanted: &RefSelection,
+    ) -> Result<Synced, GitError> {
         self.check_damage(&self.syncing())?;
         self.init().await?;
         let here = self.refs().await?;
@@ -76,7 +88,8 @@ impl Mirror {
             let there = self.list(remote, wanted).await?;
             let mut bad = known_among(&there, &self.refused());
             let refs = without_refused(&there, &refs_of(&there, &bad));
-            if let Some((bytes, more)) = self.bring(remote, &Changes::between(&here, &refs)).await? {
+            if let Some((bytes, more)) = self.bring(remote, &Changes::between(&here, &refs)).await?
+            {
                 bad.extend(more);
                 let left_out = refs_of(&there, &bad);
                 let refs = without_refused(&there, &left_out);
@@ -85,12 +98,20 @@ impl Mirror {
                 self.drop_parts(&self.syncing()).await?;
                 self.note_refused(&self.syncing(), &left_out)?;
                 let count = changes.len();
-                return Ok(Synced { refs, refused: left_out, changed: count, bytes });
+                return Ok(Synced {
+                    refs,
+                    refused: left_out,
+                    changed: count,
+                    bytes,
+                });
             }
             info!(repo = %self.repo, "A commit was replaced while it was to be fetched; asking for the refs again");
         }
         let message = "its refs change faster than they can be fetched".to_owned();
-        Err(GitError::Unreachable { doing: self.syncing(), message })
+        Err(GitError::Unreachable {
+            doing: self.syncing(),
+            message,
+        })
     }
 
     /// Fetches the commits of what has moved, and says how many bytes came, and which commits git refused; `None`: the server
@@ -119,12 +140,26 @@ impl Mirror {
             });
         }
         let gone = classify::is_refused_commit(&output.stderr.text());
-        if gone { Ok(None) } else { Err(remote.failure(&doing, &output)) }
+        if gone {
+            Ok(None)
+        } else {
+            Err(remote.failure(&doing, &output))
+        }
     }
 
     async fn move_refs(&self, changes: &Changes<'_>) -> Result<(), GitError> {
-        let gone = changes.gone.iter().map(|name| format!("delete {name}\n")).collect::<Vec<_>>().concat();
-        let moved = changes.moved.iter().map(|(name, id)| format!("update {name} {id}\n")).collect::<Vec<_>>().concat();
+        let gone = changes
+            .gone
+            .iter()
+            .map(|name| format!("delete {name}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let moved = changes
+            .moved
+            .iter()
+            .map(|(name, id)| format!("update {name} {id}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         for list in [gone, moved] {
             self.update_refs(list).await?;
         }
@@ -136,7 +171,10 @@ impl Mirror {
         if list.is_empty() {
             return Ok(());
         }
-        let cmd = self.git().args(["update-ref", "--no-deref", "--stdin"]).input(list);
+        let cmd = self
+            .git()
+            .args(["update-ref", "--no-deref", "--stdin"])
+            .input(list);
         self.run(&self.syncing(), cmd).await.map(drop)
     }
 }

@@ -82,10 +82,20 @@ impl Mirror {
             Ok(tree) => tree,
             Err(what) => return Err(self.altered(doing, &what)),
         };
-        let has_attributes = tree.entries.iter().any(|entry| entry.path.file_name() == Some(OsStr::new(ATTRIBUTES)));
-        let known: BTreeSet<PathBuf> = tree.entries.iter().map(|entry| entry.path.clone()).collect();
+        let has_attributes = tree
+            .entries
+            .iter()
+            .any(|entry| entry.path.file_name() == Some(OsStr::new(ATTRIBUTES)));
+        let known: BTreeSet<PathBuf> = tree
+            .entries
+            .iter()
+            .map(|entry| entry.path.clone())
+            .collect();
         let root = dir.to_owned();
-        let looked = apart(move || differing(&root, tree)).await.flatten().map_err(GitError::from_io(doing))?;
+        let looked = apart(move || differing(&root, tree))
+            .await
+            .flatten()
+            .map_err(GitError::from_io(doing))?;
         let converted = match looked {
             Ok(converted) if converted.is_empty() => return Ok(()),
             Ok(converted) if has_attributes => converted,
@@ -93,7 +103,10 @@ impl Mirror {
             Err(path) => return Err(self.altered(doing, &not_of(&path, commit))),
         };
         // Git would follow those of a run as well.
-        if let Some(other) = converted.iter().find_map(|entry| attributes_of_others(dir, &entry.path, &known)) {
+        if let Some(other) = converted
+            .iter()
+            .find_map(|entry| attributes_of_others(dir, &entry.path, &known))
+        {
             return Err(self.altered(doing, &not_of(&other, commit)));
         }
         let ids = self.converted_ids(doing, git, &converted).await?;
@@ -113,12 +126,23 @@ impl Mirror {
     ) -> Result<Result<Tree, String>, GitError> {
         self.check_ours(doing)?;
         let cmd = self.git().args(["cat-file", "--batch"]).holds_nothing();
-        let talk = cmd.dialogue().map_err(|error| GitError::from_process(doing, error))?;
-        let mut objects = Objects { doing, talk, bytes: 0 };
-        let Some(bytes) = objects.read("commit", commit.as_str()).await? else {
-            return Ok(Err(format!("the commit {} is not what its id says", commit.short())));
+        let talk = cmd
+            .dialogue()
+            .map_err(|error| GitError::from_process(doing, error))?;
+        let mut objects = Objects {
+            doing,
+            talk,
+            bytes: 0,
         };
-        let Some(id) = tree_id(&bytes) else { return Ok(Err(format!("the commit {} has no tree", commit.short()))) };
+        let Some(bytes) = objects.read("commit", commit.as_str()).await? else {
+            return Ok(Err(format!(
+                "the commit {} is not what its id says",
+                commit.short()
+            )));
+        };
+        let Some(id) = tree_id(&bytes) else {
+            return Ok(Err(format!("the commit {} has no tree", commit.short())));
+        };
         let root = match extent {
             Extent::Whole => Part::All,
             Extent::Dirs(_) => Part::Some(RepoPath::root()),
@@ -133,7 +157,10 @@ impl Mirror {
                 )));
             };
             let Some(entries) = entries(&list, id.len() / 2) else {
-                return Err(GitError::other(doing, format!("the directory `{}` cannot be read", shown(&dir))));
+                return Err(GitError::other(
+                    doing,
+                    format!("the directory `{}` cannot be read", shown(&dir)),
+                ));
             };
             for (mode, name, id) in entries {
                 let path = dir.join(&name);
@@ -141,7 +168,8 @@ impl Mirror {
                     b"40000" => open.extend(part.below(&name, extent).map(|part| (path, part, id))),
                     b"160000" => {}
                     mode if part.has_files(extent) => {
-                        tree.entries.extend(kind(mode).map(|kind| Entry { path, kind, id }));
+                        tree.entries
+                            .extend(kind(mode).map(|kind| Entry { path, kind, id }));
                     }
                     _ => {}
                 }
@@ -152,10 +180,16 @@ impl Mirror {
     }
 
     /// Ids of the objects that files would become, in their order.
-    async fn converted_ids(&self, doing: &str, git: Cmd, files: &[Entry]) -> Result<Vec<String>, GitError> {
+    async fn converted_ids(
+        &self,
+        doing: &str,
+        git: Cmd,
+        files: &[Entry],
+    ) -> Result<Vec<String>, GitError> {
         if files.len() > MAX_CONVERTED {
-            let limit =
-                format!("more than {MAX_CONVERTED} files have other bytes than in the commit, by its attributes");
+            let limit = format!(
+                "more than {MAX_CONVERTED} files have other bytes than in the commit, by its attributes"
+            );
             return Err(GitError::other(doing, limit));
         }
         let mut list = Vec::new();
@@ -163,7 +197,14 @@ impl Mirror {
             list.extend(entry.path.as_os_str().as_bytes());
             list.push(b'\n');
         }
-        let output = self.run(doing, git.cap(MAX_LIST).args(["hash-object", "--stdin-paths"]).input(list)).await?;
+        let output = self
+            .run(
+                doing,
+                git.cap(MAX_LIST)
+                    .args(["hash-object", "--stdin-paths"])
+                    .input(list),
+            )
+            .await?;
         Ok(output.stdout.text().lines().map(str::to_owned).collect())
     }
 }
@@ -175,20 +216,35 @@ fn attributes_of_others(root: &Path, path: &Path, known: &BTreeSet<PathBuf>) -> 
 }
 
 fn not_of(path: &Path, commit: &CommitSha) -> String {
-    format!("`{}` in the checkout is not that of the commit {}", shown(path), commit.short())
+    format!(
+        "`{}` in the checkout is not that of the commit {}",
+        shown(path),
+        commit.short()
+    )
 }
 
 fn shown(path: &Path) -> String {
-    let text = if path.as_os_str().is_empty() { ".".into() } else { path.to_string_lossy() };
-    text.replace(char::is_control, "\u{FFFD}").chars().take(200).collect()
+    let text = if path.as_os_str().is_empty() {
+        ".".into()
+    } else {
+        path.to_string_lossy()
+    };
+    text.replace(char::is_control, "\u{FFFD}")
+        .chars()
+        .take(200)
+        .collect()
 }
 
 impl Part {
     /// What is checked out of a directory in this one; `None`: nothing.
     fn below(&self, name: &OsStr, extent: &Extent) -> Option<Self> {
-        let Self::Some(dir) = self else { return Some(Self::All) };
+        let Self::Some(dir) = self else {
+            return Some(Self::All);
+        };
         let path = dir.join(name.to_str()?).ok()?;
-        let Extent::Dirs(dirs) = extent else { return Some(Self::All) };
+        let Extent::Dirs(dirs) = extent else {
+            return Some(Self::All);
+        };
         if dirs.contains(&path) {
             return Some(Self::All);
         }
@@ -218,19 +274,42 @@ impl Objects<'_> {
     async fn read(&mut self, kind: &str, id: &str) -> Result<Option<Vec<u8>>, GitError> {
         let doing = self.doing;
         let process = |error| GitError::from_process(doing, error);
-        let gone = || GitError::Corrupt { doing: doing.to_owned(), message: format!("the object {id} is missing") };
-        self.talk.say(format!("{id}\n").as_bytes()).await.map_err(process)?;
-        let line = self.talk.line(MAX_LINE).await.map_err(process)?.ok_or_else(gone)?;
+        let gone = || GitError::Corrupt {
+            doing: doing.to_owned(),
+            message: format!("the object {id} is missing"),
+        };
+        self.talk
+            .say(format!("{id}\n").as_bytes())
+            .await
+            .map_err(process)?;
+        let line = self
+            .talk
+            .line(MAX_LINE)
+            .await
+            .map_err(process)?
+            .ok_or_else(gone)?;
         let line = String::from_utf8_lossy(&line).into_owned();
-        let size = line.strip_prefix(id).and_then(|rest| rest.trim_start().split_once(' '));
-        let Some((found, size)) = size.and_then(|(found, size)| Some((found, size.parse::<usize>().ok()?))) else {
+        let size = line
+            .strip_prefix(id)
+            .and_then(|rest| rest.trim_start().split_once(' '));
+        let Some((found, size)) =
+            size.and_then(|(found, size)| Some((found, size.parse::<usize>().ok()?)))
+        else {
             return Err(gone());
         };
         self.bytes = self.bytes.saturating_add(size);
         if self.bytes > MAX_LIST + MAX_COMMIT {
-            return Err(GitError::other(doing, "there are more than 64 MiB of directories"));
+            return Err(GitError::other(
+                doing,
+                "there are more than 64 MiB of directories",
+            ));
         }
-        let bytes = self.talk.bytes(size).await.map_err(process)?.ok_or_else(gone)?;
+        let bytes = self
+            .talk
+            .bytes(size)
+            .await
+            .map_err(process)?
+            .ok_or_else(gone)?;
         self.talk.bytes(1).await.map_err(process)?;
         Ok((found == kind && Hash::of(id, found, &bytes) == id).then_some(bytes))
     }
@@ -240,7 +319,8 @@ impl Objects<'_> {
 fn tree_id(commit: &[u8]) -> Option<String> {
     let line = commit.split(|byte| *byte == b'\n').next()?;
     let id = std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?;
-    (matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+    (matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .then(|| id.to_owned())
 }
 
 /// `<mode> SP <name> NUL <id in bytes>` again and again.
@@ -248,7 +328,10 @@ fn entries(mut list: &[u8], id_bytes: usize) -> Option<Vec<(&[u8], OsString, Str
     let mut entries = Vec::new();
     while !list.is_empty() {
         let space = list.iter().position(|byte| *byte == b' ')?;
-        let nul = list.iter().position(|byte| *byte == 0).filter(|nul| *nul > space)?;
+        let nul = list
+            .iter()
+            .position(|byte| *byte == 0)
+            .filter(|nul| *nul > space)?;
         let id = list.get(nul + 1..nul + 1 + id_bytes)?;
         let name = OsString::from_vec(list[space + 1..nul].to_vec());
         entries.push((&list[..space], name, hex::encode(id)));
@@ -261,9 +344,9 @@ fn kind(mode: &[u8]) -> Option<Kind> {
     match mode {
         b"120000" => Some(Kind::Link),
         // Old tools wrote other bits as well; to git a file is executable by its owner or it is not.
-        mode if mode.starts_with(b"100") => {
-            Some(Kind::File { is_executable: mode.get(3).is_some_and(|bits| bits & 1 == 1) })
-        }
+        mode if mode.starts_with(b"100") => Some(Kind::File {
+            is_executable: mode.get(3).is_some_and(|bits| bits & 1 == 1),
+        }),
         _ => None,
     }
 }
@@ -278,11 +361,15 @@ fn differing(root: &Path, tree: Tree) -> io::Result<Result<Vec<Entry>, PathBuf>>
     let mut differing = Vec::new();
     for entry in tree.entries {
         let path = root.join(&entry.path);
-        let Some(meta) = meta(&path)? else { return Ok(Err(entry.path)) };
+        let Some(meta) = meta(&path)? else {
+            return Ok(Err(entry.path));
+        };
         let id = match entry.kind {
-            Kind::Link if meta.is_symlink() => {
-                Hash::of(&entry.id, "blob", fs::read_link(&path)?.as_os_str().as_bytes())
-            }
+            Kind::Link if meta.is_symlink() => Hash::of(
+                &entry.id,
+                "blob",
+                fs::read_link(&path)?.as_os_str().as_bytes(),
+            ),
             Kind::File { is_executable }
                 if meta.is_file() && (meta.permissions().mode() & 0o100 != 0) == is_executable =>
             {
@@ -301,7 +388,14 @@ fn differing(root: &Path, tree: Tree) -> io::Result<Result<Vec<Entry>, PathBuf>>
 
 fn meta(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match path.symlink_metadata() {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
         meta => meta.map(Some),
     }
 }
@@ -314,7 +408,11 @@ enum Hash {
 
 impl Hash {
     fn new(like: &str, kind: &str, size: u64) -> Self {
-        let mut hash = if like.len() == 64 { Self::Sha256(Sha256::new()) } else { Self::Sha1(Sha1::new()) };
+        let mut hash = if like.len() == 64 {
+            Self::Sha256(Sha256::new())
+        } else {
+            Self::Sha1(Sha1::new())
+        };
         let mut header = String::new();
         write!(header, "{kind} {size}\0").expect("writing to a string does not fail");
         hash.update(header.as_bytes());
@@ -342,7 +440,11 @@ impl Hash {
     }
 
     fn of_file(like: &str, path: &Path, size: u64) -> io::Result<String> {
-        let (mut hash, mut file, mut buffer) = (Self::new(like, "blob", size), File::open(path)?, vec![0; 64 * 1024]);
+        let (mut hash, mut file, mut buffer) = (
+            Self::new(like, "blob", size),
+            File::open(path)?,
+            vec![0; 64 * 1024],
+        );
         loop {
             match file.read(&mut buffer)? {
                 0 => return Ok(hash.end()),
@@ -364,22 +466,47 @@ mod tests {
         assert_eq!(Hash::of(sha256, "blob", b""), sha256);
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "one").unwrap();
-        assert_eq!(Hash::of_file(sha1, &dir.path().join("f"), 3).unwrap(), Hash::of(sha1, "blob", b"one"));
+        assert_eq!(
+            Hash::of_file(sha1, &dir.path().join("f"), 3).unwrap(),
+            Hash::of(sha1, "blob", b"one")
+        );
     }
 
     #[test]
     fn directories_are_read_entry_by_entry() {
         let list = [&b"100644 a b\0"[..], &[0xAB; 20], b"40000 dir\0", &[1; 20]].concat();
         let read = entries(&list, 20).unwrap();
-        let told: Vec<_> = read.iter().map(|(mode, name, id)| (*mode, name.to_str().unwrap(), &id[..4])).collect();
-        assert_eq!(told, [(&b"100644"[..], "a b", "abab"), (&b"40000"[..], "dir", "0101")]);
+        let told: Vec<_> = read
+            .iter()
+            .map(|(mode, name, id)| (*mode, name.to_str().unwrap(), &id[..4]))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (&b"100644"[..], "a b", "abab"),
+                (&b"40000"[..], "dir", "0101")
+            ]
+        );
         for broken in [&b"100644 a"[..], b"100644 a\0abc", b"x\0", b"x\0 y"] {
             assert!(entries(broken, 20).is_none(), "{broken:?}");
         }
-        assert_eq!(kind(b"100755"), Some(Kind::File { is_executable: true }));
-        assert_eq!(kind(b"100664"), Some(Kind::File { is_executable: false }));
+        assert_eq!(
+            kind(b"100755"),
+            Some(Kind::File {
+                is_executable: true
+            })
+        );
+        assert_eq!(
+            kind(b"100664"),
+            Some(Kind::File {
+                is_executable: false
+            })
+        );
         assert_eq!((kind(b"120000"), kind(b"160000")), (Some(Kind::Link), None));
-        assert_eq!(tree_id(format!("tree {}\nauthor", "a".repeat(40)).as_bytes()), Some("a".repeat(40)));
+        assert_eq!(
+            tree_id(format!("tree {}\nauthor", "a".repeat(40)).as_bytes()),
+            Some("a".repeat(40))
+        );
         assert_eq!(tree_id(b"parent x"), None);
     }
 }

@@ -18,7 +18,11 @@ pub struct TreeReader {
 impl Mirror {
     /// Reads files of a commit that was fetched.
     pub fn reader(&self, commit: &CommitSha) -> TreeReader {
-        TreeReader { mirror: self.clone(), commit: commit.clone(), talk: None }
+        TreeReader {
+            mirror: self.clone(),
+            commit: commit.clone(),
+            talk: None,
+        }
     }
 }
 
@@ -45,23 +49,46 @@ impl TreeReader {
     async fn talk(&mut self, path: &RepoPath, most: u64) -> Result<Heard, ProcessError> {
         let talk = match &mut self.talk {
             Some(talk) => talk,
-            none => none.insert(self.mirror.git().args(["cat-file", "--batch-command"]).holds_nothing().dialogue()?),
+            none => none.insert(
+                self.mirror
+                    .git()
+                    .args(["cat-file", "--batch-command"])
+                    .holds_nothing()
+                    .dialogue()?,
+            ),
         };
-        talk.say(format!("info {}:{path}\n", self.commit).as_bytes()).await?;
-        let Some(line) = talk.line(MAX_LINE).await? else { return Ok(Heard::Ended) };
-        let Some((id, size)) = blob(&line).filter(|(_, size)| *size <= most) else { return Ok(Heard::Nothing) };
+        talk.say(format!("info {}:{path}\n", self.commit).as_bytes())
+            .await?;
+        let Some(line) = talk.line(MAX_LINE).await? else {
+            return Ok(Heard::Ended);
+        };
+        let Some((id, size)) = blob(&line).filter(|(_, size)| *size <= most) else {
+            return Ok(Heard::Nothing);
+        };
         talk.say(format!("contents {id}\n").as_bytes()).await?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         // Once more what was said before, then the content and a line break.
-        if talk.line(MAX_LINE).await?.is_none_or(|line| blob(&line).is_none()) {
+        if talk
+            .line(MAX_LINE)
+            .await?
+            .is_none_or(|line| blob(&line).is_none())
+        {
             return Ok(Heard::Ended);
         }
-        let Some(bytes) = talk.bytes(size).await? else { return Ok(Heard::Ended) };
-        Ok(if talk.bytes(1).await?.is_some() { Heard::File(bytes) } else { Heard::Ended })
+        let Some(bytes) = talk.bytes(size).await? else {
+            return Ok(Heard::Ended);
+        };
+        Ok(if talk.bytes(1).await?.is_some() {
+            Heard::File(bytes)
+        } else {
+            Heard::Ended
+        })
     }
 
     async fn ended(&mut self, doing: String) -> GitError {
-        let Some(talk) = self.talk.take() else { return GitError::other(doing, "git has ended") };
+        let Some(talk) = self.talk.take() else {
+            return GitError::other(doing, "git has ended");
+        };
         match talk.end().await {
             Ok(output) => GitError::from_output(doing, &output, None),
             Err(error) => GitError::from_process(doing, error),
@@ -79,7 +106,8 @@ enum Heard {
 fn blob(line: &[u8]) -> Option<(&str, u64)> {
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let (id, kind, size) = (words.next()?, words.next()?, words.next()?);
-    let is_blob = kind == "blob" && words.next().is_none() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_blob =
+        kind == "blob" && words.next().is_none() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     Some((id, size.parse().ok()?)).filter(|_| is_blob)
 }
 
@@ -90,7 +118,14 @@ mod tests {
     #[test]
     fn only_a_file_is_one() {
         assert_eq!(blob(b"abcd blob 57"), Some(("abcd", 57)));
-        for line in ["abcd tree 57", "abcd:x missing", "abcd:a blob 57 missing", "abcd:x blob 5", "", "abcd blob"] {
+        for line in [
+            "abcd tree 57",
+            "abcd:x missing",
+            "abcd:a blob 57 missing",
+            "abcd:x blob 5",
+            "",
+            "abcd blob",
+        ] {
             assert_eq!(blob(line.as_bytes()), None, "{line}");
         }
     }

@@ -10,8 +10,12 @@ use super::{GitError, Mirror, place};
 /// Walking or repacking the largest repositories.
 pub(super) const DEADLINE: Duration = Duration::from_hours(1);
 /// What git says when this machine is to blame, and not the mirror.
-const SHORTAGES: [&str; 4] =
-    ["Out of memory", "Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"];
+const SHORTAGES: [&str; 4] = [
+    "Out of memory",
+    "Cannot allocate memory",
+    "Too many open files",
+    "Resource temporarily unavailable",
+];
 /// Growth that is not worth packing everything again.
 const SMALL: u64 = 8 << 20;
 /// So many packs slow every call down.
@@ -25,14 +29,23 @@ impl Mirror {
     /// Looks whether every object that the refs need is here; [`GitError::Corrupt`] if not. No mirror is fine.
     pub async fn check_connectivity(&self) -> Result<(), GitError> {
         let _transfer = self.locks.transfer.lock().await;
-        if self.dir().exists() { self.connected().await } else { Ok(()) }
+        if self.dir().exists() {
+            self.connected().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Needs the mutex `transfer`.
     pub(super) async fn connected(&self) -> Result<(), GitError> {
         let doing = format!("check that the mirror of {} is whole", self.repo);
-        let cmd =
-            self.git().deadline(DEADLINE).args(["rev-list", "--objects", "--quiet", "--single-worktree", "--all"]);
+        let cmd = self.git().deadline(DEADLINE).args([
+            "rev-list",
+            "--objects",
+            "--quiet",
+            "--single-worktree",
+            "--all",
+        ]);
         // What a partial mirror left at the forge is not missing.
         let cmd = cmd.args(self.filter().map(|_| "--exclude-promisor-objects"));
         let output = self.call(&doing, &cmd).await?;
@@ -44,7 +57,10 @@ impl Mirror {
         if output.code.is_none() || is_short_of_something(&output.stderr.text()) {
             return Err(error);
         }
-        Err(GitError::Corrupt { doing, message: error.into_message() })
+        Err(GitError::Corrupt {
+            doing,
+            message: error.into_message(),
+        })
     }
 
     /// Packs refs and objects and drops what nothing needs, for a reconciler to call now and then. Checkouts keep what
@@ -57,16 +73,27 @@ impl Mirror {
             return Ok(());
         }
         let writer = self.locks.writer.lock().await;
-        self.clear_locks().map_err(GitError::from_io(self.maintaining()))?;
-        self.forget_refused().map_err(GitError::from_io(self.maintaining()))?;
+        self.clear_locks()
+            .map_err(GitError::from_io(self.maintaining()))?;
+        self.forget_refused()
+            .map_err(GitError::from_io(self.maintaining()))?;
         self.prune(&self.maintaining()).await?;
         drop(writer);
         self.tidy_parts(&self.maintaining()).await?;
         // Nothing below takes away what a checkout that is being made just now needs, so it need not wait.
-        self.run(&self.maintaining(), self.git().args(["pack-refs", "--all", "--prune"])).await?;
+        self.run(
+            &self.maintaining(),
+            self.git().args(["pack-refs", "--all", "--prune"]),
+        )
+        .await?;
         self.pack().await?;
-        let graph = self.git().deadline(DEADLINE).args(["commit-graph", "write", "--reachable", "--split"]);
-        self.run(&self.maintaining(), graph.arg("--no-progress")).await.map(drop)
+        let graph =
+            self.git()
+                .deadline(DEADLINE)
+                .args(["commit-graph", "write", "--reachable", "--split"]);
+        self.run(&self.maintaining(), graph.arg("--no-progress"))
+            .await
+            .map(drop)
     }
 
     fn maintaining(&self) -> String {
@@ -78,39 +105,65 @@ impl Mirror {
     /// goes: the size then is noted to compare with.
     async fn pack(&self) -> Result<(), GitError> {
         let noted = self.dir().join(place::PACKED);
-        let last = fs::read_to_string(&noted).ok().and_then(|text| text.trim().parse().ok());
+        let last = fs::read_to_string(&noted)
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         let packs = self.packs();
         match packing(packs, last, self.filter().is_some()) {
             Packing::Nothing => {}
             Packing::Join => {
-                let cmd = self.git().deadline(DEADLINE).args(["repack", "--geometric=2", "-d", "-q"]);
+                let cmd =
+                    self.git()
+                        .deadline(DEADLINE)
+                        .args(["repack", "--geometric=2", "-d", "-q"]);
                 self.run(&self.maintaining(), cmd).await?;
             }
             Packing::Everything => self.collect().await?,
         }
         if last.is_none() || packing(packs, last, self.filter().is_some()) == Packing::Everything {
-            fs::write(noted, self.packs().bytes.to_string()).map_err(GitError::from_io(self.maintaining()))?;
+            fs::write(noted, self.packs().bytes.to_string())
+                .map_err(GitError::from_io(self.maintaining()))?;
         }
         Ok(())
     }
 
     async fn collect(&self) -> Result<(), GitError> {
-        let cmd = self.git().deadline(DEADLINE).args(["gc", "--quiet", "--force", "--no-cruft", "--prune=1.day.ago"]);
+        let cmd = self.git().deadline(DEADLINE).args([
+            "gc",
+            "--quiet",
+            "--force",
+            "--no-cruft",
+            "--prune=1.day.ago",
+        ]);
         self.run(&self.maintaining(), cmd).await.map(drop)
     }
 
     /// How many packs there are, and what they take.
     pub(super) fn packs(&self) -> Packs {
-        let entries = fs::read_dir(self.dir().join("objects/pack")).into_iter().flatten().flatten();
-        let packs = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pack"));
+        let entries = fs::read_dir(self.dir().join("objects/pack"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let packs = entries.filter(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "pack")
+        });
         packs
             .filter_map(|pack| pack.metadata().ok())
-            .fold(Packs::default(), |packs, meta| Packs { count: packs.count + 1, bytes: packs.bytes + meta.len() })
+            .fold(Packs::default(), |packs, meta| Packs {
+                count: packs.count + 1,
+                bytes: packs.bytes + meta.len(),
+            })
     }
 
     /// Removes packs that were not finished because somebody was killed. Needs the mutex `transfer`.
     pub(super) fn clear_unfinished_packs(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.dir().join("objects/pack")).into_iter().flatten() {
+        for entry in fs::read_dir(self.dir().join("objects/pack"))
+            .into_iter()
+            .flatten()
+        {
             let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
@@ -124,7 +177,9 @@ impl Mirror {
     /// Removes the lock files of killed processes. Needs both mutexes.
     fn clear_locks(&self) -> io::Result<()> {
         let dir = self.dir();
-        ["refs", "worktrees", "objects/info"].iter().try_for_each(|name| remove_locks(&dir.join(name)))?;
+        ["refs", "worktrees", "objects/info"]
+            .iter()
+            .try_for_each(|name| remove_locks(&dir.join(name)))?;
         remove_locks_in(dir)
     }
 
@@ -132,13 +187,22 @@ impl Mirror {
     /// process, and git names one at a time.
     pub(super) fn remove_lock(&self, file: &Path) -> io::Result<()> {
         fs::remove_file(file)?;
-        let is_ref = ["refs", "packed-refs.lock"].iter().any(|name| self.is_at(file, name));
-        if is_ref { remove_locks(&self.dir().join("refs")) } else { Ok(()) }
+        let is_ref = ["refs", "packed-refs.lock"]
+            .iter()
+            .any(|name| self.is_at(file, name));
+        if is_ref {
+            remove_locks(&self.dir().join("refs"))
+        } else {
+            Ok(())
+        }
     }
 
     fn is_at(&self, file: &Path, name: &str) -> bool {
         let dir = self.dir();
-        file.starts_with(dir.join(name)) || dir.canonicalize().is_ok_and(|dir| file.starts_with(dir.join(name)))
+        file.starts_with(dir.join(name))
+            || dir
+                .canonicalize()
+                .is_ok_and(|dir| file.starts_with(dir.join(name)))
     }
 }
 
@@ -183,7 +247,10 @@ fn remove_locks(dir: &Path) -> io::Result<()> {
 fn remove_locks_in(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir).into_iter().flatten() {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "lock") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "lock")
+        {
             fs::remove_file(path)?;
         }
     }
@@ -196,7 +263,10 @@ mod tests {
 
     #[test]
     fn everything_is_packed_again_only_when_it_has_grown() {
-        let packs = |count, mib: u64| Packs { count, bytes: mib << 20 };
+        let packs = |count, mib: u64| Packs {
+            count,
+            bytes: mib << 20,
+        };
         for (now, last, partial, wanted) in [
             (packs(3, 5000), None, false, Packing::Join),
             (packs(3, 5000), Some(4000 << 20), false, Packing::Join),
@@ -206,7 +276,11 @@ mod tests {
             (packs(51, 10), None, true, Packing::Everything),
             (packs(3, 6100), Some(4000 << 20), true, Packing::Everything),
         ] {
-            assert_eq!(packing(now, last, partial), wanted, "{now:?} {last:?} {partial}");
+            assert_eq!(
+                packing(now, last, partial),
+                wanted,
+                "{now:?} {last:?} {partial}"
+            );
         }
     }
 
@@ -219,7 +293,10 @@ mod tests {
             fs::write(team.join(name), "").unwrap();
         }
         remove_locks(dir.path()).unwrap();
-        let mut left: Vec<_> = fs::read_dir(team).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left: Vec<_> = fs::read_dir(team)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         left.sort();
         assert_eq!(left, ["a", "lock"]);
         remove_locks(&dir.path().join("none")).unwrap();

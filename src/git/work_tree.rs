@@ -31,7 +31,13 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 
 /// Branches that pulls usually go into, the likeliest first.
-const BASES: [&str; 5] = ["origin/HEAD", "origin/main", "origin/master", "main", "master"];
+const BASES: [&str; 5] = [
+    "origin/HEAD",
+    "origin/main",
+    "origin/master",
+    "main",
+    "master",
+];
 
 /// A working tree.
 #[derive(Debug)]
@@ -63,17 +69,35 @@ pub struct WorkTreeChanges {
 impl WorkTree {
     /// The working tree that a directory is in; `None` when it is in none. `env` is what git gets of the environment,
     /// `PATH` and `HOME` above all.
-    pub async fn find(dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Option<Self>, GitError> {
-        let here = Self { root: dir.to_owned(), env };
-        let output = here.call("find the repository", &here.git().args(["rev-parse", "--show-toplevel"])).await?;
+    pub async fn find(
+        dir: &Path,
+        env: Vec<(OsString, OsString)>,
+    ) -> Result<Option<Self>, GitError> {
+        let here = Self {
+            root: dir.to_owned(),
+            env,
+        };
+        let output = here
+            .call(
+                "find the repository",
+                &here.git().args(["rev-parse", "--show-toplevel"]),
+            )
+            .await?;
         if output.is_success() {
             let root = output.stdout.text().trim_end_matches('\n').to_owned();
-            return Ok(Some(Self { root: root.into(), ..here }));
+            return Ok(Some(Self {
+                root: root.into(),
+                ..here
+            }));
         }
         if output.stderr.text().contains("not a git repository") {
             return Ok(None);
         }
-        Err(GitError::from_output("find the repository".to_owned(), &output, None))
+        Err(GitError::from_output(
+            "find the repository".to_owned(),
+            &output,
+            None,
+        ))
     }
 
     /// Its topmost directory.
@@ -85,7 +109,10 @@ impl WorkTree {
     pub async fn origin(&self) -> Result<Option<String>, GitError> {
         let cmd = self.git().args(["config", "--get", "remote.origin.url"]);
         let output = self.call("look up origin", &cmd).await?;
-        Ok(output.is_success().then(|| output.stdout.text().trim().to_owned()).filter(|url| !url.is_empty()))
+        Ok(output
+            .is_success()
+            .then(|| output.stdout.text().trim().to_owned())
+            .filter(|url| !url.is_empty()))
     }
 
     /// What to compare with: a revision that was asked for, else the usual branches; `None` when none of them is there.
@@ -93,51 +120,93 @@ impl WorkTree {
         if self.commit("HEAD").await?.is_none() {
             return Ok(None);
         }
-        for rev in wanted.as_slice().iter().copied().chain(BASES.into_iter().filter(|_| wanted.is_none())) {
+        for rev in wanted
+            .as_slice()
+            .iter()
+            .copied()
+            .chain(BASES.into_iter().filter(|_| wanted.is_none()))
+        {
             if let Some(commit) = self.commit(rev).await? {
                 let merge_base = self.merge_base(rev, &commit).await?;
-                return Ok(Some(Base { rev: rev.to_owned(), branch: self.branch(rev).await?, merge_base }));
+                return Ok(Some(Base {
+                    rev: rev.to_owned(),
+                    branch: self.branch(rev).await?,
+                    merge_base,
+                }));
             }
         }
         match wanted {
-            Some(rev) => Err(GitError::other(format!("compare with `{rev}`"), "there is no such revision here")),
+            Some(rev) => Err(GitError::other(
+                format!("compare with `{rev}`"),
+                "there is no such revision here",
+            )),
             None => Ok(None),
         }
     }
 
     async fn commit(&self, rev: &str) -> Result<Option<CommitSha>, GitError> {
-        let cmd = self.git().args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
-        let output = self.call("look up a revision", &cmd.arg(format!("{rev}^{{commit}}"))).await?;
-        Ok(CommitSha::new(output.stdout.text().trim()).ok().filter(|_| output.is_success()))
+        let cmd = self
+            .git()
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
+        let output = self
+            .call("look up a revision", &cmd.arg(format!("{rev}^{{commit}}")))
+            .await?;
+        Ok(CommitSha::new(output.stdout.text().trim())
+            .ok()
+            .filter(|_| output.is_success()))
     }
 
     async fn merge_base(&self, rev: &str, commit: &CommitSha) -> Result<CommitSha, GitError> {
         let doing = format!("compare with `{rev}`");
-        let output = self.call(&doing, &self.git().args(["merge-base", commit.as_str(), "HEAD"])).await?;
-        let none =
-            "it has no commit in common with HEAD; if this is a shallow clone, run `git fetch --unshallow` first";
+        let output = self
+            .call(
+                &doing,
+                &self.git().args(["merge-base", commit.as_str(), "HEAD"]),
+            )
+            .await?;
+        let none = "it has no commit in common with HEAD; if this is a shallow clone, run `git fetch --unshallow` first";
         CommitSha::new(output.stdout.text().trim()).map_err(|_| GitError::other(doing, none))
     }
 
     /// The branch that a revision is, here or at a remote.
     async fn branch(&self, rev: &str) -> Result<Option<BranchName>, GitError> {
-        let cmd = self.git().args(["rev-parse", "--symbolic-full-name", "--end-of-options"]).arg(rev);
+        let cmd = self
+            .git()
+            .args(["rev-parse", "--symbolic-full-name", "--end-of-options"])
+            .arg(rev);
         let output = self.call("look up a branch", &cmd).await?;
         let text = output.stdout.text();
         let name = text.lines().last().unwrap_or_default();
-        let remote = |name: &str| name.strip_prefix("refs/remotes/")?.split_once('/').map(|(_, name)| name.to_owned());
-        let name = name.strip_prefix("refs/heads/").map(str::to_owned).or_else(|| remote(name));
-        Ok(name.filter(|name| name != "HEAD").and_then(|name| BranchName::new(&name).ok()))
+        let remote = |name: &str| {
+            name.strip_prefix("refs/remotes/")?
+                .split_once('/')
+                .map(|(_, name)| name.to_owned())
+        };
+        let name = name
+            .strip_prefix("refs/heads/")
+            .map(str::to_owned)
+            .or_else(|| remote(name));
+        Ok(name
+            .filter(|name| name != "HEAD")
+            .and_then(|name| BranchName::new(&name).ok()))
     }
 
     /// The files that would be in the repository: those that git knows, and new ones that are not ignored.
     pub async fn files(&self) -> Result<TreeFiles, GitError> {
-        let known = self.list("list the files", &["ls-files", "-z", "--stage"]).await?;
-        let gone: BTreeSet<Vec<u8>> =
-            self.list("list removed files", &["ls-files", "-z", "--deleted"]).await?.collect();
+        let known = self
+            .list("list the files", &["ls-files", "-z", "--stage"])
+            .await?;
+        let gone: BTreeSet<Vec<u8>> = self
+            .list("list removed files", &["ls-files", "-z", "--deleted"])
+            .await?
+            .collect();
         let new = self.untracked().await?;
         let mut files = TreeFiles::default();
-        for name in known.filter_map(|entry| known_file(&entry)).filter(|name| !gone.contains(name)).chain(new) {
+        for name in known
+            .filter_map(|entry| known_file(&entry))
+            .filter(|name| !gone.contains(name))
+            .chain(new)
+        {
             match path_of(&name) {
                 Some(path) => files.paths.push(path),
                 None => files.left_out += 1,
@@ -148,44 +217,87 @@ impl WorkTree {
 
     /// What differs from a commit, committed or not.
     pub async fn changes(&self, since: &CommitSha) -> Result<WorkTreeChanges, GitError> {
-        const DIFF: [&str; 5] = ["diff", "-z", "-M", "--ignore-submodules=dirty", "--no-ext-diff"];
-        let of_tree: Vec<&str> = DIFF.into_iter().chain(["--name-status", since.as_str()]).collect();
-        let of_head: Vec<&str> = DIFF.into_iter().chain(["--name-only", "--no-renames", "HEAD"]).collect();
+        const DIFF: [&str; 5] = [
+            "diff",
+            "-z",
+            "-M",
+            "--ignore-submodules=dirty",
+            "--no-ext-diff",
+        ];
+        let of_tree: Vec<&str> = DIFF
+            .into_iter()
+            .chain(["--name-status", since.as_str()])
+            .collect();
+        let of_head: Vec<&str> = DIFF
+            .into_iter()
+            .chain(["--name-only", "--no-renames", "HEAD"])
+            .collect();
         let mut files = changed_files(self.list("compare the files", &of_tree).await?);
-        let mut uncommitted: BTreeSet<RepoPath> =
-            self.list("compare with HEAD", &of_head).await?.filter_map(|name| path_of(&name)).collect();
+        let mut uncommitted: BTreeSet<RepoPath> = self
+            .list("compare with HEAD", &of_head)
+            .await?
+            .filter_map(|name| path_of(&name))
+            .collect();
         for path in self.untracked().await?.filter_map(|name| path_of(&name)) {
             uncommitted.insert(path.clone());
-            files.push(ChangedFile { path, previous: None, kind: ChangeKind::Added });
+            files.push(ChangedFile {
+                path,
+                previous: None,
+                kind: ChangeKind::Added,
+            });
         }
         files.sort();
         Ok(WorkTreeChanges { files, uncommitted })
     }
 
     async fn untracked(&self) -> Result<impl Iterator<Item = Vec<u8>>, GitError> {
-        self.list("list new files", &["ls-files", "-z", "--others", "--exclude-standard"]).await
+        self.list(
+            "list new files",
+            &["ls-files", "-z", "--others", "--exclude-standard"],
+        )
+        .await
     }
 
     /// What git prints, cut at the zero bytes.
-    async fn list(&self, doing: &str, args: &[&str]) -> Result<impl Iterator<Item = Vec<u8>>, GitError> {
-        let output = self.call(doing, &self.git().cap(MAX_LIST).args(args.iter().copied())).await?;
+    async fn list(
+        &self,
+        doing: &str,
+        args: &[&str],
+    ) -> Result<impl Iterator<Item = Vec<u8>>, GitError> {
+        let output = self
+            .call(doing, &self.git().cap(MAX_LIST).args(args.iter().copied()))
+            .await?;
         if !output.is_success() {
             return Err(GitError::from_output(doing.to_owned(), &output, None));
         }
         if output.stdout.truncated {
-            return Err(GitError::other(doing.to_owned(), "there are more than 64 MiB of file names"));
+            return Err(GitError::other(
+                doing.to_owned(),
+                "there are more than 64 MiB of file names",
+            ));
         }
-        let parts: Vec<Vec<u8>> = output.stdout.bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+        let parts: Vec<Vec<u8>> = output
+            .stdout
+            .bytes
+            .split(|byte| *byte == 0)
+            .map(<[u8]>::to_vec)
+            .collect();
         Ok(parts.into_iter().filter(|part| !part.is_empty()))
     }
 
     fn git(&self) -> Cmd {
         let env = self.env.iter().map(|(name, value)| (name, value));
-        Cmd::new("git").envs(env).envs(VARIABLES.iter().copied()).dir(&self.root).deadline(DEADLINE)
+        Cmd::new("git")
+            .envs(env)
+            .envs(VARIABLES.iter().copied())
+            .dir(&self.root)
+            .deadline(DEADLINE)
     }
 
     async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
-        cmd.output().await.map_err(|error| GitError::other(doing.to_owned(), error))
+        cmd.output()
+            .await
+            .map_err(|error| GitError::other(doing.to_owned(), error))
     }
 }
 
@@ -201,13 +313,21 @@ fn changed_files(mut parts: impl Iterator<Item = Vec<u8>>) -> Vec<ChangedFile> {
     let mut files = Vec::new();
     while let (Some(status), Some(first)) = (parts.next(), parts.next()) {
         let (kind, name, previous) = match status.first() {
-            Some(b'R') => (ChangeKind::Renamed, parts.next().unwrap_or_default(), path_of(&first)),
+            Some(b'R') => (
+                ChangeKind::Renamed,
+                parts.next().unwrap_or_default(),
+                path_of(&first),
+            ),
             Some(b'C') => (ChangeKind::Added, parts.next().unwrap_or_default(), None),
             Some(b'A') => (ChangeKind::Added, first, None),
             Some(b'D') => (ChangeKind::Removed, first, None),
             _ => (ChangeKind::Modified, first, None),
         };
-        files.extend(path_of(&name).map(|path| ChangedFile { path, previous, kind }));
+        files.extend(path_of(&name).map(|path| ChangedFile {
+            path,
+            previous,
+            kind,
+        }));
     }
     files
 }
@@ -219,15 +339,28 @@ mod tests {
     #[test]
     fn statuses_are_read_with_both_names_of_what_moved() {
         let list = b"M\0a.tf\0R097\0old/b.tf\0new/b.tf\0D\0c.tf\0A\0d e.tf\0T\0link\0";
-        let parts = list.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(<[u8]>::to_vec);
+        let parts = list
+            .split(|byte| *byte == 0)
+            .filter(|part| !part.is_empty())
+            .map(<[u8]>::to_vec);
         let told = |file: &ChangedFile| {
-            let from = file.previous.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
+            let from = file
+                .previous
+                .as_ref()
+                .map(|from| format!(" from {from}"))
+                .unwrap_or_default();
             format!("{} {}{from}", file.kind, file.path)
         };
         let files: Vec<_> = changed_files(parts).iter().map(told).collect();
         assert_eq!(
             files,
-            ["modified a.tf", "renamed new/b.tf from old/b.tf", "removed c.tf", "added d e.tf", "modified link"]
+            [
+                "modified a.tf",
+                "renamed new/b.tf from old/b.tf",
+                "removed c.tf",
+                "added d e.tf",
+                "modified link"
+            ]
         );
     }
 

@@ -12,8 +12,8 @@ use crate::handlers::locks::Explanation;
 use crate::handlers::{Spec, claimed};
 use crate::jobs::RunCommand;
 use crate::model::{
-    Actor, ApplicationId, BranchName, CommandId, CommandKind, OwnerName, PlanState, Pull, PullNumber, PullRef,
-    PullState, RepoId,
+    Actor, ApplicationId, BranchName, CommandId, CommandKind, OwnerName, PlanState, Pull,
+    PullNumber, PullRef, PullState, RepoId,
 };
 use crate::queue::Job;
 use crate::render::UserText;
@@ -49,10 +49,19 @@ impl Deed {
     fn spec(self, application: &Application) -> Spec {
         let spec = &application.spec;
         let dir = Some(DirSelector::Path(spec.dir.clone()));
-        let target = Target::DirWorkspace { dir, workspace: Some(spec.workspace.clone()) };
+        let target = Target::DirWorkspace {
+            dir,
+            workspace: Some(spec.workspace.clone()),
+        };
         Spec::Command(match self {
-            Self::Plan => Command::Plan(PlanCommand { target, ..PlanCommand::default() }),
-            Self::Apply => Command::Apply(ApplyCommand { target, ..ApplyCommand::default() }),
+            Self::Plan => Command::Plan(PlanCommand {
+                target,
+                ..PlanCommand::default()
+            }),
+            Self::Apply => Command::Apply(ApplyCommand {
+                target,
+                ..ApplyCommand::default()
+            }),
         })
     }
 }
@@ -68,8 +77,14 @@ pub async fn ask(store: &Store, id: ApplicationId, deed: Deed, actor: &Actor) ->
         installation: None,
         spec: deed.spec(application).to_json(),
     };
-    let job =
-        |command: CommandId, new: &NewCommand| RunCommand { command, pull: new.pull.clone(), kind: new.kind }.to_new();
+    let job = |command: CommandId, new: &NewCommand| {
+        RunCommand {
+            command,
+            pull: new.pull.clone(),
+            kind: new.kind,
+        }
+        .to_new()
+    };
     store.application_ask(id, make, job).await
 }
 
@@ -88,7 +103,10 @@ fn no_repository(application: &Application) -> Explanation {
     Explanation {
         field: None,
         code: "no_repository",
-        message: format!("`{}` is not the address of a repository on a forge.", application.spec.url),
+        message: format!(
+            "`{}` is not the address of a repository on a forge.",
+            application.spec.url
+        ),
         way_out: "Change the address of the application.".to_owned(),
     }
 }
@@ -155,14 +173,24 @@ pub async fn ask_to_stop(
     actor: &Actor,
     force: bool,
 ) -> Result<std::result::Result<CommandRow, Option<Explanation>>> {
-    let Some(application) = store.application_get(id).await? else { return Ok(Err(None)) };
-    let Some(busy) = store.application_busy(&application).await? else { return Ok(Err(Some(over(&application)))) };
-    let asked = store.command_stop(busy.id, &cancelled_by(actor), force).await?;
+    let Some(application) = store.application_get(id).await? else {
+        return Ok(Err(None));
+    };
+    let Some(busy) = store.application_busy(&application).await? else {
+        return Ok(Err(Some(over(&application))));
+    };
+    let asked = store
+        .command_stop(busy.id, &cancelled_by(actor), force)
+        .await?;
     if !asked.interrupted.is_empty() {
         return Ok(Ok(busy));
     }
     let is_running = !asked.spared.is_empty();
-    Ok(Err(Some(if is_running { apply_running(&application, &busy) } else { over(&application) })))
+    Ok(Err(Some(if is_running {
+        apply_running(&application, &busy)
+    } else {
+        over(&application)
+    })))
 }
 
 fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
@@ -177,7 +205,10 @@ fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
     Explanation {
         field: None,
         code: "no_plan",
-        message: format!("Application {} has no plan that could be applied: {why}.", application.spec.title()),
+        message: format!(
+            "Application {} has no plan that could be applied: {why}.",
+            application.spec.title()
+        ),
         way_out: "Plan first, look at the plan, then apply it.".to_owned(),
     }
 }
@@ -200,7 +231,11 @@ pub(super) enum Unseen {
 }
 
 /// How a pull stands now, by its forge; an application stands where its branch is.
-pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std::result::Result<Pull, Unseen> {
+pub(super) async fn pull_now(
+    ctx: &Ctx,
+    at: &PullRef,
+    via: Installation,
+) -> std::result::Result<Pull, Unseen> {
     if !at.number.is_application() {
         return Ok(ctx.forge.pull(at, via).await?);
     }
@@ -208,16 +243,34 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std:
     let branch = &application.spec.branch;
     let facts = ctx.forge.repository(&at.repo, via).await?;
     if facts.at.repo != at.repo {
-        let (what, repo) = (format!("the repository {}", at.repo.full_name()), Box::new(at.repo.clone()));
-        return Err(ForgeError::Moved { what, repo, message: "it has another name now".to_owned() }.into());
+        let (what, repo) = (
+            format!("the repository {}", at.repo.full_name()),
+            Box::new(at.repo.clone()),
+        );
+        return Err(ForgeError::Moved {
+            what,
+            repo,
+            message: "it has another name now".to_owned(),
+        }
+        .into());
     }
     if !application.spec.any_branch && facts.default_branch != *branch {
-        return Err(Unseen::Refused("other_branch", other_branch(&application, at, &facts.default_branch)));
+        return Err(Unseen::Refused(
+            "other_branch",
+            other_branch(&application, at, &facts.default_branch),
+        ));
     }
-    let head = ctx.checkouts.fetch_tip(&*ctx.forge, at, branch, via).await?.ok_or_else(|| {
-        let message = format!("the branch `{branch}` is not in the repository.");
-        Unseen::Refused("branch_gone", UserText::new(message, ["Make it, or change the application.".to_owned()]))
-    })?;
+    let head = ctx
+        .checkouts
+        .fetch_tip(&*ctx.forge, at, branch, via)
+        .await?
+        .ok_or_else(|| {
+            let message = format!("the branch `{branch}` is not in the repository.");
+            Unseen::Refused(
+                "branch_gone",
+                UserText::new(message, ["Make it, or change the application.".to_owned()]),
+            )
+        })?;
     Ok(Pull {
         at: at.clone(),
         repo_id: Some(facts.at.id),
@@ -257,50 +310,95 @@ fn other_branch(application: &Application, at: &PullRef, default: &BranchName) -
 }
 
 /// The default branch of the repository at an address, as its forge says it now.
-pub async fn default_branch(ctx: &Ctx, repo: &RepoId) -> std::result::Result<BranchName, ForgeError> {
+pub async fn default_branch(
+    ctx: &Ctx,
+    repo: &RepoId,
+) -> std::result::Result<BranchName, ForgeError> {
     let host = ctx.forge.host();
     if repo.host() != host {
-        let (what, message) =
-            (format!("the default branch of {repo}"), "this server works with this forge alone".to_owned());
-        return Err(ForgeError::Rejected { what, host: host.clone(), message });
+        let (what, message) = (
+            format!("the default branch of {repo}"),
+            "this server works with this forge alone".to_owned(),
+        );
+        return Err(ForgeError::Rejected {
+            what,
+            host: host.clone(),
+            message,
+        });
     }
     let facts = ctx.forge.repository(repo, None).await?;
     if facts.at.repo == *repo {
         return Ok(facts.default_branch);
     }
-    let (what, message) = (format!("the default branch of {repo}"), format!("it is {} now", facts.at.repo));
-    Err(ForgeError::Rejected { what, host: host.clone(), message })
+    let (what, message) = (
+        format!("the default branch of {repo}"),
+        format!("it is {} now", facts.at.repo),
+    );
+    Err(ForgeError::Rejected {
+        what,
+        host: host.clone(),
+        message,
+    })
 }
 
 /// The application, if this server works for its repository.
-pub(super) async fn registered(ctx: &Ctx, at: &PullRef) -> std::result::Result<Application, Unseen> {
-    let found = ctx.store.application_of(at.number).await?.filter(|found| found.at().as_ref() == Some(at));
+pub(super) async fn registered(
+    ctx: &Ctx,
+    at: &PullRef,
+) -> std::result::Result<Application, Unseen> {
+    let found = ctx
+        .store
+        .application_of(at.number)
+        .await?
+        .filter(|found| found.at().as_ref() == Some(at));
     let application = found.ok_or_else(|| {
-        Unseen::Refused("not_registered", UserText::new("the application is not registered any more.", []))
+        Unseen::Refused(
+            "not_registered",
+            UserText::new("the application is not registered any more.", []),
+        )
     })?;
     if at.repo.host() != ctx.forge.host() {
-        let message =
-            format!("this server works with `{}`, and the repository is on `{}`.", ctx.forge.host(), at.repo.host());
+        let message = format!(
+            "this server works with `{}`, and the repository is on `{}`.",
+            ctx.forge.host(),
+            at.repo.host()
+        );
         return Err(Unseen::Refused("other_forge", UserText::new(message, [])));
     }
     if !ctx.settings.allowlist.allows(&at.repo) {
-        let message = format!("this server does not work for `{}` (`--repo-allowlist`).", at.repo);
+        let message = format!(
+            "this server does not work for `{}` (`--repo-allowlist`).",
+            at.repo
+        );
         let hint = "Whoever operates the server can add the repository to that list.".to_owned();
-        return Err(Unseen::Refused("not_allowlisted", UserText::new(message, [hint])));
+        return Err(Unseen::Refused(
+            "not_allowlisted",
+            UserText::new(message, [hint]),
+        ));
     }
     // Where the letter case of an address was kept, somebody else may have claimed the repository itself: what is done in
     // it, and with which credentials, is theirs alone.
     let owner = ctx.store.claim_owner_of(&at.repo).await?;
     if owner.as_ref() != Some(&application.owner) {
-        return Err(Unseen::Refused("not_the_owner", not_the_owner(&application, at, owner.as_ref())));
+        return Err(Unseen::Refused(
+            "not_the_owner",
+            not_the_owner(&application, at, owner.as_ref()),
+        ));
     }
     Ok(application)
 }
 
-fn not_the_owner(application: &Application, at: &PullRef, claimed_by: Option<&OwnerName>) -> UserText {
+fn not_the_owner(
+    application: &Application,
+    at: &PullRef,
+    claimed_by: Option<&OwnerName>,
+) -> UserText {
     let url = claimed::address(&at.repo);
     let (registered, owner) = (&application.spec.url, &application.owner);
-    let whose = claimed_by.map_or_else(|| "nobody has claimed".to_owned(), |other| format!("`{other}` has claimed"));
+    let whose = claimed_by.map_or_else(
+        || "nobody has claimed".to_owned(),
+        |other| format!("`{other}` has claimed"),
+    );
     let message = format!(
         "{whose} the repository `{url}`, and this application was registered for `{owner}` with the address `{registered}`."
     );
@@ -315,10 +413,18 @@ fn not_the_owner(application: &Application, at: &PullRef, claimed_by: Option<&Ow
 
 /// How somebody asks once more: `Comment the command again`.
 pub(super) const fn again(number: PullNumber) -> &'static str {
-    if number.is_application() { "Ask for it again" } else { "Comment the command again" }
+    if number.is_application() {
+        "Ask for it again"
+    } else {
+        "Comment the command again"
+    }
 }
 
 /// The same, when something else is to be done before.
 pub(super) const fn then_again(number: PullNumber) -> &'static str {
-    if number.is_application() { "Then ask for it again" } else { "Then comment the command again" }
+    if number.is_application() {
+        "Then ask for it again"
+    } else {
+        "Then comment the command again"
+    }
 }

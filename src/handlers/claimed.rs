@@ -29,7 +29,11 @@ pub(crate) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::E
     if !ctx.settings.allowlist.allows(repo) {
         return Ok(Service::NotAllowlisted);
     }
-    Ok(if is_claimed(ctx, repo).await? { Service::Served } else { Service::Unclaimed })
+    Ok(if is_claimed(ctx, repo).await? {
+        Service::Served
+    } else {
+        Service::Unclaimed
+    })
 }
 
 /// Whether somebody has claimed a repository, or nobody has to.
@@ -39,7 +43,11 @@ pub(super) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::E
 
 /// What is said where nobody has claimed the repository.
 pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> Refusal {
-    Refusal::unclaimed(repo, &address(repo), &format!("{}/claims", ctx.settings.public_url))
+    Refusal::unclaimed(
+        repo,
+        &address(repo),
+        &format!("{}/claims", ctx.settings.public_url),
+    )
 }
 
 /// The address by which a repository is claimed.
@@ -71,7 +79,16 @@ pub(super) async fn tell_once(ctx: &Ctx, told: Told<'_>) -> Result<(), JobError>
         installation: told.via,
         spec: Spec::Unclaimed.to_json(),
     };
-    let job = |command| vec![RunCommand { command, pull: told.pull.clone(), kind }.to_new()];
+    let job = |command| {
+        vec![
+            RunCommand {
+                command,
+                pull: told.pull.clone(),
+                kind,
+            }
+            .to_new(),
+        ]
+    };
     match ctx.store.command_create(&new, job).await? {
         CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
     }

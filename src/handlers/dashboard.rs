@@ -11,7 +11,13 @@ use crate::vcs::Installation;
 
 /// Takes a lock from its pull; plans under way that this interrupts are told to stop.
 pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> {
-    let gave = locks::give(&ctx.store, giving, CommandId::next(&*ctx.ids), ctx.clock.now()).await?;
+    let gave = locks::give(
+        &ctx.store,
+        giving,
+        CommandId::next(&*ctx.ids),
+        ctx.clock.now(),
+    )
+    .await?;
     if let Gave::Done(given) = &gave {
         ctx.stops.stop(&given.interrupted);
     }
@@ -20,12 +26,23 @@ pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> 
 }
 
 /// Cancels a command; an apply under way only with `force`. The pull hears of it by the command's own comment.
-pub async fn cancel_command(ctx: &Ctx, id: CommandId, who: &Actor, force: bool) -> Result<Cancelled, sqlx::Error> {
+pub async fn cancel_command(
+    ctx: &Ctx,
+    id: CommandId,
+    who: &Actor,
+    force: bool,
+) -> Result<Cancelled, sqlx::Error> {
     commands::cancel_one(ctx, id, who, force).await
 }
 
 /// What a pull is told that lost a lock.
 pub fn loss(ctx: &Ctx, told: &TellLoss, installation: Installation) -> Vec<PostComment> {
-    let report = reply::notice(ctx, CommandKind::Unlock, told.notice, &told.pull, Body::LockLost(told.lost.clone()));
+    let report = reply::notice(
+        ctx,
+        CommandKind::Unlock,
+        told.notice,
+        &told.pull,
+        Body::LockLost(told.lost.clone()),
+    );
     reply::posts(ctx, &report, &told.pull, installation, told.since)
 }

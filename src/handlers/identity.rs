@@ -31,11 +31,16 @@ pub(crate) struct Asker {
 }
 
 /// The repositories of a delivery that are on record otherwise than it names them. Those that are not on record are put there.
-pub(crate) async fn unsettled(ctx: &Ctx, told: Vec<ForgeRepo>) -> Result<Vec<ForgeRepo>, sqlx::Error> {
+pub(crate) async fn unsettled(
+    ctx: &Ctx,
+    told: Vec<ForgeRepo>,
+) -> Result<Vec<ForgeRepo>, sqlx::Error> {
     let mut unsettled = Vec::new();
     for told in told.into_iter().take(MOST_OF_A_DELIVERY) {
         let known = ctx.store.repository_known(&told).await?;
-        if (known == KnownRepository::Same && told.was.is_none()) || !concerns_us(ctx, &told).await? {
+        if (known == KnownRepository::Same && told.was.is_none())
+            || !concerns_us(ctx, &told).await?
+        {
             continue;
         }
         if known == KnownRepository::New && told.was.is_none() {
@@ -75,7 +80,11 @@ pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<Rep
         },
         KnownRepository::Same | KnownRepository::New => {}
     }
-    if let Some(was) = told.was.as_ref().filter(|was| before.as_ref() != Some(*was)) {
+    if let Some(was) = told
+        .was
+        .as_ref()
+        .filter(|was| before.as_ref() != Some(*was))
+    {
         let there = found(ctx.forge.repository(was, by.via).await)?;
         if let Some(facts) = there.filter(|facts| facts.at.id == told.id) {
             arrange(ctx, &facts.at, Some(was), by).await?;
@@ -113,7 +122,9 @@ pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, by: Asker) -> Result<(), JobE
 /// Compares the repository of a pull, as the forge tells it now, with the records. `false`: the name meant another
 /// repository until now, so whoever asked has to begin again.
 pub(crate) async fn is_settled(ctx: &Ctx, pull: &Pull, by: Asker) -> Result<bool, JobError> {
-    let Some(id) = pull.repo_id else { return Ok(true) };
+    let Some(id) = pull.repo_id else {
+        return Ok(true);
+    };
     let told = ForgeRepo::new(id, pull.at.repo.clone());
     match ctx.store.repository_known(&told).await? {
         KnownRepository::Same => Ok(true),
@@ -128,7 +139,11 @@ async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
     if served(&told.repo) || told.was.as_ref().is_some_and(served) {
         return Ok(true);
     }
-    Ok(ctx.store.repository_name(told.repo.host(), told.id).await?.is_some())
+    Ok(ctx
+        .store
+        .repository_name(told.repo.host(), told.id)
+        .await?
+        .is_some())
 }
 
 /// Puts a repository on record that a delivery names. What anybody could have sent is not believed: then it is put there when
@@ -138,7 +153,12 @@ async fn note(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
 }
 
 /// Gives a repository the name it has now, wherever its rows are; `also` is another name that leads to it.
-async fn arrange(ctx: &Ctx, now: &ForgeRepo, also: Option<&RepoId>, by: Asker) -> Result<(), JobError> {
+async fn arrange(
+    ctx: &Ctx,
+    now: &ForgeRepo,
+    also: Option<&RepoId>,
+    by: Asker,
+) -> Result<(), JobError> {
     match ctx.store.repository_id(&now.repo).await? {
         Some(other) if other != now.id => {
             // It is large, and may have to make room itself.
@@ -153,7 +173,9 @@ async fn arrange(ctx: &Ctx, now: &ForgeRepo, also: Option<&RepoId>, by: Asker) -
             ctx.store.repository_note(now).await?;
         }
     }
-    let Some(also) = also.filter(|also| **also != now.repo) else { return Ok(()) };
+    let Some(also) = also.filter(|also| **also != now.repo) else {
+        return Ok(());
+    };
     match ctx.store.repository_id(also).await? {
         Some(other) if other != now.id => Ok(()),
         Some(_) | None => rename(ctx, now, also, by).await,
@@ -180,7 +202,13 @@ async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(
     let new = &now.repo;
     let reason = "the forge has given it another name";
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
-    let rename = Rename { id: now.id, old, new, cause: &cause, within: by.within };
+    let rename = Rename {
+        id: now.id,
+        old,
+        new,
+        cause: &cause,
+        within: by.within,
+    };
     let reseal = |credential: &_, url: &_| ctx.credentials.resealed_for(credential, url);
     match ctx.store.repository_rename(&rename, reseal).await? {
         Renamed::Done(rows) => {

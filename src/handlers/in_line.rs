@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use super::standing::{Standings, of_project};
 use crate::context::Ctx;
 use crate::jobs::SetStatus;
-use crate::model::{CommitSha, CommitState, CommitStatus, LockKey, ProjectKey, ProjectOutcome, PullRef, Waiter};
+use crate::model::{
+    CommitSha, CommitState, CommitStatus, LockKey, ProjectKey, ProjectOutcome, PullRef, Waiter,
+};
 use crate::queue::Job;
 use crate::render::status;
 use crate::store::{Result, RunRow};
@@ -17,10 +19,21 @@ const MOST_TOLD: usize = 20;
 
 /// Says whom a pull waits for, and at which place; `None`: nobody holds the lock at this moment.
 pub(super) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> {
-    let Some(holder) = ctx.store.lock_holder(&waiter.key).await? else { return Ok(None) };
-    let mut before: Vec<PullRef> = ctx.store.waiter_list(&waiter.key).await?.into_iter().map(|one| one.pull).collect();
+    let Some(holder) = ctx.store.lock_holder(&waiter.key).await? else {
+        return Ok(None);
+    };
+    let mut before: Vec<PullRef> = ctx
+        .store
+        .waiter_list(&waiter.key)
+        .await?
+        .into_iter()
+        .map(|one| one.pull)
+        .collect();
     before.dedup();
-    let place = before.iter().position(|pull| *pull == waiter.pull).map_or(1, |at| at + 1);
+    let place = before
+        .iter()
+        .position(|pull| *pull == waiter.pull)
+        .map_or(1, |at| at + 1);
     let called = holder.pull.number.called_short(holder.title.as_deref());
     Ok(Some(status::in_line(&called, &holder.holder, place)))
 }
@@ -28,11 +41,22 @@ pub(super) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> 
 /// Tells the pulls in line for a lock what has changed for them.
 pub(super) async fn tell(ctx: &Ctx, key: &LockKey) -> Result<()> {
     for waiter in ctx.store.waiter_list(key).await?.iter().take(MOST_TOLD) {
-        let Some(line) = place(ctx, waiter).await? else { continue };
-        let Some(known) = ctx.store.head_get(&waiter.pull).await? else { continue };
+        let Some(line) = place(ctx, waiter).await? else {
+            continue;
+        };
+        let Some(known) = ctx.store.head_get(&waiter.pull).await? else {
+            continue;
+        };
         let (pull, head) = (&waiter.pull, &known.at.head);
         let is_told = |project: &ProjectKey| waiter.key.covers(project);
-        let statuses = of_waiting(ctx, pull, head, is_told, &(CommitState::Pending, format!("{line}."))).await?;
+        let statuses = of_waiting(
+            ctx,
+            pull,
+            head,
+            is_told,
+            &(CommitState::Pending, format!("{line}.")),
+        )
+        .await?;
         let via = ctx.store.command_installation(pull).await?;
         push(ctx, pull, head, via, statuses).await?;
     }
@@ -51,12 +75,19 @@ pub(super) async fn left(
 }
 
 /// The same where no command is under way that could say so.
-pub(super) async fn tell_left(ctx: &Ctx, pull: &PullRef, via: Installation, projects: &[ProjectKey]) -> Result<()> {
+pub(super) async fn tell_left(
+    ctx: &Ctx,
+    pull: &PullRef,
+    via: Installation,
+    projects: &[ProjectKey],
+) -> Result<()> {
     if projects.is_empty() || pull.number.is_application() {
         return Ok(());
     }
     // A pull that is not open has no head, and nobody looks at its statuses.
-    let Some(known) = ctx.store.head_get(pull).await? else { return Ok(()) };
+    let Some(known) = ctx.store.head_get(pull).await? else {
+        return Ok(());
+    };
     let head = known.at.head;
     let statuses = left(ctx, pull, &head, |project| projects.contains(project)).await?;
     push(ctx, pull, &head, via, statuses).await
@@ -71,8 +102,11 @@ async fn of_waiting(
     told: &(CommitState, String),
 ) -> Result<Vec<CommitStatus>> {
     let runs = ctx.store.run_list_of_head(pull, head).await?;
-    let newest: BTreeMap<&ProjectKey, &RunRow> = runs.iter().map(|run| (&run.project, run)).collect();
-    let waiting = newest.into_values().filter(|run| run.outcome == Some(ProjectOutcome::Waiting) && of(&run.project));
+    let newest: BTreeMap<&ProjectKey, &RunRow> =
+        runs.iter().map(|run| (&run.project, run)).collect();
+    let waiting = newest
+        .into_values()
+        .filter(|run| run.outcome == Some(ProjectOutcome::Waiting) && of(&run.project));
     let of_run = |run: &RunRow| of_project(ctx, run.kind, &run.project, run.id, told.clone());
     let mut statuses: Vec<CommitStatus> = waiting.map(of_run).collect();
     if !statuses.is_empty() {
@@ -90,7 +124,13 @@ async fn push(
 ) -> Result<()> {
     for status in statuses {
         let (repo, commit) = (pull.repo.clone(), head.clone());
-        let job = SetStatus { repo, installation, commit, status, promised: None };
+        let job = SetStatus {
+            repo,
+            installation,
+            commit,
+            status,
+            promised: None,
+        };
         ctx.store.job_push(&job.to_new()).await?;
     }
     ctx.nudge.nudge();

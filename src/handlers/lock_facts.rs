@@ -4,7 +4,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
 use crate::locks::WhyNot;
-use crate::model::{CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockStanding, Origin, Waiter};
+use crate::model::{
+    CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockStanding, Origin, Waiter,
+};
 use crate::store::{Result, Store};
 
 /// Events of a lock that are shown; `lockkeeper audit list` has all.
@@ -123,9 +125,16 @@ impl From<&LockFacts> for LockFactsJson {
         Self {
             lock: LockJson::from(&facts.lock),
             in_use: WhyNot::of(&facts.standing).map(super::locks::code),
-            at_work: facts.standing.at_work.iter().map(|(_, kind)| *kind).collect(),
+            at_work: facts
+                .standing
+                .at_work
+                .iter()
+                .map(|(_, kind)| *kind)
+                .collect(),
             waiting: facts.waiters.len(),
-            waiters: waiters.map(|(place, waiter)| WaiterJson::new(place, waiter, &facts.lock.key)).collect(),
+            waiters: waiters
+                .map(|(place, waiter)| WaiterJson::new(place, waiter, &facts.lock.key))
+                .collect(),
             history: facts.history.iter().map(EventJson::from).collect(),
         }
     }

@@ -16,11 +16,26 @@ use crate::render::{LockLost, Loss};
 use crate::store::{NewJob, Store};
 
 /// Takes a lock from its pull, which is told at the next opportunity; `notice` names what it is told.
-pub async fn give(store: &Store, giving: &Giving, notice: CommandId, now: DateTime<Utc>) -> Result<Gave, sqlx::Error> {
-    let gave = locks::give(store, giving, |given| vec![told(giving, given, notice, now)]).await?;
+pub async fn give(
+    store: &Store,
+    giving: &Giving,
+    notice: CommandId,
+    now: DateTime<Utc>,
+) -> Result<Gave, sqlx::Error> {
+    let gave = locks::give(store, giving, |given| {
+        vec![told(giving, given, notice, now)]
+    })
+    .await?;
     if let Gave::Done(given) = &gave {
-        let (who, reason) = (&giving.actor.login, giving.reason.as_ref().map(Reason::as_str));
-        let (lock, pull, to) = (&given.lock.key, &given.lock.pull, given.now.as_ref().map(|now| now.pull.number.0));
+        let (who, reason) = (
+            &giving.actor.login,
+            giving.reason.as_ref().map(Reason::as_str),
+        );
+        let (lock, pull, to) = (
+            &given.lock.key,
+            &given.lock.pull,
+            given.now.as_ref().map(|now| now.pull.number.0),
+        );
         warn!(who, %lock, %pull, to, force = giving.force, reason, "A lock was taken from its pull request");
     }
     Ok(gave)
@@ -36,13 +51,25 @@ fn told(giving: &Giving, given: &Given, notice: CommandId, now: DateTime<Utc>) -
         key: given.lock.project.clone(),
         how,
         by: giving.actor.clone(),
-        reason: giving.reason.as_ref().map(|reason| reason.as_str().to_owned()),
+        reason: giving
+            .reason
+            .as_ref()
+            .map(|reason| reason.as_str().to_owned()),
         plan: given.plan,
         interrupted: !given.interrupted.is_empty(),
         applied: given.applied,
-        now: given.now.as_ref().map(|lock| (lock.pull.number, lock.pull_url.clone())),
+        now: given
+            .now
+            .as_ref()
+            .map(|lock| (lock.pull.number, lock.pull_url.clone())),
     };
-    TellLoss { pull: given.lock.pull.clone(), notice, lost, since: now }.to_new()
+    TellLoss {
+        pull: given.lock.pull.clone(),
+        notice,
+        lost,
+        since: now,
+    }
+    .to_new()
 }
 
 /// Why a lock was left to its pull, for people and programs (P10).
@@ -82,7 +109,12 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
         WhyNot::NotInLine(to) => not_in_line(to, executable),
         WhyNot::Circle(to) => circle(to),
     };
-    Explanation { field, code: code(why), message, way_out }
+    Explanation {
+        field,
+        code: code(why),
+        message,
+        way_out,
+    }
 }
 
 /// The field that is to be changed, what is the case, and what can be done about it.
@@ -94,7 +126,9 @@ fn reason_wanted(lock: &Lock) -> Said {
     let holder = lock.called();
     (
         Some("reason"),
-        format!("A lock is taken by force for a reason, which {holder}, the next one and the audit log are told."),
+        format!(
+            "A lock is taken by force for a reason, which {holder}, the next one and the audit log are told."
+        ),
         "Say in a few words why.".to_owned(),
     )
 }
@@ -127,7 +161,10 @@ fn plan_running(lock: &Lock) -> Said {
 fn apply_waiting(lock: &Lock) -> Said {
     (
         Some("force"),
-        format!("An apply, an import or a state rm of {} is about to begin under this lock.", lock.called()),
+        format!(
+            "An apply, an import or a state rm of {} is about to begin under this lock.",
+            lock.called()
+        ),
         format!("Wait for its end, or {BY_FORCE}: it finds its plan or its lock gone then."),
     )
 }
@@ -148,21 +185,30 @@ fn not_in_line(to: PullNumber, executable: &str) -> Said {
     (
         Some("pull"),
         format!("Pull request #{to} is not in line for this lock."),
-        format!("Comment `{executable} plan` there: then it is. Or hand the lock to one that waits for it."),
+        format!(
+            "Comment `{executable} plan` there: then it is. Or hand the lock to one that waits for it."
+        ),
     )
 }
 
 fn circle(to: PullNumber) -> Said {
     (
         Some("pull"),
-        format!("If pull request #{to} got this lock now, pull requests would wait for each other for ever."),
-        "Hand it to another one in line, or release it: the first in line can always have it.".to_owned(),
+        format!(
+            "If pull request #{to} got this lock now, pull requests would wait for each other for ever."
+        ),
+        "Hand it to another one in line, or release it: the first in line can always have it."
+            .to_owned(),
     )
 }
 
 /// The permission that it takes, in the words of `--web-allow`.
 pub const fn action(giving: &Giving) -> Action {
-    if giving.force || giving.to.is_some() { Action::UnlockAny } else { Action::Discard }
+    if giving.force || giving.to.is_some() {
+        Action::UnlockAny
+    } else {
+        Action::Discard
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +249,8 @@ mod tests {
         for why in whys {
             let explained = explain(&app, why, "lockkeeper");
             let text = format!("{} {}", explained.message, explained.way_out);
-            let names_whom = text.contains("application network (branch main)") || text.contains("ull request #7");
+            let names_whom = text.contains("application network (branch main)")
+                || text.contains("ull request #7");
             assert!(names_whom && !text.contains("-3"), "{text}");
         }
         let running = explain(&app, WhyNot::ApplyRunning, "lockkeeper").way_out;
@@ -211,7 +258,12 @@ mod tests {
             running,
             "Wait for its end, or cancel it on the page of application network (branch main) to interrupt it."
         );
-        let of_pull = explain(&lock_of(PullNumber(12), None), WhyNot::ApplyRunning, "lockkeeper").way_out;
+        let of_pull = explain(
+            &lock_of(PullNumber(12), None),
+            WhyNot::ApplyRunning,
+            "lockkeeper",
+        )
+        .way_out;
         assert_eq!(
             of_pull,
             "Wait for its end, or comment `lockkeeper cancel --force` at pull request #12 to interrupt it."

@@ -6,7 +6,10 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::jobs::{PostComment, SetStatus};
-use crate::model::{BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus, PullRef};
+use crate::model::{
+    BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus,
+    PullRef,
+};
 use crate::queue::Job;
 use crate::render::{self, Body, Refusal, Report, Style, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
@@ -39,7 +42,14 @@ pub(super) enum Told {
 impl Reply {
     /// Tells this and nothing else.
     fn telling(told: Told) -> Self {
-        Self { told, statuses: Vec::new(), head: None, notes: Vec::new(), behind: None, jobs: Vec::new() }
+        Self {
+            told,
+            statuses: Vec::new(),
+            head: None,
+            notes: Vec::new(),
+            behind: None,
+            jobs: Vec::new(),
+        }
     }
 
     /// Tells the pull.
@@ -49,7 +59,10 @@ impl Reply {
 
     /// A rule forbids it.
     pub fn refused(reason: &'static str, message: String, hints: Vec<String>) -> Self {
-        Self::new(Body::Refused(Refusal { reason, text: UserText { message, hints } }))
+        Self::new(Body::Refused(Refusal {
+            reason,
+            text: UserText { message, hints },
+        }))
     }
 
     /// Ends without a word.
@@ -89,26 +102,42 @@ impl Reply {
         let statuses = self.statuses.into_iter();
         let statuses: Vec<NewJob> = match &head {
             // What is pending at the end waits for people, as an apply does.
-            Some(head) => statuses.filter_map(|status| set_status(row, head, status, None)).collect(),
+            Some(head) => statuses
+                .filter_map(|status| set_status(row, head, status, None))
+                .collect(),
             None => Vec::new(),
         };
         let (outcome, reason, result, mut outbox) = match self.told {
             Told::Nothing(outcome, reason) => (outcome, reason, None, Vec::new()),
             Told::Comment(body) => {
-                let report = Report { notes: self.notes, behind: self.behind, ..report(ctx, row, head, *body) };
+                let report = Report {
+                    notes: self.notes,
+                    behind: self.behind,
+                    ..report(ctx, row, head, *body)
+                };
                 let reason = report.machine_line().reason;
                 let jobs = if report.is_silenced() {
                     Vec::new()
                 } else {
                     comments(ctx, &report, &row.pull, row.installation, row.created_at)
                 };
-                let result = row.pull.number.is_application().then(|| page_text(ctx, &report));
+                let result = row
+                    .pull
+                    .number
+                    .is_application()
+                    .then(|| page_text(ctx, &report));
                 (report.outcome(), reason, result, jobs)
             }
         };
         outbox.extend(statuses);
         outbox.extend(self.jobs);
-        FinishedCommand { id: row.id, outcome, reason, result, outbox }
+        FinishedCommand {
+            id: row.id,
+            outcome,
+            reason,
+            result,
+            outbox,
+        }
     }
 }
 
@@ -122,17 +151,30 @@ const HINTS: [(&str, &str); 3] = [
 /// What a pull would be told in comments, for the page of an application: without what only programs read, and without
 /// folds, which only a forge would show as such.
 fn page_text(ctx: &Ctx, report: &Report) -> String {
-    let mut report = Report { style: Style { fold: false, ..report.style.clone() }, ..report.clone() };
+    let mut report = Report {
+        style: Style {
+            fold: false,
+            ..report.style.clone()
+        },
+        ..report.clone()
+    };
     if let Body::Projects(projects) = &mut report.body {
         // What is kept out of comments, so that nobody is disturbed, disturbs nobody here.
         for project in projects {
             project.silenced = false;
         }
     }
-    let bodies = render::comments(&report, &ctx.settings.limits).into_iter().map(|comment| comment.body);
+    let bodies = render::comments(&report, &ctx.settings.limits)
+        .into_iter()
+        .map(|comment| comment.body);
     let text = bodies.collect::<Vec<_>>().join("\n\n");
-    let text = HINTS.iter().fold(text, |text, (comment, page)| text.replace(comment, page));
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("<!-- ")).collect();
+    let text = HINTS
+        .iter()
+        .fold(text, |text, (comment, page)| text.replace(comment, page));
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("<!-- "))
+        .collect();
     lines.join("\n").trim().to_owned()
 }
 
@@ -151,9 +193,15 @@ fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> R
 fn words(spec: Option<Spec>) -> (Vec<String>, Vec<String>) {
     match spec {
         Some(Spec::Command(Command::Plan(plan))) => (Vec::new(), plan.extra_args),
-        Some(Spec::Command(Command::Import(import))) => (vec![import.address, import.id], import.extra_args),
-        Some(Spec::Command(Command::StateRm(state_rm))) => (state_rm.addresses, state_rm.extra_args),
-        Some(Spec::Turn(mut turn)) if turn.asks.len() == 1 => (Vec::new(), turn.asks.remove(0).extra_args),
+        Some(Spec::Command(Command::Import(import))) => {
+            (vec![import.address, import.id], import.extra_args)
+        }
+        Some(Spec::Command(Command::StateRm(state_rm))) => {
+            (state_rm.addresses, state_rm.extra_args)
+        }
+        Some(Spec::Turn(mut turn)) if turn.asks.len() == 1 => {
+            (Vec::new(), turn.asks.remove(0).extra_args)
+        }
         _ => (Vec::new(), Vec::new()),
     }
 }
@@ -191,7 +239,10 @@ pub(super) fn comments(
     installation: Installation,
     since: DateTime<Utc>,
 ) -> Vec<NewJob> {
-    posts(ctx, report, pull, installation, since).iter().map(Job::to_new).collect()
+    posts(ctx, report, pull, installation, since)
+        .iter()
+        .map(Job::to_new)
+        .collect()
 }
 
 /// What is posted of a report: nothing about an application, which has no place on the forge. What became of its commands
@@ -213,25 +264,50 @@ pub(super) fn posts(
         marker: comment.marker,
         since,
     };
-    render::comments(report, &ctx.settings.limits).into_iter().map(post).collect()
+    render::comments(report, &ctx.settings.limits)
+        .into_iter()
+        .map(post)
+        .collect()
 }
 
 /// The job that sets a status on the head commit of a command's pull while the command is under way: it will end what is
 /// pending; none of an application: a status on a commit of its branch would say something of every pull.
-pub(super) fn status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> Option<NewJob> {
+pub(super) fn status_job(
+    row: &CommandRow,
+    head: &CommitSha,
+    status: CommitStatus,
+) -> Option<NewJob> {
     let promised = (status.state == CommitState::Pending).then_some(row.id);
     set_status(row, head, status, promised)
 }
 
 /// The job that sets a status which nothing of the command will follow.
-pub(super) fn last_status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> Option<NewJob> {
+pub(super) fn last_status_job(
+    row: &CommandRow,
+    head: &CommitSha,
+    status: CommitStatus,
+) -> Option<NewJob> {
     set_status(row, head, status, None)
 }
 
-fn set_status(row: &CommandRow, head: &CommitSha, status: CommitStatus, promised: Option<CommandId>) -> Option<NewJob> {
+fn set_status(
+    row: &CommandRow,
+    head: &CommitSha,
+    status: CommitStatus,
+    promised: Option<CommandId>,
+) -> Option<NewJob> {
     if row.pull.number.is_application() {
         return None;
     }
     let (repo, installation, commit) = (row.pull.repo.clone(), row.installation, head.clone());
-    Some(SetStatus { repo, installation, commit, status, promised }.to_new())
+    Some(
+        SetStatus {
+            repo,
+            installation,
+            commit,
+            status,
+            promised,
+        }
+        .to_new(),
+    )
 }

@@ -42,7 +42,10 @@ impl Turn {
 
 impl Spec {
     /// The text for the database.
-    #[expect(clippy::missing_panics_doc, reason = "a command consists of texts, numbers and lists")]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "a command consists of texts, numbers and lists"
+    )]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a command consists of texts, numbers and lists")
     }

@@ -6,8 +6,8 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::{Spec, in_line};
 use crate::model::{
-    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, Pull,
-    PullRef, RunId, RunKind,
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey,
+    ProjectOutcome, Pull, PullRef, RunId, RunKind,
 };
 use crate::render::status::{self, Standing};
 use crate::store::RunRow;
@@ -33,8 +33,13 @@ impl Standings {
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let runs = ctx.store.run_list_of_head(pull, head).await?;
         let search = newest_search(ctx, &runs).await?;
-        let newest = runs.into_iter().filter(|run| search.is_none_or(|search| run.command >= search.command));
-        Ok(Self { search, ..Self::sum(ctx, newest).await? })
+        let newest = runs
+            .into_iter()
+            .filter(|run| search.is_none_or(|search| run.command >= search.command));
+        Ok(Self {
+            search,
+            ..Self::sum(ctx, newest).await?
+        })
     }
 
     /// What a plan of the whole pull has found and done.
@@ -44,18 +49,29 @@ impl Standings {
 
     async fn sum(ctx: &Ctx, runs: impl IntoIterator<Item = RunRow>) -> Result<Self, sqlx::Error> {
         let mut newest: BTreeMap<ProjectKey, RunRow> = BTreeMap::new();
-        for run in runs.into_iter().filter(|run| run.outcome.is_some() && run.kind.has_status()) {
+        for run in runs
+            .into_iter()
+            .filter(|run| run.outcome.is_some() && run.kind.has_status())
+        {
             // To ask once more for what was applied changes nothing about where the project stands.
-            let was_applied = newest.get(&run.project).is_some_and(|old| old.outcome == Some(ProjectOutcome::Applied));
+            let was_applied = newest
+                .get(&run.project)
+                .is_some_and(|old| old.outcome == Some(ProjectOutcome::Applied));
             if !(was_applied && run.outcome == Some(ProjectOutcome::UpToDate)) {
                 newest.insert(run.project.clone(), run);
             }
         }
-        let plans = match newest.values().find(|run| run.outcome.is_some_and(leaves_a_plan)) {
+        let plans = match newest
+            .values()
+            .find(|run| run.outcome.is_some_and(leaves_a_plan))
+        {
             Some(run) => ctx.store.plan_list(&run.pull).await?,
             None => Vec::new(),
         };
-        let waiting = match newest.values().find(|run| run.outcome == Some(ProjectOutcome::Waiting)) {
+        let waiting = match newest
+            .values()
+            .find(|run| run.outcome == Some(ProjectOutcome::Waiting))
+        {
             Some(run) => ctx.store.waiter_list_of_pull(&run.pull).await?,
             None => Vec::new(),
         };
@@ -64,21 +80,36 @@ impl Standings {
             let Some(outcome) = run.outcome else { continue };
             let waiter = waiting.iter().find(|waiter| waiter.key.covers(&project));
             let (outcome, waits) = match (outcome, waiter) {
-                (ProjectOutcome::Waiting, Some(waiter)) => {
-                    (ProjectOutcome::Waiting, in_line::place(ctx, waiter).await?.or(run.message))
-                }
+                (ProjectOutcome::Waiting, Some(waiter)) => (
+                    ProjectOutcome::Waiting,
+                    in_line::place(ctx, waiter).await?.or(run.message),
+                ),
                 // It has left the line, so nothing comes of it by itself.
                 (ProjectOutcome::Waiting, None) => (ProjectOutcome::Cancelled, None),
                 (outcome, _) => (outcome, None),
             };
             let plan = plans.iter().find(|plan| plan.project == project);
-            let is_blocked = outcome == ProjectOutcome::Planned && plan.is_some_and(|plan| plan.blocked.is_some());
+            let is_blocked = outcome == ProjectOutcome::Planned
+                && plan.is_some_and(|plan| plan.blocked.is_some());
             let is_gone = leaves_a_plan(outcome) && plan.is_none();
-            let outcome = if is_gone { ProjectOutcome::Discarded } else { outcome };
-            all.push(Standing { kind: run.kind, outcome, waits, is_blocked });
+            let outcome = if is_gone {
+                ProjectOutcome::Discarded
+            } else {
+                outcome
+            };
+            all.push(Standing {
+                kind: run.kind,
+                outcome,
+                waits,
+                is_blocked,
+            });
             projects.push(project);
         }
-        Ok(Self { projects, all, search: None })
+        Ok(Self {
+            projects,
+            all,
+            search: None,
+        })
     }
 
     /// Whether something was run for such a project.
@@ -99,10 +130,14 @@ impl Standings {
     /// Whether the newest run of a project has applied it, or has found nothing to change.
     pub fn is_done(&self, project: &ProjectKey) -> bool {
         let mut all = self.projects.iter().zip(&self.all);
-        all.find(|(own, _)| *own == project).is_some_and(|(_, standing)| {
-            let outcome = standing.outcome;
-            matches!(outcome, ProjectOutcome::Applied | ProjectOutcome::UpToDate | ProjectOutcome::NoChanges)
-        })
+        all.find(|(own, _)| *own == project)
+            .is_some_and(|(_, standing)| {
+                let outcome = standing.outcome;
+                matches!(
+                    outcome,
+                    ProjectOutcome::Applied | ProjectOutcome::UpToDate | ProjectOutcome::NoChanges
+                )
+            })
     }
 
     /// Whether nothing was run at this head yet.
@@ -135,7 +170,9 @@ impl Standings {
     pub fn apply_status_while_stopped(&self, ctx: &Ctx, line: String) -> Option<CommitStatus> {
         match status::apply(&self.all).0 {
             CommitState::Success => None,
-            state @ (CommitState::Pending | CommitState::Failure) => Some(combined(ctx, RunKind::Apply, (state, line))),
+            state @ (CommitState::Pending | CommitState::Failure) => {
+                Some(combined(ctx, RunKind::Apply, (state, line)))
+            }
         }
     }
 
@@ -148,9 +185,13 @@ impl Standings {
 /// Whether a command before this one has set the combined status of applying: an apply, or a plan after which nothing was
 /// left to apply, perhaps because it concerned no project.
 async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<bool, sqlx::Error> {
-    let ended = ctx.store.command_list_ended_at(&pull.at, &pull.head).await?;
+    let ended = ctx
+        .store
+        .command_list_ended_at(&pull.at, &pull.head)
+        .await?;
     let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
-    let sets = |run: &RunRow| run.kind == RunKind::Apply || run.outcome == Some(ProjectOutcome::NoChanges);
+    let sets =
+        |run: &RunRow| run.kind == RunKind::Apply || run.outcome == Some(ProjectOutcome::NoChanges);
     let has_set = |id: &CommandId| runs.iter().filter(|run| run.command == *id).all(sets);
     Ok(ended.iter().filter(|id| **id < command).any(has_set))
 }
@@ -168,7 +209,10 @@ async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<Search>, sql
             && let Ok(spec) = Spec::from_json(&row.spec)
             && is_search(&spec)
         {
-            return Ok(Some(Search { command: id, is_automatic: spec == Spec::Autoplan }));
+            return Ok(Some(Search {
+                command: id,
+                is_automatic: spec == Spec::Autoplan,
+            }));
         }
     }
     Ok(None)
@@ -178,13 +222,20 @@ fn is_search(spec: &Spec) -> bool {
     match spec {
         Spec::Autoplan => true,
         Spec::Command(Command::Plan(plan)) => !plan.target.is_targeted(),
-        Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => false,
+        Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => {
+            false
+        }
     }
 }
 
 fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> CommitStatus {
     let context = status::context(&ctx.settings.status_name, kind);
-    status::status(context, state, &text, Some(format!("{}/", ctx.settings.public_url)))
+    status::status(
+        context,
+        state,
+        &text,
+        Some(format!("{}/", ctx.settings.public_url)),
+    )
 }
 
 /// A command of this kind is under way.
@@ -199,7 +250,11 @@ pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
 
 /// Nothing was planned, because nobody who may write to the repository has asked for it.
 pub(super) fn unasked(ctx: &Ctx) -> CommitStatus {
-    combined(ctx, RunKind::Plan, status::unasked(&ctx.settings.executable))
+    combined(
+        ctx,
+        RunKind::Plan,
+        status::unasked(&ctx.settings.executable),
+    )
 }
 
 /// A plan that a newer one takes the place of.

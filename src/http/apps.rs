@@ -11,7 +11,8 @@ use crate::config::access::{Action, Asker};
 use crate::handlers::applications::{self, Deed, apply_running, busy, over, queued_or_why};
 use crate::handlers::authz::{Reserved, ReservedDeed, Resource};
 use crate::model::{
-    ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl, Rights,
+    ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl,
+    Rights,
 };
 use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
 
@@ -25,13 +26,22 @@ pub(super) fn app_id(asked: &str) -> Result<ApplicationId, Failure> {
 
 /// The application of an identifier in an address.
 pub(super) async fn the_app(web: &Web, asked: &str) -> Result<Application, Failure> {
-    web.store.application_get(app_id(asked)?).await?.ok_or_else(Failure::no_such_app)
+    web.store
+        .application_get(app_id(asked)?)
+        .await?
+        .ok_or_else(Failure::no_such_app)
 }
 
 /// The application of an identifier in an address, for whoever may see it.
-pub(super) async fn seen_app(web: &Web, sight: &Sight, asked: &str) -> Result<Application, Failure> {
+pub(super) async fn seen_app(
+    web: &Web,
+    sight: &Sight,
+    asked: &str,
+) -> Result<Application, Failure> {
     let app = web.store.application_get(app_id(asked)?).await?;
-    sight.must_see(&Resource::of_owner(app.as_ref().map(|app| &app.owner))).await?;
+    sight
+        .must_see(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
+        .await?;
     app.ok_or_else(Failure::no_such_app)
 }
 
@@ -39,13 +49,28 @@ pub(super) async fn seen_app(web: &Web, sight: &Sight, asked: &str) -> Result<Ap
 pub(super) async fn runs_of(web: &Web, app: &Application) -> Result<ApplicationRuns, Failure> {
     match app.at() {
         Some(at) => Ok(web.store.application_runs(&at, SHOWN).await?),
-        None => Ok(ApplicationRuns { commands: Vec::new(), plan: None, locks: Vec::new() }),
+        None => Ok(ApplicationRuns {
+            commands: Vec::new(),
+            plan: None,
+            locks: Vec::new(),
+        }),
     }
 }
 
 async fn permit(web: &Web, app: &Application, who: &Asker, action: Action) -> Result<(), Failure> {
     match app.at() {
-        Some(at) => web.permit(who, action, &Resource::Unseen { pull: &at, via: None, args: &[] }).await,
+        Some(at) => {
+            web.permit(
+                who,
+                action,
+                &Resource::Unseen {
+                    pull: &at,
+                    via: None,
+                    args: &[],
+                },
+            )
+            .await
+        }
         None => web.permit(who, action, &Resource::Owner(&app.owner)).await,
     }
 }
@@ -82,10 +107,19 @@ pub(super) async fn change(
 
 /// Goes on only if an account that is limited may register this branch. Whose repository it is comes first: of those of
 /// others nothing is asked, and nothing told.
-async fn permit_branch(web: &Web, who: &Asker, owner: &OwnerName, spec: &ApplicationSpec) -> Result<(), Failure> {
+async fn permit_branch(
+    web: &Web,
+    who: &Asker,
+    owner: &OwnerName,
+    spec: &ApplicationSpec,
+) -> Result<(), Failure> {
     let reserved = |default| {
         let what = ReservedDeed::OtherBranch(&spec.branch, default);
-        Resource::Reserved(Reserved { owner, url: &spec.url, what })
+        Resource::Reserved(Reserved {
+            owner,
+            url: &spec.url,
+            what,
+        })
     };
     if web.store.claim_owner(&spec.url).await?.as_ref() != Some(owner) {
         return Ok(());
@@ -94,9 +128,16 @@ async fn permit_branch(web: &Web, who: &Asker, owner: &OwnerName, spec: &Applica
         web.permit(who, Action::Owners, &reserved(None)).await?;
     }
     // What is no repository of a forge is never worked on.
-    let Some(repo) = spec.url.repo_id() else { return Ok(()) };
+    let Some(repo) = spec.url.repo_id() else {
+        return Ok(());
+    };
     let default = web.authority.default_branch(&repo).await?;
-    if default == spec.branch { Ok(()) } else { web.permit(who, Action::Owners, &reserved(Some(&default))).await }
+    if default == spec.branch {
+        Ok(())
+    } else {
+        web.permit(who, Action::Owners, &reserved(Some(&default)))
+            .await
+    }
 }
 
 /// What was registered, or why it was not.
@@ -112,29 +153,42 @@ async fn saved_or_why(
         ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
         ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
         ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
-        busy @ ApplicationSaved::InUse(..) => {
-            Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))
-        }
+        busy @ ApplicationSaved::InUse(..) => Err(Failure::in_the_way(
+            "In use",
+            &busy.or_why().err().unwrap_or_default(),
+        )),
         there @ ApplicationSaved::AlreadyThere(_) => {
             let why = there.or_why().err().unwrap_or_default();
             Err(Failure::in_the_way("There before", &why))
         }
-        many @ ApplicationSaved::TooMany(_) => {
-            Err(Failure::in_the_way("Too many applications", &many.or_why().err().unwrap_or_default()))
-        }
+        many @ ApplicationSaved::TooMany(_) => Err(Failure::in_the_way(
+            "Too many applications",
+            &many.or_why().err().unwrap_or_default(),
+        )),
     }
 }
 
 /// The refusal of a first claim, which is put on record. Somebody whose account is that of the whole server by now only has
 /// to ask again.
 pub(super) async fn unclaimed(web: &Web, who: &Asker, owner: &OwnerName, url: &RepoUrl) -> Failure {
-    let claim = Resource::Reserved(Reserved { owner, url, what: ReservedDeed::FirstClaim });
+    let claim = Resource::Reserved(Reserved {
+        owner,
+        url,
+        what: ReservedDeed::FirstClaim,
+    });
     let denied = web.permit(who, Action::Owners, &claim).await;
-    denied.err().unwrap_or_else(|| Failure::in_the_way("Not claimed", &claims::unclaimed(url)))
+    denied
+        .err()
+        .unwrap_or_else(|| Failure::in_the_way("Not claimed", &claims::unclaimed(url)))
 }
 
 /// Puts a run into the queue for somebody who may ask for it.
-pub(super) async fn ask(web: &Web, app: &Application, deed: Deed, who: &Asker) -> Result<CommandId, Failure> {
+pub(super) async fn ask(
+    web: &Web,
+    app: &Application,
+    deed: Deed,
+    who: &Asker,
+) -> Result<CommandId, Failure> {
     permit(web, app, who, deed.action()).await?;
     let asked = applications::ask(&web.store, app.id, deed, &who.actor()).await?;
     let why = |why: Option<_>| why.map_or_else(Failure::no_such_app, |why| Failure::not_now(&why));
@@ -161,10 +215,22 @@ pub(super) async fn cancel(
     who: &Asker,
 ) -> Result<(CommandId, Cancelling), Failure> {
     let force = stopping.force;
-    permit(web, app, who, if force { Action::CancelForce } else { Action::Cancel }).await?;
+    permit(
+        web,
+        app,
+        who,
+        if force {
+            Action::CancelForce
+        } else {
+            Action::Cancel
+        },
+    )
+    .await?;
     let found = web.store.application_busy(app).await?;
     let is_meant = |command: &CommandRow| stopping.run.is_none_or(|run| run == command.id);
-    let Some(command) = found.filter(is_meant) else { return Err(Failure::not_now(&over(app))) };
+    let Some(command) = found.filter(is_meant) else {
+        return Err(Failure::not_now(&over(app)));
+    };
     let outcome = web.cancel.cancel(command.id, &who.actor(), force).await?;
     warn!(who = who.name(), application = %app.id, command = %command.id, force, ?outcome, "Somebody cancels a command");
     match outcome {
@@ -175,9 +241,14 @@ pub(super) async fn cancel(
 }
 
 /// Throws the plan away for somebody who may; tells which locks went back.
-pub(super) async fn discard(web: &Web, app: &Application, who: &Asker) -> Result<Vec<Lock>, Failure> {
+pub(super) async fn discard(
+    web: &Web,
+    app: &Application,
+    who: &Asker,
+) -> Result<Vec<Lock>, Failure> {
     permit(web, app, who, Action::Discard).await?;
-    let cause = Cause::new(who.actor(), "the plan of the application is thrown away").from_address(who.remote.clone());
+    let cause = Cause::new(who.actor(), "the plan of the application is thrown away")
+        .from_address(who.remote.clone());
     match web.store.application_discard(app.id, &cause).await? {
         DiscardedPlan::Done(locks) => {
             info!(who = who.name(), application = %app.id, locks = locks.len(), "The plan of an application is discarded");

@@ -23,7 +23,8 @@ use crate::config::access::{Asker, Identity, NOBODY, WebAccounts};
 use crate::secret::Secret;
 
 /// Shown by browsers when they ask for the password.
-const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
+const CHALLENGE: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
 /// Where proxies say whom they speak for.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -39,10 +40,18 @@ pub struct WebAuth {
 impl WebAuth {
     /// Whose name and password these are. All are compared as digests and in constant time, so that neither a wrong length
     /// nor a wrong name answers faster.
-    fn accepted(&self, accounts: &WebAccounts, (user, password): &(String, String)) -> Option<SignedIn> {
-        let limited = accounts.limited().iter().map(|account| (account.name.as_str(), &account.password));
+    fn accepted(
+        &self,
+        accounts: &WebAccounts,
+        (user, password): &(String, String),
+    ) -> Option<SignedIn> {
+        let limited = accounts
+            .limited()
+            .iter()
+            .map(|account| (account.name.as_str(), &account.password));
         let mut found = None;
-        for (name, expected) in std::iter::once((self.user.as_str(), &self.password)).chain(limited) {
+        for (name, expected) in std::iter::once((self.user.as_str(), &self.password)).chain(limited)
+        {
             if same(user, name) & same(password.trim(), expected.expose()) {
                 found = found.or_else(|| Some(SignedIn(name.to_owned())));
             }
@@ -70,7 +79,9 @@ enum Known {
 /// Looks at the password of a request, unless too many were wrong. Nothing is waited for in here, so that guesses sent at once
 /// count before the next is looked at.
 fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap) -> Known {
-    let Some(given) = credentials(headers) else { return Known::NotSaid };
+    let Some(given) = credentials(headers) else {
+        return Known::NotSaid;
+    };
     let (address, now) = (client(web, extensions, headers), web.clock.now());
     if let Some(wait) = web.guesses.wait(address, now) {
         return Known::Later(wait);
@@ -79,20 +90,33 @@ fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap
         web.guesses.right(address, now);
         return Known::Yes(user);
     }
-    if let Some(wrong) = web.guesses.wrong(address, &format!("{}:{}", given.0, given.1), now) {
+    if let Some(wrong) = web
+        .guesses
+        .wrong(address, &format!("{}:{}", given.0, given.1), now)
+    {
         let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
-        tracing::warn!(remote, wrong, slowed, "Somebody gave a wrong user or password for the dashboard");
+        tracing::warn!(
+            remote,
+            wrong,
+            slowed,
+            "Somebody gave a wrong user or password for the dashboard"
+        );
     }
     Known::No
 }
 
 /// Whether a request that asks for no page comes from somebody who has signed in.
 pub(super) fn is_known(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> bool {
-    web.auth.as_ref().is_some_and(|auth| matches!(known(web, auth, extensions, headers), Known::Yes(_)))
+    web.auth
+        .as_ref()
+        .is_some_and(|auth| matches!(known(web, auth, extensions, headers), Known::Yes(_)))
 }
 
 fn same(given: &str, expected: &str) -> bool {
-    Sha256::digest(given).as_slice().ct_eq(Sha256::digest(expected).as_slice()).into()
+    Sha256::digest(given)
+        .as_slice()
+        .ct_eq(Sha256::digest(expected).as_slice())
+        .into()
 }
 
 /// `Authorization: Basic base64(user:password)`, RFC 7617.
@@ -138,7 +162,10 @@ impl WebUser {
     }
 
     fn asks_as(&self, who: Identity) -> Asker {
-        Asker { who, remote: self.1.map(|address| address.to_string()) }
+        Asker {
+            who,
+            remote: self.1.map(|address| address.to_string()),
+        }
     }
 }
 
@@ -152,17 +179,31 @@ fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpA
 }
 
 /// Lets nobody in but those who have a password, if one is asked for.
-pub(super) async fn guard(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
-    let Some(auth) = &web.auth else { return next.run(request).await };
+pub(super) async fn guard(
+    State(web): State<Arc<Web>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(auth) = &web.auth else {
+        return next.run(request).await;
+    };
     match known(&web, auth, request.extensions(), request.headers()) {
         Known::Yes(user) => {
             request.extensions_mut().insert(user);
             next.run(request).await
         }
-        Known::NotSaid | Known::No => ([(header::WWW_AUTHENTICATE, CHALLENGE)], Failure::who_are_you()).into_response(),
+        Known::NotSaid | Known::No => (
+            [(header::WWW_AUTHENTICATE, CHALLENGE)],
+            Failure::who_are_you(),
+        )
+            .into_response(),
         Known::Later(wait) => {
             let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
-            ([(header::RETRY_AFTER, HeaderValue::from(seconds))], Failure::too_many_guesses(seconds)).into_response()
+            (
+                [(header::RETRY_AFTER, HeaderValue::from(seconds))],
+                Failure::too_many_guesses(seconds),
+            )
+                .into_response()
         }
     }
 }
@@ -177,13 +218,26 @@ mod tests {
 
     #[test]
     fn only_the_very_user_and_password_get_in() {
-        let auth = WebAuth { user: "ops".to_owned(), password: Secret::new("a:b ü") };
+        let auth = WebAuth {
+            user: "ops".to_owned(),
+            password: Secret::new("a:b ü"),
+        };
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
-        let accounts = WebAccounts::parse("user=kim owners=net password=0123456789abcdef", "ops").unwrap();
-        let known = |headers: &HeaderMap| auth.accepted(&accounts, &credentials(headers)?).map(|SignedIn(name)| name);
+        let accounts =
+            WebAccounts::parse("user=kim owners=net password=0123456789abcdef", "ops").unwrap();
+        let known = |headers: &HeaderMap| {
+            auth.accepted(&accounts, &credentials(headers)?)
+                .map(|SignedIn(name)| name)
+        };
         assert_eq!(known(&with(&basic("ops:a:b ü"))).as_deref(), Some("ops"));
-        assert_eq!(known(&with(&basic("ops:a:b ü").replace("Basic", "bAsIc"))).as_deref(), Some("ops"));
-        assert_eq!(known(&with(&basic("kim:0123456789abcdef"))).as_deref(), Some("kim"));
+        assert_eq!(
+            known(&with(&basic("ops:a:b ü").replace("Basic", "bAsIc"))).as_deref(),
+            Some("ops")
+        );
+        assert_eq!(
+            known(&with(&basic("kim:0123456789abcdef"))).as_deref(),
+            Some("kim")
+        );
         for wrong in [
             "ops:a:b",
             "ops:",
@@ -198,7 +252,12 @@ mod tests {
         ] {
             assert_eq!(known(&with(&basic(wrong))), None, "{wrong:?}");
         }
-        for malformed in ["Basic", "Basic !!!", "Bearer b3BzOmE6YiDDvA==", "Basic /w=="] {
+        for malformed in [
+            "Basic",
+            "Basic !!!",
+            "Bearer b3BzOmE6YiDDvA==",
+            "Basic /w==",
+        ] {
             assert_eq!(known(&with(malformed)), None, "{malformed:?}");
         }
         assert_eq!(known(&HeaderMap::new()), None);

@@ -29,8 +29,13 @@ use crate::store::Store;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What only browsers send with a request that changes something.
-const BROWSER_MARKS: [HeaderName; 5] =
-    [FETCH_SITE, HeaderName::from_static("sec-fetch-mode"), header::ORIGIN, header::REFERER, header::COOKIE];
+const BROWSER_MARKS: [HeaderName; 5] = [
+    FETCH_SITE,
+    HeaderName::from_static("sec-fetch-mode"),
+    header::ORIGIN,
+    header::REFERER,
+    header::COOKIE,
+];
 
 /// Random text, not to be guessed.
 fn fresh_secret() -> String {
@@ -43,11 +48,15 @@ pub(super) struct CsrfKey(String);
 impl CsrfKey {
     /// Reads the key, or makes it.
     pub async fn load(store: &Store) -> Result<Self, sqlx::Error> {
-        store.setting_get_or_insert("csrf_key", &fresh_secret()).await.map(Self)
+        store
+            .setting_get_or_insert("csrf_key", &fresh_secret())
+            .await
+            .map(Self)
     }
 
     fn mac(&self, session: &Session, user: &WebUser) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
+            .expect("HMAC takes keys of any length");
         mac.update(session.0.as_bytes());
         mac.update(b"\0");
         mac.update(user.0.as_bytes());
@@ -78,14 +87,23 @@ pub(super) struct Session(String);
 impl Session {
     /// The prefix binds the cookie to exactly this host and to TLS, where there is TLS.
     fn cookie_name(public_url: &Url) -> &'static str {
-        if public_url.scheme() == "https" { "__Host-lockkeeper" } else { "lockkeeper" }
+        if public_url.scheme() == "https" {
+            "__Host-lockkeeper"
+        } else {
+            "lockkeeper"
+        }
     }
 
     /// What the browser sent, if it is of the form that we give out.
     pub fn of(headers: &HeaderMap, public_url: &Url) -> Option<Self> {
         let name = Self::cookie_name(public_url);
-        let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-        let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let cookies = headers
+            .get_all(header::COOKIE)
+            .into_iter()
+            .filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
         let (_, value) = pairs.find(|(key, _)| *key == name)?;
         let ours = value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit());
         ours.then(|| Self(value.to_owned()))
@@ -99,14 +117,25 @@ impl Session {
     /// The value of `Set-Cookie`; gone when the browser is closed.
     pub fn set_cookie(&self, public_url: &Url) -> String {
         let name = Self::cookie_name(public_url);
-        let secure = if public_url.scheme() == "https" { "; Secure" } else { "" };
-        format!("{name}={}; Path=/; HttpOnly; SameSite=Strict{secure}", self.0)
+        let secure = if public_url.scheme() == "https" {
+            "; Secure"
+        } else {
+            ""
+        };
+        format!(
+            "{name}={}; Path=/; HttpOnly; SameSite=Strict{secure}",
+            self.0
+        )
     }
 }
 
 /// Whether a browser sent this from one of our own pages.
 fn from_our_page(headers: &HeaderMap, public_url: &Url) -> bool {
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("not ASCII"));
+    let text = |name: &HeaderName| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("not ASCII"))
+    };
     if let Some(site) = text(&FETCH_SITE) {
         return site == "same-origin";
     }
@@ -118,7 +147,8 @@ fn from_our_page(headers: &HeaderMap, public_url: &Url) -> bool {
         return false;
     };
     let ours = public_url.origin();
-    let host = text(&header::HOST).and_then(|host| Url::parse(&format!("{}://{host}", origin.scheme())).ok());
+    let host = text(&header::HOST)
+        .and_then(|host| Url::parse(&format!("{}://{host}", origin.scheme())).ok());
     origin.origin() == ours || host.is_some_and(|host| host.origin() == origin.origin())
 }
 
@@ -150,7 +180,10 @@ impl<T: DeserializeOwned + 'static> FromRequest<Arc<Web>> for Confirmed<T> {
             .await
             .map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
         match session {
-            Some(session) if web.csrf.accepts(&session, &who, &form.token) => Ok(Self { who, fields: form.fields }),
+            Some(session) if web.csrf.accepts(&session, &who, &form.token) => Ok(Self {
+                who,
+                fields: form.fields,
+            }),
             Some(_) | None => Err(Failure::stale_form()),
         }
     }
@@ -164,7 +197,10 @@ impl FromRequestParts<Arc<Web>> for Script {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
-        if BROWSER_MARKS.iter().any(|name| parts.headers.contains_key(name)) {
+        if BROWSER_MARKS
+            .iter()
+            .any(|name| parts.headers.contains_key(name))
+        {
             return Err(Failure::scripts_only());
         }
         if web.auth.is_none() {
@@ -179,7 +215,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
     }
 
     #[test]
@@ -201,9 +240,15 @@ mod tests {
         let session = Session("0".repeat(64));
         let cookie = session.set_cookie(&"https://h/base".parse().unwrap());
         let zeros = "0".repeat(64);
-        assert_eq!(cookie, format!("__Host-lockkeeper={zeros}; Path=/; HttpOnly; SameSite=Strict; Secure"));
+        assert_eq!(
+            cookie,
+            format!("__Host-lockkeeper={zeros}; Path=/; HttpOnly; SameSite=Strict; Secure")
+        );
         let cookie = session.set_cookie(&"http://h".parse().unwrap());
-        assert_eq!(cookie, format!("lockkeeper={zeros}; Path=/; HttpOnly; SameSite=Strict"));
+        assert_eq!(
+            cookie,
+            format!("lockkeeper={zeros}; Path=/; HttpOnly; SameSite=Strict")
+        );
     }
 
     #[test]
@@ -211,10 +256,17 @@ mod tests {
         let url = "https://h".parse().unwrap();
         let good = format!("a=b; __Host-lockkeeper={}", "0f".repeat(32));
         assert!(Session::of(&headers(&[("cookie", &good)]), &url).is_some());
-        for wrong in
-            ["__Host-lockkeeper=abc", "lockkeeper=0", "", &good.replace("0f0f", "xxxx"), &good.replace('_', "")]
-        {
-            assert!(Session::of(&headers(&[("cookie", wrong)]), &url).is_none(), "{wrong:?}");
+        for wrong in [
+            "__Host-lockkeeper=abc",
+            "lockkeeper=0",
+            "",
+            &good.replace("0f0f", "xxxx"),
+            &good.replace('_', ""),
+        ] {
+            assert!(
+                Session::of(&headers(&[("cookie", wrong)]), &url).is_none(),
+                "{wrong:?}"
+            );
         }
     }
 
@@ -223,9 +275,15 @@ mod tests {
         let url = "https://locks.example/base".parse().unwrap();
         let fine: [&[(&str, &str)]; 4] = [
             &[("sec-fetch-site", "same-origin")],
-            &[("sec-fetch-site", "same-origin"), ("origin", "https://other.example")],
+            &[
+                ("sec-fetch-site", "same-origin"),
+                ("origin", "https://other.example"),
+            ],
             &[("origin", "https://locks.example")],
-            &[("origin", "http://10.0.0.1:4141"), ("host", "10.0.0.1:4141")],
+            &[
+                ("origin", "http://10.0.0.1:4141"),
+                ("host", "10.0.0.1:4141"),
+            ],
         ];
         for pairs in fine {
             assert!(from_our_page(&headers(pairs), &url), "{pairs:?}");
@@ -233,12 +291,18 @@ mod tests {
         let foreign: [&[(&str, &str)]; 8] = [
             &[],
             &[("sec-fetch-site", "cross-site")],
-            &[("sec-fetch-site", "same-site"), ("origin", "https://locks.example")],
+            &[
+                ("sec-fetch-site", "same-site"),
+                ("origin", "https://locks.example"),
+            ],
             &[("sec-fetch-site", "none")],
             &[("origin", "null")],
             &[("origin", "https://locks.example.evil.example")],
             &[("origin", "http://locks.example")],
-            &[("origin", "https://evil.example"), ("host", "locks.example")],
+            &[
+                ("origin", "https://evil.example"),
+                ("host", "locks.example"),
+            ],
         ];
         for pairs in foreign {
             assert!(!from_our_page(&headers(pairs), &url), "{pairs:?}");

@@ -24,8 +24,7 @@ use crate::locks::WhyNot;
 use crate::model::{ApplicationProblem, ApplyLockProblem, OwnerName, RepoUrl};
 
 /// How changes and outputs are turned on where nobody signs in.
-const SIGN_IN: &str =
-    "Whoever operates the server can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart it.";
+const SIGN_IN: &str = "Whoever operates the server can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart it.";
 /// Characters of a name that is not ours that are shown again.
 const LONGEST_HOST_SHOWN: usize = 100;
 
@@ -63,18 +62,35 @@ pub(super) struct FieldProblem {
 
 impl Failure {
     fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
-        Self { status, title, message: message.into(), details: None }
+        Self {
+            status,
+            title,
+            message: message.into(),
+            details: None,
+        }
     }
 
     /// With what a program can go by; people read the way out behind the message.
     fn with_details(self, field: Option<String>, reason: &'static str, way_out: &str) -> Self {
-        let details = Details { field, reason, way_out: way_out.to_owned(), owner: None, problems: Vec::new() };
-        Self { details: Some(Box::new(details)), ..self }
+        let details = Details {
+            field,
+            reason,
+            way_out: way_out.to_owned(),
+            owner: None,
+            problems: Vec::new(),
+        };
+        Self {
+            details: Some(Box::new(details)),
+            ..self
+        }
     }
 
     /// With what is wrong field by field, as texts that were not made harmless to read yet.
     fn with_problems<'a>(mut self, problems: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
-        let problem = |(field, text): (&str, &str)| FieldProblem { field: shown(field), text: in_quotes(&shown(text)) };
+        let problem = |(field, text): (&str, &str)| FieldProblem {
+            field: shown(field),
+            text: in_quotes(&shown(text)),
+        };
         if let Some(details) = &mut self.details {
             details.problems = problems.map(problem).collect();
         }
@@ -88,15 +104,24 @@ impl Failure {
 
     /// What is wrong, and the way out.
     pub(super) fn sentences(&self) -> String {
-        let way_out = self.details.as_ref().map(|details| format!(" {}", details.way_out)).unwrap_or_default();
+        let way_out = self
+            .details
+            .as_ref()
+            .map(|details| format!(" {}", details.way_out))
+            .unwrap_or_default();
         format!("{}{way_out}", self.message)
     }
 
     /// What is wrong with fields, of which there can be several.
     pub(super) fn problems(&self) -> Vec<FieldProblem> {
-        let Some(details) = &self.details else { return Vec::new() };
+        let Some(details) = &self.details else {
+            return Vec::new();
+        };
         if details.problems.is_empty() {
-            let whole = |field: &String| FieldProblem { field: field.clone(), text: self.sentences() };
+            let whole = |field: &String| FieldProblem {
+                field: field.clone(),
+                text: self.sentences(),
+            };
             return details.field.iter().map(whole).collect();
         }
         details.problems.clone()
@@ -104,7 +129,11 @@ impl Failure {
 
     /// No route.
     pub(super) fn no_such_page() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "Nothing is here", "There is no page at this address.")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "Nothing is here",
+            "There is no page at this address.",
+        )
     }
 
     /// A route, but not for this verb.
@@ -130,7 +159,11 @@ impl Failure {
             "More than one lock is known as “{asked}”, and none was touched. Put the host before the name, as in \
              github.com/owner/repo/path/workspace, or use the identifier that GET /api/locks shows as ID."
         );
-        Self::new(StatusCode::CONFLICT, "This name means several locks", message)
+        Self::new(
+            StatusCode::CONFLICT,
+            "This name means several locks",
+            message,
+        )
     }
 
     /// A run that never was or was pruned.
@@ -156,21 +189,33 @@ impl Failure {
         let (status, title) = match why {
             WhyNot::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing"),
             WhyNot::ApplyRunning => (StatusCode::CONFLICT, "An apply is running"),
-            WhyNot::PlanRunning | WhyNot::ApplyWaiting => (StatusCode::CONFLICT, "The lock is in use"),
+            WhyNot::PlanRunning | WhyNot::ApplyWaiting => {
+                (StatusCode::CONFLICT, "The lock is in use")
+            }
             WhyNot::Applied => (StatusCode::CONFLICT, "Something was applied"),
             WhyNot::NotInLine(_) => (StatusCode::CONFLICT, "Not in line"),
             WhyNot::Circle(_) => (StatusCode::CONFLICT, "A circle"),
         };
         let message = in_quotes(&format!("{} Nothing was changed.", explained.message));
         let field = explained.field.map(str::to_owned);
-        Self::new(status, title, message).with_details(field, explained.code, &in_quotes(&explained.way_out))
+        Self::new(status, title, message).with_details(
+            field,
+            explained.code,
+            &in_quotes(&explained.way_out),
+        )
     }
 
     /// A field of a form or of a body that cannot be used.
     pub(super) fn unusable_field(field: &str, problem: &str, way_out: &str) -> Self {
-        let message = format!("The field “{}” cannot be used: {}. Nothing was changed.", shown(field), shown(problem));
+        let message = format!(
+            "The field “{}” cannot be used: {}. Nothing was changed.",
+            shown(field),
+            shown(problem)
+        );
         let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not usable", message);
-        failure.with_details(Some(shown(field)), "unusable", way_out).with_problems([(field, problem)].into_iter())
+        failure
+            .with_details(Some(shown(field)), "unusable", way_out)
+            .with_problems([(field, problem)].into_iter())
     }
 
     /// A body that is no JSON.
@@ -178,7 +223,11 @@ impl Failure {
         let problem = in_quotes(&shown(problem));
         let message = format!("The body cannot be read as JSON: {problem}. Nothing was changed.");
         let failure = Self::new(StatusCode::BAD_REQUEST, "Not readable", message);
-        failure.with_details(None, "unreadable", "Send a JSON object, or nothing where every field can be left out.")
+        failure.with_details(
+            None,
+            "unreadable",
+            "Send a JSON object, or nothing where every field can be left out.",
+        )
     }
 
     /// An apply is only cut off by somebody who says so.
@@ -208,7 +257,11 @@ impl Failure {
              (--repo-allowlist). Names of repositories have their host in front, as in github.com/acme/infra.",
             shown(asked)
         );
-        Self::new(StatusCode::NOT_FOUND, "This repository is not known", message)
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "This repository is not known",
+            message,
+        )
     }
 
     /// A lease that nobody holds, or another than was meant.
@@ -234,36 +287,62 @@ impl Failure {
 
     /// Something is wrong with what was asked for.
     pub(super) fn wrong_fields(problems: &[ApplyLockProblem]) -> Self {
-        Self::wrong(problems.iter().map(|problem| (problem.field.as_str(), problem.text.as_str())))
+        Self::wrong(
+            problems
+                .iter()
+                .map(|problem| (problem.field.as_str(), problem.text.as_str())),
+        )
     }
 
     /// Something is wrong with an application.
     pub(super) fn wrong_application(problems: &[ApplicationProblem]) -> Self {
-        Self::wrong(problems.iter().map(|problem| (problem.field.as_str(), problem.text.as_str())))
+        Self::wrong(
+            problems
+                .iter()
+                .map(|problem| (problem.field.as_str(), problem.text.as_str())),
+        )
     }
 
     /// Something is in the way of what was asked for: sentences.
     pub(super) fn in_the_way(title: &'static str, why: &str) -> Self {
-        Self::new(StatusCode::CONFLICT, title, in_quotes(&format!("{} Nothing was changed.", shown(why))))
+        Self::new(
+            StatusCode::CONFLICT,
+            title,
+            in_quotes(&format!("{} Nothing was changed.", shown(why))),
+        )
     }
 
     /// What is to be added goes by a name that is taken: a sentence.
     pub(super) fn name_taken(why: &str, way_out: &str) -> Self {
-        Self::in_the_way("There before", why).with_details(Some("name".to_owned()), "name_taken", way_out)
+        Self::in_the_way("There before", why).with_details(
+            Some("name".to_owned()),
+            "name_taken",
+            way_out,
+        )
     }
 
     /// Something is in the way of what was asked for, with a word for programs and a way out.
     pub(super) fn not_now(explained: &Explanation) -> Self {
-        let message = in_quotes(&format!("{} Nothing was changed.", shown(&explained.message)));
+        let message = in_quotes(&format!(
+            "{} Nothing was changed.",
+            shown(&explained.message)
+        ));
         let failure = Self::new(StatusCode::CONFLICT, "Not now", message);
         let field = explained.field.map(str::to_owned);
-        failure.with_details(field, explained.code, &in_quotes(&shown(&explained.way_out)))
+        failure.with_details(
+            field,
+            explained.code,
+            &in_quotes(&shown(&explained.way_out)),
+        )
     }
 
     /// A repository that another owner has claimed.
     pub(super) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
         // Neither can hold anything but plain characters, and the end is not to be cut off.
-        let message = in_quotes(&format!("{} Nothing was changed.", claims::owned_by(url, owner)));
+        let message = in_quotes(&format!(
+            "{} Nothing was changed.",
+            claims::owned_by(url, owner)
+        ));
         let failure = Self::new(StatusCode::CONFLICT, "Owned by another", message);
         let way_out = "Ask that owner, or have what they registered for the repository removed.";
         let mut failure = failure.with_details(Some("url".to_owned()), "owned_by_another", way_out);
@@ -275,7 +354,10 @@ impl Failure {
 
     /// An owner that nobody added.
     pub(super) fn no_such_owner(asked: &str) -> Self {
-        let message = format!("There is no owner “{}”. GET /api/owners lists those there are.", shown(asked));
+        let message = format!(
+            "There is no owner “{}”. GET /api/owners lists those there are.",
+            shown(asked)
+        );
         Self::new(StatusCode::NOT_FOUND, "No such owner", message)
     }
 
@@ -287,17 +369,29 @@ impl Failure {
 
     /// An application that nobody registered.
     pub(super) fn no_such_app() -> Self {
-        let message = "There is no application with this identifier. GET /api/apps lists those there are.";
+        let message =
+            "There is no application with this identifier. GET /api/apps lists those there are.";
         Self::new(StatusCode::NOT_FOUND, "No such application", message)
     }
 
     fn wrong<'a>(problems: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
-        let lines = problems.clone().map(|(field, text)| format!("`{field}`: {}", shown(text)));
-        let message = in_quotes(&format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" ")));
+        let lines = problems
+            .clone()
+            .map(|(field, text)| format!("`{field}`: {}", shown(text)));
+        let message = in_quotes(&format!(
+            "{} Nothing was changed.",
+            lines.collect::<Vec<_>>().join(" ")
+        ));
         let field = problems.clone().map(|(field, _)| field.to_owned()).next();
-        let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message);
+        let failure = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Not as it has to be",
+            message,
+        );
         let way_out = "Change what the sentences name, and send it again.";
-        failure.with_details(field, "unusable", way_out).with_problems(problems)
+        failure
+            .with_details(field, "unusable", way_out)
+            .with_problems(problems)
     }
 
     /// Another site, or a program without the marks of a browser, sent a form.
@@ -316,8 +410,16 @@ impl Failure {
 
     /// A rule forbids it.
     pub(super) fn not_allowed(denial: &Denial) -> Self {
-        let text = format!("{} {} Nothing was changed.", denial.message(), denial.who_can.join(" "));
-        Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&shown(&text)))
+        let text = format!(
+            "{} {} Nothing was changed.",
+            denial.message(),
+            denial.who_can.join(" ")
+        );
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "Not allowed",
+            in_quotes(&shown(&text)),
+        )
     }
 
     /// It is not of the owners that the account is limited to: sentences.
@@ -334,8 +436,7 @@ impl Failure {
 
     /// A browser on a route for scripts.
     pub(super) fn scripts_only() -> Self {
-        let message =
-            "This address is for scripts. In a browser, use the buttons of the dashboard. Nothing was changed.";
+        let message = "This address is for scripts. In a browser, use the buttons of the dashboard. Nothing was changed.";
         Self::new(StatusCode::FORBIDDEN, "Refused", message)
     }
 
@@ -348,8 +449,13 @@ impl Failure {
 
     /// A change on a server on which nobody signs in.
     pub(super) fn only_to_look() -> Self {
-        let message = "Nobody signs in to the pages of this server, so they only show. Nothing was changed.";
-        Self::new(StatusCode::FORBIDDEN, "Only to look at", message).with_details(None, "no_sign_in", SIGN_IN)
+        let message =
+            "Nobody signs in to the pages of this server, so they only show. Nothing was changed.";
+        Self::new(StatusCode::FORBIDDEN, "Only to look at", message).with_details(
+            None,
+            "no_sign_in",
+            SIGN_IN,
+        )
     }
 
     /// What only people see and do who have signed in, on a server on which nobody does.
@@ -357,7 +463,11 @@ impl Failure {
         let message = "What runs print, owners and their applications and credentials, the audit log, operations and all scripts \
                        that change something are for those who have signed in, and nobody signs in to this server. Nothing was \
                        changed.";
-        Self::new(StatusCode::FORBIDDEN, "Only after signing in", message).with_details(None, "no_sign_in", SIGN_IN)
+        Self::new(StatusCode::FORBIDDEN, "Only after signing in", message).with_details(
+            None,
+            "no_sign_in",
+            SIGN_IN,
+        )
     }
 
     /// A name that is not this server's.
@@ -368,8 +478,7 @@ impl Failure {
              the names in --web-hosts, so that no page of somebody else can pass for it.",
             shown(&asked)
         );
-        let way_out =
-            "Use the address that people use, or have the operator of the server add this name to --web-hosts.";
+        let way_out = "Use the address that people use, or have the operator of the server add this name to --web-hosts.";
         Self::new(StatusCode::MISDIRECTED_REQUEST, "Not this server", message).with_details(
             None,
             "unknown_host",
@@ -384,12 +493,18 @@ impl Failure {
             "Too many wrong passwords came from your address, or from everywhere, so this one was not looked at. Try again in \
              {seconds} {unit}."
         );
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "Too many wrong passwords", message)
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many wrong passwords",
+            message,
+        )
     }
 
     /// A search that is too long to be one.
     pub(super) fn search_too_long(most: usize) -> Self {
-        let message = format!("The text to search for is longer than {most} characters. Search for less of it.");
+        let message = format!(
+            "The text to search for is longer than {most} characters. Search for less of it."
+        );
         Self::new(StatusCode::BAD_REQUEST, "Too long", message)
     }
 
@@ -401,7 +516,8 @@ impl Failure {
 
     /// Too long, or not a form.
     pub(super) fn unreadable_form(status: StatusCode) -> Self {
-        let message = "The form could not be read: it is too long or lacks a field. Nothing was changed.";
+        let message =
+            "The form could not be read: it is too long or lacks a field. Nothing was changed.";
         Self::new(status, "Not readable", message)
     }
 
@@ -426,14 +542,23 @@ impl Failure {
 
     /// A bug.
     pub(super) fn internal() -> Self {
-        let message = "Something broke on the server. Its log says what, under the reference below.";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Something broke", message)
+        let message =
+            "Something broke on the server. Its log says what, under the reference below.";
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Something broke",
+            message,
+        )
     }
 
     fn database() -> Self {
         let message = "The database does not answer as it should. The log of the server says more, under the reference \
                        below. Try again in a moment.";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "The database does not answer", message)
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "The database does not answer",
+            message,
+        )
     }
 }
 
@@ -470,7 +595,9 @@ impl IntoResponse for Failure {
 /// The answer after a panic.
 pub(super) fn after_panic(cause: &(dyn Any + Send)) -> Response {
     let text = cause.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text");
+    let text = text
+        .or_else(|| cause.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a text");
     error!(panic = text, "A request panicked");
     Failure::internal().into_response()
 }
@@ -511,7 +638,11 @@ pub(super) async fn render(State(web): State<Arc<Web>>, request: Request, next: 
         return response;
     };
     let reference = reference.map(|reference| reference.0).unwrap_or_default();
-    let body = if html { failure.page(&web, &reference) } else { failure.json(&reference) };
+    let body = if html {
+        failure.page(&web, &reference)
+    } else {
+        failure.json(&reference)
+    };
     let (parts, body) = body.into_parts();
     response.headers_mut().remove(header::CONTENT_LENGTH);
     response.headers_mut().extend(parts.headers);
@@ -521,14 +652,22 @@ pub(super) async fn render(State(web): State<Arc<Web>>, request: Request, next: 
 
 /// The API always speaks JSON; elsewhere browsers ask for HTML by name.
 fn wants_html(path: &str, headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     !path.starts_with("/api/") && accept.contains("text/html")
 }
 
 impl Failure {
     fn page(&self, web: &Web, reference: &str) -> Response {
         let message = self.sentences();
-        let view = View { title: self.title, message: &message, status: self.status.as_u16(), reference };
+        let view = View {
+            title: self.title,
+            message: &message,
+            status: self.status.as_u16(),
+            reference,
+        };
         match web.templates.render("error.html", &view) {
             Ok(page) => page.into_response(),
             Err(error) => {
@@ -539,6 +678,11 @@ impl Failure {
     }
 
     fn json(&self, reference: &str) -> Response {
-        Json(JsonError { error: &self.message, details: self.details.as_deref(), reference }).into_response()
+        Json(JsonError {
+            error: &self.message,
+            details: self.details.as_deref(),
+            reference,
+        })
+        .into_response()
     }
 }

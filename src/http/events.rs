@@ -77,7 +77,10 @@ pub(super) async fn receive(State(door): State<Arc<Door>>, request: Request) -> 
 }
 
 /// Everything that can be decided without the body.
-fn begin(ctx: &Ctx, headers: &HeaderMap) -> Result<(DeliveryHeader, Option<SignatureCheck>), Answer> {
+fn begin(
+    ctx: &Ctx,
+    headers: &HeaderMap,
+) -> Result<(DeliveryHeader, Option<SignatureCheck>), Answer> {
     let delivery = webhook::delivery(headers).map_err(|error| {
         count(ctx, "unreadable");
         refuse(StatusCode::BAD_REQUEST, &error.to_string())
@@ -95,7 +98,10 @@ fn begin(ctx: &Ctx, headers: &HeaderMap) -> Result<(DeliveryHeader, Option<Signa
 fn bad_signature(ctx: &Ctx, delivery: &DeliveryHeader, error: BadSignature) -> Answer {
     warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a bad signature");
     count(ctx, "bad_signature");
-    refuse(StatusCode::UNAUTHORIZED, "the signature of this delivery is missing or wrong")
+    refuse(
+        StatusCode::UNAUTHORIZED,
+        "the signature of this delivery is missing or wrong",
+    )
 }
 
 fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: NotTaken) -> Response {
@@ -109,7 +115,9 @@ fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: NotTaken) -> Response 
     count(ctx, outcome);
     let mut response = closing(refuse(status, &error.to_string()));
     if error == NotTaken::NoRoom {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, RETRY_AFTER);
     }
     response
 }
@@ -128,7 +136,9 @@ fn understand(
     check: Option<SignatureCheck>,
 ) -> Result<Event, Answer> {
     if let Some(check) = check {
-        check.finish().map_err(|error| bad_signature(ctx, delivery, error))?;
+        check
+            .finish()
+            .map_err(|error| bad_signature(ctx, delivery, error))?;
     }
     webhook::parse(headers, body, ctx.forge.host()).map_err(|error| {
         warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery that cannot be read");
@@ -158,7 +168,9 @@ async fn store(
         content_type: text_header(headers, &header::CONTENT_TYPE),
         body,
     };
-    let (news, is_allowed) = (event.news(), |repo: &RepoId| ctx.settings.allowlist.allows(repo));
+    let (news, is_allowed) = (event.news(), |repo: &RepoId| {
+        ctx.settings.allowlist.allows(repo)
+    });
     // Of the repositories that an app may see, some are served and some are not.
     let allowed = if news.is_empty() {
         event.repo().is_none_or(is_allowed)
@@ -174,31 +186,51 @@ async fn store(
         }
         Ok(Accepted::Duplicate) => {
             count(ctx, "duplicate");
-            if allowed { (StatusCode::OK, "this delivery was taken before\n".to_owned()) } else { answer(allowed) }
+            if allowed {
+                (
+                    StatusCode::OK,
+                    "this delivery was taken before\n".to_owned(),
+                )
+            } else {
+                answer(allowed)
+            }
         }
         Err(error) => {
             warn!(%error, forge.delivery = new.forge_delivery, "A delivery could not be kept");
             count(ctx, "not_kept");
-            refuse(StatusCode::SERVICE_UNAVAILABLE, "the delivery could not be kept; send it again")
+            refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the delivery could not be kept; send it again",
+            )
         }
     }
 }
 
 /// Puts a delivery where every server finds it. What it tells of repositories that are not served is not told further, and
 /// what it tells of one that seems to have been renamed waits until that is known.
-async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event, told: Vec<ForgeRepo>) -> Result<Accepted, sqlx::Error> {
+async fn keep(
+    ctx: &Ctx,
+    new: &NewDelivery,
+    event: Event,
+    told: Vec<ForgeRepo>,
+) -> Result<Accepted, sqlx::Error> {
     let of_pull = told.first().cloned();
     let unsettled = identity::unsettled(ctx, told).await?;
     let is_settled = |news: &RepositoryNews| unsettled.iter().all(|told| told.repo != news.repo);
-    let (news, unserved) = served(ctx, event.news().into_iter().filter(is_settled).collect()).await?;
+    let (news, unserved) =
+        served(ctx, event.news().into_iter().filter(is_settled).collect()).await?;
     match event {
         Event::Repositories { .. } if news.is_empty() && unsettled.is_empty() => {
             ctx.store.delivery_ignore(new, unserved).await
         }
         event @ Event::Repositories { .. } => {
             let installation = event.installation();
-            let jobs = unsettled.into_iter().map(|told| SettleRepository { told, installation }.to_new());
-            ctx.store.delivery_note(new, &news, &jobs.collect::<Vec<_>>()).await
+            let jobs = unsettled
+                .into_iter()
+                .map(|told| SettleRepository { told, installation }.to_new());
+            ctx.store
+                .delivery_note(new, &news, &jobs.collect::<Vec<_>>())
+                .await
         }
         Event::Ignored { reason } => {
             let accepted = ctx.store.delivery_ignore(new, &reason).await;
@@ -208,14 +240,24 @@ async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event, told: Vec<ForgeRepo>) 
             accepted
         }
         event @ (Event::Pull(_) | Event::Comment(_)) => {
-            let job = |delivery: DeliveryId| ReadDelivery { delivery, event, told: of_pull }.to_new();
+            let job = |delivery: DeliveryId| {
+                ReadDelivery {
+                    delivery,
+                    event,
+                    told: of_pull,
+                }
+                .to_new()
+            };
             ctx.store.delivery_accept(new, &news, job).await
         }
     }
 }
 
 /// The news of repositories that are served, and why there are none if there are none.
-async fn served(ctx: &Ctx, news: Vec<RepositoryNews>) -> Result<(Vec<RepositoryNews>, &'static str), sqlx::Error> {
+async fn served(
+    ctx: &Ctx,
+    news: Vec<RepositoryNews>,
+) -> Result<(Vec<RepositoryNews>, &'static str), sqlx::Error> {
     let (mut kept, mut unserved) = (Vec::new(), NOT_SERVED);
     for news in news {
         match claimed::service(ctx, &news.repo).await? {
@@ -235,10 +277,17 @@ fn answer(allowed: bool) -> Answer {
     if allowed {
         (StatusCode::OK, "taken\n".to_owned())
     } else {
-        refuse(StatusCode::FORBIDDEN, "this repository is not on the allow-list (--repo-allowlist) of this server")
+        refuse(
+            StatusCode::FORBIDDEN,
+            "this repository is not on the allow-list (--repo-allowlist) of this server",
+        )
     }
 }
 
 fn text_header(headers: &HeaderMap, name: &header::HeaderName) -> String {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_owned()
 }

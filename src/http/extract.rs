@@ -25,7 +25,11 @@ const LONGEST_SEARCH: usize = 200;
 /// The text of a search that the database makes.
 pub(super) fn search_text(text: &str) -> Result<&str, Failure> {
     let text = text.trim();
-    if text.chars().count() > LONGEST_SEARCH { Err(Failure::search_too_long(LONGEST_SEARCH)) } else { Ok(text) }
+    if text.chars().count() > LONGEST_SEARCH {
+        Err(Failure::search_too_long(LONGEST_SEARCH))
+    } else {
+        Ok(text)
+    }
 }
 
 /// The variable part of a path; one that is not UTF-8 leads nowhere.
@@ -36,7 +40,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(path)| Self(path)).map_err(|_| Failure::no_such_page())
+        path.map(|Path(path)| Self(path))
+            .map_err(|_| Failure::no_such_page())
     }
 }
 
@@ -53,17 +58,22 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonBody<
             return Ok(Self(T::default()));
         }
         let mut reader = serde_json::Deserializer::from_slice(&body);
-        let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| unreadable(&error))?;
-        reader.end().map_err(|error| Failure::unreadable_json(&error.to_string()))?;
+        let read =
+            serde_path_to_error::deserialize(&mut reader).map_err(|error| unreadable(&error))?;
+        reader
+            .end()
+            .map_err(|error| Failure::unreadable_json(&error.to_string()))?;
         Ok(Self(read))
     }
 }
 
 fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure {
     match (error.inner().is_data(), error.path().to_string()) {
-        (true, path) if path != "." => {
-            Failure::unusable_field(&path, &error.inner().to_string(), "Leave it out, or give what is expected.")
-        }
+        (true, path) if path != "." => Failure::unusable_field(
+            &path,
+            &error.inner().to_string(),
+            "Leave it out, or give what is expected.",
+        ),
         (true | false, _) => Failure::unreadable_json(&error.inner().to_string()),
     }
 }

@@ -21,8 +21,9 @@ pub(super) struct LockWish {
 
 /// Reads a reason that came over the network.
 pub(super) fn read_reason(text: &str) -> Result<Option<Reason>, Failure> {
-    Reason::read(text)
-        .map_err(|problem| Failure::unusable_field("reason", &problem.to_string(), "Say it in fewer words."))
+    Reason::read(text).map_err(|problem| {
+        Failure::unusable_field("reason", &problem.to_string(), "Say it in fewer words.")
+    })
 }
 
 /// Takes a lock from its pull for somebody who may. `asked` is how the lock was named.
@@ -33,14 +34,27 @@ pub(super) async fn give_lock(
     who: &Asker,
     wish: LockWish,
 ) -> Result<Given, Failure> {
-    let Some(lock) = web.store.lock_get(id).await? else { return Err(Failure::no_such_lock(asked)) };
+    let Some(lock) = web.store.lock_get(id).await? else {
+        return Err(Failure::no_such_lock(asked));
+    };
     let LockWish { to, force, reason } = wish;
-    let giving = Giving { lock: id, to, force, reason, actor: who.actor(), remote: who.remote.clone() };
-    web.permit(who, action(&giving), &Resource::Lock(&lock)).await?;
+    let giving = Giving {
+        lock: id,
+        to,
+        force,
+        reason,
+        actor: who.actor(),
+        remote: who.remote.clone(),
+    };
+    web.permit(who, action(&giving), &Resource::Lock(&lock))
+        .await?;
     match web.giving.give(&giving).await? {
         Gave::Done(given) => Ok(*given),
         Gave::NotHeld => Err(Failure::no_such_lock(asked)),
-        Gave::Refused(lock, why) => Err(Failure::lock_is_kept(why, &explain(&lock, why, &web.executable))),
+        Gave::Refused(lock, why) => Err(Failure::lock_is_kept(
+            why,
+            &explain(&lock, why, &web.executable),
+        )),
     }
 }
 
@@ -53,7 +67,11 @@ pub(super) enum Found {
 }
 
 /// Looks for a lock as [`find_lock`] does, among those that somebody may see.
-pub(super) async fn find_seen_lock(web: &Web, sight: &Sight, asked: &str) -> Result<Found, Failure> {
+pub(super) async fn find_seen_lock(
+    web: &Web,
+    sight: &Sight,
+    asked: &str,
+) -> Result<Found, Failure> {
     let found = find_lock(web, asked).await?;
     match &found {
         Found::One(lock) => sight.must_see(&Resource::Lock(lock)).await?,
@@ -69,12 +87,16 @@ async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
         let lock = web.store.lock_get(id).await?;
         return Ok(lock.map_or(Found::None, |lock| Found::One(Box::new(lock))));
     }
-    let Ok(name) = asked.parse::<LockName>() else { return Ok(Found::None) };
-    Ok(match name.choose(web.store.lock_list_called(&name).await?) {
-        Ok(None) => Found::None,
-        Ok(Some(lock)) => Found::One(Box::new(lock)),
-        Err(_) => Found::Several,
-    })
+    let Ok(name) = asked.parse::<LockName>() else {
+        return Ok(Found::None);
+    };
+    Ok(
+        match name.choose(web.store.lock_list_called(&name).await?) {
+            Ok(None) => Found::None,
+            Ok(Some(lock)) => Found::One(Box::new(lock)),
+            Err(_) => Found::Several,
+        },
+    )
 }
 
 /// The one lock that a script means.

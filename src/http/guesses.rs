@@ -66,9 +66,18 @@ impl Guesses {
     pub fn wait(&self, address: Option<IpAddr>, now: DateTime<Utc>) -> Option<TimeDelta> {
         let guesser = guesser(address);
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = state.wrong_of(guesser, now).map_or(TimeDelta::zero(), |wrong| wrong.waits_until - now);
-        let is_trusted = state.right.get(&guesser).is_some_and(|at| now - *at < TRUSTED);
-        let in_all = if is_trusted { TimeDelta::zero() } else { state.paid_at - now - ALL_EVERY * (ALL_AT_ONCE - 1) };
+        let own = state
+            .wrong_of(guesser, now)
+            .map_or(TimeDelta::zero(), |wrong| wrong.waits_until - now);
+        let is_trusted = state
+            .right
+            .get(&guesser)
+            .is_some_and(|at| now - *at < TRUSTED);
+        let in_all = if is_trusted {
+            TimeDelta::zero()
+        } else {
+            state.paid_at - now - ALL_EVERY * (ALL_AT_ONCE - 1)
+        };
         Some(own.max(in_all)).filter(|wait| *wait > TimeDelta::zero())
     }
 
@@ -88,14 +97,24 @@ impl Guesses {
         let (guesser, digest) = (guesser(address), Sha256::digest(given).into());
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = state.wrong_of(guesser, now);
-        if before.as_ref().is_some_and(|wrong| wrong.passwords.contains(&Some(digest))) {
+        if before
+            .as_ref()
+            .is_some_and(|wrong| wrong.passwords.contains(&Some(digest)))
+        {
             return None;
         }
-        let (count, mut passwords) = before.map_or((0, [None; REMEMBERED]), |wrong| (wrong.count, wrong.passwords));
+        let (count, mut passwords) = before.map_or((0, [None; REMEMBERED]), |wrong| {
+            (wrong.count, wrong.passwords)
+        });
         let count = count.saturating_add(1);
         passwords.rotate_right(1);
         passwords[0] = Some(digest);
-        let wrong = Wrong { count, last: now, waits_until: now + wait_after(count), passwords };
+        let wrong = Wrong {
+            count,
+            last: now,
+            waits_until: now + wait_after(count),
+            passwords,
+        };
         if state.wrong.len() >= MOST / 2 {
             state.wrong_before = std::mem::take(&mut state.wrong);
         }
@@ -107,7 +126,10 @@ impl Guesses {
 
 impl State {
     fn wrong_of(&self, guesser: Guesser, now: DateTime<Utc>) -> Option<Wrong> {
-        let wrong = self.wrong.get(&guesser).or_else(|| self.wrong_before.get(&guesser))?;
+        let wrong = self
+            .wrong
+            .get(&guesser)
+            .or_else(|| self.wrong_before.get(&guesser))?;
         (now - wrong.last < FORGOTTEN).then(|| wrong.clone())
     }
 }
@@ -133,7 +155,10 @@ mod tests {
 
     const START: DateTime<Utc> = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
 
-    #[expect(clippy::unnecessary_wraps, reason = "the address of a request may not be known")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the address of a request may not be known"
+    )]
     fn ip(text: &str) -> Option<IpAddr> {
         Some(text.parse().unwrap())
     }
@@ -144,16 +169,32 @@ mod tests {
         let mut waits = Vec::new();
         for guess in 0..22 {
             assert_eq!(guesses.wait(mallory, now), None);
-            assert_eq!(guesses.wrong(mallory, &format!("guess {guess}"), now), Some(guess + 1));
+            assert_eq!(
+                guesses.wrong(mallory, &format!("guess {guess}"), now),
+                Some(guess + 1)
+            );
             let wait = guesses.wait(mallory, now).unwrap_or_default();
             waits.push(wait.num_seconds());
             now += wait;
         }
         assert_eq!(waits[..10], [0; 10]);
-        assert_eq!(waits[10..], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        assert_eq!(guesses.wait(ip("192.0.2.2"), now), None, "nobody else waits");
+        assert_eq!(
+            waits[10..],
+            [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+        );
+        assert_eq!(
+            guesses.wait(ip("192.0.2.2"), now),
+            None,
+            "nobody else waits"
+        );
         let later = now + FORGOTTEN;
-        assert_eq!((guesses.wait(mallory, later), guesses.wrong(mallory, "again", later)), (None, Some(1)));
+        assert_eq!(
+            (
+                guesses.wait(mallory, later),
+                guesses.wrong(mallory, "again", later)
+            ),
+            (None, Some(1))
+        );
     }
 
     #[test]
@@ -179,9 +220,15 @@ mod tests {
         });
         assert_eq!(heard.count(), usize::try_from(ALL_AT_ONCE).unwrap());
         let stranger = ip("203.0.113.9");
-        assert_eq!((guesses.wait(stranger, START), guesses.wait(kim, START)), (Some(ALL_EVERY), None));
+        assert_eq!(
+            (guesses.wait(stranger, START), guesses.wait(kim, START)),
+            (Some(ALL_EVERY), None)
+        );
         assert_eq!(guesses.wait(stranger, START + ALL_EVERY), None);
-        assert!(guesses.wait(kim, START + TRUSTED).is_none(), "the wrong ones are paid for by then");
+        assert!(
+            guesses.wait(kim, START + TRUSTED).is_none(),
+            "the wrong ones are paid for by then"
+        );
     }
 
     #[test]
@@ -200,7 +247,11 @@ mod tests {
     fn a_network_of_ipv6_is_one_guesser() {
         let guesses = Guesses::default();
         for host in 0..=FREE {
-            guesses.wrong(ip(&format!("2001:db8:1:2::{host:x}")), &format!("guess {host}"), START);
+            guesses.wrong(
+                ip(&format!("2001:db8:1:2::{host:x}")),
+                &format!("guess {host}"),
+                START,
+            );
         }
         assert!(guesses.wait(ip("2001:db8:1:2:ffff::1"), START).is_some());
         assert_eq!(guesses.wait(ip("2001:db8:1:3::1"), START), None);

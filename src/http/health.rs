@@ -20,11 +20,10 @@ const PING_TIME: Duration = Duration::from_secs(5);
 
 /// The open routes.
 pub(super) fn routes() -> Routes<Arc<Web>> {
-    Routes::new().get("/healthz", Access::Everybody, healthz).get("/readyz", Access::Everybody, readyz).get(
-        "/status",
-        Access::Everybody,
-        status,
-    )
+    Routes::new()
+        .get("/healthz", Access::Everybody, healthz)
+        .get("/readyz", Access::Everybody, readyz)
+        .get("/status", Access::Everybody, status)
 }
 
 #[derive(Serialize)]
@@ -37,7 +36,11 @@ struct Health {
 }
 
 impl Health {
-    const OK: Self = Self { status: "ok", error: None, checks: None };
+    const OK: Self = Self {
+        status: "ok",
+        error: None,
+        checks: None,
+    };
 }
 
 /// What a server that is ready depends on. A forge that is away makes no server less ready: another one would not do better,
@@ -60,26 +63,50 @@ async fn healthz() -> Json<Health> {
 }
 
 /// The process and its database answer; `?verbose` tells more of what it depends on.
-async fn readyz(State(web): State<Arc<Web>>, Query(probe): Query<Probe>) -> (StatusCode, Json<Health>) {
+async fn readyz(
+    State(web): State<Arc<Web>>,
+    Query(probe): Query<Probe>,
+) -> (StatusCode, Json<Health>) {
     let asked = async {
         web.store.ping().await?;
         match probe.verbose {
-            Some(_) => Ok(Some(Checks { database: "ok", forge: forge(&web).await? })),
+            Some(_) => Ok(Some(Checks {
+                database: "ok",
+                forge: forge(&web).await?,
+            })),
             None => Ok::<_, sqlx::Error>(None),
         }
     };
     let problem = match tokio::time::timeout(PING_TIME, asked).await {
-        Ok(Ok(checks)) => return (StatusCode::OK, Json(Health { checks, ..Health::OK })),
+        Ok(Ok(checks)) => {
+            return (
+                StatusCode::OK,
+                Json(Health {
+                    checks,
+                    ..Health::OK
+                }),
+            );
+        }
         Ok(Err(error)) => {
             error!(%error, "The database does not answer");
             "the database does not answer; the log of this replica says why"
         }
         Err(_) => {
-            error!(timeout_s = PING_TIME.as_secs(), "The database does not answer in time");
+            error!(
+                timeout_s = PING_TIME.as_secs(),
+                "The database does not answer in time"
+            );
             "the database does not answer in time"
         }
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "error", error: Some(problem), checks: None }))
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        Json(Health {
+            status: "error",
+            error: Some(problem),
+            checks: None,
+        }),
+    )
 }
 
 /// How the forge is, by the last look of the servers that are there.

@@ -22,7 +22,10 @@ pub(super) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
     match foreign(&web, &request) {
         None => next.run(request).await,
         Some(asked) => {
-            tracing::warn!(host = asked, "Somebody asked for a page by a name that is not this server's (--web-hosts)");
+            tracing::warn!(
+                host = asked,
+                "Somebody asked for a page by a name that is not this server's (--web-hosts)"
+            );
             Failure::another_host(&asked).into_response()
         }
     }
@@ -31,8 +34,14 @@ pub(super) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
 /// The first name that is not of this server. HTTP/2 and proxies put it into the address, HTTP/1.1 into `Host`; where there
 /// are both, both count.
 fn foreign(web: &Web, request: &Request) -> Option<String> {
-    let local = request.extensions().get::<LocalAddress>().map(|LocalAddress(address)| address.ip());
-    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let local = request
+        .extensions()
+        .get::<LocalAddress>()
+        .map(|LocalAddress(address)| address.ip());
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().to_owned());
     let hosts = request.headers().get_all(header::HOST).iter();
     let hosts = hosts.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
     let named: Vec<String> = authority.into_iter().chain(hosts).collect();

@@ -34,7 +34,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { in_flight: 256 * 1024 * 1024, time: Duration::from_secs(30) }
+        Self {
+            in_flight: 256 * 1024 * 1024,
+            time: Duration::from_secs(30),
+        }
     }
 }
 
@@ -88,25 +91,37 @@ impl Intake {
         Self {
             limits,
             first: Arc::new(Semaphore::new(first)),
-            rest: Arc::new(Semaphore::new(limits.in_flight.saturating_sub(first * FIRST))),
+            rest: Arc::new(Semaphore::new(
+                limits.in_flight.saturating_sub(first * FIRST),
+            )),
             metrics,
         }
     }
 
     /// Receives a body, and hashes it for its signature meanwhile.
-    pub async fn receive(&self, body: Body, mut check: Option<&mut SignatureCheck>) -> Result<Received, NotTaken> {
+    pub async fn receive(
+        &self,
+        body: Body,
+        mut check: Option<&mut SignatureCheck>,
+    ) -> Result<Received, NotTaken> {
         let deadline = Instant::now() + self.limits.time;
         let announced = body.size_hint();
         if announced.lower() > MAX_BODY_BYTES as u64 {
             return Err(NotTaken::TooLarge);
         }
         // Memory grows at most to the announced length, which hyper holds the sender to.
-        let most = announced.exact().map_or(MAX_BODY_BYTES, |exact| usize::try_from(exact).unwrap_or(MAX_BODY_BYTES));
-        let mut room = timeout_at(deadline, self.place()).await.map_err(|_| NotTaken::NoRoom)?;
+        let most = announced.exact().map_or(MAX_BODY_BYTES, |exact| {
+            usize::try_from(exact).unwrap_or(MAX_BODY_BYTES)
+        });
+        let mut room = timeout_at(deadline, self.place())
+            .await
+            .map_err(|_| NotTaken::NoRoom)?;
         let mut bytes = Vec::new();
         let mut frames = body.into_data_stream();
         loop {
-            let next = timeout_at(deadline, frames.next()).await.map_err(|_| NotTaken::TooSlow)?;
+            let next = timeout_at(deadline, frames.next())
+                .await
+                .map_err(|_| NotTaken::TooSlow)?;
             let Some(frame) = next.transpose().map_err(|_| NotTaken::Broken)? else {
                 return Ok(Received { bytes, room });
             };
@@ -128,8 +143,16 @@ impl Intake {
     }
 
     async fn place(&self) -> Room {
-        let first = Arc::clone(&self.first).acquire_owned().await.expect("the semaphore is never closed");
-        Room { _first: first, rest: None, bytes: 0, metrics: self.metrics.clone() }
+        let first = Arc::clone(&self.first)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
+        Room {
+            _first: first,
+            rest: None,
+            bytes: 0,
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// Waits until there is room for a body of this size.
@@ -137,20 +160,28 @@ impl Intake {
         let wanted = capacity.saturating_sub(FIRST.max(room.bytes));
         if wanted > 0 {
             let wanted = u32::try_from(wanted).expect("no body is larger than 25 MiB");
-            let more = Arc::clone(&self.rest).acquire_many_owned(wanted).await.expect("the semaphore is never closed");
+            let more = Arc::clone(&self.rest)
+                .acquire_many_owned(wanted)
+                .await
+                .expect("the semaphore is never closed");
             match &mut room.rest {
                 Some(rest) => rest.merge(more),
                 None => room.rest = Some(more),
             }
         }
-        room.metrics.change(Metric::DeliveryBodyBytes, &[], number(capacity) - number(room.bytes));
+        room.metrics.change(
+            Metric::DeliveryBodyBytes,
+            &[],
+            number(capacity) - number(room.bytes),
+        );
         room.bytes = capacity;
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.metrics.change(Metric::DeliveryBodyBytes, &[], -number(self.bytes));
+        self.metrics
+            .change(Metric::DeliveryBodyBytes, &[], -number(self.bytes));
     }
 }
 
@@ -173,7 +204,9 @@ mod tests {
 
     fn in_use(intake: &Intake) -> String {
         let text = intake.metrics.render();
-        let line = text.lines().find_map(|line| line.strip_prefix("lockkeeper_delivery_body_bytes "));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("lockkeeper_delivery_body_bytes "));
         line.unwrap_or("0").to_owned()
     }
 
@@ -188,37 +221,69 @@ mod tests {
     }
 
     fn frames(bytes: usize) -> impl Iterator<Item = Result<Bytes, std::io::Error>> {
-        let sizes = (0..bytes).step_by(FIRST).map(move |at| FIRST.min(bytes - at));
+        let sizes = (0..bytes)
+            .step_by(FIRST)
+            .map(move |at| FIRST.min(bytes - at));
         sizes.map(|size| Ok(Bytes::from(vec![b' '; size])))
     }
 
     async fn refused(intake: &Intake, body: Body) -> NotTaken {
-        intake.receive(body, None).await.err().expect("the body is refused")
+        intake
+            .receive(body, None)
+            .await
+            .err()
+            .expect("the body is refused")
     }
 
     #[tokio::test]
     async fn memory_is_reserved_for_what_has_arrived_and_given_back() {
         let intake = intake(64 * MIB, Duration::from_hours(1));
-        for (body, reserved) in [(Body::empty(), 0), (Body::from("x"), 1), (Body::from(vec![0; 3 * MIB]), 3 * MIB)] {
-            let received = intake.receive(body, None).await.unwrap_or_else(|error| panic!("{error}"));
+        for (body, reserved) in [
+            (Body::empty(), 0),
+            (Body::from("x"), 1),
+            (Body::from(vec![0; 3 * MIB]), 3 * MIB),
+        ] {
+            let received = intake
+                .receive(body, None)
+                .await
+                .unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(received.bytes.capacity(), reserved);
             assert_eq!(in_use(&intake), reserved.to_string());
             drop(received);
             assert_eq!(in_use(&intake), "0");
         }
-        let received = intake.receive(unannounced(3 * MIB), None).await.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!((received.bytes.len(), received.bytes.capacity()), (3 * MIB, 4 * MIB), "it doubles");
+        let received = intake
+            .receive(unannounced(3 * MIB), None)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            (received.bytes.len(), received.bytes.capacity()),
+            (3 * MIB, 4 * MIB),
+            "it doubles"
+        );
         assert_eq!(in_use(&intake), (4 * MIB).to_string());
     }
 
     #[tokio::test]
     async fn a_body_over_the_limit_is_refused_and_if_it_says_so_before_anything_is_read() {
         let intake = intake(64 * MIB, Duration::from_hours(1));
-        assert_eq!(refused(&intake, Body::from(vec![0; MAX_BODY_BYTES + 1])).await, NotTaken::TooLarge);
-        assert_eq!(refused(&intake, unannounced(MAX_BODY_BYTES + 1)).await, NotTaken::TooLarge);
+        assert_eq!(
+            refused(&intake, Body::from(vec![0; MAX_BODY_BYTES + 1])).await,
+            NotTaken::TooLarge
+        );
+        assert_eq!(
+            refused(&intake, unannounced(MAX_BODY_BYTES + 1)).await,
+            NotTaken::TooLarge
+        );
         assert_eq!(in_use(&intake), "0");
         let received = intake.receive(unannounced(MAX_BODY_BYTES), None).await;
-        assert_eq!(received.unwrap_or_else(|error| panic!("{error}")).bytes.len(), MAX_BODY_BYTES);
+        assert_eq!(
+            received
+                .unwrap_or_else(|error| panic!("{error}"))
+                .bytes
+                .len(),
+            MAX_BODY_BYTES
+        );
     }
 
     #[tokio::test]
@@ -234,18 +299,33 @@ mod tests {
         // Three of 4 MiB take all the room of large bodies but for their own beginnings.
         let held: Vec<_> = (0..3).map(|_| Body::from(vec![0; 4 * MIB])).collect();
         let mut held: Vec<_> =
-            futures::future::join_all(held.into_iter().map(|body| patient.receive(body, None))).await;
+            futures::future::join_all(held.into_iter().map(|body| patient.receive(body, None)))
+                .await;
         let waiting = Arc::clone(&patient);
-        let waiting = tokio::spawn(async move { waiting.receive(Body::from(vec![0; 4 * MIB]), None).await.is_ok() });
+        let waiting = tokio::spawn(async move {
+            waiting
+                .receive(Body::from(vec![0; 4 * MIB]), None)
+                .await
+                .is_ok()
+        });
         let small = patient.receive(Body::from(vec![0; FIRST]), None).await;
         assert!(small.is_ok(), "there is room for the beginning of a body");
         assert!(!waiting.is_finished());
         held.pop();
-        assert!(waiting.await.unwrap(), "the room of another body is free again");
+        assert!(
+            waiting.await.unwrap(),
+            "the room of another body is free again"
+        );
 
         let hasty = intake(16 * MIB, Duration::ZERO);
-        let _all = Arc::clone(&hasty.rest).acquire_many_owned(u32::try_from(12 * MIB).unwrap()).await.unwrap();
-        assert_eq!(refused(&hasty, Body::from(vec![0; 4 * MIB])).await, NotTaken::NoRoom);
+        let _all = Arc::clone(&hasty.rest)
+            .acquire_many_owned(u32::try_from(12 * MIB).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(
+            refused(&hasty, Body::from(vec![0; 4 * MIB])).await,
+            NotTaken::NoRoom
+        );
         assert!(hasty.receive(Body::from("small"), None).await.is_ok());
     }
 }

@@ -19,7 +19,11 @@ pub(super) struct Release<'a> {
 }
 
 /// The leases that somebody may see, by key: those of the mirrors of repositories, also of one owner alone, or all.
-pub(super) async fn seen(web: &Web, sight: &Sight, owner: Option<&str>) -> Result<Vec<LeaseRow>, Failure> {
+pub(super) async fn seen(
+    web: &Web,
+    sight: &Sight,
+    owner: Option<&str>,
+) -> Result<Vec<LeaseRow>, Failure> {
     Ok(match sight.repos(owner).await? {
         Some(repos) => web.store.lease_list_of_repos(&repos).await?,
         None => web.store.lease_list().await?,
@@ -27,14 +31,27 @@ pub(super) async fn seen(web: &Web, sight: &Sight, owner: Option<&str>) -> Resul
 }
 
 /// Takes a lease away for somebody who may.
-pub(super) async fn release(web: &Web, wish: Release<'_>, who: &Asker) -> Result<FreeLease, Failure> {
+pub(super) async fn release(
+    web: &Web,
+    wish: Release<'_>,
+    who: &Asker,
+) -> Result<FreeLease, Failure> {
     let way_out = "Say in a few words why, for those who look at the audit log.";
-    let reason = Reason::read(wish.reason).map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
+    let reason = Reason::read(wish.reason)
+        .map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
     let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
     let repo = LeaseKey::of_text(wish.key).repo();
-    web.permit(who, Action::Lease, &repo.as_ref().map_or(Resource::Server, Resource::Repository)).await?;
+    web.permit(
+        who,
+        Action::Lease,
+        &repo.as_ref().map_or(Resource::Server, Resource::Repository),
+    )
+    .await?;
     let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
-    let freed = web.store.lease_free(wish.key, wish.holder, repo.as_ref(), &cause).await?;
+    let freed = web
+        .store
+        .lease_free(wish.key, wish.holder, repo.as_ref(), &cause)
+        .await?;
     if let FreeLease::Freed(lease) | FreeLease::Told(lease) = &freed {
         warn!(
             who = who.name(),

@@ -62,17 +62,29 @@ async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<()
     let log = audit::Log::read(store, 0).await?;
     metrics.set(Metric::AuditEvents, &[], number(log.events));
     metrics.set(Metric::AuditVerified, &[], number(log.verified_seq));
-    metrics.set(Metric::AuditBroken, &[], f64::from(u8::from(log.broken.is_some())));
+    metrics.set(
+        Metric::AuditBroken,
+        &[],
+        f64::from(u8::from(log.broken.is_some())),
+    );
     Ok(())
 }
 
 fn queue(metrics: &Metrics, lines: &[QueueLine], now: DateTime<Utc>) {
-    let jobs = lines.iter().map(|line| (vec![line.kind.clone(), line.stage.to_string()], number(line.jobs)));
+    let jobs = lines.iter().map(|line| {
+        (
+            vec![line.kind.clone(), line.stage.to_string()],
+            number(line.jobs),
+        )
+    });
     metrics.set_all(Metric::QueueJobs, &jobs.collect::<Vec<_>>());
     let mut oldest: Vec<(Vec<String>, f64)> = Vec::new();
     for line in lines {
         let age = number((now - line.oldest_at).num_seconds().max(0));
-        match oldest.last_mut().filter(|(labels, _)| labels[0] == line.kind) {
+        match oldest
+            .last_mut()
+            .filter(|(labels, _)| labels[0] == line.kind)
+        {
             Some((_, oldest)) => *oldest = oldest.max(age),
             None => oldest.push((vec![line.kind.clone()], age)),
         }
@@ -82,9 +94,18 @@ fn queue(metrics: &Metrics, lines: &[QueueLine], now: DateTime<Utc>) {
 
 async fn replicas(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error> {
     let all = store.replica_list().await?;
-    for state in [ReplicaState::Alive, ReplicaState::Stopping, ReplicaState::Ended, ReplicaState::Gone] {
+    for state in [
+        ReplicaState::Alive,
+        ReplicaState::Stopping,
+        ReplicaState::Ended,
+        ReplicaState::Gone,
+    ] {
         let count = all.iter().filter(|replica| replica.state == state).count();
-        metrics.set(Metric::Replicas, &[state.as_str()], number(i64::try_from(count).unwrap_or(i64::MAX)));
+        metrics.set(
+            Metric::Replicas,
+            &[state.as_str()],
+            number(i64::try_from(count).unwrap_or(i64::MAX)),
+        );
     }
     Ok(())
 }
@@ -95,24 +116,38 @@ async fn reconcilers(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error
         let of_it = rows.iter().filter(|row| row.name == reconciler.name);
         let last = of_it.filter_map(|row| row.succeeded_at).max();
         let last = last.map_or(0, |at| at.timestamp());
-        metrics.set(Metric::ReconcilerLastSuccess, &[reconciler.name], number(last));
+        metrics.set(
+            Metric::ReconcilerLastSuccess,
+            &[reconciler.name],
+            number(last),
+        );
     }
     Ok(())
 }
 
 /// Exact up to 2^53, which no number here comes near.
-#[expect(clippy::cast_precision_loss, reason = "counts and seconds are far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and seconds are far below 2^53"
+)]
 fn number(count: i64) -> f64 {
     count as f64
 }
 
 /// Counts a request by the route as the router knows it, so that addresses of others make no series.
-pub(super) async fn count(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
+pub(super) async fn count(
+    State(metrics): State<Metrics>,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = method(request.method());
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    metrics.count(Metric::HttpRequests, &[route, method, status_class(response.status().as_u16())]);
+    metrics.count(
+        Metric::HttpRequests,
+        &[route, method, status_class(response.status().as_u16())],
+    );
     response
 }
 

@@ -75,20 +75,35 @@ pub fn door(ctx: Arc<Ctx>) -> Router {
 pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
     let metrics = ctx.metrics.clone();
     let door = Arc::new(events::Door::new(ctx, limits));
-    door_routes().router.layer(middleware::from_fn_with_state(metrics, metrics::count)).with_state(door)
+    door_routes()
+        .router
+        .layer(middleware::from_fn_with_state(metrics, metrics::count))
+        .with_state(door)
 }
 
 fn door_routes() -> Routes<Arc<events::Door>> {
-    Routes::new().with(Method::POST, "/events", Access::Everybody, post(events::receive))
+    Routes::new().with(
+        Method::POST,
+        "/events",
+        Access::Everybody,
+        post(events::receive),
+    )
 }
 
 fn guarded_routes() -> Routes<Arc<Web>> {
-    pages::routes().merge(api::routes()).merge(metrics::routes())
+    pages::routes()
+        .merge(api::routes())
+        .merge(metrics::routes())
 }
 
 /// Every route there is, from the parts that the routers are made of.
 pub fn routes() -> Vec<Route> {
-    [door_routes().table, guarded_routes().table, health::routes().table].concat()
+    [
+        door_routes().table,
+        guarded_routes().table,
+        health::routes().table,
+    ]
+    .concat()
 }
 
 /// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the
@@ -100,17 +115,34 @@ pub fn router(web: Arc<Web>) -> Router {
         .fallback(|| async { Failure::no_such_page() })
         .method_not_allowed_fallback(|| async { Failure::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), reach::guard))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            reach::guard,
+        ))
         .layer(middleware::from_fn_with_state(openness, routes::guard))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), hosts::guard));
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            auth::guard,
+        ))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            hosts::guard,
+        ));
     guarded
         .merge(health::routes().router)
         .layer(middleware::from_fn(time_limit))
-        .layer(CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause)))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), errors::render))
+        .layer(CatchPanicLayer::custom(
+            |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
+        ))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&web),
+            errors::render,
+        ))
         .layer(middleware::map_response(headers::secure))
-        .layer(middleware::from_fn_with_state(web.metrics.clone(), metrics::count))
+        .layer(middleware::from_fn_with_state(
+            web.metrics.clone(),
+            metrics::count,
+        ))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), trace::log))
         .with_state(web)
 }
@@ -120,7 +152,9 @@ async fn time_limit(request: Request, next: Next) -> Response {
 }
 
 async fn within(limit: Duration, answer: impl Future<Output = Response>) -> Response {
-    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Failure::too_slow().into_response())
+    tokio::time::timeout(limit, answer)
+        .await
+        .unwrap_or_else(|_| Failure::too_slow().into_response())
 }
 
 #[cfg(test)]

@@ -66,7 +66,10 @@ pub const LIMITED: &[&str] = &[
 
 /// Lets an account that is limited through only to routes that know how to be.
 pub(super) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let path = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(MatchedPath::as_str);
     // Where there is no route, nothing is shown but that.
     let is_open = path.is_none_or(|path| LIMITED.contains(&path));
     if is_open {
@@ -100,10 +103,18 @@ impl FromRequestParts<Arc<Web>> for Sight {
         let who = WebUser::from_request_parts(parts, web).await?;
         let (owners, account) = match web.accounts.now().standing(&who.0) {
             Standing::Whole => (None, None),
-            Standing::Limited(account) => (Some(account.owners.iter().cloned().collect()), Some(account.clone())),
+            Standing::Limited(account) => (
+                Some(account.owners.iter().cloned().collect()),
+                Some(account.clone()),
+            ),
             Standing::Unknown => (Some(Vec::new()), None),
         };
-        Ok(Self { web: Arc::clone(web), who, owners, account })
+        Ok(Self {
+            web: Arc::clone(web),
+            who,
+            owners,
+            account,
+        })
     }
 }
 
@@ -144,7 +155,12 @@ impl Sight {
             (Some(asked), _) => {
                 let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
                 self.must_see(&Resource::Owner(&name)).await?;
-                let owner = self.web.store.owner_get(&name).await?.ok_or_else(|| Failure::no_such_owner(asked))?;
+                let owner = self
+                    .web
+                    .store
+                    .owner_get(&name)
+                    .await?
+                    .ok_or_else(|| Failure::no_such_owner(asked))?;
                 return Ok(Some(vec![owner]));
             }
             (None, None) => return Ok(None),
@@ -160,15 +176,25 @@ impl Sight {
 
     /// The repositories that a list is of, in the same way.
     pub async fn repos(&self, asked: Option<&str>) -> Result<Option<Vec<RepoId>>, Failure> {
-        let Some(owners) = self.narrowed(asked).await? else { return Ok(None) };
+        let Some(owners) = self.narrowed(asked).await? else {
+            return Ok(None);
+        };
         Ok(Some(self.claimed(&owners).await?))
     }
 
     /// What the events of a list concern, in the same way: the owners, and what they have claimed at this moment.
     pub async fn concerns(&self, asked: Option<&str>) -> Result<Option<Vec<Concern>>, Failure> {
-        let Some(owners) = self.narrowed(asked).await? else { return Ok(None) };
+        let Some(owners) = self.narrowed(asked).await? else {
+            return Ok(None);
+        };
         let repos = self.claimed(&owners).await?.into_iter().map(Concern::Repo);
-        Ok(Some(owners.into_iter().map(|owner| Concern::Owner(owner.name)).chain(repos).collect()))
+        Ok(Some(
+            owners
+                .into_iter()
+                .map(|owner| Concern::Owner(owner.name))
+                .chain(repos)
+                .collect(),
+        ))
     }
 
     async fn claimed(&self, owners: &[Owner]) -> Result<Vec<RepoId>, Failure> {
@@ -182,7 +208,10 @@ impl Sight {
 
 /// What a list is read by, one after the other: each of the owners, or none where it is of all there is.
 pub(super) fn each(owners: Option<Vec<Owner>>) -> Vec<Option<OwnerId>> {
-    owners.map_or_else(|| vec![None], |owners| owners.into_iter().map(|owner| Some(owner.id)).collect())
+    owners.map_or_else(
+        || vec![None],
+        |owners| owners.into_iter().map(|owner| Some(owner.id)).collect(),
+    )
 }
 
 /// The first of what was read by [`each`], in one order. What comes after the last of them is found again when all are read
@@ -201,9 +230,18 @@ mod tests {
     fn parts_of_several_owners_go_on_where_the_first_part_ended() {
         let (net, dns) = ([1, 4, 6, 7], [2, 3, 5]);
         let part = |after: i32| {
-            let of = |all: &[i32]| all.iter().copied().filter(|n| *n > after).take(3).collect::<Vec<_>>();
+            let of = |all: &[i32]| {
+                all.iter()
+                    .copied()
+                    .filter(|n| *n > after)
+                    .take(3)
+                    .collect::<Vec<_>>()
+            };
             first_of([of(&net), of(&dns)].concat(), 3, |n| *n)
         };
-        assert_eq!([part(0), part(3), part(6)], [vec![1, 2, 3], vec![4, 5, 6], vec![7]]);
+        assert_eq!(
+            [part(0), part(3), part(6)],
+            [vec![1, 2, 3], vec![4, 5, 6], vec![7]]
+        );
     }
 }

@@ -24,19 +24,37 @@ pub(super) fn read_state(text: &str) -> Option<SyncState> {
 }
 
 /// The mirrors of a repository, by disk, for somebody who may see them.
-pub(super) async fn mirrors_of(web: &Web, sight: &Sight, repo: &RepoId) -> Result<Vec<MirrorRow>, Failure> {
+pub(super) async fn mirrors_of(
+    web: &Web,
+    sight: &Sight,
+    repo: &RepoId,
+) -> Result<Vec<MirrorRow>, Failure> {
     sight.must_see(&Resource::Repository(repo)).await?;
-    let query = MirrorQuery { repo: Some(repo.clone()), ..MirrorQuery::default() };
+    let query = MirrorQuery {
+        repo: Some(repo.clone()),
+        ..MirrorQuery::default()
+    };
     let rows = web.store.mirror_list(&query, DISKS).await?;
-    if rows.is_empty() { Err(Failure::no_such_mirror(&repo.to_string())) } else { Ok(rows) }
+    if rows.is_empty() {
+        Err(Failure::no_such_mirror(&repo.to_string()))
+    } else {
+        Ok(rows)
+    }
 }
 
 /// Asks for the mirrors of a repository to be synchronised, for somebody who may. Tells how many there are.
-pub(super) async fn ask(web: &Web, repo: &RepoId, reason: &str, who: &Asker) -> Result<u64, Failure> {
+pub(super) async fn ask(
+    web: &Web,
+    repo: &RepoId,
+    reason: &str,
+    who: &Asker,
+) -> Result<u64, Failure> {
     let way_out = "Say in a few words why, for those who look at the repository or the audit log.";
-    let reason = Reason::read(reason).map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
+    let reason = Reason::read(reason)
+        .map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
     let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
-    web.permit(who, Action::Sync, &Resource::Repository(repo)).await?;
+    web.permit(who, Action::Sync, &Resource::Repository(repo))
+        .await?;
     let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
     match web.store.mirror_ask(repo, &cause).await? {
         0 => Err(Failure::no_such_mirror(&repo.to_string())),

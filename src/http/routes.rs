@@ -50,34 +50,68 @@ pub(super) struct Routes<S> {
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub fn new() -> Self {
-        Self { router: Router::new(), table: Vec::new() }
+        Self {
+            router: Router::new(),
+            table: Vec::new(),
+        }
     }
 
     /// Adds a route that is read.
-    pub fn get<T: 'static>(self, path: &'static str, access: Access, handler: impl Handler<T, S>) -> Self {
+    pub fn get<T: 'static>(
+        self,
+        path: &'static str,
+        access: Access,
+        handler: impl Handler<T, S>,
+    ) -> Self {
         self.with(Method::GET, path, access, routing::get(handler))
     }
 
     /// Adds a route for a form or a script.
-    pub fn post<T: 'static>(self, path: &'static str, access: Access, handler: impl Handler<T, S>) -> Self {
+    pub fn post<T: 'static>(
+        self,
+        path: &'static str,
+        access: Access,
+        handler: impl Handler<T, S>,
+    ) -> Self {
         self.with(Method::POST, path, access, routing::post(handler))
     }
 
     /// Adds a route by which a script removes something.
-    pub fn delete<T: 'static>(self, path: &'static str, access: Access, handler: impl Handler<T, S>) -> Self {
+    pub fn delete<T: 'static>(
+        self,
+        path: &'static str,
+        access: Access,
+        handler: impl Handler<T, S>,
+    ) -> Self {
         self.with(Method::DELETE, path, access, routing::delete(handler))
     }
 
     /// Adds a route with layers of its own; `route` answers `method` alone.
-    pub fn with(mut self, method: Method, path: &'static str, access: Access, route: MethodRouter<S>) -> Self {
-        self.table.push(Route { method, path, access });
-        Self { router: self.router.route(path, route), table: self.table }
+    pub fn with(
+        mut self,
+        method: Method,
+        path: &'static str,
+        access: Access,
+        route: MethodRouter<S>,
+    ) -> Self {
+        self.table.push(Route {
+            method,
+            path,
+            access,
+        });
+        Self {
+            router: self.router.route(path, route),
+            table: self.table,
+        }
     }
 
     /// Adds the routes of another part.
     pub fn merge(mut self, other: Self) -> Self {
         self.table.extend(other.table);
-        Self { router: self.router.merge(other.router), table: self.table }
+        Self {
+            router: self.router.merge(other.router),
+            table: self.table,
+        }
     }
 }
 
@@ -90,12 +124,19 @@ pub(super) struct Openness {
 
 impl Openness {
     pub fn new(web: Arc<Web>, table: &[Route]) -> Self {
-        Self { web, table: table.into() }
+        Self {
+            web,
+            table: table.into(),
+        }
     }
 
     fn access(&self, request: &Request) -> Option<Access> {
         let path = request.extensions().get::<MatchedPath>()?;
-        let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+        let method = if request.method() == Method::HEAD {
+            &Method::GET
+        } else {
+            request.method()
+        };
         let is_meant = |route: &&Route| route.method == *method && route.path == path.as_str();
         self.table.iter().find(is_meant).map(|route| route.access)
     }
@@ -103,7 +144,9 @@ impl Openness {
     /// Whether there is anything that people may do who have not signed in.
     fn lets_nobody_act(&self) -> bool {
         let nobody = Identity::Web(NOBODY.to_owned());
-        !Action::ALL.iter().any(|action| self.web.authority.offers(&nobody, *action))
+        !Action::ALL
+            .iter()
+            .any(|action| self.web.authority.offers(&nobody, *action))
     }
 }
 

@@ -16,9 +16,11 @@ pub(super) struct Reference(pub String);
 /// Names the request and logs its end: the head of the answer; a stream may go on. The query stays out of the log.
 pub(super) async fn log(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let reference = Reference(web.ids.next().simple().to_string());
-    let span =
-        info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());
-    let quiet = matches!(request.uri().path(), "/healthz" | "/readyz" | "/status" | "/metrics");
+    let span = info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());
+    let quiet = matches!(
+        request.uri().path(),
+        "/healthz" | "/readyz" | "/status" | "/metrics"
+    );
     request.extensions_mut().insert(reference);
     let started = web.clock.now();
     async {

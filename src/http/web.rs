@@ -56,17 +56,31 @@ pub enum Cancelling {
 #[async_trait]
 pub trait Cancel: Send + Sync + 'static {
     /// An apply under way is only interrupted with `force`.
-    async fn cancel(&self, id: CommandId, who: &Actor, force: bool) -> Result<Cancelling, sqlx::Error>;
+    async fn cancel(
+        &self,
+        id: CommandId,
+        who: &Actor,
+        force: bool,
+    ) -> Result<Cancelling, sqlx::Error>;
 }
 
 /// Decides who may do what. Whatever changes something asks first.
 #[async_trait]
 pub trait Authority: Send + Sync + 'static {
     /// Decides, and puts a denial on record.
-    async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError>;
+    async fn check(
+        &self,
+        who: &Asker,
+        action: Action,
+        on: &Resource<'_>,
+    ) -> Result<Decision, AuthzError>;
 
     /// Whether something is within what a user is limited to. Nothing is put on record.
-    async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError>;
+    async fn within(
+        &self,
+        user: &str,
+        on: &Resource<'_>,
+    ) -> Result<Result<(), Outside>, AuthzError>;
 
     /// The default branch of a repository, as its forge says it now; what cannot be found out is an error.
     async fn default_branch(&self, repo: &RepoId) -> Result<BranchName, AuthzError>;
@@ -196,7 +210,12 @@ impl Web {
     }
 
     /// Goes on only if somebody may do something.
-    pub(super) async fn permit(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<(), Failure> {
+    pub(super) async fn permit(
+        &self,
+        who: &Asker,
+        action: Action,
+        on: &Resource<'_>,
+    ) -> Result<(), Failure> {
         match self.authority.check(who, action, on).await? {
             Decision::Granted => Ok(()),
             Decision::Denied(denial) => Err(Failure::not_allowed(&denial)),
@@ -206,7 +225,11 @@ impl Web {
     /// What somebody may decide by registering something.
     pub(super) async fn rights(&self, who: &Asker) -> Result<Rights, Failure> {
         let whole = self.authority.within(who.name(), &Resource::Server).await?;
-        Ok(if whole.is_ok() { Rights::Whole } else { Rights::Limited })
+        Ok(if whole.is_ok() {
+            Rights::Whole
+        } else {
+            Rights::Limited
+        })
     }
 
     /// A path of ours as a link: with the path of the public address in front.
@@ -217,7 +240,9 @@ impl Web {
 
 impl fmt::Debug for Web {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("public_url", &self.public_url.as_str()).finish_non_exhaustive()
+        f.debug_struct("Web")
+            .field("public_url", &self.public_url.as_str())
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,7 +257,12 @@ mod tests {
 
     #[test]
     fn the_path_of_the_public_address_is_the_start_of_every_link() {
-        for (url, base) in [("https://h", ""), ("https://h/", ""), ("https://h/a/b/", "/a/b"), ("http://h:1/a", "/a")] {
+        for (url, base) in [
+            ("https://h", ""),
+            ("https://h/", ""),
+            ("https://h/a/b/", "/a/b"),
+            ("http://h:1/a", "/a"),
+        ] {
             assert_eq!(base_path(&url.parse().unwrap()), base, "{url}");
         }
     }

@@ -37,7 +37,11 @@ impl Job<Ctx> for AddReaction {
     }
 
     async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
-        match ctx.forge.comment_react(&self.repo, self.installation, self.comment, &self.content).await {
+        match ctx
+            .forge
+            .comment_react(&self.repo, self.installation, self.comment, &self.content)
+            .await
+        {
             Ok(()) => Ok(()),
             // Somebody deleted the comment.
             Err(error @ ForgeError::NotFound { .. }) => Err(JobError::fail(error)),

@@ -54,7 +54,9 @@ impl Job<Ctx> for MergePull {
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let row = ctx.store.command_get(self.command).await?;
-        let row = row.ok_or_else(|| JobError::Fail(anyhow!("the command {} is not on record", self.command)))?;
+        let row = row.ok_or_else(|| {
+            JobError::Fail(anyhow!("the command {} is not on record", self.command))
+        })?;
         match commands::merge(ctx, self, &row, attempt, &write_permit(ctx)).await? {
             Merging::Done => {}
             Merging::Again(job) => {
@@ -72,11 +74,20 @@ impl Job<Ctx> for MergePull {
     async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         warn!(pull = %self.pull, error = error.message(), "A pull request could not be merged");
         let row = ctx.store.command_get(self.command).await?;
-        let hint = format!("Comment `{} apply` to try once more, or merge by hand.", ctx.settings.executable);
+        let hint = format!(
+            "Comment `{} apply` to try once more, or merge by hand.",
+            ctx.settings.executable
+        );
         let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
         // Errors of the database and the like are for the log, which has them.
-        let of_forge = error.downcast_ref::<ForgeError>().map(|error| format!("{error}."));
-        let of_git = || error.downcast_ref::<CheckoutError>().map(|error| format!("{}.", describe_error(error)));
+        let of_forge = error
+            .downcast_ref::<ForgeError>()
+            .map(|error| format!("{error}."));
+        let of_git = || {
+            error
+                .downcast_ref::<CheckoutError>()
+                .map(|error| format!("{}.", describe_error(error)))
+        };
         let message = of_forge.or_else(of_git);
         let message = message.unwrap_or_else(|| "something inside Lockkeeper failed.".to_owned());
         let why = UserText::new(message, [hint]);

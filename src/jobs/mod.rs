@@ -122,13 +122,17 @@ impl Runner for Jobs {
             Ok(()) => Ok(()),
         };
         if let Err(JobError::Retry { .. }) = &ran {
-            self.0.metrics.count(Metric::JobErrors, &[known_kind(&attempt.lease.kind)]);
+            self.0
+                .metrics
+                .count(Metric::JobErrors, &[known_kind(&attempt.lease.kind)]);
         }
         ran
     }
 
     async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()> {
-        self.0.metrics.count(Metric::JobsGivenUp, &[known_kind(&attempt.lease.kind)]);
+        self.0
+            .metrics
+            .count(Metric::JobsGivenUp, &[known_kind(&attempt.lease.kind)]);
         by_kind!(attempt.lease.kind.as_str(), J => match read::<J>(attempt) {
             Ok(job) => job.gave_up(&self.0.under(attempt), error).await,
             Err(_) => Ok(()),
@@ -148,8 +152,13 @@ impl Jobs {
     /// Where a job met a repository that has another name, everything that is kept of it is moved there, this job too, which
     /// is then worked on again.
     async fn after_move(&self, attempt: &Attempt, error: JobError) -> JobError {
-        let Some(repo) = moved(&error) else { return error };
-        let by = Asker { via: None, within: Some(attempt.lease.id) };
+        let Some(repo) = moved(&error) else {
+            return error;
+        };
+        let by = Asker {
+            via: None,
+            within: Some(attempt.lease.id),
+        };
         match identity::look(&self.0.under(attempt), &repo, by).await {
             Ok(()) => {
                 let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
@@ -174,8 +183,11 @@ fn known_kind(kind: &str) -> &'static str {
 }
 
 fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
-    serde_json::from_str(&attempt.lease.payload)
-        .map_err(|error| JobError::Fail(anyhow!(error).context(format!("cannot read a job of the kind `{}`", J::KIND))))
+    serde_json::from_str(&attempt.lease.payload).map_err(|error| {
+        JobError::Fail(
+            anyhow!(error).context(format!("cannot read a job of the kind `{}`", J::KIND)),
+        )
+    })
 }
 
 /// The right of a job to write to the forge: it has the lease of the job, and this server is heard of.
@@ -191,13 +203,20 @@ impl Permit for UnderLease {
         self.store.lease_check().await?;
         // The answer of the database may be an old one: this process can have been paused since. Nobody else's clock is
         // asked, and nothing is waited for.
-        if self.pulse.is_alive() { Ok(()) } else { Err(Box::new(LeaseLost)) }
+        if self.pulse.is_alive() {
+            Ok(())
+        } else {
+            Err(Box::new(LeaseLost))
+        }
     }
 }
 
 /// The permit of what a job writes to the forge: of somebody who took the job over we would hear too late.
 fn write_permit(ctx: &Ctx) -> WritePermit {
-    Arc::new(UnderLease { store: ctx.store.clone(), pulse: ctx.terraform.supervisor.pulse.clone() })
+    Arc::new(UnderLease {
+        store: ctx.store.clone(),
+        pulse: ctx.terraform.supervisor.pulse.clone(),
+    })
 }
 
 /// A job that is sent on is tried again at once so often.
@@ -209,7 +228,10 @@ const LOOKS: [TimeDelta; 2] = [TimeDelta::minutes(2), TimeDelta::minutes(15)];
 
 /// A job that looks for such requests, at the time for it after so many looks; `None`: there were enough.
 fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
-    LOOKS.get(looks).map(|wait| NewJob { run_after: Some(ctx.clock.now() + *wait), ..job })
+    LOOKS.get(looks).map(|wait| NewJob {
+        run_after: Some(ctx.clock.now() + *wait),
+        ..job
+    })
 }
 
 /// The name by which a repository was asked for that has another one, if that is what went wrong.
@@ -229,10 +251,15 @@ const ATTEMPTS_WHILE_REFUSED: i64 = 20;
 /// For work that only has to get through some time: a forge that is away is waited for, one that refuses is not for long.
 fn patient(error: JobError, attempt: &Attempt) -> JobError {
     let refused = |error: &anyhow::Error| {
-        matches!(error.downcast_ref(), Some(ForgeError::Denied { .. } | ForgeError::NotFound { .. }))
+        matches!(
+            error.downcast_ref(),
+            Some(ForgeError::Denied { .. } | ForgeError::NotFound { .. })
+        )
     };
     match error {
-        JobError::Retry { error, .. } if attempt.lease.tries() >= ATTEMPTS_WHILE_REFUSED && refused(&error) => {
+        JobError::Retry { error, .. }
+            if attempt.lease.tries() >= ATTEMPTS_WHILE_REFUSED && refused(&error) =>
+        {
             JobError::Fail(error)
         }
         other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,
@@ -254,8 +281,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
         let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
-        let store = Store::open(&url, clock, Arc::new(CountingIds::default())).await.unwrap();
-        let permit = |pulse: &Pulse| UnderLease { store: store.clone(), pulse: pulse.clone() };
+        let store = Store::open(&url, clock, Arc::new(CountingIds::default()))
+            .await
+            .unwrap();
+        let permit = |pulse: &Pulse| UnderLease {
+            store: store.clone(),
+            pulse: pulse.clone(),
+        };
         permit(&Pulse::unneeded()).check().await.unwrap();
         let pulse = Pulse::every(Duration::ZERO);
         pulse.beat(pulse.prepare());

@@ -35,7 +35,15 @@ pub struct PostComment {
 
 impl PostComment {
     async fn post(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body, &write_permit(ctx)).await;
+        let posted = ctx
+            .forge
+            .comment_post(
+                &self.pull,
+                self.installation,
+                &self.body,
+                &write_permit(ctx),
+            )
+            .await;
         let comment = posted.map_err(|error| patient(error.into(), attempt))?;
         info!(pull = %self.pull, comment, "Posted a comment");
         Ok(())
@@ -44,9 +52,17 @@ impl PostComment {
     /// An earlier attempt may have got through, or be still on its way.
     async fn post_again(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let (pull, since) = (self.pull.clone(), self.since - SKEW);
-        let duplicates =
-            RemoveDuplicates { pull, installation: self.installation, marker: self.marker.clone(), since, looks: 0 };
-        let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, since).await;
+        let duplicates = RemoveDuplicates {
+            pull,
+            installation: self.installation,
+            marker: self.marker.clone(),
+            since,
+            looks: 0,
+        };
+        let found = ctx
+            .forge
+            .comment_find(&self.pull, self.installation, &self.marker, since)
+            .await;
         let found = found.map_err(|error| patient(error.into(), attempt))?;
         match found.first() {
             Some(comment) => {

@@ -32,12 +32,25 @@ impl ReadDelivery {
     /// The event under the name that the repository has. A repository may have been renamed without a word, and a delivery
     /// may be late.
     async fn settled(&self, ctx: &Ctx, attempt: &Attempt) -> Result<Event, JobError> {
-        let Some(told) = &self.told else { return Ok(self.event.clone()) };
-        if identity::unsettled(ctx, vec![told.clone()]).await?.is_empty() {
+        let Some(told) = &self.told else {
+            return Ok(self.event.clone());
+        };
+        if identity::unsettled(ctx, vec![told.clone()])
+            .await?
+            .is_empty()
+        {
             return Ok(self.event.clone());
         }
         let via = self.event.installation();
-        let name = identity::settle(ctx, told, Asker { via, within: Some(attempt.lease.id) }).await?;
+        let name = identity::settle(
+            ctx,
+            told,
+            Asker {
+                via,
+                within: Some(attempt.lease.id),
+            },
+        )
+        .await?;
         let event = self.event.clone().in_repo(&name);
         for news in event.news() {
             if claimed::service(ctx, &news.repo).await? == Service::Served {
@@ -58,22 +71,34 @@ impl Job<Ctx> for ReadDelivery {
         match &self.event {
             Event::Pull(event) => format!("events:{}", event.pull),
             Event::Comment(event) => format!("events:{}", event.pull),
-            Event::Repositories { .. } | Event::Ignored { .. } => format!("events:{}", self.delivery),
+            Event::Repositories { .. } | Event::Ignored { .. } => {
+                format!("events:{}", self.delivery)
+            }
         }
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        let event = self.settled(ctx, attempt).await.map_err(|error| patient(error, attempt))?;
-        let end = events::handle(ctx, self.delivery, &event).await.map_err(|error| patient(error, attempt))?;
-        ctx.store.delivery_finish(self.delivery, end.state, end.note.as_deref()).await?;
+        let event = self
+            .settled(ctx, attempt)
+            .await
+            .map_err(|error| patient(error, attempt))?;
+        let end = events::handle(ctx, self.delivery, &event)
+            .await
+            .map_err(|error| patient(error, attempt))?;
+        ctx.store
+            .delivery_finish(self.delivery, end.state, end.note.as_deref())
+            .await?;
         ctx.metrics.count(Metric::Deliveries, &[end.state.as_str()]);
         Ok(())
     }
 
     async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         let note = format!("given up: {}", error.message());
-        ctx.store.delivery_finish(self.delivery, DeliveryState::Refused, Some(&note)).await?;
-        ctx.metrics.count(Metric::Deliveries, &[DeliveryState::Refused.as_str()]);
+        ctx.store
+            .delivery_finish(self.delivery, DeliveryState::Refused, Some(&note))
+            .await?;
+        ctx.metrics
+            .count(Metric::Deliveries, &[DeliveryState::Refused.as_str()]);
         Ok(())
     }
 }

@@ -39,8 +39,15 @@ impl RemoveDuplicates {
     /// Deletes all but the first of the comments: that is the one people have read and answered.
     pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[u64]) -> Result<(), JobError> {
         for later in found.iter().skip(1) {
-            let deleted =
-                ctx.forge.comment_delete(&self.pull.repo, self.installation, *later, &write_permit(ctx)).await;
+            let deleted = ctx
+                .forge
+                .comment_delete(
+                    &self.pull.repo,
+                    self.installation,
+                    *later,
+                    &write_permit(ctx),
+                )
+                .await;
             deleted?;
             info!(pull = %self.pull, comment = later, "Deleted a comment that stood twice");
         }
@@ -61,9 +68,15 @@ impl Job<Ctx> for RemoveDuplicates {
     }
 
     async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
-        let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since).await;
+        let found = ctx
+            .forge
+            .comment_find(&self.pull, self.installation, &self.marker, self.since)
+            .await;
         self.keep_first(ctx, &found?).await?;
-        let next = Self { looks: self.looks + 1, ..self.clone() };
+        let next = Self {
+            looks: self.looks + 1,
+            ..self.clone()
+        };
         if let Some(job) = next.at_its_time(ctx) {
             ctx.store.job_push(&job).await?;
         }

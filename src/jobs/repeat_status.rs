@@ -44,8 +44,18 @@ impl Job<Ctx> for RepeatStatus {
 
     async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
         let kind = <SetStatus as Job<Ctx>>::KIND;
-        ctx.store.job_repeat_newest(kind, <SetStatus as Job<Ctx>>::PRIORITY, &self.statuses, self.since).await?;
-        let next = Self { looks: self.looks + 1, ..self.clone() };
+        ctx.store
+            .job_repeat_newest(
+                kind,
+                <SetStatus as Job<Ctx>>::PRIORITY,
+                &self.statuses,
+                self.since,
+            )
+            .await?;
+        let next = Self {
+            looks: self.looks + 1,
+            ..self.clone()
+        };
         if let Some(job) = next.at_its_time(ctx) {
             ctx.store.job_push(&job).await?;
         }
@@ -53,7 +63,11 @@ impl Job<Ctx> for RepeatStatus {
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
-        warn!(statuses = self.statuses, error = error.message(), "A status could not be set once more");
+        warn!(
+            statuses = self.statuses,
+            error = error.message(),
+            "A status could not be set once more"
+        );
         Ok(())
     }
 }

@@ -51,7 +51,10 @@ impl Job<Ctx> for RunCommand {
     /// plan after a push.
     fn priority(&self) -> i64 {
         match self.kind {
-            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Version | CommandKind::Help => Self::AT_ONCE,
+            CommandKind::Unlock
+            | CommandKind::Cancel
+            | CommandKind::Version
+            | CommandKind::Help => Self::AT_ONCE,
             CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => Self::PRIORITY + 4,
             CommandKind::Explain => Self::PRIORITY + 3,
             CommandKind::Plan => Self::PRIORITY + 2,
@@ -61,7 +64,11 @@ impl Job<Ctx> for RunCommand {
 
     fn share(&self) -> String {
         let repo = &self.pull.repo;
-        if self.priority() == Self::AT_ONCE { answers_share(repo) } else { repo.to_string() }
+        if self.priority() == Self::AT_ONCE {
+            answers_share(repo)
+        } else {
+            repo.to_string()
+        }
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {

@@ -40,10 +40,19 @@ impl SetStatus {
     async fn note(&self, ctx: &Ctx) -> Result<(), sqlx::Error> {
         let context = self.status.context.as_str();
         let Some(command) = self.promised else {
-            return ctx.store.status_settle(&self.repo, &self.commit, context).await;
+            return ctx
+                .store
+                .status_settle(&self.repo, &self.commit, context)
+                .await;
         };
         let (repo, head, context) = (self.repo.clone(), self.commit.clone(), context.to_owned());
-        let status = PendingStatus { repo, head, context, command, installation: self.installation };
+        let status = PendingStatus {
+            repo,
+            head,
+            context,
+            command,
+            installation: self.installation,
+        };
         ctx.store.status_promise(&status).await
     }
 }
@@ -62,11 +71,24 @@ impl Job<Ctx> for SetStatus {
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         // An older status must not come after a newer one, not even from a replica that was paused here.
         let permit = write_permit(ctx);
-        let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status, &permit).await;
+        let set = ctx
+            .forge
+            .status_set(
+                &self.repo,
+                self.installation,
+                &self.commit,
+                &self.status,
+                &permit,
+            )
+            .await;
         set.map_err(|error| patient(error.into(), attempt))?;
         self.note(ctx).await?;
         if attempt.lease.attempt > 1 {
-            let repeat = RepeatStatus { statuses: self.lane(), since: attempt.lease.id, looks: 0 };
+            let repeat = RepeatStatus {
+                statuses: self.lane(),
+                since: attempt.lease.id,
+                looks: 0,
+            };
             if let Some(job) = repeat.at_its_time(ctx) {
                 ctx.store.job_push(&job).await?;
             }

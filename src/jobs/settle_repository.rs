@@ -35,10 +35,19 @@ impl Job<Ctx> for SettleRepository {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        let by = Asker { via: self.installation, within: Some(attempt.lease.id) };
-        let repo = identity::settle(ctx, &self.told, by).await.map_err(|error| patient(error, attempt))?;
+        let by = Asker {
+            via: self.installation,
+            within: Some(attempt.lease.id),
+        };
+        let repo = identity::settle(ctx, &self.told, by)
+            .await
+            .map_err(|error| patient(error, attempt))?;
         if claimed::service(ctx, &repo).await? == Service::Served {
-            let news = RepositoryNews { repo, kind: RepositoryEventKind::Changed, installation: self.installation };
+            let news = RepositoryNews {
+                repo,
+                kind: RepositoryEventKind::Changed,
+                installation: self.installation,
+            };
             ctx.store.repository_event_append(&news).await?;
             ctx.mirror_nudge.nudge();
         }

@@ -21,7 +21,11 @@ impl SharedGates {
 
 #[async_trait]
 impl RateGates for SharedGates {
-    async fn closed(&self, scope: &RateScope, traffic: Traffic) -> Result<Option<DateTime<Utc>>, GateError> {
+    async fn closed(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+    ) -> Result<Option<DateTime<Utc>>, GateError> {
         Ok(self.0.rate_gate_closed(scope, traffic).await?)
     }
 
@@ -29,7 +33,12 @@ impl RateGates for SharedGates {
         Ok(self.0.rate_gate_turn(scope, spacing).await?)
     }
 
-    async fn close(&self, scope: &RateScope, traffic: Traffic, until: DateTime<Utc>) -> Result<(), GateError> {
+    async fn close(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+        until: DateTime<Utc>,
+    ) -> Result<(), GateError> {
         Ok(self.0.rate_gate_close(scope, traffic, until).await?)
     }
 }

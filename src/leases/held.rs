@@ -38,7 +38,12 @@ pub struct HeldLease {
 
 impl HeldLease {
     pub(super) fn new(inner: Arc<Inner>, hold: Hold, lost: CancellationToken) -> Self {
-        Self { inner, hold, lost, is_open: true }
+        Self {
+            inner,
+            hold,
+            lost,
+            is_open: true,
+        }
     }
 
     /// The key and the holder, for rows that say who works on them.

@@ -62,12 +62,18 @@ impl LeaseKey {
     /// What sort of work it is for.
     pub fn kind(&self) -> LeaseKind {
         let word = self.0.split_once(':').map_or("", |(word, _)| word);
-        LeaseKind::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(LeaseKind::Other)
+        LeaseKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
+            .unwrap_or(LeaseKind::Other)
     }
 
     /// The repository whose mirror it is for, if it is for one.
     pub fn repo(&self) -> Option<RepoId> {
-        let what = self.0.strip_prefix(LeaseKind::RepositorySync.as_str())?.strip_prefix(':')?;
+        let what = self
+            .0
+            .strip_prefix(LeaseKind::RepositorySync.as_str())?
+            .strip_prefix(':')?;
         what.split_once(':')?.1.parse().ok()
     }
 
@@ -91,16 +97,40 @@ mod tests {
     fn a_key_begins_with_its_kind() {
         let repo = "github.com/acme/infra".parse().unwrap();
         let sync = LeaseKey::repository_sync("0198", &repo);
-        assert_eq!(sync.to_string(), "repository_sync:0198:github.com/acme/infra");
-        assert!(sync.as_str().starts_with(&LeaseKey::beginning_of_home("0198")));
-        assert!(!sync.as_str().starts_with(&LeaseKey::beginning_of_home("019")));
+        assert_eq!(
+            sync.to_string(),
+            "repository_sync:0198:github.com/acme/infra"
+        );
+        assert!(
+            sync.as_str()
+                .starts_with(&LeaseKey::beginning_of_home("0198"))
+        );
+        assert!(
+            !sync
+                .as_str()
+                .starts_with(&LeaseKey::beginning_of_home("019"))
+        );
         assert_eq!(LeaseKey::reconciler("disk").as_str(), "reconciler:disk");
-        let kinds = [sync.as_str(), "reconciler:disk", "reconciler", "", "x:reconciler:y"];
+        let kinds = [
+            sync.as_str(),
+            "reconciler:disk",
+            "reconciler",
+            "",
+            "x:reconciler:y",
+        ];
         let kinds = kinds.map(|key| LeaseKey::of_text(key).kind().as_str());
-        assert_eq!(kinds, ["repository_sync", "reconciler", "other", "other", "other"]);
+        assert_eq!(
+            kinds,
+            ["repository_sync", "reconciler", "other", "other", "other"]
+        );
         assert_eq!(sync.repo(), Some(repo));
-        for key in ["reconciler:disk", "repository_sync", "repository_sync:0198", "repository_sync:0198:x", "x:y:h/a/b"]
-        {
+        for key in [
+            "reconciler:disk",
+            "repository_sync",
+            "repository_sync:0198",
+            "repository_sync:0198:x",
+            "x:y:h/a/b",
+        ] {
             assert_eq!(LeaseKey::of_text(key).repo(), None, "{key}");
         }
     }

@@ -85,12 +85,25 @@ impl Leases {
     }
 
     /// Leases that this replica takes.
-    pub fn new(store: Store, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, replica: String, metrics: Metrics) -> Self {
+    pub fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        replica: String,
+        metrics: Metrics,
+    ) -> Self {
         for kind in LeaseKind::ALL {
             metrics.add(Metric::LeaseRefusals, &[kind.as_str()], 0);
             metrics.add(Metric::LeasesLost, &[kind.as_str()], 0);
         }
-        Self(Arc::new(Inner { store, clock, ids, replica, metrics, registry: Registry::default() }))
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            ids,
+            replica,
+            metrics,
+            registry: Registry::default(),
+        }))
     }
 
     /// Asks for a lease, for `time` unless it is renewed. It does not wait: what somebody else holds is logged, counted,
@@ -99,10 +112,17 @@ impl Leases {
     /// # Errors
     ///
     /// The database did not answer.
-    pub async fn obtain(&self, key: &LeaseKey, purpose: &str, time: Duration) -> Result<Obtained, sqlx::Error> {
+    pub async fn obtain(
+        &self,
+        key: &LeaseKey,
+        purpose: &str,
+        time: Duration,
+    ) -> Result<Obtained, sqlx::Error> {
         let obtained = self.ask(key, purpose, time).await?;
         if let Obtained::Busy { key, holder, until } = &obtained {
-            self.0.metrics.count(Metric::LeaseRefusals, &[key.kind().as_str()]);
+            self.0
+                .metrics
+                .count(Metric::LeaseRefusals, &[key.kind().as_str()]);
             warn!(%key, holder, %until, purpose, "cannot obtain an exclusive lease");
         }
         Ok(obtained)
@@ -128,7 +148,12 @@ impl Leases {
 
     /// In a task of its own: who stops waiting half-way would not know whether it has the lease, and the task does. A
     /// lease that nobody waits for any more is dropped, and so given back.
-    async fn ask(&self, key: &LeaseKey, purpose: &str, time: Duration) -> Result<Obtained, sqlx::Error> {
+    async fn ask(
+        &self,
+        key: &LeaseKey,
+        purpose: &str,
+        time: Duration,
+    ) -> Result<Obtained, sqlx::Error> {
         let (inner, key, purpose) = (Arc::clone(&self.0), key.clone(), purpose.to_owned());
         let asking = async move { inner.ask(key, &purpose, time).await };
         match tokio::spawn(asking.in_current_span()).await {
@@ -161,7 +186,8 @@ impl Leases {
         loop {
             pulse.ran_out().await;
             for hold in self.0.registry.cancel_all() {
-                self.0.lost(&hold, "this server could not say in time that it is there");
+                self.0
+                    .lost(&hold, "this server could not say in time that it is there");
             }
             pulse.came_back().await;
         }
@@ -169,20 +195,44 @@ impl Leases {
 }
 
 impl Inner {
-    async fn ask(self: Arc<Self>, key: LeaseKey, purpose: &str, time: Duration) -> Result<Obtained, sqlx::Error> {
-        let hold = Hold { key: key.to_string(), holder: format!("{}/{}", self.replica, self.ids.next()) };
+    async fn ask(
+        self: Arc<Self>,
+        key: LeaseKey,
+        purpose: &str,
+        time: Duration,
+    ) -> Result<Obtained, sqlx::Error> {
+        let hold = Hold {
+            key: key.to_string(),
+            holder: format!("{}/{}", self.replica, self.ids.next()),
+        };
         let asked = self.moment();
         let lost = CancellationToken::new();
         if let Err(ours) = self.registry.enter(&hold, time, asked, &lost) {
             let until = asked.clock() + ours.left;
-            return Ok(Obtained::Busy { key, holder: ours.holder, until });
+            return Ok(Obtained::Busy {
+                key,
+                holder: ours.holder,
+                until,
+            });
         }
         let until = self.ends_at(time);
-        match self.store.lease_take(NewLease { hold: &hold, purpose, until }).await {
+        match self
+            .store
+            .lease_take(NewLease {
+                hold: &hold,
+                purpose,
+                until,
+            })
+            .await
+        {
             Ok(TakeLease::Taken(_)) => Ok(Obtained::Held(HeldLease::new(self, hold, lost))),
             Ok(TakeLease::HeldBy(theirs)) => {
                 self.registry.forget(&hold);
-                Ok(Obtained::Busy { key, holder: theirs.holder, until: theirs.until })
+                Ok(Obtained::Busy {
+                    key,
+                    holder: theirs.holder,
+                    until: theirs.until,
+                })
             }
             Err(error) => {
                 // Nobody knows what the database did: until it says otherwise it may be ours.
@@ -196,9 +246,13 @@ impl Inner {
         let asked = self.moment();
         match self.store.lease_renew(hold, self.ends_at(time)).await {
             Ok(true) => self.registry.renewed(hold, asked),
-            Ok(false) if self.registry.cancel(hold) => self.lost(hold, "it ended, or was given back by hand"),
+            Ok(false) if self.registry.cancel(hold) => {
+                self.lost(hold, "it ended, or was given back by hand")
+            }
             Ok(false) => {}
-            Err(error) => warn!(key = hold.key, %error, "A lease could not be renewed, which is tried again"),
+            Err(error) => {
+                warn!(key = hold.key, %error, "A lease could not be renewed, which is tried again")
+            }
         }
     }
 
@@ -211,18 +265,29 @@ impl Inner {
                     info!(key = hold.key, "A lease was gone before its work had ended");
                 }
             }
-            Err(error) => warn!(key = hold.key, %error, "A lease could not be given back, which is tried again"),
+            Err(error) => {
+                warn!(key = hold.key, %error, "A lease could not be given back, which is tried again")
+            }
         }
     }
 
     fn lost(&self, hold: &Hold, why: &str) {
-        self.metrics.count(Metric::LeasesLost, &[LeaseKey::of_text(&hold.key).kind().as_str()]);
-        warn!(key = hold.key, why, "An exclusive lease was lost; what is done under it is stopped");
+        self.metrics.count(
+            Metric::LeasesLost,
+            &[LeaseKey::of_text(&hold.key).kind().as_str()],
+        );
+        warn!(
+            key = hold.key,
+            why, "An exclusive lease was lost; what is done under it is stopped"
+        );
     }
 
     fn ends_at(&self, time: Duration) -> DateTime<Utc> {
         let time = TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
-        self.clock.now().checked_add_signed(time).unwrap_or(DateTime::<Utc>::MAX_UTC)
+        self.clock
+            .now()
+            .checked_add_signed(time)
+            .unwrap_or(DateTime::<Utc>::MAX_UTC)
     }
 
     fn moment(&self) -> Moment {

@@ -27,7 +27,10 @@ pub(super) struct Moment {
 impl Moment {
     /// Now, by the clock.
     pub fn new(clock: DateTime<Utc>) -> Self {
-        Self { clock, machine: Instant::now() }
+        Self {
+            clock,
+            machine: Instant::now(),
+        }
     }
 
     /// By the clock.
@@ -102,15 +105,36 @@ impl Registry {
     }
 
     /// A lease is going to be asked for, unless this process has it or asks for it already.
-    pub fn enter(&self, hold: &Hold, time: Duration, asked: Moment, lost: &CancellationToken) -> Result<(), Ours> {
+    pub fn enter(
+        &self,
+        hold: &Hold,
+        time: Duration,
+        asked: Moment,
+        lost: &CancellationToken,
+    ) -> Result<(), Ours> {
         match self.lock().entry(hold.key.clone()) {
             hash_map::Entry::Occupied(there) => {
-                let Entry { holder, time, renewed, .. } = there.get();
-                Err(Ours { holder: holder.clone(), left: time.saturating_sub(asked.since(*renewed)) })
+                let Entry {
+                    holder,
+                    time,
+                    renewed,
+                    ..
+                } = there.get();
+                Err(Ours {
+                    holder: holder.clone(),
+                    left: time.saturating_sub(asked.since(*renewed)),
+                })
             }
             hash_map::Entry::Vacant(free) => {
                 let (holder, lost) = (hold.holder.clone(), lost.clone());
-                free.insert(Entry { holder, time, renewed: asked, told: None, stage: Stage::Open, lost });
+                free.insert(Entry {
+                    holder,
+                    time,
+                    renewed: asked,
+                    told: None,
+                    stage: Stage::Open,
+                    lost,
+                });
                 Ok(())
             }
         }
@@ -118,7 +142,11 @@ impl Registry {
 
     fn with<T: Default>(&self, hold: &Hold, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut entries = self.lock();
-        entries.get_mut(&hold.key).filter(|entry| entry.holder == hold.holder).map(change).unwrap_or_default()
+        entries
+            .get_mut(&hold.key)
+            .filter(|entry| entry.holder == hold.holder)
+            .map(change)
+            .unwrap_or_default()
     }
 
     /// A renewal that was asked for then was granted.
@@ -138,7 +166,9 @@ impl Registry {
     /// The database knows that it is free; `false`: it had been told so before.
     pub fn forget(&self, hold: &Hold) -> bool {
         let mut entries = self.lock();
-        let is_there = entries.get(&hold.key).is_some_and(|entry| entry.holder == hold.holder);
+        let is_there = entries
+            .get(&hold.key)
+            .is_some_and(|entry| entry.holder == hold.holder);
         is_there && entries.remove(&hold.key).is_some()
     }
 
@@ -159,7 +189,9 @@ impl Registry {
 
     fn cancel_those(&self, which: impl Fn(&Entry) -> bool) -> Vec<Hold> {
         let mut entries = self.lock();
-        let told = |(key, entry): (&String, &mut Entry)| (which(entry) && entry.cancel()).then(|| entry.hold(key));
+        let told = |(key, entry): (&String, &mut Entry)| {
+            (which(entry) && entry.cancel()).then(|| entry.hold(key))
+        };
         entries.iter_mut().filter_map(told).collect()
     }
 
@@ -187,7 +219,10 @@ impl Registry {
 
 impl Entry {
     fn hold(&self, key: &str) -> Hold {
-        Hold { key: key.to_owned(), holder: self.holder.clone() }
+        Hold {
+            key: key.to_owned(),
+            holder: self.holder.clone(),
+        }
     }
 
     /// `false`: that was done a moment ago.
@@ -220,7 +255,10 @@ mod tests {
     const HOUR: Duration = Duration::from_hours(1);
 
     fn at(seconds: i64) -> Moment {
-        Moment { clock: DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds), machine: base() }
+        Moment {
+            clock: DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds),
+            machine: base(),
+        }
     }
 
     fn base() -> Instant {
@@ -229,7 +267,10 @@ mod tests {
     }
 
     fn hold(key: &str, holder: &str) -> Hold {
-        Hold { key: key.to_owned(), holder: holder.to_owned() }
+        Hold {
+            key: key.to_owned(),
+            holder: holder.to_owned(),
+        }
     }
 
     fn entered(registry: &Registry, hold: &Hold, time: Duration) -> CancellationToken {
@@ -255,7 +296,11 @@ mod tests {
             (0, 0, Age::Old),
         ];
         for (age, time, expected) in cases {
-            assert_eq!(judge(Duration::from_secs(age), Duration::from_secs(time)), expected, "{age} of {time}");
+            assert_eq!(
+                judge(Duration::from_secs(age), Duration::from_secs(time)),
+                expected,
+                "{age} of {time}"
+            );
         }
     }
 
@@ -273,7 +318,10 @@ mod tests {
 
     #[test]
     fn of_two_clocks_the_one_counts_that_says_longer() {
-        let later = Moment { machine: base() + Duration::from_mins(1), ..at(5) };
+        let later = Moment {
+            machine: base() + Duration::from_mins(1),
+            ..at(5)
+        };
         assert_eq!(later.since(at(0)), Duration::from_mins(1));
         assert_eq!(at(90).since(at(0)), Duration::from_secs(90));
         // The clock was turned back.
@@ -287,9 +335,18 @@ mod tests {
         let (ours, other) = (hold("k", "a/1"), hold("k", "a/2"));
         let lost = entered(&registry, &ours, HOUR);
         let busy = registry.enter(&other, HOUR, at(600), &lost).unwrap_err();
-        assert_eq!(busy, Ours { holder: "a/1".to_owned(), left: Duration::from_mins(50) });
+        assert_eq!(
+            busy,
+            Ours {
+                holder: "a/1".to_owned(),
+                left: Duration::from_mins(50)
+            }
+        );
         registry.end(&ours);
-        assert!(registry.enter(&other, HOUR, at(0), &lost).is_err(), "the database has not heard of it");
+        assert!(
+            registry.enter(&other, HOUR, at(0), &lost).is_err(),
+            "the database has not heard of it"
+        );
         assert!(!registry.forget(&other) && registry.forget(&ours) && !registry.forget(&ours));
         assert!(registry.enter(&other, HOUR, at(0), &lost).is_ok());
     }
@@ -298,16 +355,28 @@ mod tests {
     fn what_is_due_is_renewed_and_what_is_old_is_told_to_stop_once() {
         let registry = Registry::default();
         let (long, short) = (hold("long", "a/1"), hold("short", "a/2"));
-        let (long_lost, short_lost) =
-            (entered(&registry, &long, HOUR), entered(&registry, &short, Duration::from_secs(20)));
+        let (long_lost, short_lost) = (
+            entered(&registry, &long, HOUR),
+            entered(&registry, &short, Duration::from_secs(20)),
+        );
         assert_eq!(registry.due(at(5)), []);
-        assert_eq!(registry.due(at(7)), [(short.clone(), Duration::from_secs(20))]);
+        assert_eq!(
+            registry.due(at(7)),
+            [(short.clone(), Duration::from_secs(20))]
+        );
         assert_eq!(registry.due(at(12)).len(), 2);
         registry.renewed(&long, at(12));
         assert_eq!(registry.cancel_old(at(18)), std::slice::from_ref(&short));
         assert!(short_lost.is_cancelled() && !long_lost.is_cancelled());
-        assert_eq!((registry.cancel_old(at(18)), registry.cancel(&short)), (vec![], false));
-        assert_eq!(registry.due(at(18)), [], "what was told to stop is not renewed");
+        assert_eq!(
+            (registry.cancel_old(at(18)), registry.cancel(&short)),
+            (vec![], false)
+        );
+        assert_eq!(
+            registry.due(at(18)),
+            [],
+            "what was told to stop is not renewed"
+        );
         assert_eq!(registry.cancel_all(), [long]);
         assert!(long_lost.is_cancelled());
     }
@@ -319,16 +388,36 @@ mod tests {
         entered(&registry, &long, HOUR);
         entered(&registry, &short, Duration::from_secs(10));
         let due = |seconds| -> Vec<String> {
-            let mut keys: Vec<String> = registry.due(at(seconds)).into_iter().map(|(hold, _)| hold.key).collect();
+            let mut keys: Vec<String> = registry
+                .due(at(seconds))
+                .into_iter()
+                .map(|(hold, _)| hold.key)
+                .collect();
             keys.sort();
             keys
         };
-        assert_eq!((due(4), due(4), due(5)), (vec!["short".to_owned()], vec![], vec!["short".to_owned()]));
+        assert_eq!(
+            (due(4), due(4), due(5)),
+            (vec!["short".to_owned()], vec![], vec!["short".to_owned()])
+        );
         registry.renewed(&short, at(5));
-        assert_eq!((due(10), due(11)), (vec!["long".to_owned(), "short".to_owned()], vec!["short".to_owned()]));
+        assert_eq!(
+            (due(10), due(11)),
+            (
+                vec!["long".to_owned(), "short".to_owned()],
+                vec!["short".to_owned()]
+            )
+        );
         assert_eq!(due(12), ["long", "short"]);
         registry.end(&long);
-        assert_eq!((registry.over(at(12)).len(), registry.over(at(13)).len(), registry.over(at(14)).len()), (1, 0, 1));
+        assert_eq!(
+            (
+                registry.over(at(12)).len(),
+                registry.over(at(13)).len(),
+                registry.over(at(14)).len()
+            ),
+            (1, 0, 1)
+        );
     }
 
     #[test]
@@ -339,9 +428,15 @@ mod tests {
         registry.end(&stale);
         registry.renewed(&stale, at(3000));
         assert!(!registry.cancel(&stale) && !registry.forget(&stale) && !lost.is_cancelled());
-        assert_eq!((registry.over(at(100)), registry.due(at(100)).len()), (vec![], 1));
+        assert_eq!(
+            (registry.over(at(100)), registry.due(at(100)).len()),
+            (vec![], 1)
+        );
         registry.end(&ours);
-        assert_eq!((registry.over(at(100)), registry.due(at(100))), (vec![ours.clone()], vec![]));
+        assert_eq!(
+            (registry.over(at(100)), registry.due(at(100))),
+            (vec![ours.clone()], vec![])
+        );
         assert!(!registry.cancel(&ours), "it has ended");
     }
 }

@@ -72,9 +72,13 @@ impl Fault {
     pub fn says(self) -> String {
         let text = match self {
             Self::Changed => "was changed after it was written",
-            Self::Unlinked => "does not continue the one before it, which was changed together with its hash",
+            Self::Unlinked => {
+                "does not continue the one before it, which was changed together with its hash"
+            }
             Self::Missing => "is missing",
-            Self::MissingTo(last) => return format!("and all after it up to event {last} are missing"),
+            Self::MissingTo(last) => {
+                return format!("and all after it up to event {last} are missing");
+            }
             Self::Stray => "does not belong to the log: no event of that number can be in it",
             Self::Replaced => {
                 "is not the one that was signed in a checkpoint: the log was written again from there, or from before"
@@ -150,7 +154,11 @@ impl Walk<'_> {
         if !next.is_intact() {
             return Err((next.seq, Fault::Changed));
         }
-        if self.anchors.get(&next.seq).is_some_and(|hash| *hash != next.hash) {
+        if self
+            .anchors
+            .get(&next.seq)
+            .is_some_and(|hash| *hash != next.hash)
+        {
             return Err((next.seq, Fault::Replaced));
         }
         self.seq = next.seq;
@@ -161,22 +169,41 @@ impl Walk<'_> {
     }
 
     fn stretch(self, at_end: bool) -> Stretch {
-        Stretch::Whole { mark: Mark { seq: self.seq, hash: self.head }, events: self.events, at_end }
+        Stretch::Whole {
+            mark: Mark {
+                seq: self.seq,
+                hash: self.head,
+            },
+            events: self.events,
+            at_end,
+        }
     }
 }
 
 /// Where the log begins: behind the last event that was pruned.
 fn beginning(seals: &[LockEventSeal]) -> Mark {
-    let last = seals.last().map(|seal| Mark { seq: seal.last_seq, hash: seal.last_hash.clone() });
-    last.unwrap_or_else(|| Mark { seq: 0, hash: ChainedEvent::genesis() })
+    let last = seals.last().map(|seal| Mark {
+        seq: seal.last_seq,
+        hash: seal.last_hash.clone(),
+    });
+    last.unwrap_or_else(|| Mark {
+        seq: 0,
+        hash: ChainedEvent::genesis(),
+    })
 }
 
 /// Looks at the anchors without reading the log: both ends, and the events that checkpoints outside of the database and
 /// the last one inside are about. The first thing that does not fit, if any.
 pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64, Fault)>> {
     // The log goes on meanwhile: what is known of it is read before it is looked at.
-    let (reach, last) = (store.audit_reach().await?, store.audit_checkpoint_last().await?);
-    let (seals, keys) = (store.lock_event_seals().await?, trusted(store, evidence).await?);
+    let (reach, last) = (
+        store.audit_reach().await?,
+        store.audit_checkpoint_last().await?,
+    );
+    let (seals, keys) = (
+        store.lock_event_seals().await?,
+        trusted(store, evidence).await?,
+    );
     if let Some(found) = unsigned_seal(&seals, &keys) {
         return Ok(Some(found));
     }
@@ -184,31 +211,76 @@ pub async fn anchored(store: &Store, evidence: &Evidence) -> Result<Option<(i64,
         return Ok(Some((forged.seq, Fault::UnsignedCheckpoint)));
     }
     let begin = beginning(&seals);
-    if let Some(stray) = store.lock_event_after(i64::MIN, 1).await?.first().filter(|event| event.seq <= begin.seq) {
+    if let Some(stray) = store
+        .lock_event_after(i64::MIN, 1)
+        .await?
+        .first()
+        .filter(|event| event.seq <= begin.seq)
+    {
         return Ok(Some((stray.seq, Fault::Stray)));
     }
-    let far = evidence.checkpoints.iter().chain(&last).map(|anchor| anchor.seq).max().unwrap_or_default();
-    let (far, head) = (far.max(reach.sealed).max(reach.walked), reach.head.max(begin.seq));
+    let far = evidence
+        .checkpoints
+        .iter()
+        .chain(&last)
+        .map(|anchor| anchor.seq)
+        .max()
+        .unwrap_or_default();
+    let (far, head) = (
+        far.max(reach.sealed).max(reach.walked),
+        reach.head.max(begin.seq),
+    );
     if head < far {
         return Ok(Some((head + 1, missing(head + 1, far))));
     }
-    for anchor in evidence.checkpoints.iter().max_by_key(|anchor| anchor.seq).into_iter().chain(&last) {
-        if let Some(fault) = changed_at(store, &Mark { seq: anchor.seq, hash: anchor.hash.clone() }, &begin).await? {
-            return Ok(Some((anchor.seq, if fault == Fault::Changed { Fault::Replaced } else { fault })));
+    for anchor in evidence
+        .checkpoints
+        .iter()
+        .max_by_key(|anchor| anchor.seq)
+        .into_iter()
+        .chain(&last)
+    {
+        if let Some(fault) = changed_at(
+            store,
+            &Mark {
+                seq: anchor.seq,
+                hash: anchor.hash.clone(),
+            },
+            &begin,
+        )
+        .await?
+        {
+            return Ok(Some((
+                anchor.seq,
+                if fault == Fault::Changed {
+                    Fault::Replaced
+                } else {
+                    fault
+                },
+            )));
         }
     }
     Ok((last.is_none() && reach.sealed > 0).then_some((reach.sealed, Fault::NoCheckpoint)))
 }
 
 fn missing(from: i64, to: i64) -> Fault {
-    if from == to { Fault::Missing } else { Fault::MissingTo(to) }
+    if from == to {
+        Fault::Missing
+    } else {
+        Fault::MissingTo(to)
+    }
 }
 
 /// The keys that may sign.
 async fn trusted(store: &Store, evidence: &Evidence) -> Result<Vec<PublicKey>> {
     match &evidence.keys {
         Some(keys) => Ok(keys.clone()),
-        None => Ok(store.audit_keys().await?.into_iter().map(|key| key.public).collect()),
+        None => Ok(store
+            .audit_keys()
+            .await?
+            .into_iter()
+            .map(|key| key.public)
+            .collect()),
     }
 }
 
@@ -218,21 +290,34 @@ fn is_signed(checkpoint: &Checkpoint, keys: &[PublicKey]) -> bool {
 
 /// A seal that no key of the log has signed.
 fn unsigned_seal(seals: &[LockEventSeal], keys: &[PublicKey]) -> Option<(i64, Fault)> {
-    seals.iter().find(|seal| !seal.is_signed_by(keys)).map(|seal| (seal.last_seq, Fault::UnsignedSeal))
+    seals
+        .iter()
+        .find(|seal| !seal.is_signed_by(keys))
+        .map(|seal| (seal.last_seq, Fault::UnsignedSeal))
 }
 
 /// Reads the whole log. `wanted` is a hash that somebody noted earlier: it must stand in the log, or be the one that a
 /// seal continues.
-pub async fn verify(store: &Store, evidence: &Evidence, wanted: Option<&Sha256Digest>) -> Result<Verdict> {
+pub async fn verify(
+    store: &Store,
+    evidence: &Evidence,
+    wanted: Option<&Sha256Digest>,
+) -> Result<Verdict> {
     let broken = |(seq, fault)| Ok(Verdict::Broken { seq, fault });
     let checkpoints = store.audit_checkpoints().await?;
     let keys = trusted(store, evidence).await?;
-    if let Some(forged) = checkpoints.iter().find(|checkpoint| !is_signed(checkpoint, &keys)) {
+    if let Some(forged) = checkpoints
+        .iter()
+        .find(|checkpoint| !is_signed(checkpoint, &keys))
+    {
         return broken((forged.seq, Fault::UnsignedCheckpoint));
     }
     let mut anchors = BTreeMap::new();
     for checkpoint in checkpoints.iter().chain(&evidence.checkpoints) {
-        if anchors.insert(checkpoint.seq, checkpoint.hash.clone()).is_some_and(|hash| hash != checkpoint.hash) {
+        if anchors
+            .insert(checkpoint.seq, checkpoint.hash.clone())
+            .is_some_and(|hash| hash != checkpoint.hash)
+        {
             return broken((checkpoint.seq, Fault::Replaced));
         }
     }
@@ -260,11 +345,19 @@ pub async fn verify(store: &Store, evidence: &Evidence, wanted: Option<&Sha256Di
     if let Some(found) = anchored(store, evidence).await? {
         return broken(found);
     }
-    let (reach, checkpoint) = (store.audit_reach().await?, checkpoints.into_iter().next_back());
+    let (reach, checkpoint) = (
+        store.audit_reach().await?,
+        checkpoints.into_iter().next_back(),
+    );
     Ok(Verdict::Whole(Whole {
         events: walk.events,
         removed: seals.iter().map(|seal| seal.events).sum(),
-        unsigned: walk.seq - checkpoint.as_ref().map_or(begin.seq, |last| last.seq).min(walk.seq) + reach.waiting,
+        unsigned: walk.seq
+            - checkpoint
+                .as_ref()
+                .map_or(begin.seq, |last| last.seq)
+                .min(walk.seq)
+            + reach.waiting,
         head: walk.head,
         known: walk.known,
         checkpoint,
@@ -273,7 +366,12 @@ pub async fn verify(store: &Store, evidence: &Evidence, wanted: Option<&Sha256Di
 
 /// Looks at the anchors, and reads on from a mark, or from the beginning, at most so many pieces of a thousand events. The
 /// event at the mark must still be what it was.
-pub async fn verify_on(store: &Store, evidence: &Evidence, from: Option<&Mark>, pieces: usize) -> Result<Stretch> {
+pub async fn verify_on(
+    store: &Store,
+    evidence: &Evidence,
+    from: Option<&Mark>,
+    pieces: usize,
+) -> Result<Stretch> {
     if let Some((seq, fault)) = anchored(store, evidence).await? {
         return Ok(Stretch::Broken { seq, fault });
     }
@@ -281,11 +379,20 @@ pub async fn verify_on(store: &Store, evidence: &Evidence, from: Option<&Mark>, 
     // What was pruned since the mark was made cannot be looked at any more.
     let from = from.filter(|mark| mark.seq >= begin.seq).unwrap_or(&begin);
     if let Some(fault) = changed_at(store, from, &begin).await? {
-        return Ok(Stretch::Broken { seq: from.seq, fault });
+        return Ok(Stretch::Broken {
+            seq: from.seq,
+            fault,
+        });
     }
     let anchors = BTreeMap::new();
-    let mut walk =
-        Walk { seq: from.seq, head: from.hash.clone(), events: 0, known: true, wanted: None, anchors: &anchors };
+    let mut walk = Walk {
+        seq: from.seq,
+        head: from.hash.clone(),
+        events: 0,
+        known: true,
+        wanted: None,
+        anchors: &anchors,
+    };
     for _ in 0..pieces {
         let piece = store.lock_event_after(walk.seq, PIECE).await?;
         for event in &piece {

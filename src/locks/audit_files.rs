@@ -35,12 +35,22 @@ pub struct AuditFiles {
 impl AuditFiles {
     /// Files below a data directory, for the database of that name. With `keys` the private key lies in the database,
     /// encrypted; without, in the data directory. Every checkpoint is appended to `export`.
-    pub fn new(data_dir: &Path, database: &str, export: Option<PathBuf>, keys: Option<Arc<Keyring>>) -> Self {
+    pub fn new(
+        data_dir: &Path,
+        database: &str,
+        export: Option<PathBuf>,
+        keys: Option<Arc<Keyring>>,
+    ) -> Self {
         let folder = data_dir.join(FOLDER);
         // A data directory may be used with another database later on, whose log is another.
         let name = &Sha256Digest::of(database.as_bytes()).to_string()[..16];
         let mark = folder.join(format!("{name}.checkpoint"));
-        Self { folder, mark, export, keys }
+        Self {
+            folder,
+            mark,
+            export,
+            keys,
+        }
     }
 
     /// The file with the last checkpoint that this server has signed.
@@ -65,7 +75,13 @@ impl AuditFiles {
             };
             // The database may be another than the one the key was made for.
             let why = "it lies in the data directory of a server";
-            store.audit_key_add(key.public(), None, key_event(store, key.public(), why).await?).await?;
+            store
+                .audit_key_add(
+                    key.public(),
+                    None,
+                    key_event(store, key.public(), why).await?,
+                )
+                .await?;
             return Ok(key);
         };
         let why = match open(keys, store).await? {
@@ -75,7 +91,9 @@ impl AuditFiles {
         let key = SigningKey::generate();
         let sealed = keys.seal(&key.secret(), &binding(key.public()));
         let event = key_event(store, key.public(), &why).await?;
-        store.audit_key_add(key.public(), Some(&sealed), event).await?;
+        store
+            .audit_key_add(key.public(), Some(&sealed), event)
+            .await?;
         Ok(key)
     }
 
@@ -100,12 +118,21 @@ impl AuditFiles {
     fn make_key(&self) -> anyhow::Result<SigningKey> {
         let path = self.folder.join(KEY);
         let key = SigningKey::generate();
-        let made = self.beside(key.secret().expose()).and_then(|file| match file.persist_noclobber(&path) {
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            kept => kept.map(drop).map_err(|error| error.error),
+        let made = self.beside(key.secret().expose()).and_then(|file| {
+            match file.persist_noclobber(&path) {
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                kept => kept.map(drop).map_err(|error| error.error),
+            }
         });
-        made.with_context(|| format!("cannot keep the key of the audit log in {}", path.display()))?;
-        self.read_key()?.with_context(|| format!("the key of the audit log, {}, is gone again", path.display()))
+        made.with_context(|| {
+            format!("cannot keep the key of the audit log in {}", path.display())
+        })?;
+        self.read_key()?.with_context(|| {
+            format!(
+                "the key of the audit log, {}, is gone again",
+                path.display()
+            )
+        })
     }
 
     /// The last checkpoint that this server has signed.
@@ -115,23 +142,37 @@ impl AuditFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.with_context(shown)?,
         };
-        text.trim().parse().map(Some).map_err(anyhow::Error::msg).with_context(shown)
+        text.trim()
+            .parse()
+            .map(Some)
+            .map_err(anyhow::Error::msg)
+            .with_context(shown)
     }
 
     /// Writes a checkpoint where the database cannot take it back.
     pub(super) fn publish(&self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
         if let Some(path) = &self.export {
-            append(path, checkpoint)
-                .with_context(|| format!("cannot append to {} (--audit-checkpoint-file)", path.display()))?;
+            append(path, checkpoint).with_context(|| {
+                format!(
+                    "cannot append to {} (--audit-checkpoint-file)",
+                    path.display()
+                )
+            })?;
         }
         let line = checkpoint.to_string();
-        let kept = self.beside(&line).and_then(|file| file.persist(&self.mark).map_err(|error| error.error));
-        kept.map(drop).with_context(|| format!("cannot write {}", self.mark.display()))
+        let kept = self
+            .beside(&line)
+            .and_then(|file| file.persist(&self.mark).map_err(|error| error.error));
+        kept.map(drop)
+            .with_context(|| format!("cannot write {}", self.mark.display()))
     }
 
     /// A new file in the folder that only its owner may read, complete and on the disk.
     fn beside(&self, line: &str) -> io::Result<NamedTempFile> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
         let mut file = NamedTempFile::new_in(&self.folder)?;
         writeln!(file, "{line}")?;
         file.as_file().sync_all()?;
@@ -153,12 +194,16 @@ impl AuditFiles {
 async fn open(keys: &Keyring, store: &Store) -> anyhow::Result<Result<SigningKey, String>> {
     let mut why = "there was none that is encrypted with --encryption-key-file".to_owned();
     for known in store.audit_keys().await? {
-        let Some(sealed) = &known.sealed else { continue };
+        let Some(sealed) = &known.sealed else {
+            continue;
+        };
         match keys.open(sealed, &binding(known.public)) {
-            Ok(secret) => match SigningKey::from_secret(&secret).filter(|key| key.public() == known.public) {
-                Some(key) => return Ok(Ok(key)),
-                None => why = String::from("the one before is damaged"),
-            },
+            Ok(secret) => {
+                match SigningKey::from_secret(&secret).filter(|key| key.public() == known.public) {
+                    Some(key) => return Ok(Ok(key)),
+                    None => why = String::from("the one before is damaged"),
+                }
+            }
             Err(error) => why = format!("the one before cannot be used: {error}"),
         }
     }
@@ -170,10 +215,14 @@ async fn open(keys: &Keyring, store: &Store) -> anyhow::Result<Result<SigningKey
 pub async fn reseal_audit_keys(store: &Store, keys: &Keyring) -> anyhow::Result<u64> {
     let mut resealed = 0;
     for known in store.audit_keys().await? {
-        let Some(sealed) = known.sealed.filter(|sealed| sealed.key != *keys.first()) else { continue };
+        let Some(sealed) = known.sealed.filter(|sealed| sealed.key != *keys.first()) else {
+            continue;
+        };
         let to = binding(known.public);
         if let Ok(secret) = keys.open(&sealed, &to) {
-            store.audit_key_reseal(known.public, &keys.seal(&secret, &to)).await?;
+            store
+                .audit_key_reseal(known.public, &keys.seal(&secret, &to))
+                .await?;
             resealed += 1;
         }
     }
@@ -185,12 +234,22 @@ fn binding(public: PublicKey) -> Binding {
 }
 
 /// The event that tells of a key that is not the first one.
-async fn key_event(store: &Store, key: PublicKey, why: &str) -> anyhow::Result<Option<NewLockEvent>> {
+async fn key_event(
+    store: &Store,
+    key: PublicKey,
+    why: &str,
+) -> anyhow::Result<Option<NewLockEvent>> {
     let others = store.audit_keys().await?;
     let reason = format!("checkpoints are signed with {key} from here on: {why}");
     let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
-    let event =
-        NewLockEvent { kind: LockEventKind::KeyAdded, key: None, scope: None, pull: None, concern: None, cause };
+    let event = NewLockEvent {
+        kind: LockEventKind::KeyAdded,
+        key: None,
+        scope: None,
+        pull: None,
+        concern: None,
+        cause,
+    };
     Ok((!others.is_empty()).then_some(event))
 }
 
@@ -198,7 +257,9 @@ async fn key_event(store: &Store, key: PublicKey, why: &str) -> anyhow::Result<O
 fn append(path: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let before = file.metadata()?.len();
-    let written = file.write_all(format!("{checkpoint}\n").as_bytes()).and_then(|()| file.sync_data());
+    let written = file
+        .write_all(format!("{checkpoint}\n").as_bytes())
+        .and_then(|()| file.sync_data());
     if written.is_err() {
         // A pipe, or a file that can only grow, keeps what it has.
         file.set_len(before).ok();
@@ -208,16 +269,26 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
 
 /// Reads exported checkpoints; all must be authentic.
 fn read_exported(path: &Path) -> anyhow::Result<Vec<Checkpoint>> {
-    let shown = || format!("cannot read the checkpoints of {} (--audit-checkpoint-file)", path.display());
+    let shown = || {
+        format!(
+            "cannot read the checkpoints of {} (--audit-checkpoint-file)",
+            path.display()
+        )
+    };
     let mut all = Vec::new();
-    for (number, line) in (1..).zip(BufReader::new(fs::File::open(path).with_context(shown)?).lines()) {
+    for (number, line) in
+        (1..).zip(BufReader::new(fs::File::open(path).with_context(shown)?).lines())
+    {
         let line = line.with_context(shown)?;
         if line.trim().is_empty() {
             continue;
         }
         match line.parse::<Checkpoint>() {
             Ok(checkpoint) if checkpoint.is_authentic() => all.push(checkpoint),
-            Ok(_) => bail!("{}: line {number} was changed: its key has not signed it", path.display()),
+            Ok(_) => bail!(
+                "{}: line {number} was changed: its key has not signed it",
+                path.display()
+            ),
             Err(error) => bail!("{}: line {number}: {error}", path.display()),
         }
     }

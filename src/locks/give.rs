@@ -18,7 +18,8 @@
 use super::lines::conflict;
 use super::take::lines_of;
 use crate::model::{
-    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber, Reason, Subject,
+    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber,
+    Reason, Subject,
 };
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
@@ -101,11 +102,19 @@ impl WhyNot {
 }
 
 /// Takes a lock from its pull. What `outbox` makes of it is put into the queue in the same transaction.
-pub async fn give(store: &Store, giving: &Giving, outbox: impl FnOnce(&Given) -> Vec<NewJob>) -> Result<Gave> {
-    let Some(held) = store.lock_get(giving.lock).await? else { return Ok(Gave::NotHeld) };
+pub async fn give(
+    store: &Store,
+    giving: &Giving,
+    outbox: impl FnOnce(&Given) -> Vec<NewJob>,
+) -> Result<Gave> {
+    let Some(held) = store.lock_get(giving.lock).await? else {
+        return Ok(Gave::NotHeld);
+    };
     let cause = giving.cause();
     let (mut change, _) = LockChange::begin(store, &held.pull, &cause).await?;
-    let Some(lock) = change.lock(held.id).await? else { return Ok(Gave::NotHeld) };
+    let Some(lock) = change.lock(held.id).await? else {
+        return Ok(Gave::NotHeld);
+    };
     let given = match take_away(&mut change, giving, &lock).await? {
         Ok(given) => given,
         Err(why) => return Ok(Gave::Refused(Box::new(lock), why)),
@@ -114,7 +123,11 @@ pub async fn give(store: &Store, giving: &Giving, outbox: impl FnOnce(&Given) ->
     change.commit().await.map(|()| Gave::Done(Box::new(given)))
 }
 
-async fn take_away(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock) -> Result<Result<Given, WhyNot>> {
+async fn take_away(
+    change: &mut LockChange<'_>,
+    giving: &Giving,
+    lock: &Lock,
+) -> Result<Result<Given, WhyNot>> {
     let standing = change.standing(lock).await?;
     let place = match giving.to {
         Some(to) => Some(find_place(change, lock, to).await?),
@@ -139,24 +152,55 @@ async fn take_away(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock) ->
 }
 
 /// What is to be done about the work of the pull, and who has the lock after all.
-async fn clear_up(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock, standing: &LockStanding) -> Result<Given> {
+async fn clear_up(
+    change: &mut LockChange<'_>,
+    giving: &Giving,
+    lock: &Lock,
+    standing: &LockStanding,
+) -> Result<Given> {
     let at_work: Vec<CommandId> = standing.at_work.iter().map(|(id, _)| *id).collect();
-    let interrupted = change.interrupt_plans(&at_work, &giving.to_the_interrupted()).await?;
+    let interrupted = change
+        .interrupt_plans(&at_work, &giving.to_the_interrupted())
+        .await?;
     let plan = change.discard_plans(lock).await?;
-    let now = change.locks(&lock.key.repo).await?.into_iter().find(|other| conflict(&other.key, &lock.key));
-    Ok(Given { lock: lock.clone(), plan, interrupted, applied: standing.applied, now })
+    let now = change
+        .locks(&lock.key.repo)
+        .await?
+        .into_iter()
+        .find(|other| conflict(&other.key, &lock.key));
+    Ok(Given {
+        lock: lock.clone(),
+        plan,
+        interrupted,
+        applied: standing.applied,
+        now,
+    })
 }
 
 /// The place of a pull in the line for exactly this lock, if it can be given the lock.
-async fn find_place(change: &mut LockChange<'_>, lock: &Lock, to: PullNumber) -> Result<Result<WaiterRow, WhyNot>> {
+async fn find_place(
+    change: &mut LockChange<'_>,
+    lock: &Lock,
+    to: PullNumber,
+) -> Result<Result<WaiterRow, WhyNot>> {
     let waiters = change.waiters(&lock.key.repo).await?;
-    let wanted = waiters.iter().find(|row| row.pull == to && row.key() == lock.key);
-    let Some(waiter) = wanted.cloned() else { return Ok(Err(WhyNot::NotInLine(to))) };
+    let wanted = waiters
+        .iter()
+        .find(|row| row.pull == to && row.key() == lock.key);
+    let Some(waiter) = wanted.cloned() else {
+        return Ok(Err(WhyNot::NotInLine(to)));
+    };
     let mut lines = lines_of(&change.locks(&lock.key.repo).await?, &waiters);
     lines.held.retain(|(key, _)| *key != lock.key);
     lines.held.push((lock.key.clone(), to));
-    lines.waiting.retain(|(key, pull)| !(*key == lock.key && *pull == to));
-    Ok(if lines.has_circle() { Err(WhyNot::Circle(to)) } else { Ok(waiter) })
+    lines
+        .waiting
+        .retain(|(key, pull)| !(*key == lock.key && *pull == to));
+    Ok(if lines.has_circle() {
+        Err(WhyNot::Circle(to))
+    } else {
+        Ok(waiter)
+    })
 }
 
 impl Giving {
@@ -170,25 +214,43 @@ impl Giving {
 
     /// To hand a lock over is to take it from somebody; to release one of which nothing is used is not.
     fn event(&self) -> LockEventKind {
-        if self.force || self.to.is_some() { LockEventKind::Stolen } else { LockEventKind::Released }
+        if self.force || self.to.is_some() {
+            LockEventKind::Stolen
+        } else {
+            LockEventKind::Released
+        }
     }
 
     /// For the record: `released by force: the outage first`.
     fn cause(&self) -> Cause {
-        let deed = self.to.map_or("released".to_owned(), |to| format!("handed over to pull request {to}"));
+        let deed = self.to.map_or("released".to_owned(), |to| {
+            format!("handed over to pull request {to}")
+        });
         let force = if self.force { " by force" } else { "" };
-        let reason = self.reason.as_ref().map(|reason| format!(": {}", reason.as_str())).unwrap_or_default();
-        Cause::new(self.actor.clone(), format!("{deed}{force}{reason}")).from_address(self.remote.clone())
+        let reason = self
+            .reason
+            .as_ref()
+            .map(|reason| format!(": {}", reason.as_str()))
+            .unwrap_or_default();
+        Cause::new(self.actor.clone(), format!("{deed}{force}{reason}"))
+            .from_address(self.remote.clone())
     }
 
     fn in_brackets(&self) -> String {
-        self.reason.as_ref().map(|reason| format!(" ({})", plain(reason.as_str()))).unwrap_or_default()
+        self.reason
+            .as_ref()
+            .map(|reason| format!(" ({})", plain(reason.as_str())))
+            .unwrap_or_default()
     }
 
     /// What the next in line is told, behind the number of the pull that had the lock.
     fn aside(&self) -> String {
         let verb = if self.force { "took away" } else { "released" };
-        format!(", whose lock {} {verb}{}", plain(&self.actor.login), self.in_brackets())
+        format!(
+            ", whose lock {} {verb}{}",
+            plain(&self.actor.login),
+            self.in_brackets()
+        )
     }
 
     /// What the one that was chosen is told: "this pull request was …".
@@ -197,7 +259,11 @@ impl Giving {
             Subject::Pull(number) => format!("pull request {number}"),
             Subject::Application(_) => lock.called(),
         };
-        format!("given it by {}, who took it from {from}{}", plain(&self.actor.login), self.in_brackets())
+        format!(
+            "given it by {}, who took it from {from}{}",
+            plain(&self.actor.login),
+            self.in_brackets()
+        )
     }
 
     /// Why a plan is cut off, a clause.
@@ -226,29 +292,56 @@ mod tests {
         let ids = CountingIds::default();
         let command = |kind| (CommandId::next(&ids), kind);
         let idle = LockStanding::default();
-        let applying = LockStanding { applying: true, ..idle.clone() };
-        let planning = LockStanding { at_work: vec![command(CommandKind::Autoplan)], applied: true, ..idle.clone() };
-        let waiting =
-            LockStanding { at_work: vec![command(CommandKind::Plan), command(CommandKind::Apply)], ..idle.clone() };
-        let applied = LockStanding { applied: true, ..idle.clone() };
+        let applying = LockStanding {
+            applying: true,
+            ..idle.clone()
+        };
+        let planning = LockStanding {
+            at_work: vec![command(CommandKind::Autoplan)],
+            applied: true,
+            ..idle.clone()
+        };
+        let waiting = LockStanding {
+            at_work: vec![command(CommandKind::Plan), command(CommandKind::Apply)],
+            ..idle.clone()
+        };
+        let applied = LockStanding {
+            applied: true,
+            ..idle.clone()
+        };
         let all = [&idle, &applying, &planning, &waiting, &applied];
         let giving = |force, reason: &str| Giving {
             lock: LockId::next(&ids),
             to: None,
             force,
             reason: Reason::read(reason).unwrap(),
-            actor: Actor { login: "olga".to_owned(), origin: Origin::Page },
+            actor: Actor {
+                login: "olga".to_owned(),
+                origin: Origin::Page,
+            },
             remote: None,
         };
         let verdicts = |giving: &Giving| all.map(|standing| giving.forbidden(standing));
         let busy = Some(WhyNot::ApplyRunning);
         assert_eq!(
             verdicts(&giving(false, "")),
-            [None, busy, Some(WhyNot::PlanRunning), Some(WhyNot::ApplyWaiting), Some(WhyNot::Applied)]
+            [
+                None,
+                busy,
+                Some(WhyNot::PlanRunning),
+                Some(WhyNot::ApplyWaiting),
+                Some(WhyNot::Applied)
+            ]
         );
         let wanted = Some(WhyNot::ReasonWanted);
-        assert_eq!(verdicts(&giving(true, "")), [wanted, busy, wanted, wanted, wanted]);
-        assert_eq!(verdicts(&giving(true, "outage")), [None, busy, None, None, None]);
+        assert_eq!(
+            verdicts(&giving(true, "")),
+            [wanted, busy, wanted, wanted, wanted]
+        );
+        assert_eq!(
+            verdicts(&giving(true, "outage")),
+            [None, busy, None, None, None]
+        );
         assert!(all.iter().filter(|standing| standing.is_idle()).count() == 1);
     }
 }

@@ -17,7 +17,12 @@ pub enum Limit {
 ///
 /// A pull is warned when four fifths of the limit are over. Between the warning and the end there is always a fifth of
 /// the limit, also when the server was away at the time of the warning, or the limit was set while the lock was old.
-pub fn limit(active_at: DateTime<Utc>, warned_at: Option<DateTime<Utc>>, ttl: TimeDelta, now: DateTime<Utc>) -> Limit {
+pub fn limit(
+    active_at: DateTime<Utc>,
+    warned_at: Option<DateTime<Utc>>,
+    ttl: TimeDelta,
+    now: DateTime<Utc>,
+) -> Limit {
     let grace = ttl / 5;
     let ends_at = |warned: DateTime<Utc>| (active_at + ttl).max(warned + grace);
     match warned_at {
@@ -59,7 +64,11 @@ mod tests {
             (519, Some(500), Limit::Wait),
             (520, Some(500), Limit::End),
         ] {
-            assert_eq!(limit(at(0), warned.map(at), ttl, at(now)), expected, "minute {now}, warned {warned:?}");
+            assert_eq!(
+                limit(at(0), warned.map(at), ttl, at(now)),
+                expected,
+                "minute {now}, warned {warned:?}"
+            );
         }
     }
 
@@ -93,7 +102,11 @@ mod tests {
     #[test]
     fn activity_is_noted_often_enough_for_the_limit() {
         for (ttl, expected) in [(None, 60), (Some(100), 5), (Some(72 * 60), 60)] {
-            assert_eq!(grain(ttl.map(TimeDelta::minutes)), TimeDelta::minutes(expected), "{ttl:?}");
+            assert_eq!(
+                grain(ttl.map(TimeDelta::minutes)),
+                TimeDelta::minutes(expected),
+                "{ttl:?}"
+            );
         }
     }
 }

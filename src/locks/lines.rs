@@ -44,8 +44,15 @@ impl Lines {
     /// Whom a place in a line makes wait: the holders, and everybody before it.
     fn ahead(&self, place: usize) -> impl Iterator<Item = PullNumber> {
         let (key, pull) = &self.waiting[place];
-        let holders = self.held.iter().filter(move |(held, _)| conflict(held, key)).map(|(_, pull)| *pull);
-        let before = self.waiting[..place].iter().filter(move |(other, _)| conflict(other, key)).map(|(_, pull)| *pull);
+        let holders = self
+            .held
+            .iter()
+            .filter(move |(held, _)| conflict(held, key))
+            .map(|(_, pull)| *pull);
+        let before = self.waiting[..place]
+            .iter()
+            .filter(move |(other, _)| conflict(other, key))
+            .map(|(_, pull)| *pull);
         holders.chain(before).filter(move |other| other != pull)
     }
 
@@ -79,8 +86,15 @@ impl Lines {
 
     /// How many are before a pull in the line for a lock, itself counted.
     pub(super) fn place(&self, key: &LockKey, pull: PullNumber) -> usize {
-        let own = self.waiting.iter().position(|(k, p)| k == key && *p == pull).unwrap_or(self.waiting.len());
-        1 + self.waiting[..own].iter().filter(|(other, _)| conflict(other, key)).count()
+        let own = self
+            .waiting
+            .iter()
+            .position(|(k, p)| k == key && *p == pull)
+            .unwrap_or(self.waiting.len());
+        1 + self.waiting[..own]
+            .iter()
+            .filter(|(other, _)| conflict(other, key))
+            .count()
     }
 
     /// Lines a pull up for locks that others hold, and says what is to be done, in order. `may_give` tells whether a
@@ -99,8 +113,11 @@ impl Lines {
             turn.steps.push(Step::LineUp(key));
         }
         loop {
-            let beyond: BTreeSet<PullNumber> =
-                self.waits_of(pull).flat_map(|place| self.beyond(place)).filter(|other| *other != pull).collect();
+            let beyond: BTreeSet<PullNumber> = self
+                .waits_of(pull)
+                .flat_map(|place| self.beyond(place))
+                .filter(|other| *other != pull)
+                .collect();
             let locks = self.locks_wanted_by(pull, &beyond);
             let places = self.places_before(pull, &beyond);
             if locks.is_empty() && places.is_empty() {
@@ -134,18 +151,30 @@ impl Lines {
         let behind = self.waiters_for(fast, pull);
         let circle = |key: &LockKey| Some((key.clone(), self.circle(key, pull, &behind)?));
         let refused: Vec<_> = turn.new.iter().filter_map(circle).collect();
-        assert!(!refused.is_empty(), "every circle goes through a place that is new");
+        assert!(
+            !refused.is_empty(),
+            "every circle goes through a place that is new"
+        );
         for (key, circle) in refused {
             self.leave(&key, pull);
             turn.new.retain(|k| *k != key);
-            turn.steps.retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
+            turn.steps
+                .retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
             turn.steps.push(Step::Refuse(key, circle));
         }
     }
 
     /// Who would wait in a circle with the pull because of its place for a lock; `None`: nobody of those behind it.
-    fn circle(&self, key: &LockKey, pull: PullNumber, behind: &[PullNumber]) -> Option<Vec<PullNumber>> {
-        let place = self.waiting.iter().position(|(k, p)| k == key && *p == pull)?;
+    fn circle(
+        &self,
+        key: &LockKey,
+        pull: PullNumber,
+        behind: &[PullNumber],
+    ) -> Option<Vec<PullNumber>> {
+        let place = self
+            .waiting
+            .iter()
+            .position(|(k, p)| k == key && *p == pull)?;
         let beyond = self.beyond(place);
         let closes = behind.iter().any(|waiter| beyond.contains(waiter));
         let member = |other: &PullNumber| *other != pull && self.reach([*other]).contains(&pull);
@@ -153,21 +182,39 @@ impl Lines {
     }
 
     fn waiters_for(&self, key: &LockKey, holder: PullNumber) -> Vec<PullNumber> {
-        let waits = self.waiting.iter().filter(|(other, pull)| conflict(other, key) && *pull != holder);
+        let waits = self
+            .waiting
+            .iter()
+            .filter(|(other, pull)| conflict(other, key) && *pull != holder);
         waits.map(|(_, pull)| *pull).collect()
     }
 
     fn locks_wanted_by(&self, holder: PullNumber, by: &BTreeSet<PullNumber>) -> Vec<LockKey> {
-        let own = self.held.iter().filter(|(_, pull)| *pull == holder).map(|(key, _)| key);
-        own.filter(|key| self.waiters_for(key, holder).iter().any(|waiter| by.contains(waiter))).cloned().collect()
+        let own = self
+            .held
+            .iter()
+            .filter(|(_, pull)| *pull == holder)
+            .map(|(key, _)| key);
+        own.filter(|key| {
+            self.waiters_for(key, holder)
+                .iter()
+                .any(|waiter| by.contains(waiter))
+        })
+        .cloned()
+        .collect()
     }
 
     fn places_before(&self, pull: PullNumber, others: &BTreeSet<PullNumber>) -> Vec<LockKey> {
         let behind = |place: usize| {
             let key = &self.waiting[place].0;
-            self.waiting[place + 1..].iter().any(|(other, waiter)| conflict(other, key) && others.contains(waiter))
+            self.waiting[place + 1..]
+                .iter()
+                .any(|(other, waiter)| conflict(other, key) && others.contains(waiter))
         };
-        self.waits_of(pull).filter(|place| behind(*place)).map(|place| self.waiting[place].0.clone()).collect()
+        self.waits_of(pull)
+            .filter(|place| behind(*place))
+            .map(|place| self.waiting[place].0.clone())
+            .collect()
     }
 
     /// Where projects have locks of their own, whoever was behind may have nobody ahead any more.
@@ -186,7 +233,9 @@ impl Lines {
     fn hand_on(&mut self, key: &LockKey) {
         let next = |lines: &Self| {
             let wants = |place: &usize| conflict(&lines.waiting[*place].0, key);
-            (0..lines.waiting.len()).filter(wants).find(|place| lines.ahead(*place).next().is_none())
+            (0..lines.waiting.len())
+                .filter(wants)
+                .find(|place| lines.ahead(*place).next().is_none())
         };
         while let Some(place) = next(self) {
             let handed = self.waiting.remove(place);
@@ -203,12 +252,22 @@ mod tests {
     use crate::model::{ProjectKey, RepoPath};
 
     fn key(dir: &str) -> LockKey {
-        LockKey::of(&"github.com/acme/infra".parse().unwrap(), &ProjectKey::of_dir(RepoPath::new(dir).unwrap()))
+        LockKey::of(
+            &"github.com/acme/infra".parse().unwrap(),
+            &ProjectKey::of_dir(RepoPath::new(dir).unwrap()),
+        )
     }
 
     fn lines(held: &[(&str, i64)], waiting: &[(&str, i64)]) -> Lines {
-        let places = |list: &[(&str, i64)]| list.iter().map(|(dir, pull)| (key(dir), PullNumber(*pull))).collect();
-        Lines { held: places(held), waiting: places(waiting) }
+        let places = |list: &[(&str, i64)]| {
+            list.iter()
+                .map(|(dir, pull)| (key(dir), PullNumber(*pull)))
+                .collect()
+        };
+        Lines {
+            held: places(held),
+            waiting: places(waiting),
+        }
     }
 
     #[test]
@@ -216,16 +275,31 @@ mod tests {
         let mut lines = lines(&[("a", 1), ("b", 2)], &[("b", 1)]);
         let steps = lines.line_up(PullNumber(2), vec![key("a")], &|_| true);
         assert_eq!(steps, [Step::LineUp(key("a")), Step::GiveWay(key("b"))]);
-        assert_eq!(lines.held, [(key("a"), PullNumber(1)), (key("b"), PullNumber(1))]);
-        assert_eq!(lines.waiting, [(key("a"), PullNumber(2)), (key("b"), PullNumber(2))]);
+        assert_eq!(
+            lines.held,
+            [(key("a"), PullNumber(1)), (key("b"), PullNumber(1))]
+        );
+        assert_eq!(
+            lines.waiting,
+            [(key("a"), PullNumber(2)), (key("b"), PullNumber(2))]
+        );
     }
 
     #[test]
     fn whoever_has_applied_is_not_lined_up_in_a_circle_and_hears_of_whom_it_consists() {
         let mut lines = lines(&[("a", 1), ("b", 2), ("c", 3)], &[("b", 1)]);
         let steps = lines.line_up(PullNumber(2), vec![key("a"), key("c")], &|_| false);
-        assert_eq!(steps, [Step::LineUp(key("c")), Step::Refuse(key("a"), vec![PullNumber(1)])]);
-        assert_eq!(lines.waiting, [(key("b"), PullNumber(1)), (key("c"), PullNumber(2))]);
+        assert_eq!(
+            steps,
+            [
+                Step::LineUp(key("c")),
+                Step::Refuse(key("a"), vec![PullNumber(1)])
+            ]
+        );
+        assert_eq!(
+            lines.waiting,
+            [(key("b"), PullNumber(1)), (key("c"), PullNumber(2))]
+        );
     }
 
     #[test]
@@ -240,20 +314,37 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Deed {
-        Want { pull: i64, dirs: Vec<u8>, project: bool },
-        Close { pull: i64 },
+        Want {
+            pull: i64,
+            dirs: Vec<u8>,
+            project: bool,
+        },
+        Close {
+            pull: i64,
+        },
     }
 
     fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-        let want = (1..6_i64, prop::collection::vec(0..4_u8, 1..4), any::<bool>())
-            .prop_map(|(pull, dirs, project)| Deed::Want { pull, dirs, project });
+        let want = (
+            1..6_i64,
+            prop::collection::vec(0..4_u8, 1..4),
+            any::<bool>(),
+        )
+            .prop_map(|(pull, dirs, project)| Deed::Want {
+                pull,
+                dirs,
+                project,
+            });
         let close = (1..6_i64).prop_map(|pull| Deed::Close { pull });
         prop::collection::vec(prop_oneof![4 => want, 1 => close], 1..60)
     }
 
     fn lock(dir: u8, pull: i64, project: bool) -> LockKey {
         let name = project.then(|| format!("p{}", pull % 2).parse().unwrap());
-        LockKey { project: name, ..key(&format!("d{dir}")) }
+        LockKey {
+            project: name,
+            ..key(&format!("d{dir}"))
+        }
     }
 
     fn want(lines: &mut Lines, pull: PullNumber, wanted: Vec<LockKey>, applied: u8) {
@@ -267,16 +358,27 @@ mod tests {
                 lines.held.push((key, pull));
             }
         }
-        lines.line_up(pull, missing, &|key| !key.dir.as_str().ends_with(&applied.to_string()));
+        lines.line_up(pull, missing, &|key| {
+            !key.dir.as_str().ends_with(&applied.to_string())
+        });
     }
 
     fn close(lines: &mut Lines, pull: PullNumber) {
-        let places: Vec<LockKey> =
-            lines.waiting.iter().filter(|(_, waiter)| *waiter == pull).map(|(key, _)| key.clone()).collect();
+        let places: Vec<LockKey> = lines
+            .waiting
+            .iter()
+            .filter(|(_, waiter)| *waiter == pull)
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in places {
             lines.leave(&key, pull);
         }
-        let own: Vec<LockKey> = lines.held.iter().filter(|(_, p)| *p == pull).map(|(key, _)| key.clone()).collect();
+        let own: Vec<LockKey> = lines
+            .held
+            .iter()
+            .filter(|(_, p)| *p == pull)
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in own {
             lines.give(&key, pull);
         }

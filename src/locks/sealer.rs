@@ -19,7 +19,10 @@ const BATCHES: usize = 40;
 pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> {
     let reach = store.audit_reach().await?;
     let mark = files.mark()?;
-    let evidence = Evidence { checkpoints: mark.iter().cloned().collect(), keys: None };
+    let evidence = Evidence {
+        checkpoints: mark.iter().cloned().collect(),
+        keys: None,
+    };
     if let Some((seq, fault)) = anchored(store, &evidence).await? {
         let way_out = if anchored(store, &Evidence::default()).await?.is_some() {
             // No file can help: the database contradicts the checkpoints that it has itself.
@@ -55,7 +58,10 @@ pub async fn seal_log(store: &Store, files: &AuditFiles) -> anyhow::Result<u64> 
                 files.publish(&checkpoint)?;
             }
             SealLog::Torn(checkpoint) => {
-                bail!("the audit log was changed at event {}, of which a checkpoint was signed", checkpoint.seq)
+                bail!(
+                    "the audit log was changed at event {}, of which a checkpoint was signed",
+                    checkpoint.seq
+                )
             }
         }
     }
@@ -70,19 +76,40 @@ pub async fn prune_log(
     before: DateTime<Utc>,
     actor: &str,
 ) -> anyhow::Result<Option<LockEventSeal>> {
-    let evidence = Evidence { checkpoints: files.checkpoints()?, keys: None };
+    let evidence = Evidence {
+        checkpoints: files.checkpoints()?,
+        keys: None,
+    };
     if let Verdict::Broken { seq, fault } = verify(store, &evidence, None).await? {
-        bail!("nothing was pruned, because the audit log is broken: event {seq} {}", fault.says());
+        bail!(
+            "nothing was pruned, because the audit log is broken: event {seq} {}",
+            fault.says()
+        );
     }
     let key = files.key(store).await?.context(
         "pruning is signed, and the key for that is not here: run this on the server with its --data-dir and \
          --encryption-key-file, after the server has sealed the log",
     )?;
     let pruned = store.lock_event_prune(before, actor, &key, |seal| {
-        let reason =
-            format!("{} events up to number {} were removed (hash {})", seal.events, seal.last_seq, seal.last_hash);
-        let cause = Cause::new(Actor { login: actor.to_owned(), origin: Origin::Cli }, reason);
-        NewLockEvent { kind: LockEventKind::Pruned, key: None, scope: None, pull: None, concern: None, cause }
+        let reason = format!(
+            "{} events up to number {} were removed (hash {})",
+            seal.events, seal.last_seq, seal.last_hash
+        );
+        let cause = Cause::new(
+            Actor {
+                login: actor.to_owned(),
+                origin: Origin::Cli,
+            },
+            reason,
+        );
+        NewLockEvent {
+            kind: LockEventKind::Pruned,
+            key: None,
+            scope: None,
+            pull: None,
+            concern: None,
+            cause,
+        }
     });
     match pruned.await? {
         PruneLog::Pruned(seal) => Ok(Some(seal)),

@@ -95,12 +95,21 @@ pub async fn take_all(
     let mut all = TakeAll::default();
     let mut missing = Vec::new();
     for wish in wishes {
-        let want = LockWish { key: &wish.key, project: &wish.ask.project, pull, pull_url, cause };
+        let want = LockWish {
+            key: &wish.key,
+            project: &wish.ask.project,
+            pull,
+            pull_url,
+            cause,
+        };
         let took = match store.lock_take(&want).await? {
             TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
             TakeLock::HeldBy(holder) => {
                 missing.push(wish);
-                Took::Refused { holder, why: NotInLine::Off }
+                Took::Refused {
+                    holder,
+                    why: NotInLine::Off,
+                }
             }
             TakeLock::PullClosed => Took::PullClosed,
         };
@@ -123,14 +132,26 @@ async fn line_up(
     let (mut change, _) = LockChange::begin(store, pull, cause).await?;
     let mut wanted: BTreeMap<LockKey, Vec<Ask>> = BTreeMap::new();
     for wish in missing {
-        let want = LockWish { key: &wish.key, project: &wish.ask.project, pull, pull_url, cause };
+        let want = LockWish {
+            key: &wish.key,
+            project: &wish.ask.project,
+            pull,
+            pull_url,
+            cause,
+        };
         // It may have become free since; from here on nobody else frees any.
         let took = match change.take(&want).await? {
             TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
             TakeLock::PullClosed => Took::PullClosed,
             TakeLock::HeldBy(holder) => {
-                wanted.entry(wish.key.clone()).or_default().push(wish.ask.clone());
-                Took::Refused { holder, why: NotInLine::Off }
+                wanted
+                    .entry(wish.key.clone())
+                    .or_default()
+                    .push(wish.ask.clone());
+                Took::Refused {
+                    holder,
+                    why: NotInLine::Off,
+                }
             }
         };
         all.took.insert(wish.ask.project.clone(), took);
@@ -146,7 +167,15 @@ async fn line_up(
     let may_give = |key: &LockKey| !applied.iter().any(|project| key.covers(project));
     let steps = lines.line_up(pull.number, wanted.keys().cloned().collect(), &may_give);
     let installation = missing.iter().find_map(|wish| wish.ask.installation);
-    let mut queue = LineUp { change, pull, pull_url, wanted, locks, waiters, installation };
+    let mut queue = LineUp {
+        change,
+        pull,
+        pull_url,
+        wanted,
+        locks,
+        waiters,
+        installation,
+    };
     for step in &steps {
         queue.act(step, all).await?;
     }
@@ -166,8 +195,14 @@ fn full(all: &mut TakeAll, waiting: usize) {
 
 pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
     Lines {
-        held: locks.iter().map(|lock| (lock.key.clone(), lock.pull.number)).collect(),
-        waiting: waiters.iter().map(|waiter| (waiter.key(), waiter.pull)).collect(),
+        held: locks
+            .iter()
+            .map(|lock| (lock.key.clone(), lock.pull.number))
+            .collect(),
+        waiting: waiters
+            .iter()
+            .map(|waiter| (waiter.key(), waiter.pull))
+            .collect(),
     }
 }
 
@@ -190,20 +225,34 @@ impl LineUp<'_> {
                 self.join(key, &asks).await
             }
             Step::FallBack(key) => {
-                let row = self.waiters.iter().find(|row| row.key() == *key && row.pull == self.pull.number);
-                let asks = row.and_then(|row| ask_list(&row.asks).ok()).unwrap_or_default();
+                let row = self
+                    .waiters
+                    .iter()
+                    .find(|row| row.key() == *key && row.pull == self.pull.number);
+                let asks = row
+                    .and_then(|row| ask_list(&row.asks).ok())
+                    .unwrap_or_default();
                 self.change.leave(key, self.pull).await?;
                 self.join(key, &asks).await
             }
             Step::GiveWay(key) => {
-                let Some(lock) = self.locks.iter().find(|lock| lock.key == *key && lock.pull == *self.pull).cloned()
+                let Some(lock) = self
+                    .locks
+                    .iter()
+                    .find(|lock| lock.key == *key && lock.pull == *self.pull)
+                    .cloned()
                 else {
                     return Ok(());
                 };
                 self.change.discard_plans(&lock).await?;
-                self.change.free_one(lock.id, LockEventKind::Released).await?;
-                let asks =
-                    [Ask { project: lock.project.clone(), extra_args: Vec::new(), installation: self.installation }];
+                self.change
+                    .free_one(lock.id, LockEventKind::Released)
+                    .await?;
+                let asks = [Ask {
+                    project: lock.project.clone(),
+                    extra_args: Vec::new(),
+                    installation: self.installation,
+                }];
                 all.gave_way.push(lock);
                 self.join(key, &asks).await
             }
@@ -213,11 +262,18 @@ impl LineUp<'_> {
 
     /// Joins the line; what was asked for there before is kept, unless it is asked for anew.
     async fn join(&mut self, key: &LockKey, asks: &[Ask]) -> Result<()> {
-        let before = self.waiters.iter().find(|row| row.key() == *key && row.pull == self.pull.number);
-        let mut merged = before.and_then(|row| ask_list(&row.asks).ok()).unwrap_or_default();
+        let before = self
+            .waiters
+            .iter()
+            .find(|row| row.key() == *key && row.pull == self.pull.number);
+        let mut merged = before
+            .and_then(|row| ask_list(&row.asks).ok())
+            .unwrap_or_default();
         merged.retain(|old| asks.iter().all(|new| new.project != old.project));
         merged.extend_from_slice(asks);
-        let Some(first) = merged.first() else { return Ok(()) };
+        let Some(first) = merged.first() else {
+            return Ok(());
+        };
         let new = NewWaiter {
             key,
             project: &first.project,
@@ -231,13 +287,28 @@ impl LineUp<'_> {
 }
 
 /// Where each wish stands after all steps.
-fn tell_places(all: &mut TakeAll, steps: &[Step], lines: &Lines, locks: &[Lock], missing: &[&Wish], pull: &PullRef) {
+fn tell_places(
+    all: &mut TakeAll,
+    steps: &[Step],
+    lines: &Lines,
+    locks: &[Lock],
+    missing: &[&Wish],
+    pull: &PullRef,
+) {
     let circles: BTreeMap<&LockKey, &Vec<PullNumber>> = steps
         .iter()
-        .filter_map(|step| if let Step::Refuse(key, circle) = step { Some((key, circle)) } else { None })
+        .filter_map(|step| {
+            if let Step::Refuse(key, circle) = step {
+                Some((key, circle))
+            } else {
+                None
+            }
+        })
         .collect();
     let given: Vec<LockKey> = all.gave_way.iter().map(|lock| lock.key.clone()).collect();
-    let waited = missing.iter().map(|wish| (wish.ask.project.clone(), wish.key.clone()));
+    let waited = missing
+        .iter()
+        .map(|wish| (wish.ask.project.clone(), wish.key.clone()));
     let keys: BTreeMap<ProjectKey, LockKey> = waited.collect();
     for (project, took) in &mut all.took {
         let key = match took {
@@ -245,11 +316,21 @@ fn tell_places(all: &mut TakeAll, steps: &[Step], lines: &Lines, locks: &[Lock],
             Took::Held(_) | Took::PullClosed => continue,
             Took::InLine { .. } | Took::Refused { .. } => keys[project].clone(),
         };
-        let excludes = |lock: &&Lock| lock.pull != *pull && (lock.key.covers(project) || key.covers(&lock.project));
-        let Some(holder) = locks.iter().find(excludes).cloned() else { continue };
+        let excludes = |lock: &&Lock| {
+            lock.pull != *pull && (lock.key.covers(project) || key.covers(&lock.project))
+        };
+        let Some(holder) = locks.iter().find(excludes).cloned() else {
+            continue;
+        };
         *took = match circles.get(&key) {
-            Some(circle) => Took::Refused { holder, why: NotInLine::Circle((*circle).clone()) },
-            None => Took::InLine { holder, place: lines.place(&key, pull.number) },
+            Some(circle) => Took::Refused {
+                holder,
+                why: NotInLine::Circle((*circle).clone()),
+            },
+            None => Took::InLine {
+                holder,
+                place: lines.place(&key, pull.number),
+            },
         };
     }
 }

@@ -49,16 +49,25 @@ pub struct Actor {
 impl Actor {
     /// A person or bot on the forge, by comment.
     pub fn commenter(login: &str) -> Self {
-        Self { login: login.to_owned(), origin: Origin::Comment }
+        Self {
+            login: login.to_owned(),
+            origin: Origin::Comment,
+        }
     }
 
     /// Lockkeeper itself.
     pub fn lockkeeper(origin: Origin) -> Self {
-        Self { login: "lockkeeper".to_owned(), origin }
+        Self {
+            login: "lockkeeper".to_owned(),
+            origin,
+        }
     }
 
     /// Who caused a change of a pull.
     pub fn of_pull(login: &str) -> Self {
-        Self { login: login.to_owned(), origin: Origin::Pull }
+        Self {
+            login: login.to_owned(),
+            origin: Origin::Pull,
+        }
     }
 }

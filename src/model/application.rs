@@ -59,7 +59,10 @@ impl ApplicationSpec {
     /// workspace unless that is the usual one.
     #[must_use]
     pub fn title(&self) -> String {
-        let called = self.name.as_ref().map_or_else(|| self.dir.to_string(), ToString::to_string);
+        let called = self
+            .name
+            .as_ref()
+            .map_or_else(|| self.dir.to_string(), ToString::to_string);
         let workspace = if self.workspace == WorkspaceName::default() {
             String::new()
         } else {
@@ -72,9 +75,19 @@ impl ApplicationSpec {
 impl fmt::Display for ApplicationSpec {
     /// For records: `https://github.com/acme/infra branch main dir net workspace default (net)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} branch {} dir {} workspace {}", self.url, self.branch, self.dir, self.workspace)?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))?;
-        if self.any_branch { f.write_str(", whatever the default branch is") } else { Ok(()) }
+        write!(
+            f,
+            "{} branch {} dir {} workspace {}",
+            self.url, self.branch, self.dir, self.workspace
+        )?;
+        self.name
+            .as_ref()
+            .map_or(Ok(()), |name| write!(f, " ({name})"))?;
+        if self.any_branch {
+            f.write_str(", whatever the default branch is")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -101,7 +114,10 @@ impl ApplicationChange {
     #[must_use]
     pub fn of(&self, spec: &ApplicationSpec) -> ApplicationSpec {
         let is_moved = self.url.as_ref().is_some_and(|url| *url != spec.url)
-            || self.branch.as_ref().is_some_and(|branch| *branch != spec.branch);
+            || self
+                .branch
+                .as_ref()
+                .is_some_and(|branch| *branch != spec.branch);
         ApplicationSpec {
             any_branch: self.any_branch.unwrap_or(spec.any_branch && !is_moved),
             url: self.url.as_ref().unwrap_or(&spec.url).clone(),
@@ -137,12 +153,22 @@ impl ApplicationFields<'_> {
     /// A new application, or everything that is wrong with it.
     pub fn spec(&self, forges: &ForgeHosts) -> Result<ApplicationSpec, Vec<ApplicationProblem>> {
         let (change, mut problems) = self.read(forges);
-        for (field, said) in [(ApplicationField::Url, self.url), (ApplicationField::Branch, self.branch)] {
+        for (field, said) in [
+            (ApplicationField::Url, self.url),
+            (ApplicationField::Branch, self.branch),
+        ] {
             if said.is_none() {
                 problems.push(problem(field, "It is missing."));
             }
         }
-        let ApplicationChange { url, branch, dir, workspace, name, any_branch } = change;
+        let ApplicationChange {
+            url,
+            branch,
+            dir,
+            workspace,
+            name,
+            any_branch,
+        } = change;
         match (url, branch) {
             (Some(url), Some(branch)) if problems.is_empty() => Ok(ApplicationSpec {
                 url,
@@ -157,19 +183,33 @@ impl ApplicationFields<'_> {
     }
 
     /// A change of one, or everything that is wrong with it.
-    pub fn change(&self, forges: &ForgeHosts) -> Result<ApplicationChange, Vec<ApplicationProblem>> {
+    pub fn change(
+        &self,
+        forges: &ForgeHosts,
+    ) -> Result<ApplicationChange, Vec<ApplicationProblem>> {
         let (change, problems) = self.read(forges);
-        if problems.is_empty() { Ok(change) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(change)
+        } else {
+            Err(problems)
+        }
     }
 
     fn read(&self, forges: &ForgeHosts) -> (ApplicationChange, Vec<ApplicationProblem>) {
         let mut problems = Vec::new();
         let found = &mut problems;
         let change = ApplicationChange {
-            url: read(found, ApplicationField::Url, self.url, |text| RepoUrl::parse_at(text, forges)),
+            url: read(found, ApplicationField::Url, self.url, |text| {
+                RepoUrl::parse_at(text, forges)
+            }),
             branch: read(found, ApplicationField::Branch, self.branch, branch),
             dir: read(found, ApplicationField::Dir, self.dir, RepoPath::new),
-            workspace: read(found, ApplicationField::Workspace, self.workspace, WorkspaceName::new),
+            workspace: read(
+                found,
+                ApplicationField::Workspace,
+                self.workspace,
+                WorkspaceName::new,
+            ),
             name: read(found, ApplicationField::Name, self.name, name),
             any_branch: self.any_branch,
         };
@@ -184,7 +224,8 @@ fn read<T, E: fmt::Display>(
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> Option<T> {
     let read = said.map(parse)?;
-    read.map_err(|error| problems.push(problem(field, &format!("{error}.")))).ok()
+    read.map_err(|error| problems.push(problem(field, &format!("{error}."))))
+        .ok()
 }
 
 fn branch(text: &str) -> Result<BranchName, String> {
@@ -195,11 +236,18 @@ fn branch(text: &str) -> Result<BranchName, String> {
 }
 
 fn name(text: &str) -> Result<Option<ProjectName>, super::project::InvalidName> {
-    if text.is_empty() { Ok(None) } else { ProjectName::new(text).map(Some) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        ProjectName::new(text).map(Some)
+    }
 }
 
 fn problem(field: ApplicationField, text: &str) -> ApplicationProblem {
-    ApplicationProblem { field, text: text.to_owned() }
+    ApplicationProblem {
+        field,
+        text: text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -218,40 +266,86 @@ mod tests {
     #[test]
     fn that_any_branch_is_allowed_is_said_of_one_branch_of_one_repository() {
         let change = |fields: ApplicationFields<'_>| fields.change(&ForgeHosts::public()).unwrap();
-        let spec = ApplicationFields { any_branch: Some(true), ..FIELDS }.spec(&ForgeHosts::public()).unwrap();
+        let spec = ApplicationFields {
+            any_branch: Some(true),
+            ..FIELDS
+        }
+        .spec(&ForgeHosts::public())
+        .unwrap();
         assert!(spec.any_branch && !FIELDS.spec(&ForgeHosts::public()).unwrap().any_branch);
         let nothing = ApplicationFields::default();
-        let same = ApplicationFields { branch: Some("main"), dir: Some("dns"), ..nothing };
+        let same = ApplicationFields {
+            branch: Some("main"),
+            dir: Some("dns"),
+            ..nothing
+        };
         assert!(change(same).of(&spec).any_branch);
         for moved in [
-            ApplicationFields { branch: Some("release"), ..nothing },
-            ApplicationFields { url: Some("https://github.com/acme/dns"), ..nothing },
-            ApplicationFields { any_branch: Some(false), ..nothing },
+            ApplicationFields {
+                branch: Some("release"),
+                ..nothing
+            },
+            ApplicationFields {
+                url: Some("https://github.com/acme/dns"),
+                ..nothing
+            },
+            ApplicationFields {
+                any_branch: Some(false),
+                ..nothing
+            },
         ] {
             assert!(!change(moved).of(&spec).any_branch, "{moved:?}");
         }
-        let both = ApplicationFields { branch: Some("release"), any_branch: Some(true), ..nothing };
+        let both = ApplicationFields {
+            branch: Some("release"),
+            any_branch: Some(true),
+            ..nothing
+        };
         assert!(change(both).of(&spec).any_branch);
     }
 
     #[test]
     fn what_is_not_said_is_the_root_and_the_default_workspace() {
         let spec = FIELDS.spec(&ForgeHosts::public()).unwrap();
-        assert_eq!(spec.to_string(), "https://github.com/acme/infra branch main dir . workspace default");
+        assert_eq!(
+            spec.to_string(),
+            "https://github.com/acme/infra branch main dir . workspace default"
+        );
         assert_eq!(spec.title(), ". (branch main)");
-        let fields = ApplicationFields { dir: Some("/net/"), workspace: Some("prod"), name: Some("net"), ..FIELDS };
+        let fields = ApplicationFields {
+            dir: Some("/net/"),
+            workspace: Some("prod"),
+            name: Some("net"),
+            ..FIELDS
+        };
         let spec = fields.spec(&ForgeHosts::public()).unwrap();
-        assert_eq!(spec.to_string(), "https://github.com/acme/infra branch main dir net workspace prod (net)");
+        assert_eq!(
+            spec.to_string(),
+            "https://github.com/acme/infra branch main dir net workspace prod (net)"
+        );
         assert_eq!(spec.title(), "net (branch main, workspace prod)");
     }
 
     #[test]
     fn a_change_leaves_what_is_not_said() {
-        let spec = ApplicationFields { name: Some("net"), ..FIELDS }.spec(&ForgeHosts::public()).unwrap();
-        let change = |fields: ApplicationFields<'_>| fields.change(&ForgeHosts::public()).unwrap().of(&spec);
+        let spec = ApplicationFields {
+            name: Some("net"),
+            ..FIELDS
+        }
+        .spec(&ForgeHosts::public())
+        .unwrap();
+        let change =
+            |fields: ApplicationFields<'_>| fields.change(&ForgeHosts::public()).unwrap().of(&spec);
         assert_eq!(change(ApplicationFields::default()), spec);
-        let moved = change(ApplicationFields { dir: Some("dns"), name: Some(""), ..ApplicationFields::default() });
-        assert_eq!(moved.to_string(), "https://github.com/acme/infra branch main dir dns workspace default");
+        let moved = change(ApplicationFields {
+            dir: Some("dns"),
+            name: Some(""),
+            ..ApplicationFields::default()
+        });
+        assert_eq!(
+            moved.to_string(),
+            "https://github.com/acme/infra branch main dir dns workspace default"
+        );
         assert_eq!(moved.name, None);
     }
 
@@ -267,7 +361,10 @@ mod tests {
             any_branch: None,
         };
         let problems = fields.spec(&ForgeHosts::public()).unwrap_err();
-        let lines: Vec<_> = problems.iter().map(|found| format!("{}: {}", found.field, found.text)).collect();
+        let lines: Vec<_> = problems
+            .iter()
+            .map(|found| format!("{}: {}", found.field, found.text))
+            .collect();
         insta::assert_snapshot!(lines.join("\n"), @r#"
         url: `https://…@github.com/acme/infra` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it.
         branch: a branch has at most 255 bytes.
@@ -275,10 +372,15 @@ mod tests {
         workspace: invalid workspace "a b": it must not contain `$`, white space or control characters.
         name: invalid project name "é": 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/` are allowed.
         "#);
-        let problems = ApplicationFields::default().spec(&ForgeHosts::public()).unwrap_err();
+        let problems = ApplicationFields::default()
+            .spec(&ForgeHosts::public())
+            .unwrap_err();
         assert_eq!(
             problems,
-            [problem(ApplicationField::Url, "It is missing."), problem(ApplicationField::Branch, "It is missing.")]
+            [
+                problem(ApplicationField::Url, "It is missing."),
+                problem(ApplicationField::Branch, "It is missing.")
+            ]
         );
     }
 }

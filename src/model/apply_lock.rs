@@ -40,12 +40,15 @@ impl ApplyScope {
         let understood = match (kind, repo, dir) {
             ("server", "", "") => Some(Self::Server),
             ("repo", repo, "") => RepoId::of_record(repo).ok().map(Self::Repo),
-            ("path", repo, dir) if !dir.is_empty() => {
-                RepoId::of_record(repo).ok().zip(dir.parse().ok()).map(|(repo, dir)| Self::Path { repo, dir })
-            }
+            ("path", repo, dir) if !dir.is_empty() => RepoId::of_record(repo)
+                .ok()
+                .zip(dir.parse().ok())
+                .map(|(repo, dir)| Self::Path { repo, dir }),
             _ => None,
         };
-        let words = [kind, repo, dir].into_iter().filter(|word| !word.is_empty());
+        let words = [kind, repo, dir]
+            .into_iter()
+            .filter(|word| !word.is_empty());
         understood.unwrap_or_else(|| Self::Unknown(words.collect::<Vec<_>>().join(" ")))
     }
 
@@ -80,7 +83,10 @@ impl ApplyScope {
         match self {
             Self::Server | Self::Unknown(_) => true,
             Self::Repo(own) => own == repo,
-            Self::Path { repo: own, dir: top } => own == repo && top.contains(dir),
+            Self::Path {
+                repo: own,
+                dir: top,
+            } => own == repo && top.contains(dir),
         }
     }
 }
@@ -147,10 +153,18 @@ mod tests {
             (".", false),
             ("app/network", false),
         ] {
-            assert_eq!(path("./network/").covers(&infra, &dir.parse().unwrap()), covered, "{dir}");
+            assert_eq!(
+                path("./network/").covers(&infra, &dir.parse().unwrap()),
+                covered,
+                "{dir}"
+            );
         }
-        assert!(!path("network").covers(&repo("github.com/acme/apps"), &"network".parse().unwrap()));
-        assert!(!path("network").covers(&repo("git.example/acme/infra"), &"network".parse().unwrap()));
+        assert!(
+            !path("network").covers(&repo("github.com/acme/apps"), &"network".parse().unwrap())
+        );
+        assert!(
+            !path("network").covers(&repo("git.example/acme/infra"), &"network".parse().unwrap())
+        );
     }
 
     #[test]
@@ -162,11 +176,31 @@ mod tests {
     fn what_is_not_understood_covers_everything_and_is_named() {
         for (kind, at, dir, text) in [
             ("team", "acme", "", "team acme"),
-            ("server", "github.com/acme/infra", "", "server github.com/acme/infra"),
+            (
+                "server",
+                "github.com/acme/infra",
+                "",
+                "server github.com/acme/infra",
+            ),
             ("repo", "acme", "", "repo acme"),
-            ("repo", "github.com/acme/infra", "net", "repo github.com/acme/infra net"),
-            ("path", "github.com/acme/infra", "", "path github.com/acme/infra"),
-            ("path", "github.com/acme/infra", "../..", "path github.com/acme/infra ../.."),
+            (
+                "repo",
+                "github.com/acme/infra",
+                "net",
+                "repo github.com/acme/infra net",
+            ),
+            (
+                "path",
+                "github.com/acme/infra",
+                "",
+                "path github.com/acme/infra",
+            ),
+            (
+                "path",
+                "github.com/acme/infra",
+                "../..",
+                "path github.com/acme/infra ../..",
+            ),
             ("", "", "", ""),
         ] {
             let scope = ApplyScope::from_columns(kind, at, dir);

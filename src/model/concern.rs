@@ -59,7 +59,11 @@ impl FromStr for Concern {
     type Err = InvalidConcern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.contains('/') { Ok(Self::Repo(text.parse()?)) } else { Ok(Self::Owner(text.parse()?)) }
+        if text.contains('/') {
+            Ok(Self::Repo(text.parse()?))
+        } else {
+            Ok(Self::Owner(text.parse()?))
+        }
     }
 }
 
@@ -71,15 +75,22 @@ mod tests {
 
     #[test]
     fn the_text_tells_an_owner_from_a_repository() {
-        for (text, owner, repo) in
-            [("net", Some("net"), None), ("github.com/acme/net", None, Some("github.com/acme/net"))]
-        {
+        for (text, owner, repo) in [
+            ("net", Some("net"), None),
+            ("github.com/acme/net", None, Some("github.com/acme/net")),
+        ] {
             let concern: Concern = text.parse().unwrap();
             assert_eq!(concern.to_string(), text);
             assert_eq!(concern.owner().map(ToString::to_string).as_deref(), owner);
             assert_eq!(concern.repo().map(ToString::to_string).as_deref(), repo);
         }
-        assert!(matches!("a b".parse::<Concern>(), Err(InvalidConcern::Owner(_))));
-        assert!(matches!("/".parse::<Concern>(), Err(InvalidConcern::Repo(_))));
+        assert!(matches!(
+            "a b".parse::<Concern>(),
+            Err(InvalidConcern::Owner(_))
+        ));
+        assert!(matches!(
+            "/".parse::<Concern>(),
+            Err(InvalidConcern::Repo(_))
+        ));
     }
 }

@@ -60,7 +60,11 @@ impl PullEvent {
     /// Where the pull stood when it happened, if the forge said all of it.
     pub fn standing(&self) -> Option<PullHead> {
         let (head, base_branch) = (self.head.clone()?, self.base_branch.clone()?);
-        Some(PullHead { head, base_branch, draft: self.draft })
+        Some(PullHead {
+            head,
+            base_branch,
+            draft: self.draft,
+        })
     }
 }
 
@@ -136,7 +140,11 @@ impl Event {
         match self {
             Self::Pull(event) => {
                 let (repo, kind) = (event.pull.repo.clone(), RepositoryEventKind::Pull);
-                vec![RepositoryNews { repo, kind, installation: event.installation }]
+                vec![RepositoryNews {
+                    repo,
+                    kind,
+                    installation: event.installation,
+                }]
             }
             Self::Repositories { news } => news.clone(),
             Self::Comment(_) | Self::Ignored { .. } => Vec::new(),

@@ -17,15 +17,23 @@ pub struct ForgeRepo {
 impl ForgeRepo {
     /// A repository under the name it has.
     pub const fn new(id: u64, repo: RepoId) -> Self {
-        Self { id, repo, was: None }
+        Self {
+            id,
+            repo,
+            was: None,
+        }
     }
 
     /// Name under which the rows of a repository go on that is gone and whose name another one has taken. No repository of a
     /// forge can have it, so nothing new comes to be under it.
-    #[expect(clippy::missing_panics_doc, reason = "a name with a number at its end is one that a record may hold")]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "a name with a number at its end is one that a record may hold"
+    )]
     #[must_use]
     pub fn displaced(&self) -> RepoId {
-        RepoId::of_record(&format!("{}~{}", self.repo, self.id)).expect("a record may hold such a name")
+        RepoId::of_record(&format!("{}~{}", self.repo, self.id))
+            .expect("a record may hold such a name")
     }
 }
 
@@ -39,6 +47,10 @@ mod tests {
         assert_eq!(repo.displaced().to_string(), "github.com/acme/infra~7");
         assert!(repo.displaced().to_string().parse::<RepoId>().is_err());
         let url = crate::model::RepoUrl::of(&repo.displaced()).unwrap();
-        assert_eq!((url.as_str(), url.repo_id()), ("https://github.com/acme/infra~7", None), "claims go along");
+        assert_eq!(
+            (url.as_str(), url.repo_id()),
+            ("https://github.com/acme/infra~7", None),
+            "claims go along"
+        );
     }
 }

@@ -13,7 +13,9 @@ use super::pull::PullRef;
 use super::repo::RepoId;
 
 /// What a lock protects. The separate columns are the key; the text form is for people.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct LockKey {
     /// Repository, with its host.
     pub repo: RepoId,
@@ -29,12 +31,20 @@ pub struct LockKey {
 impl LockKey {
     /// The lock of everything in the project's directory and workspace.
     pub fn of(repo: &RepoId, project: &ProjectKey) -> Self {
-        Self { repo: repo.clone(), dir: project.dir.clone(), workspace: project.workspace.clone(), project: None }
+        Self {
+            repo: repo.clone(),
+            dir: project.dir.clone(),
+            workspace: project.workspace.clone(),
+            project: None,
+        }
     }
 
     /// The lock of the project alone. One without a name has none of its own and takes that of the directory.
     pub fn of_project(repo: &RepoId, project: &ProjectKey) -> Self {
-        Self { project: project.name.clone(), ..Self::of(repo, project) }
+        Self {
+            project: project.name.clone(),
+            ..Self::of(repo, project)
+        }
     }
 
     /// The lock of the project in this scope.
@@ -56,8 +66,16 @@ impl LockKey {
 impl fmt::Display for LockKey {
     /// The classic text form: `owner/repo/path/workspace`, with `/project` behind it if it is the lock of one project.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.repo.full_name(), self.dir, self.workspace)?;
-        self.project.as_ref().map_or(Ok(()), |project| write!(f, "/{project}"))
+        write!(
+            f,
+            "{}/{}/{}",
+            self.repo.full_name(),
+            self.dir,
+            self.workspace
+        )?;
+        self.project
+            .as_ref()
+            .map_or(Ok(()), |project| write!(f, "/{project}"))
     }
 }
 

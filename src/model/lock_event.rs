@@ -100,7 +100,11 @@ pub struct Cause {
 impl Cause {
     /// Somebody, for a reason.
     pub fn new(actor: Actor, reason: impl Into<String>) -> Self {
-        Self { actor, remote: None, reason: reason.into() }
+        Self {
+            actor,
+            remote: None,
+            reason: reason.into(),
+        }
     }
 
     /// Over the network from this address.
@@ -135,17 +139,23 @@ impl NewLockEvent {
     pub fn repo(&self) -> Option<&RepoId> {
         let of_key = self.key.as_ref().map(|key| &key.repo);
         let of_scope = || self.scope.as_ref().and_then(ApplyScope::repo);
-        of_key.or_else(of_scope).or_else(|| self.pull.as_ref().map(|pull| &pull.repo))
+        of_key
+            .or_else(of_scope)
+            .or_else(|| self.pull.as_ref().map(|pull| &pull.repo))
     }
 
     /// The repository it is about, whatever says so.
     pub fn about_repo(&self) -> Option<&RepoId> {
-        self.repo().or_else(|| self.concern.as_ref().and_then(Concern::repo))
+        self.repo()
+            .or_else(|| self.concern.as_ref().and_then(Concern::repo))
     }
 
     /// The directory it is about.
     pub fn dir(&self) -> Option<&RepoPath> {
-        self.key.as_ref().map(|key| &key.dir).or_else(|| self.scope.as_ref().and_then(ApplyScope::dir))
+        self.key
+            .as_ref()
+            .map(|key| &key.dir)
+            .or_else(|| self.scope.as_ref().and_then(ApplyScope::dir))
     }
 }
 
@@ -181,7 +191,10 @@ impl LockEvent {
 
     /// The pull, or application, that it is about, for lists: `#12`, `application network (branch main)`.
     pub fn of_whom(&self) -> Option<String> {
-        self.event.pull.as_ref().map(|pull| pull.number.called_short(self.title.as_deref()))
+        self.event
+            .pull
+            .as_ref()
+            .map(|pull| pull.number.called_short(self.title.as_deref()))
     }
 }
 
@@ -229,7 +242,12 @@ impl ChainedEvent {
 
     /// The hash that an event at this place must have. Times count to the microsecond, which both databases keep.
     #[expect(clippy::missing_panics_doc, reason = "texts and numbers are JSON")]
-    pub fn hash_of(seq: i64, at: DateTime<Utc>, event: &NewLockEvent, previous: &Sha256Digest) -> Sha256Digest {
+    pub fn hash_of(
+        seq: i64,
+        at: DateTime<Utc>,
+        event: &NewLockEvent,
+        previous: &Sha256Digest,
+    ) -> Sha256Digest {
         let sealed = Sealed {
             previous: previous.as_str(),
             seq,
@@ -238,7 +256,11 @@ impl ChainedEvent {
             repo: event.repo().map(ToString::to_string),
             dir: event.dir().map(ToString::to_string),
             workspace: event.key.as_ref().map(|key| key.workspace.to_string()),
-            project: event.key.as_ref().and_then(|key| key.project.as_ref()).map(ToString::to_string),
+            project: event
+                .key
+                .as_ref()
+                .and_then(|key| key.project.as_ref())
+                .map(ToString::to_string),
             pull: event.pull.as_ref().map(|pull| pull.number.0),
             actor: &event.cause.actor.login,
             origin: event.cause.actor.origin.as_str(),
@@ -262,12 +284,22 @@ mod tests {
 
     #[test]
     fn what_concerns_nobody_has_the_hash_that_it_always_had() {
-        let actor = Actor { login: "ada".to_owned(), origin: Origin::Comment };
+        let actor = Actor {
+            login: "ada".to_owned(),
+            origin: Origin::Comment,
+        };
         let cause = Cause::new(actor, "why");
-        let mut event =
-            NewLockEvent { kind: LockEventKind::Denied, key: None, scope: None, pull: None, concern: None, cause };
-        let hash =
-            |event: &NewLockEvent| ChainedEvent::hash_of(1, DateTime::UNIX_EPOCH, event, &ChainedEvent::genesis());
+        let mut event = NewLockEvent {
+            kind: LockEventKind::Denied,
+            key: None,
+            scope: None,
+            pull: None,
+            concern: None,
+            cause,
+        };
+        let hash = |event: &NewLockEvent| {
+            ChainedEvent::hash_of(1, DateTime::UNIX_EPOCH, event, &ChainedEvent::genesis())
+        };
         let sealed = format!(
             r#"{{"previous":"{}","seq":1,"at":"1970-01-01T00:00:00.000000Z","kind":"denied","repo":null,"dir":null,"workspace":null,"project":null,"pull":null,"actor":"ada","origin":"comment","remote":null,"reason":"why"}}"#,
             ChainedEvent::genesis()

@@ -49,8 +49,18 @@ mod tests {
     fn who_takes_the_lock_follows_from_the_mode() {
         let taken = |mode: &LockMode| (mode.as_str(), mode.taken_by_plan(), mode.taken_by_apply());
         let all: Vec<_> = LockMode::ALL.iter().map(taken).collect();
-        assert_eq!(all, [("on_plan", true, true), ("on_apply", false, true), ("disabled", false, false)]);
-        assert_eq!((LockMode::default(), LockScope::default()), (LockMode::OnPlan, LockScope::Workspace));
+        assert_eq!(
+            all,
+            [
+                ("on_plan", true, true),
+                ("on_apply", false, true),
+                ("disabled", false, false)
+            ]
+        );
+        assert_eq!(
+            (LockMode::default(), LockScope::default()),
+            (LockMode::OnPlan, LockScope::Workspace)
+        );
     }
 
     #[test]

@@ -19,7 +19,9 @@ use super::repo::RepoId;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLockName {
     /// Too few segments.
-    #[error("it has fewer than four parts; write `owner/repo/path/workspace`, with the path `.` for the root")]
+    #[error(
+        "it has fewer than four parts; write `owner/repo/path/workspace`, with the path `.` for the root"
+    )]
     TooShort,
     /// Two slashes follow each other, or it begins with one.
     #[error("it has an empty part; write `owner/repo/path/workspace`")]
@@ -61,19 +63,27 @@ impl LockName {
         if text.chars().any(char::is_control) {
             return Err(InvalidLockName::Control);
         }
-        let (body, has_slash) = text.strip_suffix('/').map_or((text, false), |body| (body, true));
+        let (body, has_slash) = text
+            .strip_suffix('/')
+            .map_or((text, false), |body| (body, true));
         if body.split('/').any(str::is_empty) {
             return Err(InvalidLockName::EmptyPart);
         }
         if body.split('/').count() < 4 {
             return Err(InvalidLockName::TooShort);
         }
-        Ok(Self { text: body.to_owned(), has_slash })
+        Ok(Self {
+            text: body.to_owned(),
+            has_slash,
+        })
     }
 
     /// How Atlantis names a lock in its database, its page and its API: always with the slash after the workspace.
     pub fn of_atlantis(key: &LockKey, project: Option<&ProjectName>) -> String {
-        format!("{key}/{}", project.map(ProjectName::as_str).unwrap_or_default())
+        format!(
+            "{key}/{}",
+            project.map(ProjectName::as_str).unwrap_or_default()
+        )
     }
 
     /// Whether the lock may be one of this repository: cheaper than [`Self::fit`], and never wrong when it says no.
@@ -103,20 +113,32 @@ impl LockName {
     }
 
     fn fit_rest(&self, rest: &str, key: &LockKey, project: Option<&ProjectName>) -> Option<Fit> {
-        let rest = rest.strip_prefix(key.dir.as_str())?.strip_prefix('/')?.strip_prefix(key.workspace.as_str())?;
+        let rest = rest
+            .strip_prefix(key.dir.as_str())?
+            .strip_prefix('/')?
+            .strip_prefix(key.workspace.as_str())?;
         match (rest.strip_prefix('/'), project) {
             (None, None) if rest.is_empty() => Some(Fit::Exact),
             (None, Some(_)) if rest.is_empty() => Some(Fit::WithoutProject),
-            (Some(name), Some(project)) if !self.has_slash && name == project.as_str() => Some(Fit::Exact),
+            (Some(name), Some(project)) if !self.has_slash && name == project.as_str() => {
+                Some(Fit::Exact)
+            }
             (None | Some(_), None | Some(_)) => None,
         }
     }
 
     /// The best of those that fit; `Err` gives the first two that fit equally well.
-    pub fn choose(&self, held: impl IntoIterator<Item = Lock>) -> Result<Option<Lock>, Box<(Lock, Lock)>> {
-        let mut fitting: Vec<(Fit, Lock)> =
-            held.into_iter().filter_map(|lock| Some((self.fit(&lock)?, lock))).collect();
-        let Some(best) = fitting.iter().map(|(fit, _)| *fit).max() else { return Ok(None) };
+    pub fn choose(
+        &self,
+        held: impl IntoIterator<Item = Lock>,
+    ) -> Result<Option<Lock>, Box<(Lock, Lock)>> {
+        let mut fitting: Vec<(Fit, Lock)> = held
+            .into_iter()
+            .filter_map(|lock| Some((self.fit(&lock)?, lock)))
+            .collect();
+        let Some(best) = fitting.iter().map(|(fit, _)| *fit).max() else {
+            return Ok(None);
+        };
         fitting.retain(|(fit, _)| *fit == best);
         let mut best = fitting.into_iter().map(|(_, lock)| lock);
         match (best.next(), best.next()) {
@@ -150,9 +172,15 @@ mod tests {
     use crate::model::{ProjectKey, PullNumber, PullRef};
 
     fn lock(repo: &str, dir: &str, workspace: &str, name: &str) -> Lock {
-        let project =
-            ProjectKey { dir: dir.parse().unwrap(), workspace: workspace.parse().unwrap(), name: name.parse().ok() };
-        let pull = PullRef { repo: repo.parse().unwrap(), number: PullNumber(7) };
+        let project = ProjectKey {
+            dir: dir.parse().unwrap(),
+            workspace: workspace.parse().unwrap(),
+            name: name.parse().ok(),
+        };
+        let pull = PullRef {
+            repo: repo.parse().unwrap(),
+            number: PullNumber(7),
+        };
         Lock {
             id: Uuid::nil().into(),
             key: LockKey::of(&pull.repo, &project),
@@ -178,7 +206,10 @@ mod tests {
             ("acme/infra/infra/net/Prod", Some(Fit::WithoutProject)),
             ("acme/infra/infra/net/Prod/", Some(Fit::WithoutProject)),
             ("Acme/Infra/infra/net/Prod/vpc", Some(Fit::Exact)),
-            ("github.com/acme/infra/infra/net/Prod", Some(Fit::WithoutProject)),
+            (
+                "github.com/acme/infra/infra/net/Prod",
+                Some(Fit::WithoutProject),
+            ),
             ("GitHub.com/acme/infra/infra/net/Prod/vpc", Some(Fit::Exact)),
             ("", None),
             ("acme/infra", None),
@@ -211,7 +242,10 @@ mod tests {
             lock("github.com/org/group", "repo/a", "default", ""),
         );
         let name = LockName::new("org/group/repo/a/default/").unwrap();
-        assert_eq!(name.choose([group.clone(), short.clone()]), Err(Box::new((group.clone(), short.clone()))));
+        assert_eq!(
+            name.choose([group.clone(), short.clone()]),
+            Err(Box::new((group.clone(), short.clone())))
+        );
         assert_eq!(name.choose([group.clone()]), Ok(Some(group.clone())));
         let name = LockName::new("github.com/org/group/repo/a/default").unwrap();
         assert_eq!(name.choose([group, short.clone()]), Ok(Some(short)));
@@ -219,12 +253,35 @@ mod tests {
 
     #[test]
     fn the_exact_name_wins_and_two_exact_ones_are_ambiguous() {
-        let (named, other) = (lock("h.test/a/b", "d", "w", "x"), lock("other.test/a/b", "d", "w", ""));
-        assert_eq!(LockName::new("a/b/d/w/x").unwrap().choose([named.clone(), other.clone()]), Ok(Some(named.clone())));
-        assert_eq!(LockName::new("a/b/d/w/").unwrap().choose([named.clone(), other.clone()]), Ok(Some(other)));
+        let (named, other) = (
+            lock("h.test/a/b", "d", "w", "x"),
+            lock("other.test/a/b", "d", "w", ""),
+        );
+        assert_eq!(
+            LockName::new("a/b/d/w/x")
+                .unwrap()
+                .choose([named.clone(), other.clone()]),
+            Ok(Some(named.clone()))
+        );
+        assert_eq!(
+            LockName::new("a/b/d/w/")
+                .unwrap()
+                .choose([named.clone(), other.clone()]),
+            Ok(Some(other))
+        );
         let deeper = lock("h.test/a/b", "d/w", "x", "");
-        assert!(LockName::new("a/b/d/w/x").unwrap().choose([named, deeper.clone()]).is_err());
-        assert_eq!(LockName::new("a/b/d/w/x/").unwrap().choose([deeper.clone()]), Ok(Some(deeper)));
+        assert!(
+            LockName::new("a/b/d/w/x")
+                .unwrap()
+                .choose([named, deeper.clone()])
+                .is_err()
+        );
+        assert_eq!(
+            LockName::new("a/b/d/w/x/")
+                .unwrap()
+                .choose([deeper.clone()]),
+            Ok(Some(deeper))
+        );
     }
 
     #[test]
@@ -239,14 +296,25 @@ mod tests {
         ] {
             assert_eq!(LockName::new(text), Err(expected), "{text:?}");
         }
-        assert_eq!(LockName::new(&"a/".repeat(2000)), Err(InvalidLockName::TooLong));
+        assert_eq!(
+            LockName::new(&"a/".repeat(2000)),
+            Err(InvalidLockName::TooLong)
+        );
     }
 
     fn locks() -> impl Strategy<Value = Lock> {
-        let repo =
-            prop::sample::select(vec!["github.com/acme/infra", "gitlab.com/acme/infra/net", "git.test:8443/a/b"]);
+        let repo = prop::sample::select(vec![
+            "github.com/acme/infra",
+            "gitlab.com/acme/infra/net",
+            "git.test:8443/a/b",
+        ]);
         let dir = "(\\.|[a-zA-Z0-9_. é-]{1,4}[a-z](/[a-z]{1,3}){0,2})";
-        (repo, dir, "[a-zA-Z0-9_]{1,4}", "([a-z]{1,3}(/[a-z]{1,3})?)?")
+        (
+            repo,
+            dir,
+            "[a-zA-Z0-9_]{1,4}",
+            "([a-z]{1,3}(/[a-z]{1,3})?)?",
+        )
             .prop_map(|(repo, dir, workspace, name)| lock(repo, &dir, &workspace, &name))
     }
 

@@ -40,7 +40,10 @@ impl FromStr for MergeMethod {
 
     /// Case does not matter.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text)).ok_or(UnknownMethod)
+        Self::ALL
+            .into_iter()
+            .find(|method| method.as_str().eq_ignore_ascii_case(text))
+            .ok_or(UnknownMethod)
     }
 }
 

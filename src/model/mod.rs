@@ -33,14 +33,19 @@ mod text;
 mod words;
 
 pub use actor::{Actor, Origin};
-pub use application::{ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec};
+pub use application::{
+    ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec,
+};
 pub use apply_lock::{ApplyLock, ApplyScope};
-pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
+pub use apply_lock_wish::{
+    ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute,
+};
 pub use concern::{Concern, InvalidConcern};
 pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
 pub use forge_repo::ForgeRepo;
 pub use ids::{
-    ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
+    ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId,
+    OwnerId, PlanId, RunId,
 };
 pub use lock::{Lock, LockKey, LockStanding, Waiter};
 pub use lock_event::{Cause, ChainLink, ChainedEvent, LockEvent, LockEventKind, NewLockEvent};
@@ -48,8 +53,8 @@ pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};
 pub use merge_method::{MergeMethod, UnknownMethod};
 pub use mirror::{
-    Asked, AttemptLease, FailureKind, HomeId, InvalidHomeId, Jitter, MirrorEvent, MirrorState, NotAllowed,
-    RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
+    Asked, AttemptLease, FailureKind, HomeId, InvalidHomeId, Jitter, MirrorEvent, MirrorState,
+    NotAllowed, RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
 };
 pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 pub use owner::{InvalidOwnerName, OwnerName, Rights};
@@ -58,7 +63,8 @@ pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
 pub use plan_changes::{PlanChanges, PlannedAction, ResourceChange};
 pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
 pub use pull::{
-    BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState, Subject,
+    BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber,
+    PullRef, PullState, Subject,
 };
 pub use rate_scope::{RateScope, Traffic};
 pub use reason::{InvalidReason, Reason};

@@ -62,9 +62,13 @@ impl CommandKind {
     pub const fn changes(self) -> bool {
         match self {
             Self::Apply | Self::Import | Self::StateRm => true,
-            Self::Plan | Self::Autoplan | Self::Unlock | Self::Cancel | Self::Explain | Self::Version | Self::Help => {
-                false
-            }
+            Self::Plan
+            | Self::Autoplan
+            | Self::Unlock
+            | Self::Cancel
+            | Self::Explain
+            | Self::Version
+            | Self::Help => false,
         }
     }
 
@@ -216,7 +220,11 @@ mod tests {
             (vec![Waiting, Failed], CommandOutcome::Failure),
             (vec![Planned, Waiting, Failed], CommandOutcome::Partial),
         ] {
-            assert_eq!(CommandOutcome::of(projects.clone()), expected, "{projects:?}");
+            assert_eq!(
+                CommandOutcome::of(projects.clone()),
+                expected,
+                "{projects:?}"
+            );
         }
     }
 }

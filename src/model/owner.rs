@@ -26,7 +26,9 @@ impl OwnerName {
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !begins || text.len() > Self::MAX_BYTES || !text.chars().all(fine) {
-            return Err(InvalidOwnerName(text.chars().take(Self::MAX_BYTES).collect()));
+            return Err(InvalidOwnerName(
+                text.chars().take(Self::MAX_BYTES).collect(),
+            ));
         }
         Ok(Self(text.to_ascii_lowercase()))
     }
@@ -69,8 +71,21 @@ mod tests {
 
     #[test]
     fn names_are_short_plain_and_compared_without_case() {
-        assert_eq!(OwnerName::new("Team-Net_1.x").unwrap().as_str(), "team-net_1.x");
-        for text in ["", "-net", ".", "..", "a b", "a/b", "é", "a\n", &"a".repeat(65)] {
+        assert_eq!(
+            OwnerName::new("Team-Net_1.x").unwrap().as_str(),
+            "team-net_1.x"
+        );
+        for text in [
+            "",
+            "-net",
+            ".",
+            "..",
+            "a b",
+            "a/b",
+            "é",
+            "a\n",
+            &"a".repeat(65),
+        ] {
             assert!(OwnerName::new(text).is_err(), "{text:?}");
         }
         insta::assert_snapshot!(

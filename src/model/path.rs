@@ -51,7 +51,11 @@ impl RepoPath {
                 name => parts.push(name),
             }
         }
-        Ok(if parts.is_empty() { Self::root() } else { Self(parts.join("/")) })
+        Ok(if parts.is_empty() {
+            Self::root()
+        } else {
+            Self(parts.join("/"))
+        })
     }
 
     /// The cleaned text.
@@ -67,12 +71,16 @@ impl RepoPath {
     /// The directory that holds this path; the root's parent is the root.
     #[must_use]
     pub fn parent(&self) -> Self {
-        self.0.rsplit_once('/').map_or_else(Self::root, |(parent, _)| Self(parent.to_owned()))
+        self.0
+            .rsplit_once('/')
+            .map_or_else(Self::root, |(parent, _)| Self(parent.to_owned()))
     }
 
     /// The last segment; `.` for the root.
     pub fn file_name(&self) -> &str {
-        self.0.rsplit_once('/').map_or(self.0.as_str(), |(_, name)| name)
+        self.0
+            .rsplit_once('/')
+            .map_or(self.0.as_str(), |(_, name)| name)
     }
 
     /// Joins and cleans; an error when the result leaves the repository.
@@ -94,8 +102,12 @@ impl RepoPath {
                 None => *self = Self::root(),
             },
             part if self.is_root() || part.contains('/') => *self = self.join(part)?,
-            part if self.0.len() + 1 + part.len() > Self::MAX_BYTES => return Err(InvalidPath::TooLong),
-            part if part.chars().any(char::is_control) => return Err(InvalidPath::Control(part.to_owned())),
+            part if self.0.len() + 1 + part.len() > Self::MAX_BYTES => {
+                return Err(InvalidPath::TooLong);
+            }
+            part if part.chars().any(char::is_control) => {
+                return Err(InvalidPath::Control(part.to_owned()));
+            }
             name => {
                 self.0.push('/');
                 self.0.push_str(name);
@@ -106,7 +118,12 @@ impl RepoPath {
 
     /// Whether `other` is this path or lies below it.
     pub fn contains(&self, other: &Self) -> bool {
-        self.is_root() || self == other || other.0.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with('/'))
+        self.is_root()
+            || self == other
+            || other
+                .0
+                .strip_prefix(&self.0)
+                .is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -134,8 +151,14 @@ mod tests {
 
     #[test]
     fn paths_are_cleaned_as_the_reference_says() {
-        for (text, clean) in [("/", "."), ("", "."), ("a/b/", "a/b"), ("/a", "a"), ("/..", "."), ("./a//b/../c", "a/c")]
-        {
+        for (text, clean) in [
+            ("/", "."),
+            ("", "."),
+            ("a/b/", "a/b"),
+            ("/a", "a"),
+            ("/..", "."),
+            ("./a//b/../c", "a/c"),
+        ] {
             assert_eq!(RepoPath::new(text).unwrap().as_str(), clean, "{text}");
         }
         for text in ["..", "./..", "a/../..", "a\0b"] {

@@ -84,7 +84,11 @@ impl FromStr for Sha256Digest {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fine = text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
-        if fine { Ok(Self(text.to_owned())) } else { Err(format!("`{text}` is not a SHA-256 digest")) }
+        if fine {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(format!("`{text}` is not a SHA-256 digest"))
+        }
     }
 }
 
@@ -119,7 +123,11 @@ impl fmt::Display for PlanCounts {
         if self.import > 0 {
             write!(f, "{} to import, ", self.import)?;
         }
-        write!(f, "{} to add, {} to change, {} to destroy", self.add, self.change, self.destroy)?;
+        write!(
+            f,
+            "{} to add, {} to change, {} to destroy",
+            self.add, self.change, self.destroy
+        )?;
         if self.forget > 0 {
             write!(f, ", {} to forget", self.forget)?;
         }

@@ -64,7 +64,10 @@ impl PlannedAction {
 
     /// Whether people have to look twice: an object is lost, or nobody can say.
     pub fn is_marked(self) -> bool {
-        matches!(self, Self::Destroy | Self::Replace | Self::Unknown | Self::Forget | Self::ReplaceForgotten)
+        matches!(
+            self,
+            Self::Destroy | Self::Replace | Self::Unknown | Self::Forget | Self::ReplaceForgotten
+        )
     }
 }
 
@@ -100,17 +103,29 @@ impl PlanChanges {
 
     /// The number of entries with an action.
     pub fn number(&self, action: PlannedAction) -> usize {
-        self.resources.iter().filter(|change| change.action == action).count()
+        self.resources
+            .iter()
+            .filter(|change| change.action == action)
+            .count()
     }
 
     /// The numbers of the `Plan:` line: a replacement counts as one to add and one to destroy, and what is imported
     /// counts once more if it is changed as well.
     pub fn counts(&self) -> PlanCounts {
         let number = |action| u32::try_from(self.number(action)).unwrap_or(u32::MAX);
-        let (replace, forgotten) = (number(PlannedAction::Replace), number(PlannedAction::ReplaceForgotten));
-        let imported = self.resources.iter().filter(|change| change.imported).count();
+        let (replace, forgotten) = (
+            number(PlannedAction::Replace),
+            number(PlannedAction::ReplaceForgotten),
+        );
+        let imported = self
+            .resources
+            .iter()
+            .filter(|change| change.imported)
+            .count();
         PlanCounts {
-            add: number(PlannedAction::Create).saturating_add(replace).saturating_add(forgotten),
+            add: number(PlannedAction::Create)
+                .saturating_add(replace)
+                .saturating_add(forgotten),
             change: number(PlannedAction::Update),
             destroy: number(PlannedAction::Destroy).saturating_add(replace),
             import: u32::try_from(imported).unwrap_or(u32::MAX),
@@ -132,9 +147,28 @@ mod tests {
             action,
             imported: action == PlannedAction::Import,
         };
-        let all = PlanChanges { resources: PlannedAction::ALL.map(one).into(), outputs: 0 };
-        assert_eq!(all.counts(), PlanCounts { add: 3, change: 1, destroy: 2, import: 1, forget: 2 });
+        let all = PlanChanges {
+            resources: PlannedAction::ALL.map(one).into(),
+            outputs: 0,
+        };
+        assert_eq!(
+            all.counts(),
+            PlanCounts {
+                add: 3,
+                change: 1,
+                destroy: 2,
+                import: 1,
+                forget: 2
+            }
+        );
         assert!(PlannedAction::ALL.is_sorted());
-        assert!(PlanChanges::default().is_empty() && !PlanChanges { outputs: 1, ..PlanChanges::default() }.is_empty());
+        assert!(
+            PlanChanges::default().is_empty()
+                && !PlanChanges {
+                    outputs: 1,
+                    ..PlanChanges::default()
+                }
+                .is_empty()
+        );
     }
 }

@@ -23,7 +23,13 @@ pub struct WorkspaceName(String);
 impl WorkspaceName {
     /// Checks a name; the empty text stands for `default`.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-        let invalid = |rule| Err(InvalidName { what: "workspace", text: text.to_owned(), rule });
+        let invalid = |rule| {
+            Err(InvalidName {
+                what: "workspace",
+                text: text.to_owned(),
+                rule,
+            })
+        };
         if text.is_empty() {
             return Ok(Self::default());
         }
@@ -119,7 +125,9 @@ impl FromStr for ProjectName {
 text_type!(ProjectName);
 
 /// What tells one project of a repository from another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct ProjectKey {
     /// Directory with Terraform code.
     pub dir: RepoPath,
@@ -132,12 +140,19 @@ pub struct ProjectKey {
 impl ProjectKey {
     /// The project of a directory in the default workspace, without a name.
     pub fn of_dir(dir: RepoPath) -> Self {
-        Self { dir, workspace: WorkspaceName::default(), name: None }
+        Self {
+            dir,
+            workspace: WorkspaceName::default(),
+            name: None,
+        }
     }
 
     /// The name, else `dir/workspace`: the last part of a per-project status (reference 9.1).
     pub fn status_id(&self) -> String {
-        self.name.as_ref().map_or_else(|| format!("{}/{}", self.dir, self.workspace), ToString::to_string)
+        self.name.as_ref().map_or_else(
+            || format!("{}/{}", self.dir, self.workspace),
+            ToString::to_string,
+        )
     }
 
     /// The shortest flags that name this project in a comment (reference 1.4), quoted as comments are read: `-p net`,
@@ -153,14 +168,22 @@ impl ProjectKey {
         Some(match (self.dir.is_root(), self.workspace.is_default()) {
             (_, true) => flag('d', "dir", &dir),
             (true, false) => flag('w', "workspace", workspace),
-            (false, false) => format!("{} {}", flag('d', "dir", &dir), flag('w', "workspace", workspace)),
+            (false, false) => format!(
+                "{} {}",
+                flag('d', "dir", &dir),
+                flag('w', "workspace", workspace)
+            ),
         })
     }
 }
 
 /// A flag with its value, in one word where the value could be read as a flag itself.
 fn flag(short: char, long: &str, value: &str) -> String {
-    if value.starts_with('-') { format!("--{long}={}", quote(value)) } else { format!("-{short} {}", quote(value)) }
+    if value.starts_with('-') {
+        format!("--{long}={}", quote(value))
+    } else {
+        format!("-{short} {}", quote(value))
+    }
 }
 
 impl fmt::Display for ProjectKey {
@@ -179,7 +202,9 @@ mod tests {
 
     #[test]
     fn workspace_rules_of_the_reference() {
-        for text in ["a/b", "..", ".", "-x", "~x", "$x", "a b", "a\\b", "a\tb", "a..b"] {
+        for text in [
+            "a/b", "..", ".", "-x", "~x", "$x", "a b", "a\\b", "a\tb", "a..b",
+        ] {
             assert!(WorkspaceName::new(text).is_err(), "{text:?}");
         }
         assert_eq!(WorkspaceName::new("a&b").unwrap().as_str(), "a&b");

@@ -24,7 +24,10 @@ impl CommitSha {
     pub fn new(text: &str) -> Result<Self, InvalidRef> {
         let hex = text.chars().all(|c| c.is_ascii_hexdigit());
         if !hex || !matches!(text.len(), 40 | 64) {
-            return Err(InvalidRef { what: "full commit id", text: text.chars().take(80).collect() });
+            return Err(InvalidRef {
+                what: "full commit id",
+                text: text.chars().take(80).collect(),
+            });
         }
         Ok(Self(text.to_ascii_lowercase()))
     }
@@ -69,8 +72,11 @@ pub struct BranchName(String);
 impl BranchName {
     /// Checks a name.
     pub fn new(text: &str) -> Result<Self, InvalidRef> {
-        let bad_char = |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
-        let bad_part = |p: &str| p.is_empty() || p.starts_with('.') || p.to_ascii_lowercase().ends_with(".lock");
+        let bad_char =
+            |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
+        let bad_part = |p: &str| {
+            p.is_empty() || p.starts_with('.') || p.to_ascii_lowercase().ends_with(".lock")
+        };
         let bad = text.is_empty()
             || text.len() > 1024
             || text.starts_with('-')
@@ -81,7 +87,10 @@ impl BranchName {
             || text.chars().any(bad_char)
             || text.split('/').any(bad_part);
         if bad {
-            return Err(InvalidRef { what: "branch name", text: text.chars().take(200).collect() });
+            return Err(InvalidRef {
+                what: "branch name",
+                text: text.chars().take(200).collect(),
+            });
         }
         Ok(Self(text.to_owned()))
     }
@@ -110,7 +119,17 @@ text_type!(BranchName);
 
 /// The number of a pull within its repository.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, sqlx::Type,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    sqlx::Type,
 )]
 #[serde(transparent)]
 #[sqlx(transparent)]
@@ -136,7 +155,11 @@ impl PullNumber {
     /// What it is the number of.
     #[must_use]
     pub const fn subject(self) -> Subject {
-        if self.0 < 0 { Subject::Application(-self.0) } else { Subject::Pull(self.0) }
+        if self.0 < 0 {
+            Subject::Application(-self.0)
+        } else {
+            Subject::Pull(self.0)
+        }
     }
 
     /// Whether it is that of an application: the forge is asked and told nothing about it.
@@ -172,7 +195,9 @@ impl fmt::Display for PullNumber {
 }
 
 /// A pull on a host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct PullRef {
     /// The repository the pull wants to change.
     pub repo: RepoId,
@@ -241,12 +266,18 @@ pub struct Pull {
 impl Pull {
     /// What decides whether it is to be planned anew.
     pub fn standing(&self) -> PullHead {
-        PullHead { head: self.head.clone(), base_branch: self.base_branch.clone(), draft: self.draft }
+        PullHead {
+            head: self.head.clone(),
+            base_branch: self.base_branch.clone(),
+            draft: self.draft,
+        }
     }
 
     /// Whether it has a label; GitHub tells labels apart without regard to case.
     pub fn has_label(&self, label: &str) -> bool {
-        self.labels.iter().any(|own| own.to_lowercase() == label.to_lowercase())
+        self.labels
+            .iter()
+            .any(|own| own.to_lowercase() == label.to_lowercase())
     }
 
     /// Whether the change comes from another repository.
@@ -281,7 +312,9 @@ text_enum! {
 }
 
 /// A file that differs between base and head of a pull.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct ChangedFile {
     /// Path at the head (for a removed file: where it was).
     pub path: RepoPath,
@@ -297,7 +330,9 @@ mod tests {
 
     #[test]
     fn branches_that_git_would_read_as_something_else_are_refused() {
-        for text in ["-x", "a..b", "a b", "a^", "@", "a/.b", "x.lock", "a//b", "/a", "a/", "a@{1}", "a\nb"] {
+        for text in [
+            "-x", "a..b", "a b", "a^", "@", "a/.b", "x.lock", "a//b", "/a", "a/", "a@{1}", "a\nb",
+        ] {
             assert!(BranchName::new(text).is_err(), "{text:?}");
         }
         assert!(BranchName::new("feature/über-#12").is_ok());
@@ -306,13 +341,28 @@ mod tests {
     #[test]
     fn an_application_is_no_pull_and_is_called_by_its_name() {
         let (pull, application) = (PullNumber(12), PullNumber::of_application(3));
-        assert_eq!((pull.subject(), application.subject()), (Subject::Pull(12), Subject::Application(3)));
+        assert_eq!(
+            (pull.subject(), application.subject()),
+            (Subject::Pull(12), Subject::Application(3))
+        );
         let title = Some("network (branch main)");
         let called = |number: PullNumber| {
-            let at = PullRef { repo: "github.com/acme/infra".parse().unwrap(), number };
-            [number.called(title), number.called(None), number.called_short(title), at.to_string()].join(", ")
+            let at = PullRef {
+                repo: "github.com/acme/infra".parse().unwrap(),
+                number,
+            };
+            [
+                number.called(title),
+                number.called(None),
+                number.called_short(title),
+                at.to_string(),
+            ]
+            .join(", ")
         };
-        assert_eq!(called(pull), "pull request #12, pull request #12, #12, github.com/acme/infra#12");
+        assert_eq!(
+            called(pull),
+            "pull request #12, pull request #12, #12, github.com/acme/infra#12"
+        );
         let expected = "application network (branch main), application 3, application network (branch main), \
                         github.com/acme/infra application 3";
         assert_eq!(called(application), expected);

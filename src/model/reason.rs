@@ -35,14 +35,25 @@ mod tests {
 
     #[test]
     fn a_reason_is_one_line_of_limited_length() {
-        let read = |text: &str| Reason::read(text).map(|reason| reason.map(|reason| reason.as_str().to_owned()));
-        assert_eq!(read(" the outage\r\n  first\t"), Ok(Some("the outage first".to_owned())));
-        assert_eq!(read("a\u{1b}[31m\0b"), Ok(Some("a\u{fffd}[31m\u{fffd}b".to_owned())));
+        let read = |text: &str| {
+            Reason::read(text).map(|reason| reason.map(|reason| reason.as_str().to_owned()))
+        };
+        assert_eq!(
+            read(" the outage\r\n  first\t"),
+            Ok(Some("the outage first".to_owned()))
+        );
+        assert_eq!(
+            read("a\u{1b}[31m\0b"),
+            Ok(Some("a\u{fffd}[31m\u{fffd}b".to_owned()))
+        );
         for blank in ["", " \n\t "] {
             assert_eq!(read(blank), Ok(None));
         }
         assert_eq!(read(&"é".repeat(300)), Ok(Some("é".repeat(300))));
         assert_eq!(read(&"é".repeat(301)), Err(InvalidReason(301)));
-        assert_eq!(InvalidReason(301).to_string(), "it has 301 characters, and at most 300 are kept");
+        assert_eq!(
+            InvalidReason(301).to_string(),
+            "it has 301 characters, and at most 300 are kept"
+        );
     }
 }

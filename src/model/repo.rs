@@ -22,12 +22,20 @@ pub struct HostName(String);
 impl HostName {
     /// Lower-cases and checks the name.
     pub fn new(text: &str) -> Result<Self, InvalidRepo> {
-        let invalid = |reason| InvalidRepo { text: text.to_owned(), reason };
+        let invalid = |reason| InvalidRepo {
+            text: text.to_owned(),
+            reason,
+        };
         if text.is_empty() || text.len() > 255 {
             return Err(invalid("a host name has 1 to 255 characters"));
         }
-        if !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']')) {
-            return Err(invalid("a host name consists of letters, digits, dots and hyphens"));
+        if !text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']'))
+        {
+            return Err(invalid(
+                "a host name consists of letters, digits, dots and hyphens",
+            ));
         }
         Ok(Self(text.to_ascii_lowercase()))
     }
@@ -75,19 +83,28 @@ impl RepoId {
     /// `path` is what follows the host: `owner/name`, on some forges with more segments. Names are ASCII, as those of
     /// GitHub are: of letters of all scripts some look alike, and some are made alike by whoever compares.
     pub fn new(host: HostName, path: &str) -> Result<Self, InvalidRepo> {
-        let invalid = |reason| InvalidRepo { text: path.to_owned(), reason };
+        let invalid = |reason| InvalidRepo {
+            text: path.to_owned(),
+            reason,
+        };
         if !path.is_ascii() {
             return Err(invalid("names of repositories are ASCII"));
         }
         let own = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let repo = Self::read(host, path, own).map_err(|reason| {
-            invalid(reason.unwrap_or("each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"))
+            invalid(reason.unwrap_or(
+                "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`",
+            ))
         })?;
         if !repo.owner().contains('/') && repo.owner().contains('.') {
             return Err(invalid("an owner consists of letters, digits, `-` and `_`"));
         }
         // Git serves `name` and `name.git` as one.
-        if repo.path.rsplit_once('.').is_some_and(|(_, end)| end == "git") {
+        if repo
+            .path
+            .rsplit_once('.')
+            .is_some_and(|(_, end)| end == "git")
+        {
             Err(invalid("leave out the `.git` at the end"))
         } else {
             Ok(repo)
@@ -97,15 +114,24 @@ impl RepoId {
     /// From what stands on record, `host/path`. Older releases took letters of all scripts, blanks, `~` and `+`, which no
     /// repository of GitHub has; such a row is shown, and nothing new comes to be under its name.
     pub fn of_record(text: &str) -> Result<Self, InvalidRepo> {
-        let invalid = |reason| InvalidRepo { text: text.to_owned(), reason };
+        let invalid = |reason| InvalidRepo {
+            text: text.to_owned(),
+            reason,
+        };
         let (host, path) = text.split_once('/').ok_or_else(|| invalid(FORM))?;
         let any = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '~' | ' ' | '+');
         let read = Self::read(HostName::new(host)?, path, any);
-        read.map_err(|reason| invalid(reason.unwrap_or("it holds characters that no release has taken")))
+        read.map_err(|reason| {
+            invalid(reason.unwrap_or("it holds characters that no release has taken"))
+        })
     }
 
     /// Without a reason it is for the characters.
-    fn read(host: HostName, path: &str, may_hold: impl Fn(char) -> bool) -> Result<Self, Option<&'static str>> {
+    fn read(
+        host: HostName,
+        path: &str,
+        may_hold: impl Fn(char) -> bool,
+    ) -> Result<Self, Option<&'static str>> {
         // Before it is looked at: there are letters whose lower case is none.
         let path = path.to_lowercase();
         if path.len() > 512 {
@@ -115,9 +141,18 @@ impl RepoId {
         if segments.len() < 2 {
             return Err(Some("expected `owner/name`"));
         }
-        let segment_is_fine =
-            |s: &&str| !s.is_empty() && *s != "." && *s != ".." && !s.starts_with('-') && s.chars().all(&may_hold);
-        if segments.iter().all(segment_is_fine) { Ok(Self { host, path }) } else { Err(None) }
+        let segment_is_fine = |s: &&str| {
+            !s.is_empty()
+                && *s != "."
+                && *s != ".."
+                && !s.starts_with('-')
+                && s.chars().all(&may_hold)
+        };
+        if segments.iter().all(segment_is_fine) {
+            Ok(Self { host, path })
+        } else {
+            Err(None)
+        }
     }
 
     /// The host.
@@ -137,7 +172,9 @@ impl RepoId {
 
     /// The last segment of [`Self::full_name`].
     pub fn name(&self) -> &str {
-        self.path.rsplit_once('/').map_or(self.path.as_str(), |(_, name)| name)
+        self.path
+            .rsplit_once('/')
+            .map_or(self.path.as_str(), |(_, name)| name)
     }
 }
 
@@ -151,7 +188,10 @@ impl FromStr for RepoId {
     type Err = InvalidRepo;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (host, path) = text.split_once('/').ok_or_else(|| InvalidRepo { text: text.to_owned(), reason: FORM })?;
+        let (host, path) = text.split_once('/').ok_or_else(|| InvalidRepo {
+            text: text.to_owned(),
+            reason: FORM,
+        })?;
         Self::new(HostName::new(host)?, path)
     }
 }
@@ -173,7 +213,13 @@ mod tests {
 
     #[test]
     fn names_are_ascii_as_those_of_github_are() {
-        for path in ["acme/infra", "Acme-Net/Infra.2_x", "acme_corp/.github", "a/_", "group/sub.group/infra"] {
+        for path in [
+            "acme/infra",
+            "Acme-Net/Infra.2_x",
+            "acme_corp/.github",
+            "a/_",
+            "group/sub.group/infra",
+        ] {
             let repo: RepoId = format!("github.com/{path}").parse().unwrap();
             assert_eq!(repo.full_name(), path.to_ascii_lowercase());
         }
@@ -184,26 +230,50 @@ mod tests {
             ("acme/\u{130}nfra", "names of repositories are ASCII"),
             ("acme/ünet", "names of repositories are ASCII"),
             ("acme/infra\u{a0}", "names of repositories are ASCII"),
-            ("acme/infra ", "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"),
-            ("acme/in+fra", "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"),
-            ("acme/in~fra", "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"),
-            ("acme.corp/infra", "an owner consists of letters, digits, `-` and `_`"),
+            (
+                "acme/infra ",
+                "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`",
+            ),
+            (
+                "acme/in+fra",
+                "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`",
+            ),
+            (
+                "acme/in~fra",
+                "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`",
+            ),
+            (
+                "acme.corp/infra",
+                "an owner consists of letters, digits, `-` and `_`",
+            ),
             ("acme/infra.git", "leave out the `.git` at the end"),
         ] {
             let refused = format!("github.com/{path}").parse::<RepoId>().unwrap_err();
-            assert_eq!(refused.to_string(), format!("`{path}` is not a repository: {reason}"));
+            assert_eq!(
+                refused.to_string(),
+                format!("`{path}` is not a repository: {reason}")
+            );
         }
     }
 
     #[test]
     fn what_an_older_release_has_written_is_still_read_from_its_rows() {
-        for text in
-            ["github.com/acme/ſecret", "github.com/acme/infra ", "git.acme.com/my net/ü+x~", "github.com/a.b/c.git"]
-        {
+        for text in [
+            "github.com/acme/ſecret",
+            "github.com/acme/infra ",
+            "git.acme.com/my net/ü+x~",
+            "github.com/a.b/c.git",
+        ] {
             assert_eq!(RepoId::of_record(text).unwrap().to_string(), text);
             assert!(text.parse::<RepoId>().is_err(), "{text}");
         }
-        for text in ["github.com", "github.com/acme", "github.com/acme/..", "github.com/acme/a\nb", "github.com/a/-b"] {
+        for text in [
+            "github.com",
+            "github.com/acme",
+            "github.com/acme/..",
+            "github.com/acme/a\nb",
+            "github.com/a/-b",
+        ] {
             assert!(RepoId::of_record(text).is_err(), "{text:?}");
         }
     }

@@ -115,16 +115,24 @@ impl Aside<'_> {
     /// Whether a status is left aside. Forges compare the names without regard to case.
     pub fn covers(&self, context: &str) -> bool {
         let first = context.split('/').next().unwrap_or_default();
-        if self.others.iter().any(|other| other.eq_ignore_ascii_case(first)) {
+        if self
+            .others
+            .iter()
+            .any(|other| other.eq_ignore_ascii_case(first))
+        {
             return true;
         }
-        self.kinds.iter().any(|kind| is_of(context, &format!("{}/{kind}", self.name)))
+        self.kinds
+            .iter()
+            .any(|kind| is_of(context, &format!("{}/{kind}", self.name)))
     }
 }
 
 /// The combined status itself, or that of one project.
 fn is_of(context: &str, combined: &str) -> bool {
-    let Some((start, rest)) = context.split_at_checked(combined.len()) else { return false };
+    let Some((start, rest)) = context.split_at_checked(combined.len()) else {
+        return false;
+    };
     start.eq_ignore_ascii_case(combined) && (rest.is_empty() || rest.starts_with(':'))
 }
 
@@ -135,15 +143,33 @@ mod tests {
     #[test]
     fn only_statuses_that_are_yet_to_come_are_left_aside() {
         let others = ["atlantis-eu".to_owned()];
-        let aside = Aside { name: "lockkeeper", kinds: &[RunKind::Apply], others: &others };
-        for context in ["lockkeeper/apply", "Lockkeeper/Apply", "lockkeeper/apply: net/default", "atlantis-eu/plan"] {
+        let aside = Aside {
+            name: "lockkeeper",
+            kinds: &[RunKind::Apply],
+            others: &others,
+        };
+        for context in [
+            "lockkeeper/apply",
+            "Lockkeeper/Apply",
+            "lockkeeper/apply: net/default",
+            "atlantis-eu/plan",
+        ] {
             assert!(aside.covers(context), "{context}");
         }
-        for context in ["lockkeeper/plan", "lockkeeper/applying", "lockkeeper", "ci/apply", "atlantis-eu2/plan", "löck"]
-        {
+        for context in [
+            "lockkeeper/plan",
+            "lockkeeper/applying",
+            "lockkeeper",
+            "ci/apply",
+            "atlantis-eu2/plan",
+            "löck",
+        ] {
             assert!(!aside.covers(context), "{context}");
         }
-        let both = Aside { kinds: &[RunKind::Plan, RunKind::Apply], ..aside };
+        let both = Aside {
+            kinds: &[RunKind::Plan, RunKind::Apply],
+            ..aside
+        };
         assert!(both.covers("lockkeeper/plan: net/default"));
     }
 }

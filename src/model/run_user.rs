@@ -58,7 +58,10 @@ mod tests {
             assert_eq!(parsed(text), Err(InvalidUser::Reserved), "{text}");
         }
         for text in ["", "nobody", "1:", ":1", "-1", "1:2:3", "4294967296"] {
-            assert!(matches!(parsed(text), Err(InvalidUser::Number(_))), "{text}");
+            assert!(
+                matches!(parsed(text), Err(InvalidUser::Number(_))),
+                "{text}"
+            );
         }
     }
 }

@@ -19,7 +19,9 @@ text_enum! {
 }
 
 /// The name of a status: `lockkeeper/plan`, `lockkeeper/plan: net`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct StatusContext(String);
 
@@ -68,7 +70,8 @@ mod tests {
 
     #[test]
     fn long_contexts_stay_apart() {
-        let long = |end: &str| StatusContext::new(&format!("lockkeeper/plan: {}{end}", "é".repeat(300)));
+        let long =
+            |end: &str| StatusContext::new(&format!("lockkeeper/plan: {}{end}", "é".repeat(300)));
         assert_eq!(long("a").as_str().chars().count(), StatusContext::MAX_CHARS);
         assert_ne!(long("a"), long("b"));
     }

@@ -13,7 +13,10 @@ pub fn is_hidden(c: char) -> bool {
 /// Quotes a word so that a shell, and whoever reads comments, gives it back.
 pub fn quote(word: &str) -> String {
     // The only error is NUL, which is allowed here.
-    shlex::Quoter::new().allow_nul(true).quote(word).map_or_else(|_| word.to_owned(), Into::into)
+    shlex::Quoter::new()
+        .allow_nul(true)
+        .quote(word)
+        .map_or_else(|_| word.to_owned(), Into::into)
 }
 
 /// Characters that make a pattern of a directory.

@@ -21,10 +21,21 @@ use super::sandbox::DEVICES;
 const MOST_LINKS: usize = 40;
 
 /// Namespaces, and no capability in them.
-const NAMESPACES: [&str; 5] = ["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"];
+const NAMESPACES: [&str; 5] = [
+    "--unshare-user-try",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--cap-drop",
+    "ALL",
+];
 
 /// Arguments of `bwrap` up to and with the program, whose own arguments follow.
-pub(super) fn arguments(read: &[PathBuf], write: &[PathBuf], program: &OsStr, dir: Option<&Path>) -> Vec<OsString> {
+pub(super) fn arguments(
+    read: &[PathBuf],
+    write: &[PathBuf],
+    program: &OsStr,
+    dir: Option<&Path>,
+) -> Vec<OsString> {
     let mut places = Places::default();
     places.add([PathBuf::from(program)].iter().chain(read), false);
     places.add(write, true);
@@ -37,7 +48,12 @@ pub(super) fn arguments(read: &[PathBuf], write: &[PathBuf], program: &OsStr, di
         args.extend(["--remount-ro", "/"].map(OsString::from));
     }
     let dir = dir.filter(|dir| places.hold(dir)).unwrap_or(Path::new("/"));
-    args.extend(["--chdir".into(), dir.into(), "--".into(), program.to_owned()]);
+    args.extend([
+        "--chdir".into(),
+        dir.into(),
+        "--".into(),
+        program.to_owned(),
+    ]);
     args
 }
 
@@ -55,7 +71,10 @@ impl Places {
     fn add<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>, may_change: bool) {
         for (real, links) in paths.into_iter().filter_map(|path| resolve(path).ok()) {
             // The namespace has its own; a device that was bound over one of them, read-only, could not even be opened.
-            let is_its_own = DEVICES.iter().chain(&["/dev"]).any(|path| real == Path::new(path));
+            let is_its_own = DEVICES
+                .iter()
+                .chain(&["/dev"])
+                .any(|path| real == Path::new(path));
             if !real.starts_with("/proc") && !is_its_own {
                 *self.binds.entry(real).or_default() |= may_change;
                 self.links.extend(links);
@@ -67,12 +86,17 @@ impl Places {
     fn mounts(&self) -> BTreeMap<&Path, Vec<OsString>> {
         let mut mounts = BTreeMap::new();
         for path in self.binds.keys() {
-            let above = path.ancestors().skip(1).find(|above| self.binds.contains_key(*above));
+            let above = path
+                .ancestors()
+                .skip(1)
+                .find(|above| self.binds.contains_key(*above));
             let may_change = self.may_change(path);
             if above.is_none_or(|above| self.may_change(above) != may_change) {
                 let how = match may_change {
                     false => "--ro-bind-try",
-                    true if path.starts_with("/dev") && !path.starts_with("/dev/shm") => "--dev-bind-try",
+                    true if path.starts_with("/dev") && !path.starts_with("/dev/shm") => {
+                        "--dev-bind-try"
+                    }
                     true => "--bind-try",
                 };
                 mounts.insert(path.as_path(), vec![how.into(), path.into(), path.into()]);
@@ -84,18 +108,28 @@ impl Places {
                 mounts.insert(link, vec!["--symlink".into(), target.into(), link.into()]);
             }
         }
-        mounts.insert(Path::new("/proc"), ["--proc", "/proc"].map(OsString::from).into());
-        mounts.insert(Path::new("/dev"), ["--dev", "/dev"].map(OsString::from).into());
-        mounts.entry(Path::new("/tmp")).or_insert_with(|| ["--dir", "/tmp"].map(OsString::from).into());
+        mounts.insert(
+            Path::new("/proc"),
+            ["--proc", "/proc"].map(OsString::from).into(),
+        );
+        mounts.insert(
+            Path::new("/dev"),
+            ["--dev", "/dev"].map(OsString::from).into(),
+        );
+        mounts
+            .entry(Path::new("/tmp"))
+            .or_insert_with(|| ["--dir", "/tmp"].map(OsString::from).into());
         mounts
     }
 
     fn may_change(&self, path: &Path) -> bool {
-        path.ancestors().any(|path| self.binds.get(path) == Some(&true))
+        path.ancestors()
+            .any(|path| self.binds.get(path) == Some(&true))
     }
 
     fn hold(&self, path: &Path) -> bool {
-        resolve(path).is_ok_and(|(real, _)| real.ancestors().any(|path| self.binds.contains_key(path)))
+        resolve(path)
+            .is_ok_and(|(real, _)| real.ancestors().any(|path| self.binds.contains_key(path)))
     }
 }
 
@@ -112,7 +146,9 @@ fn resolve(path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
             Some(Component::Normal(name)) => {
                 real.push(name);
                 match fs::read_link(&real) {
-                    Ok(_) if links.len() == MOST_LINKS => return Err(ErrorKind::TooManyLinks.into()),
+                    Ok(_) if links.len() == MOST_LINKS => {
+                        return Err(ErrorKind::TooManyLinks.into());
+                    }
                     Ok(target) => {
                         rest.extend(parts(&target));
                         links.push((real.clone(), target));
@@ -131,7 +167,10 @@ fn resolve(path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
 
 /// Components, the last one first.
 fn parts(path: &Path) -> Vec<PathBuf> {
-    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+    path.components()
+        .rev()
+        .map(|part| PathBuf::from(part.as_os_str()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -154,12 +193,19 @@ mod tests {
     /// The mounts below the directory, without its own path.
     fn mounts(root: &Path, read: &[&str], write: &[&str]) -> Vec<String> {
         let mut places = Places::default();
-        let below = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(|path| root.join(path)).collect() };
+        let below =
+            |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(|path| root.join(path)).collect() };
         places.add(&below(read), false);
         places.add(&below(write), true);
-        let below = places.mounts().into_iter().filter(|(path, _)| path.starts_with(root));
+        let below = places
+            .mounts()
+            .into_iter()
+            .filter(|(path, _)| path.starts_with(root));
         let shown = |words: Vec<OsString>| {
-            let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            let words: Vec<String> = words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
             words.join(" ").replace(&format!("{}/", root.display()), "")
         };
         below.map(|(_, words)| shown(words)).collect()
@@ -170,9 +216,17 @@ mod tests {
         let (_dir, root) = tree();
         let cases: [(&[&str], &[&str], &[&str]); 6] = [
             (&["real/a/b", "real"], &[], &["--ro-bind-try real real"]),
-            (&["real"], &["real/a"], &["--ro-bind-try real real", "--bind-try real/a real/a"]),
+            (
+                &["real"],
+                &["real/a"],
+                &["--ro-bind-try real real", "--bind-try real/a real/a"],
+            ),
             (&["real/a"], &["real"], &["--bind-try real real"]),
-            (&["real/a/b", "real"], &["real/a"], &["--ro-bind-try real real", "--bind-try real/a real/a"]),
+            (
+                &["real/a/b", "real"],
+                &["real/a"],
+                &["--ro-bind-try real real", "--bind-try real/a real/a"],
+            ),
             (&["real"], &["real"], &["--bind-try real real"]),
             (&["nowhere"], &["real/nowhere"], &[]),
         ];
@@ -185,16 +239,41 @@ mod tests {
     fn links_lead_where_they_lead_on_the_machine() {
         let (_dir, root) = tree();
         let cases: [(&[&str], &[&str]); 5] = [
-            (&["link"], &["--symlink real link", "--ro-bind-try real real"]),
-            (&["link/a"], &["--symlink real link", "--ro-bind-try real/a real/a"]),
-            (&["real/a/../far"], &["--ro-bind-try other other", "--symlink other real/far"]),
-            (&["real", "link/far"], &["--symlink real link", "--ro-bind-try other other", "--ro-bind-try real real"]),
-            (&["real/far/./", "other"], &["--ro-bind-try other other", "--symlink other real/far"]),
+            (
+                &["link"],
+                &["--symlink real link", "--ro-bind-try real real"],
+            ),
+            (
+                &["link/a"],
+                &["--symlink real link", "--ro-bind-try real/a real/a"],
+            ),
+            (
+                &["real/a/../far"],
+                &["--ro-bind-try other other", "--symlink other real/far"],
+            ),
+            (
+                &["real", "link/far"],
+                &[
+                    "--symlink real link",
+                    "--ro-bind-try other other",
+                    "--ro-bind-try real real",
+                ],
+            ),
+            (
+                &["real/far/./", "other"],
+                &["--ro-bind-try other other", "--symlink other real/far"],
+            ),
         ];
         for (read, expected) in cases {
             let seen: Vec<String> = mounts(&root, read, &[]);
             let root = format!("{} ", root.display());
-            assert_eq!(seen.iter().map(|line| line.replace(&root, "")).collect::<Vec<_>>(), expected, "{read:?}");
+            assert_eq!(
+                seen.iter()
+                    .map(|line| line.replace(&root, ""))
+                    .collect::<Vec<_>>(),
+                expected,
+                "{read:?}"
+            );
         }
     }
 
@@ -212,13 +291,19 @@ mod tests {
         // An operator may name `/dev/null` as a file that is empty, such as in `TF_CLI_CONFIG_FILE`.
         let paths = ["/proc", "/proc/self/fd", "/dev", "/dev/null"].map(PathBuf::from);
         let write = ["/dev/null".into(), "/dev/pts".into(), root.join("real")];
-        let args = arguments(&paths, &write, OsStr::new("/bin/sh"), Some(&root.join("link/a")));
+        let args = arguments(
+            &paths,
+            &write,
+            OsStr::new("/bin/sh"),
+            Some(&root.join("link/a")),
+        );
         let args: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
         let text = format!(" {} ", args.join(" "));
         assert_eq!(text.matches(" /proc ").count(), 2, "{text}");
         assert!(!text.contains("bind-try /dev "), "{text}");
         assert!(
-            !text.contains("/dev/null") && text.contains(" --dev /dev --dev-bind-try /dev/pts /dev/pts "),
+            !text.contains("/dev/null")
+                && text.contains(" --dev /dev --dev-bind-try /dev/pts /dev/pts "),
             "{text}"
         );
         let end = format!(
@@ -227,6 +312,9 @@ mod tests {
         );
         assert!(text.ends_with(&end), "{text}");
         let elsewhere = arguments(&[], &[], OsStr::new("/bin/sh"), Some(&root));
-        assert_eq!(elsewhere[elsewhere.len() - 4..], ["--chdir", "/", "--", "/bin/sh"].map(OsString::from));
+        assert_eq!(
+            elsewhere[elsewhere.len() - 4..],
+            ["--chdir", "/", "--", "/bin/sh"].map(OsString::from)
+        );
     }
 }

@@ -101,7 +101,11 @@ impl Cmd {
         N: Into<OsString>,
         V: Into<OsString>,
     {
-        self.env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self.env.extend(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         self
     }
 
@@ -183,16 +187,26 @@ impl Cmd {
     /// Arguments, `--` and operands.
     pub(super) fn argv(&self) -> impl Iterator<Item = &OsStr> {
         let dashes = (!self.operands.is_empty()).then_some(OsStr::new("--"));
-        self.args.iter().map(OsString::as_os_str).chain(dashes).chain(self.operands.iter().map(OsString::as_os_str))
+        self.args
+            .iter()
+            .map(OsString::as_os_str)
+            .chain(dashes)
+            .chain(self.operands.iter().map(OsString::as_os_str))
     }
 
     /// The command that starts `program` with this command's directory and environment, and nothing of ours. Standard
     /// input is empty; it leads a process group of its own, so that signals for the server do not reach it.
-    #[expect(clippy::disallowed_methods, reason = "the one place that starts child processes")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that starts child processes"
+    )]
     pub(super) fn prepare(&self, program: &Path) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(program);
         command.env_clear().envs(&self.env).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
@@ -200,7 +214,11 @@ impl Cmd {
     }
 
     /// Starts it as the leader of a group, in its sandbox; its secret is told for as long as the second value is kept.
-    pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<(Group, Option<Teller>)> {
+    pub(super) fn start(
+        &self,
+        program: &Path,
+        piped_input: bool,
+    ) -> io::Result<(Group, Option<Teller>)> {
         let (program, before) = match &self.sandbox {
             None => (program.as_os_str().to_owned(), Vec::new()),
             Some(sandbox) => sandbox.wrap(program.as_os_str(), self.dir.as_deref(), None)?,
@@ -236,35 +254,55 @@ impl Cmd {
     /// Finds the program, so that "not found" names what was searched and is told apart from a missing directory.
     pub(super) fn resolve(&self) -> Result<PathBuf, ProcessError> {
         if let Some(dir) = self.dir.as_ref().filter(|dir| !dir.is_dir()) {
-            return Err(ProcessError::NoDirectory { program: self.program.clone(), dir: dir.clone() });
+            return Err(ProcessError::NoDirectory {
+                program: self.program.clone(),
+                dir: dir.clone(),
+            });
         }
         let program = Path::new(&self.program);
         if program.components().count() > 1 || program.is_absolute() {
-            let path = self.dir.as_ref().map_or_else(|| program.to_owned(), |dir| dir.join(program));
-            return is_executable(&path).then_some(path).ok_or_else(|| self.not_found("that path only".to_owned()));
+            let path = self
+                .dir
+                .as_ref()
+                .map_or_else(|| program.to_owned(), |dir| dir.join(program));
+            return is_executable(&path)
+                .then_some(path)
+                .ok_or_else(|| self.not_found("that path only".to_owned()));
         }
         let Some(search) = self.env.get(OsStr::new("PATH")) else {
             return Err(self.not_found("nothing, the command has no PATH".to_owned()));
         };
         // Relative entries would find programs in the working directory, which may be a checkout.
-        let mut candidates = std::env::split_paths(search).filter(|dir| dir.is_absolute()).map(|dir| dir.join(program));
-        candidates.find(|path| is_executable(path)).ok_or_else(|| self.not_found(search.to_string_lossy().into_owned()))
+        let mut candidates = std::env::split_paths(search)
+            .filter(|dir| dir.is_absolute())
+            .map(|dir| dir.join(program));
+        candidates
+            .find(|path| is_executable(path))
+            .ok_or_else(|| self.not_found(search.to_string_lossy().into_owned()))
     }
 
     fn not_found(&self, searched: String) -> ProcessError {
-        ProcessError::NotFound { program: self.program.clone(), searched }
+        ProcessError::NotFound {
+            program: self.program.clone(),
+            searched,
+        }
     }
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 impl fmt::Debug for Cmd {
     /// Names only: `Cmd { program: "terraform", args: ["plan", "-var", "…"], env: ["PATH"] }`. Whatever does not look
     /// like a subcommand or the name of an option is hidden.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let args: Vec<String> = self.argv().enumerate().map(|(at, arg)| argument_name(at, arg)).collect();
+        let args: Vec<String> = self
+            .argv()
+            .enumerate()
+            .map(|(at, arg)| argument_name(at, arg))
+            .collect();
         f.debug_struct("Cmd")
             .field("program", &self.program)
             .field("args", &args)
@@ -276,9 +314,15 @@ impl fmt::Debug for Cmd {
 fn argument_name(at: usize, arg: &OsStr) -> String {
     let text = arg.to_string_lossy();
     let name = text.split('=').next().unwrap_or_default();
-    let is_word = |word: &str| word.len() <= 40 && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_word = |word: &str| {
+        word.len() <= 40 && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
     let is_shown = is_word(name) && (name.starts_with('-') || (at == 0 && name == text));
-    if is_shown { name.to_owned() } else { "…".to_owned() }
+    if is_shown {
+        name.to_owned()
+    } else {
+        "…".to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -288,7 +332,13 @@ mod tests {
     #[test]
     fn debug_shows_names_and_no_value() {
         let cmd = Cmd::new("terraform")
-            .args(["plan", "-var=token=hunter2", "-var", "password=hunter2", "hunter2"])
+            .args([
+                "plan",
+                "-var=token=hunter2",
+                "-var",
+                "password=hunter2",
+                "hunter2",
+            ])
             .operands(["hunter2"])
             .env("TF_TOKEN", "hunter2");
         insta::assert_snapshot!(
@@ -300,13 +350,19 @@ mod tests {
     #[test]
     fn a_missing_program_is_named_with_the_path_searched() {
         let cases = [
-            (Cmd::new("no-such-thing").env("PATH", "/nowhere:/bin"), "/nowhere:/bin"),
+            (
+                Cmd::new("no-such-thing").env("PATH", "/nowhere:/bin"),
+                "/nowhere:/bin",
+            ),
             (Cmd::new("no-such-thing"), "no PATH"),
             (Cmd::new("/etc/passwd"), "that path only"),
         ];
         for (cmd, searched) in cases {
             let error = cmd.resolve().unwrap_err().to_string();
-            assert!(error.contains(searched) && error.contains("not found"), "{error}");
+            assert!(
+                error.contains(searched) && error.contains("not found"),
+                "{error}"
+            );
         }
     }
 
@@ -316,13 +372,26 @@ mod tests {
         let tool = dir.path().join("tool");
         std::fs::write(&tool, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(Cmd::new("tool").dir(dir.path()).env("PATH", ".::/bin").resolve().is_err());
-        assert_eq!(Cmd::new("./tool").dir(dir.path()).resolve().unwrap(), dir.path().join("./tool"));
+        assert!(
+            Cmd::new("tool")
+                .dir(dir.path())
+                .env("PATH", ".::/bin")
+                .resolve()
+                .is_err()
+        );
+        assert_eq!(
+            Cmd::new("./tool").dir(dir.path()).resolve().unwrap(),
+            dir.path().join("./tool")
+        );
     }
 
     #[test]
     fn a_missing_directory_is_not_blamed_on_the_program() {
-        let error = Cmd::new("sh").env("PATH", "/bin").dir("/nowhere").resolve().unwrap_err();
+        let error = Cmd::new("sh")
+            .env("PATH", "/bin")
+            .dir("/nowhere")
+            .resolve()
+            .unwrap_err();
         assert!(matches!(error, ProcessError::NoDirectory { .. }), "{error}");
     }
 }

@@ -40,15 +40,26 @@ impl Cmd {
     /// Never: what it takes was asked for two lines before.
     pub fn dialogue(&self) -> Result<Dialogue, ProcessError> {
         let program = self.resolve()?;
-        let (mut group, teller) = self
-            .start(&program, true)
-            .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
+        let (mut group, teller) =
+            self.start(&program, true)
+                .map_err(|source| ProcessError::Start {
+                    program: self.program().to_owned(),
+                    source,
+                })?;
         let stdin = group.child.stdin.take().expect("standard input is piped");
         let stdout = BufReader::new(group.child.stdout.take().expect("standard output is piped"));
         let stderr = group.child.stderr.take().expect("standard error is piped");
         let stderr = tokio::spawn(capture(stderr, COMPLAINTS));
         let deadline = (self.deadline, Instant::now() + self.deadline);
-        Ok(Dialogue { program: self.program().to_owned(), deadline, group, stdin, stdout, stderr, _teller: teller })
+        Ok(Dialogue {
+            program: self.program().to_owned(),
+            deadline,
+            group,
+            stdin,
+            stdout,
+            stderr,
+            _teller: teller,
+        })
     }
 }
 
@@ -61,7 +72,11 @@ impl Dialogue {
             stdin.flush().await
         };
         match in_time(&self.program, self.deadline, said).await {
-            Err(ProcessError::Lost { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(ProcessError::Lost { source, .. })
+                if source.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                Ok(())
+            }
             said => said,
         }
     }
@@ -70,7 +85,12 @@ impl Dialogue {
     pub async fn line(&mut self, most: usize) -> Result<Option<Vec<u8>>, ProcessError> {
         let mut line = Vec::new();
         let mut stdout = (&mut self.stdout).take(most as u64 + 1);
-        in_time(&self.program, self.deadline, stdout.read_until(b'\n', &mut line)).await?;
+        in_time(
+            &self.program,
+            self.deadline,
+            stdout.read_until(b'\n', &mut line),
+        )
+        .await?;
         Ok((line.pop() == Some(b'\n')).then_some(line))
     }
 
@@ -90,7 +110,11 @@ impl Dialogue {
             tokio::io::copy(stdout, &mut tokio::io::sink()).await?;
             let status = group.wait().await?;
             let stderr = self.stderr.await.map_err(io::Error::other)??;
-            Ok(Output { code: status.code(), stdout: Captured::default(), stderr })
+            Ok(Output {
+                code: status.code(),
+                stdout: Captured::default(),
+                stderr,
+            })
         };
         in_time(&self.program, self.deadline, ended).await
     }
@@ -102,8 +126,14 @@ async fn in_time<T>(
     work: impl Future<Output = io::Result<T>>,
 ) -> Result<T, ProcessError> {
     match timeout_at(until, work).await {
-        Ok(done) => done.map_err(|source| ProcessError::Lost { program: program.to_owned(), source }),
-        Err(_) => Err(ProcessError::TimedOut { program: program.to_owned(), after }),
+        Ok(done) => done.map_err(|source| ProcessError::Lost {
+            program: program.to_owned(),
+            source,
+        }),
+        Err(_) => Err(ProcessError::TimedOut {
+            program: program.to_owned(),
+            after,
+        }),
     }
 }
 
@@ -112,17 +142,27 @@ mod tests {
     use super::*;
 
     fn sh(script: &str) -> Cmd {
-        Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script])
+        Cmd::new("sh")
+            .env("PATH", "/usr/bin:/bin")
+            .args(["-c", script])
     }
 
     #[tokio::test]
     async fn questions_are_answered_one_after_the_other() {
         let mut dialogue =
-            sh("while read -r word; do echo \"$word?\"; printf 12; done; echo bad >&2; exit 3").dialogue().unwrap();
+            sh("while read -r word; do echo \"$word?\"; printf 12; done; echo bad >&2; exit 3")
+                .dialogue()
+                .unwrap();
         for word in ["one", "two"] {
             dialogue.say(format!("{word}\n").as_bytes()).await.unwrap();
-            assert_eq!(dialogue.line(10).await.unwrap(), Some(format!("{word}?").into_bytes()));
-            assert_eq!(dialogue.bytes(2).await.unwrap().as_deref(), Some(&b"12"[..]));
+            assert_eq!(
+                dialogue.line(10).await.unwrap(),
+                Some(format!("{word}?").into_bytes())
+            );
+            assert_eq!(
+                dialogue.bytes(2).await.unwrap().as_deref(),
+                Some(&b"12"[..])
+            );
         }
         let output = dialogue.end().await.unwrap();
         assert_eq!((output.code, &*output.stderr.text()), (Some(3), "bad\n"));
@@ -136,7 +176,13 @@ mod tests {
         assert_eq!(dialogue.bytes(1).await.unwrap(), None);
         let mut long = sh("echo 1234567890").dialogue().unwrap();
         assert_eq!(long.line(9).await.unwrap(), None);
-        let mut silent = sh("exec sleep 60").deadline(Duration::from_millis(50)).dialogue().unwrap();
-        assert!(matches!(silent.line(9).await, Err(ProcessError::TimedOut { .. })));
+        let mut silent = sh("exec sleep 60")
+            .deadline(Duration::from_millis(50))
+            .dialogue()
+            .unwrap();
+        assert!(matches!(
+            silent.line(9).await,
+            Err(ProcessError::TimedOut { .. })
+        ));
     }
 }

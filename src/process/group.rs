@@ -23,8 +23,15 @@ impl Group {
     /// Starts a command that was set up to lead its own group; in namespaces it is `bwrap` that waits for the program.
     pub(super) fn start(mut command: Command, has_namespaces: bool) -> std::io::Result<Self> {
         let child = command.kill_on_drop(true).spawn()?;
-        let id = child.id().and_then(|id| i32::try_from(id).ok()).expect("a child that was not waited for has an id");
-        Ok(Self { child, id: Pid::from_raw(id), has_namespaces })
+        let id = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .expect("a child that was not waited for has an id");
+        Ok(Self {
+            child,
+            id: Pid::from_raw(id),
+            has_namespaces,
+        })
     }
 
     /// Waits for the leader, then ends whoever it left behind.
@@ -45,9 +52,13 @@ impl Group {
 
     /// `bwrap` would not wait for a program that cleans up if it were asked as well.
     fn ask_to_end(&self) {
-        let first = Some(self.id).filter(|_| self.has_namespaces).and_then(children);
+        let first = Some(self.id)
+            .filter(|_| self.has_namespaces)
+            .and_then(children);
         let programs = first.and_then(|first| children(*first.first()?));
-        let Some(programs) = programs else { return self.signal(Signal::SIGTERM) };
+        let Some(programs) = programs else {
+            return self.signal(Signal::SIGTERM);
+        };
         for program in programs {
             kill(program, Signal::SIGTERM).ok();
         }
@@ -72,5 +83,9 @@ impl Drop for Group {
 /// (`CONFIG_PROC_CHILDREN`).
 pub(super) fn children(id: Pid) -> Option<Vec<Pid>> {
     let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-    Some(text.split_whitespace().filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect())
+    Some(
+        text.split_whitespace()
+            .filter_map(|pid| pid.parse().ok().map(Pid::from_raw))
+            .collect(),
+    )
 }

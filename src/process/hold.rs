@@ -11,7 +11,8 @@ use command_fds::FdMapping;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgid, getpid, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, getpgid, getpid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal,
 };
 use tokio::time::{Instant, sleep};
 
@@ -75,10 +76,18 @@ impl Hold {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { file }),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                    return Err(HoldError::Busy { path: path.to_owned(), waited: deadline });
+                    return Err(HoldError::Busy {
+                        path: path.to_owned(),
+                        waited: deadline,
+                    });
                 }
                 Err(TryLockError::WouldBlock) => sleep(EVERY).await,
-                Err(TryLockError::Error(source)) => return Err(HoldError::Io { path: path.to_owned(), source }),
+                Err(TryLockError::Error(source)) => {
+                    return Err(HoldError::Io {
+                        path: path.to_owned(),
+                        source,
+                    });
+                }
             }
         }
     }
@@ -94,13 +103,21 @@ impl Hold {
             match file.try_lock() {
                 Ok(()) => return Ok((Self { file }, killed.len())),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                    return Err(HoldError::Busy { path: path.to_owned(), waited: deadline });
+                    return Err(HoldError::Busy {
+                        path: path.to_owned(),
+                        waited: deadline,
+                    });
                 }
                 Err(TryLockError::WouldBlock) => {
                     killed.extend(kill_holders(&file));
                     sleep(EVERY).await;
                 }
-                Err(TryLockError::Error(source)) => return Err(HoldError::Io { path: path.to_owned(), source }),
+                Err(TryLockError::Error(source)) => {
+                    return Err(HoldError::Io {
+                        path: path.to_owned(),
+                        source,
+                    });
+                }
             }
         }
     }
@@ -111,24 +128,32 @@ pub(super) fn for_child(path: &Path) -> io::Result<File> {
     let file = open(path).map_err(io::Error::other)?;
     match file.try_lock_shared() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(io::Error::other(HoldError::Busy { path: path.to_owned(), waited: Duration::ZERO }))
-        }
+        Err(TryLockError::WouldBlock) => Err(io::Error::other(HoldError::Busy {
+            path: path.to_owned(),
+            waited: Duration::ZERO,
+        })),
         Err(TryLockError::Error(source)) => Err(source),
     }
 }
 
 /// For a child whose standard input is something else.
 pub(super) fn as_descriptor(file: File) -> FdMapping {
-    FdMapping { parent_fd: file.into(), child_fd: HOLD_FD }
+    FdMapping {
+        parent_fd: file.into(),
+        child_fd: HOLD_FD,
+    }
 }
 
 /// Kills every process but this one that has the file open, and tells their numbers.
 fn kill_holders(file: &File) -> Vec<i32> {
-    let Ok(meta) = file.metadata() else { return Vec::new() };
+    let Ok(meta) = file.metadata() else {
+        return Vec::new();
+    };
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let others = numbers.filter_map(Pid::from_raw).filter(|pid| *pid != getpid());
+    let others = numbers
+        .filter_map(Pid::from_raw)
+        .filter(|pid| *pid != getpid());
     let killed = others.filter(|pid| kill_holder(*pid, (meta.dev(), meta.ino())).is_some());
     killed.map(|pid| pid.as_raw_nonzero().get()).collect()
 }
@@ -142,7 +167,9 @@ fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
         Err(Errno::NOSYS | Errno::PERM) => None,
         Err(_) => return None,
     };
-    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).ok()?.flatten();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()))
+        .ok()?
+        .flatten();
     let mut open = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
     open.find(|meta| (meta.dev(), meta.ino()) == file)?;
     if getpgid(Some(pid)) == Ok(pid) {
@@ -160,13 +187,19 @@ impl Share {
     /// exclusively.
     pub(super) fn take(path: &Path) -> Result<Self, HoldError> {
         let file = open(path)?;
-        let io = |source| HoldError::Io { path: path.to_owned(), source };
+        let io = |source| HoldError::Io {
+            path: path.to_owned(),
+            source,
+        };
         // Every process of the run inherits the open file: even if the supervisor is killed the lock stays until the
         // last of them has gone.
         fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| io(errno.into()))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(HoldError::Busy { path: path.to_owned(), waited: Duration::ZERO }),
+            Err(TryLockError::WouldBlock) => Err(HoldError::Busy {
+                path: path.to_owned(),
+                waited: Duration::ZERO,
+            }),
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
     }
@@ -175,7 +208,10 @@ impl Share {
 fn open(path: &Path) -> Result<File, HoldError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    options.open(path).map_err(|source| HoldError::Io { path: path.to_owned(), source })
+    options.open(path).map_err(|source| HoldError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -188,7 +224,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hold");
         let sh = |script: &str| {
-            Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script]).dir(dir.path()).holds(&path)
+            Cmd::new("sh")
+                .env("PATH", "/usr/bin:/bin")
+                .args(["-c", script])
+                .dir(dir.path())
+                .holds(&path)
         };
         sh("true").output().await.unwrap();
         drop(Hold::exclusive(&path, Duration::ZERO).await.unwrap());
@@ -203,9 +243,18 @@ mod tests {
         let error = Hold::exclusive(&path, Duration::ZERO).await.unwrap_err();
         assert!(matches!(error, HoldError::Busy { .. }), "{error}");
         let (hold, killed) = Hold::by_force(&path, Duration::from_mins(1)).await.unwrap();
-        assert_eq!((killed, std::fs::read(format!("/proc/{left}/cmdline")).unwrap_or_default()), (1, Vec::new()));
+        assert_eq!(
+            (
+                killed,
+                std::fs::read(format!("/proc/{left}/cmdline")).unwrap_or_default()
+            ),
+            (1, Vec::new())
+        );
         let error = sh("true").output().await.unwrap_err();
-        assert!(format!("{:#}", anyhow::Error::new(error)).contains("still uses"), "nothing begins meanwhile");
+        assert!(
+            format!("{:#}", anyhow::Error::new(error)).contains("still uses"),
+            "nothing begins meanwhile"
+        );
         drop(hold);
         assert_eq!(Hold::by_force(&path, Duration::ZERO).await.unwrap().1, 0);
     }

@@ -52,8 +52,12 @@ impl Limits {
             ("--file-size", self.file_size),
             ("--cpu", self.cpu.map(|cpu| cpu.as_secs().max(1))),
         ];
-        let given = numbers.into_iter().filter_map(|(name, number)| Some((name, number?)));
-        given.flat_map(|(name, number)| [name.into(), number.to_string().into()]).collect()
+        let given = numbers
+            .into_iter()
+            .filter_map(|(name, number)| Some((name, number?)));
+        given
+            .flat_map(|(name, number)| [name.into(), number.to_string().into()])
+            .collect()
     }
 
     /// Sets them for this process and all it starts. A limit that is lower already stays.
@@ -66,7 +70,11 @@ impl Limits {
             lower(resource, most, 0)?;
         }
         // The soft limit ends with a signal that says why; the hard one is for programs that go on all the same.
-        lower(Resource::RLIMIT_CPU, self.cpu.map(|cpu| cpu.as_secs().max(1)), 5)
+        lower(
+            Resource::RLIMIT_CPU,
+            self.cpu.map(|cpu| cpu.as_secs().max(1)),
+            5,
+        )
     }
 
     /// The limit that a failed program has probably reached: told by the signal that ended it, or by what programs print
@@ -76,11 +84,18 @@ impl Limits {
         if self.cpu.is_some() && (signal == Some(SIGXCPU) || said(&[together::CPU])) {
             return Some(Reached::Cpu);
         }
-        if self.file_size.is_some() && (signal == Some(SIGXFSZ) || said(&["file too large", "File too large"])) {
+        if self.file_size.is_some()
+            && (signal == Some(SIGXFSZ) || said(&["file too large", "File too large"]))
+        {
             return Some(Reached::FileSize);
         }
-        let no_memory =
-            [together::MEMORY, "cannot allocate memory", "Cannot allocate memory", "out of memory", "memory exhausted"];
+        let no_memory = [
+            together::MEMORY,
+            "cannot allocate memory",
+            "Cannot allocate memory",
+            "out of memory",
+            "memory exhausted",
+        ];
         if self.memory.is_some() && said(&no_memory) {
             return Some(Reached::Memory);
         }
@@ -103,8 +118,12 @@ const SOONER: i32 = 500;
 /// each keep to their limit can take all of it. Whoever may not say so starts it all the same.
 pub(super) fn first_to_go<T>(start: impl FnOnce() -> T) -> T {
     const FILE: &str = "/proc/self/oom_score_adj";
-    let own = std::fs::read_to_string(FILE).ok().and_then(|text| text.trim().parse::<i32>().ok());
-    let Some(own) = own.filter(|own| *own < SOONER) else { return start() };
+    let own = std::fs::read_to_string(FILE)
+        .ok()
+        .and_then(|text| text.trim().parse::<i32>().ok());
+    let Some(own) = own.filter(|own| *own < SOONER) else {
+        return start();
+    };
     // A program inherits it from the process that starts it.
     std::fs::write(FILE, SOONER.to_string()).ok();
     let started = start();
@@ -115,7 +134,11 @@ pub(super) fn first_to_go<T>(start: impl FnOnce() -> T) -> T {
 fn lower(resource: Resource, most: Option<u64>, spare: u64) -> io::Result<()> {
     let Some(most) = most else { return Ok(()) };
     let (soft, hard) = getrlimit(resource)?;
-    Ok(setrlimit(resource, most.min(soft), most.saturating_add(spare).min(hard))?)
+    Ok(setrlimit(
+        resource,
+        most.min(soft),
+        most.saturating_add(spare).min(hard),
+    )?)
 }
 
 #[cfg(test)]
@@ -124,13 +147,26 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_by_its_signal_or_by_what_programs_say() {
-        let all = Limits { memory: Some(1), processes: Some(1), file_size: Some(1), cpu: Some(Duration::from_secs(1)) };
+        let all = Limits {
+            memory: Some(1),
+            processes: Some(1),
+            file_size: Some(1),
+            cpu: Some(Duration::from_secs(1)),
+        };
         for (signal, output, expected) in [
             (Some(SIGXCPU), "", Some(Reached::Cpu)),
             (Some(SIGXFSZ), "", Some(Reached::FileSize)),
             (None, "write x: file too large", Some(Reached::FileSize)),
-            (None, "fatal error: runtime: cannot allocate memory", Some(Reached::Memory)),
-            (None, "fork/exec /x: resource temporarily unavailable", Some(Reached::Processes)),
+            (
+                None,
+                "fatal error: runtime: cannot allocate memory",
+                Some(Reached::Memory),
+            ),
+            (
+                None,
+                "fork/exec /x: resource temporarily unavailable",
+                Some(Reached::Processes),
+            ),
             (Some(9), together::PROCESSES, Some(Reached::Processes)),
             (None, together::MEMORY, Some(Reached::Memory)),
             (None, together::CPU, Some(Reached::Cpu)),
@@ -138,7 +174,11 @@ mod tests {
             (None, "Error: Unsupported argument", None),
         ] {
             assert_eq!(all.reached(signal, output), expected, "{signal:?} {output}");
-            assert_eq!(Limits::default().reached(signal, output), None, "there is no limit: {output}");
+            assert_eq!(
+                Limits::default().reached(signal, output),
+                None,
+                "there is no limit: {output}"
+            );
         }
     }
 }

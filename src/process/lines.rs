@@ -10,7 +10,10 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(max: usize) -> Self {
-        Self { line: Vec::new(), max }
+        Self {
+            line: Vec::new(),
+            max,
+        }
     }
 
     /// Takes the next bytes and gives the lines they complete.
@@ -32,7 +35,9 @@ impl Lines {
 
     fn push_byte(&mut self, byte: u8, done: &mut Vec<String>) {
         if self.line.len() >= self.max {
-            let rest = self.line.split_off(self.line.len() - unfinished(&self.line));
+            let rest = self
+                .line
+                .split_off(self.line.len() - unfinished(&self.line));
             done.push(text(&self.line));
             self.line = rest;
         }
@@ -40,7 +45,11 @@ impl Lines {
     }
 
     fn end_line(&mut self) -> String {
-        let end = self.line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
+        let end = self
+            .line
+            .iter()
+            .rposition(|byte| *byte != b'\r')
+            .map_or(0, |last| last + 1);
         let line = text(&self.line[..end]);
         self.line.clear();
         line
@@ -53,7 +62,11 @@ fn text(bytes: &[u8]) -> String {
 
 /// How many bytes at the end are the beginning of a character whose rest has not come yet.
 fn unfinished(bytes: &[u8]) -> usize {
-    let lead = bytes.iter().rev().take(3).position(|byte| byte & 0b1100_0000 != 0b1000_0000);
+    let lead = bytes
+        .iter()
+        .rev()
+        .take(3)
+        .position(|byte| byte & 0b1100_0000 != 0b1000_0000);
     lead.map_or(0, |back| {
         let width = match bytes[bytes.len() - 1 - back] {
             0xF0.. => 4,

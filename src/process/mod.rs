@@ -113,7 +113,9 @@ pub enum ProcessError {
     },
     /// SIGKILL was sent and the process is still there: it hangs inside the kernel (a dead network disk). The hold
     /// file stays locked.
-    #[error("{program:?} cannot be ended (its supervisor is process {pid}); look for a disk that does not answer")]
+    #[error(
+        "{program:?} cannot be ended (its supervisor is process {pid}); look for a disk that does not answer"
+    )]
     WouldNotDie {
         /// What is running.
         program: OsString,

@@ -49,23 +49,43 @@ impl Cmd {
     /// what it means. Dropping the future kills the process group.
     pub async fn output(&self) -> Result<Output, ProcessError> {
         let program = self.resolve()?;
-        let (mut group, _teller) = self
-            .start(&program, self.input.is_some())
-            .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
+        let (mut group, _teller) =
+            self.start(&program, self.input.is_some())
+                .map_err(|source| ProcessError::Start {
+                    program: self.program().to_owned(),
+                    source,
+                })?;
         if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {
-            return output.map_err(|source| ProcessError::Lost { program: self.program().to_owned(), source });
+            return output.map_err(|source| ProcessError::Lost {
+                program: self.program().to_owned(),
+                source,
+            });
         }
         group.stop().await;
-        Err(ProcessError::TimedOut { program: self.program().to_owned(), after: self.deadline })
+        Err(ProcessError::TimedOut {
+            program: self.program().to_owned(),
+            after: self.deadline,
+        })
     }
 
     async fn collect(&self, group: &mut Group) -> io::Result<Output> {
-        let input = feed(group.child.stdin.take(), self.input.as_deref().unwrap_or_default());
+        let input = feed(
+            group.child.stdin.take(),
+            self.input.as_deref().unwrap_or_default(),
+        );
         let stdout = group.child.stdout.take().expect("standard output is piped");
         let stderr = group.child.stderr.take().expect("standard error is piped");
-        let (status, stdout, stderr, ()) =
-            tokio::try_join!(group.wait(), capture(stdout, self.cap), capture(stderr, self.cap), input)?;
-        Ok(Output { code: status.code(), stdout, stderr })
+        let (status, stdout, stderr, ()) = tokio::try_join!(
+            group.wait(),
+            capture(stdout, self.cap),
+            capture(stderr, self.cap),
+            input
+        )?;
+        Ok(Output {
+            code: status.code(),
+            stdout,
+            stderr,
+        })
     }
 }
 
@@ -83,7 +103,10 @@ pub(super) async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> io:
     let mut bytes = Vec::new();
     (&mut pipe).take(cap as u64).read_to_end(&mut bytes).await?;
     let rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
-    Ok(Captured { bytes, truncated: rest > 0 })
+    Ok(Captured {
+        bytes,
+        truncated: rest > 0,
+    })
 }
 
 #[cfg(test)]
@@ -93,26 +116,51 @@ mod tests {
     use super::*;
 
     fn sh(script: &str) -> Cmd {
-        Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script])
+        Cmd::new("sh")
+            .env("PATH", "/usr/bin:/bin")
+            .args(["-c", script])
     }
 
     #[tokio::test]
     async fn streams_are_kept_apart_and_the_code_is_told() {
         let output = sh("echo out; echo err >&2; exit 3").output().await.unwrap();
-        assert_eq!((output.code, &*output.stdout.text(), &*output.stderr.text()), (Some(3), "out\n", "err\n"));
+        assert_eq!(
+            (output.code, &*output.stdout.text(), &*output.stderr.text()),
+            (Some(3), "out\n", "err\n")
+        );
     }
 
     #[tokio::test]
     async fn output_beyond_the_cap_is_cut_and_flagged() {
-        let output = sh("printf 0123456789; printf 01234 >&2").cap(5).output().await.unwrap();
-        assert_eq!(output.stdout, Captured { bytes: b"01234".to_vec(), truncated: true });
-        assert_eq!(output.stderr, Captured { bytes: b"01234".to_vec(), truncated: false });
+        let output = sh("printf 0123456789; printf 01234 >&2")
+            .cap(5)
+            .output()
+            .await
+            .unwrap();
+        assert_eq!(
+            output.stdout,
+            Captured {
+                bytes: b"01234".to_vec(),
+                truncated: true
+            }
+        );
+        assert_eq!(
+            output.stderr,
+            Captured {
+                bytes: b"01234".to_vec(),
+                truncated: false
+            }
+        );
         assert!(output.is_success());
     }
 
     #[tokio::test]
     async fn the_environment_is_only_what_was_given_and_standard_input_is_empty() {
-        let output = Cmd::new("/usr/bin/env").env("ONLY", "this").output().await.unwrap();
+        let output = Cmd::new("/usr/bin/env")
+            .env("ONLY", "this")
+            .output()
+            .await
+            .unwrap();
         assert_eq!(output.stdout.text(), "ONLY=this\n");
         assert_eq!(sh("cat").output().await.unwrap().stdout.text(), "");
     }
@@ -122,21 +170,42 @@ mod tests {
         let list = "line\n".repeat(100_000);
         let output = sh("wc -l").input(list.as_str()).output().await.unwrap();
         assert_eq!(output.stdout.text().trim(), "100000");
-        assert_eq!(sh("exec <&-; echo done").input(list).output().await.unwrap().stdout.text(), "done\n");
+        assert_eq!(
+            sh("exec <&-; echo done")
+                .input(list)
+                .output()
+                .await
+                .unwrap()
+                .stdout
+                .text(),
+            "done\n"
+        );
     }
 
     #[tokio::test]
     async fn the_deadline_ends_the_whole_group_and_lets_it_clean_up() {
         let dir = tempfile::tempdir().unwrap();
         let script = "trap 'echo clean > done; exit' TERM; sleep 1000 & wait";
-        let error = sh(script).dir(dir.path()).deadline(Duration::from_secs(2)).output().await.unwrap_err();
+        let error = sh(script)
+            .dir(dir.path())
+            .deadline(Duration::from_secs(2))
+            .output()
+            .await
+            .unwrap_err();
         assert!(matches!(error, ProcessError::TimedOut { .. }), "{error}");
-        assert_eq!(std::fs::read_to_string(dir.path().join("done")).unwrap(), "clean\n");
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join("done")).unwrap(),
+            "clean\n"
+        );
     }
 
     #[tokio::test]
     async fn a_straggler_that_keeps_the_pipe_open_does_not_delay_the_end() {
-        let output = sh("sleep 1000 & echo out").deadline(Duration::from_secs(30)).output().await.unwrap();
+        let output = sh("sleep 1000 & echo out")
+            .deadline(Duration::from_secs(30))
+            .output()
+            .await
+            .unwrap();
         assert_eq!(output.stdout.text(), "out\n");
     }
 }

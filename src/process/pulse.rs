@@ -24,12 +24,18 @@ pub struct Beat(Instant);
 impl Pulse {
     /// Work that can be taken over when it is not renewed for so long.
     pub fn every(lasts: Duration) -> Self {
-        Self { lasts: Some(lasts), beats: watch::Sender::new(None) }
+        Self {
+            lasts: Some(lasts),
+            beats: watch::Sender::new(None),
+        }
     }
 
     /// Work that nobody else could take over.
     pub fn unneeded() -> Self {
-        Self { lasts: None, beats: watch::Sender::new(None) }
+        Self {
+            lasts: None,
+            beats: watch::Sender::new(None),
+        }
     }
 
     /// A renewal is going to be asked for.
@@ -45,7 +51,9 @@ impl Pulse {
     /// How long the last renewal lasts from now on; `None`: it has run out. Before the first one nothing runs out.
     pub(super) fn left(&self) -> Option<Duration> {
         match (self.lasts, *self.beats.borrow()) {
-            (Some(lasts), Some(beat)) => lasts.checked_sub(beat.elapsed()).filter(|left| !left.is_zero()),
+            (Some(lasts), Some(beat)) => lasts
+                .checked_sub(beat.elapsed())
+                .filter(|left| !left.is_zero()),
             (Some(lasts), None) => Some(lasts),
             // Longer than anything runs, and short enough for a timer.
             (None, _) => Some(Duration::from_hours(24 * 365)),
@@ -56,7 +64,9 @@ impl Pulse {
     /// first to do so. `None`: it need not wait for renewals.
     pub(super) fn seconds_left(&self) -> Option<u8> {
         self.lasts.and(*self.beats.borrow())?;
-        Some(self.left().map_or(0, |left| u8::try_from(left.as_secs() + 1).unwrap_or(u8::MAX)))
+        Some(self.left().map_or(0, |left| {
+            u8::try_from(left.as_secs() + 1).unwrap_or(u8::MAX)
+        }))
     }
 
     /// Waits until the last renewal has run out.
@@ -95,7 +105,9 @@ mod tests {
     fn a_renewal_runs_out_and_the_next_one_counts_anew() {
         let pulse = Pulse::every(Duration::from_secs(45));
         assert!(pulse.is_alive(), "nothing was renewed yet");
-        let old = Instant::now().checked_sub(Duration::from_secs(46)).expect("the machine is up for a minute");
+        let old = Instant::now()
+            .checked_sub(Duration::from_secs(46))
+            .expect("the machine is up for a minute");
         pulse.beat(Beat(old));
         assert!(!pulse.is_alive());
         pulse.beat(pulse.prepare());

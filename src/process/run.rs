@@ -70,7 +70,12 @@ impl Exit {
     fn new(status: ExitStatus, how: Ended, duration: Duration) -> Self {
         let code = status.code();
         let signal = code.and_then(|code| (129..=192).contains(&code).then(|| code - 128));
-        Self { code, signal, how, duration }
+        Self {
+            code,
+            signal,
+            how,
+            duration,
+        }
     }
 }
 
@@ -100,7 +105,13 @@ pub struct Supervised {
 impl Cmd {
     /// Puts the command under a supervisor.
     pub fn supervised(self, supervisor: &Supervisor) -> Supervised {
-        Supervised { cmd: self, supervisor: supervisor.clone(), hold: None, stdout: None, stdout_limit: None }
+        Supervised {
+            cmd: self,
+            supervisor: supervisor.clone(),
+            hold: None,
+            stdout: None,
+            stdout_limit: None,
+        }
     }
 }
 
@@ -127,15 +138,28 @@ impl Supervised {
     /// Runs to the end. Lines of one stream arrive in order; a slow receiver slows the program down, a dropped
     /// receiver does not. After the cap of the command one [`Stream::Notice`] is sent and the rest is read and thrown
     /// away. Dropping the future closes the leash: the program is then ended in the same polite way, unobserved.
-    pub async fn run(&self, lines: mpsc::Sender<Line>, cancel: &CancellationToken) -> Result<Exit, ProcessError> {
+    pub async fn run(
+        &self,
+        lines: mpsc::Sender<Line>,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, ProcessError> {
         let started = Instant::now();
         // The last look before something begins: the server may have been paused since it got the right to begin it.
         if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
-            return Ok(Exit { code: None, signal: None, how: Ended::Cancelled, duration: Duration::ZERO });
+            return Ok(Exit {
+                code: None,
+                signal: None,
+                how: Ended::Cancelled,
+                duration: Duration::ZERO,
+            });
         }
         let (mut child, _teller) = self.start()?;
         let (leash, stdout, stderr) = pipes(&mut child);
-        let sink = Sink { lines, cap: self.cmd.cap, used: AtomicUsize::new(0) };
+        let sink = Sink {
+            lines,
+            cap: self.cmd.cap,
+            used: AtomicUsize::new(0),
+        };
         let out = async {
             match (stdout, &self.stdout, self.stdout_limit) {
                 (Some(stdout), Some(file), Some(limit)) => save(stdout, file, limit).await,
@@ -154,7 +178,10 @@ impl Supervised {
     fn start(&self) -> Result<(Child, Option<Teller>), ProcessError> {
         let program = self.cmd.resolve()?;
         let mut command = self.cmd.prepare(&self.supervisor.exe);
-        command.arg("supervise").arg("--grace").arg(self.supervisor.grace.as_secs_f64().to_string());
+        command
+            .arg("supervise")
+            .arg("--grace")
+            .arg(self.supervisor.grace.as_secs_f64().to_string());
         if let Some(file) = &self.hold {
             command.arg("--hold").arg(file);
         }
@@ -168,14 +195,23 @@ impl Supervised {
             command.arg("--run-as").arg(user.to_string());
         }
         command.args(self.cmd.limits.supervise_options());
-        command.arg("--").arg(program).args(self.cmd.argv()).stdin(Stdio::piped());
-        let start = |source| ProcessError::Start { program: self.supervisor.exe.clone().into_os_string(), source };
+        command
+            .arg("--")
+            .arg(program)
+            .args(self.cmd.argv())
+            .stdin(Stdio::piped());
+        let start = |source| ProcessError::Start {
+            program: self.supervisor.exe.clone().into_os_string(),
+            source,
+        };
         if let (Some(file), None) = (&self.stdout, self.stdout_limit) {
             command.stdout(private_file(file).map_err(start)?);
         }
         let (secret, teller) = self.cmd.secret_for_child().map_err(start)?.unzip();
         if let Some(descriptor) = secret {
-            command.fd_mappings(vec![descriptor]).map_err(|error| start(std::io::Error::other(error)))?;
+            command
+                .fd_mappings(vec![descriptor])
+                .map_err(|error| start(std::io::Error::other(error)))?;
         }
         Ok((runs::start(|| command.spawn()).map_err(start)?, teller))
     }
@@ -201,9 +237,14 @@ impl Supervised {
         match timeout(self.supervisor.grace.saturating_add(MARGIN), child.wait()).await {
             Ok(status) => {
                 runs::ended(pid);
-                status.map(|status| (status, how)).map_err(|source| self.lost(source))
+                status
+                    .map(|status| (status, how))
+                    .map_err(|source| self.lost(source))
             }
-            Err(_) => Err(ProcessError::WouldNotDie { program: self.cmd.program().to_owned(), pid }),
+            Err(_) => Err(ProcessError::WouldNotDie {
+                program: self.cmd.program().to_owned(),
+                pid,
+            }),
         }
     }
 
@@ -227,7 +268,10 @@ impl Supervised {
     }
 
     fn lost(&self, source: std::io::Error) -> ProcessError {
-        ProcessError::Lost { program: self.cmd.program().to_owned(), source }
+        ProcessError::Lost {
+            program: self.cmd.program().to_owned(),
+            source,
+        }
     }
 }
 
@@ -244,7 +288,11 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// Writes what comes from a pipe into a private file, no more than so many bytes of it.
@@ -252,7 +300,9 @@ async fn save(mut pipe: impl AsyncRead + Unpin, file: &Path, limit: u64) -> std:
     let mut file = tokio::fs::File::from_std(private_file(file)?);
     tokio::io::copy(&mut (&mut pipe).take(limit), &mut file).await?;
     file.flush().await?;
-    tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await.map(drop)
+    tokio::io::copy(&mut pipe, &mut tokio::io::sink())
+        .await
+        .map(drop)
 }
 
 /// Where both streams of a run come together.
@@ -285,8 +335,14 @@ impl Sink {
                 Line { stream, text }
             } else if before <= self.cap {
                 // Only one line can cross the cap, so the notice appears once.
-                let text = format!("Output is longer than {} bytes; the rest is not kept.", self.cap);
-                Line { stream: Stream::Notice, text }
+                let text = format!(
+                    "Output is longer than {} bytes; the rest is not kept.",
+                    self.cap
+                );
+                Line {
+                    stream: Stream::Notice,
+                    text,
+                }
             } else {
                 continue;
             };

@@ -52,7 +52,9 @@ pub fn any() -> bool {
     let mut supervisors = supervisors();
     let me = Pid::this().as_raw();
     // Those that nobody waits for are noticed here.
-    supervisors.retain(|id| Process::read(*id).is_ok_and(|process| process.parent == me && !process.has_ended));
+    supervisors.retain(|id| {
+        Process::read(*id).is_ok_and(|process| process.parent == me && !process.has_ended)
+    });
     !supervisors.is_empty()
 }
 
@@ -100,8 +102,15 @@ impl Process {
     fn read(id: i32) -> Result<Self, Unread> {
         match std::fs::read_to_string(PathBuf::from(format!("/proc/{id}/stat"))) {
             Ok(text) => Self::parse(&text).ok_or(Unread::Gone),
-            Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::PermissionDenied => {
-                Err(if kill(Pid::from_raw(id), None) == Err(Errno::EPERM) { Unread::Hidden } else { Unread::Gone })
+            Err(error)
+                if error.kind() == ErrorKind::NotFound
+                    || error.kind() == ErrorKind::PermissionDenied =>
+            {
+                Err(if kill(Pid::from_raw(id), None) == Err(Errno::EPERM) {
+                    Unread::Hidden
+                } else {
+                    Unread::Gone
+                })
             }
             Err(_) => Err(Unread::Gone),
         }
@@ -114,7 +123,11 @@ impl Process {
         let parent = fields.next()?.parse().ok()?;
         // The 22nd field of all, and the state is the third.
         let began = fields.nth(17)?.parse().ok()?;
-        Some(Self { parent, began, has_ended: matches!(state, "Z" | "X") })
+        Some(Self {
+            parent,
+            began,
+            has_ended: matches!(state, "Z" | "X"),
+        })
     }
 }
 
@@ -130,12 +143,21 @@ mod tests {
     #[test]
     fn the_line_of_a_process_is_read_whatever_its_name_is() {
         let fields = "S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 10 11";
-        let process = Process { parent: 7, began: 98765, has_ended: false };
+        let process = Process {
+            parent: 7,
+            began: 98765,
+            has_ended: false,
+        };
         for name in ["sh", "a b", ") S 1 (", ""] {
-            assert_eq!(Process::parse(&format!("42 ({name}) {fields}\n")), Some(process), "{name}");
+            assert_eq!(
+                Process::parse(&format!("42 ({name}) {fields}\n")),
+                Some(process),
+                "{name}"
+            );
         }
         assert_eq!(
-            Process::parse(&format!("42 (sh) {}", fields.replacen('S', "Z", 1))).map(|p| p.has_ended),
+            Process::parse(&format!("42 (sh) {}", fields.replacen('S', "Z", 1)))
+                .map(|p| p.has_ended),
             Some(true)
         );
         for bad in ["", "42 (sh", "42 (sh) S", "42 (sh) S x 1"] {
@@ -144,7 +166,10 @@ mod tests {
     }
 
     #[tokio::test]
-    #[expect(clippy::disallowed_methods, reason = "children of the test, as somebody else may have them")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "children of the test, as somebody else may have them"
+    )]
     async fn a_process_belongs_to_the_run_that_it_descends_from() {
         let me = Pid::this().as_raw();
         assert_eq!(
@@ -153,7 +178,10 @@ mod tests {
         );
         let start = || {
             let mut shell = tokio::process::Command::new("sh");
-            shell.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped()).spawn()
+            shell
+                .args(["-c", "sleep 1000 & echo $!; wait"])
+                .stdout(Stdio::piped())
+                .spawn()
         };
         let family = async |shell: &mut Child| {
             let mut line = String::new();
@@ -164,10 +192,16 @@ mod tests {
         };
         let mut other = start().unwrap();
         let (parent, child_of_other) = family(&mut other).await;
-        assert_eq!((belongs(parent), belongs(child_of_other)), (Belongs::Elsewhere, Belongs::Elsewhere));
+        assert_eq!(
+            (belongs(parent), belongs(child_of_other)),
+            (Belongs::Elsewhere, Belongs::Elsewhere)
+        );
         let mut supervisor = super::start(start).unwrap();
         let (parent, child) = family(&mut supervisor).await;
-        assert_eq!((belongs(parent), belongs(child)), (Belongs::ToRun, Belongs::ToRun));
+        assert_eq!(
+            (belongs(parent), belongs(child)),
+            (Belongs::ToRun, Belongs::ToRun)
+        );
         assert!(any() && supervisors().contains(&parent));
         // It ends, and whoever started it says nothing.
         kill(Pid::from_raw(parent), Signal::SIGKILL).unwrap();

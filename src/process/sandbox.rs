@@ -20,14 +20,14 @@ use std::path::{Component, Path, PathBuf};
 use std::thread;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
 use nix::unistd::geteuid;
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
-    set_capabilities, set_capabilities_secure_bits,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
+    configure_capability_in_ambient_set, set_capabilities, set_capabilities_secure_bits,
 };
 
 use super::bubblewrap;
@@ -36,7 +36,13 @@ use crate::model::RunUser;
 /// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
 const NEWEST: ABI = ABI::V9;
 /// Devices that hold nothing and that programs expect to write to.
-pub(super) const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+pub(super) const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
 
 /// Enforcer of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,14 +75,22 @@ pub struct Sandbox {
 impl Sandbox {
     /// A sandbox in which nothing may be used yet but devices that hold nothing.
     pub fn new(mechanism: Mechanism) -> Self {
-        Self { mechanism, read: Vec::new(), write: Vec::new(), kept: CapabilitySet::empty() }
+        Self {
+            mechanism,
+            read: Vec::new(),
+            write: Vec::new(),
+            kept: CapabilitySet::empty(),
+        }
     }
 
     /// Keeps the rights over files of other users among the paths, where this process has them: git works on checkouts
     /// that belong to the user of runs.
     #[must_use]
     pub fn keeps_rights_over_files(self) -> Self {
-        Self { kept: CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER, ..self }
+        Self {
+            kept: CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER,
+            ..self
+        }
     }
 
     /// Adds files and directories to read and execute, directories with all that is below them.
@@ -101,17 +115,24 @@ impl Sandbox {
     /// The first of the paths by which a path may be read.
     pub fn covering(&self, path: &Path) -> Option<&Path> {
         let allowed = self.read.iter().chain(&self.write);
-        allowed.map(PathBuf::as_path).find(|allowed| is_within(path, allowed))
+        allowed
+            .map(PathBuf::as_path)
+            .find(|allowed| is_within(path, allowed))
     }
 
     /// Options of `lockkeeper supervise` that say the same.
     pub(super) fn supervise_options(&self) -> Vec<OsString> {
         let option = |name: &'static str, paths: &[PathBuf]| -> Vec<OsString> {
-            paths.iter().flat_map(|path| [name.into(), path.clone().into_os_string()]).collect()
+            paths
+                .iter()
+                .flat_map(|path| [name.into(), path.clone().into_os_string()])
+                .collect()
         };
         let mut options = match &self.mechanism {
             Mechanism::Landlock => vec!["--landlock".into()],
-            Mechanism::Bubblewrap(bwrap) => vec!["--bubblewrap".into(), bwrap.clone().into_os_string()],
+            Mechanism::Bubblewrap(bwrap) => {
+                vec!["--bubblewrap".into(), bwrap.clone().into_os_string()]
+            }
         };
         options.extend(option("--read", &self.read));
         options.extend(option("--write", &self.write));
@@ -163,7 +184,10 @@ impl Sandbox {
         let ruleset = ruleset
             .add_rules(path_beneath_rules(&self.read, reading()))?
             .add_rules(path_beneath_rules(&self.write, AccessFs::from_all(NEWEST)))?
-            .add_rules(path_beneath_rules(DEVICES, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev))?
+            .add_rules(path_beneath_rules(
+                DEVICES,
+                AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+            ))?
             // A port that the kernel chooses may be listened on; a fixed one could be taken from a server that restarts.
             .add_rule(NetPort::new(0, AccessNet::BindTcp))?;
         Ok(ruleset.restrict_self()?.landlock)
@@ -200,7 +224,10 @@ fn give_up_network() -> Result<(), RulesetError> {
         .handle_access(AccessNet::BindTcp)?
         .scope(Scope::from_all(NEWEST))?
         .create()?;
-    ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp))?.restrict_self().map(drop)
+    ruleset
+        .add_rule(NetPort::new(0, AccessNet::BindTcp))?
+        .restrict_self()
+        .map(drop)
 }
 
 /// Starts what [`Sandbox::wrap`] names on a thread that is that user and can use nothing but what is allowed there; what it
@@ -236,7 +263,14 @@ fn give_up_capabilities(kept: CapabilitySet) -> io::Result<()> {
         set_capabilities_secure_bits(no_root)?;
     }
     let kept = kept & permitted;
-    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable: kept,
+        },
+    )?;
     for right in kept.iter() {
         configure_capability_in_ambient_set(right, true)?;
     }
@@ -261,8 +295,14 @@ fn reading() -> BitFlags<AccessFs> {
 
 fn on_new_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name("sandbox".to_owned()).spawn_scoped(scope, work)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts a program has panicked")))
+        let thread = thread::Builder::new()
+            .name("sandbox".to_owned())
+            .spawn_scoped(scope, work)?;
+        thread.join().unwrap_or_else(|_| {
+            Err(io::Error::other(
+                "the thread that starts a program has panicked",
+            ))
+        })
     })
 }
 
@@ -277,12 +317,17 @@ impl Kernel {
     /// off, or one too old to be of use (before Linux 5.19 no file can be moved between directories).
     pub fn detect() -> Option<Self> {
         let status = on_new_thread(|| {
-            Sandbox::new(Mechanism::Landlock).give_up_rights().map_err(|error| io::Error::other(error.to_string()))
+            Sandbox::new(Mechanism::Landlock)
+                .give_up_rights()
+                .map_err(|error| io::Error::other(error.to_string()))
         });
         match status {
-            Ok(LandlockStatus::Available { effective_abi, kernel_abi }) => {
-                Some(Self { abi: kernel_abi.unwrap_or(effective_abi as i32) })
-            }
+            Ok(LandlockStatus::Available {
+                effective_abi,
+                kernel_abi,
+            }) => Some(Self {
+                abi: kernel_abi.unwrap_or(effective_abi as i32),
+            }),
             Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) | Err(_) => None,
         }
     }
@@ -295,21 +340,39 @@ impl Kernel {
     /// Rights that this kernel cannot take from a run, for the log.
     pub fn gaps(self) -> Vec<&'static str> {
         let all = [
-            (3, "truncating files that the user of the server may write (Linux 6.2)"),
+            (
+                3,
+                "truncating files that the user of the server may write (Linux 6.2)",
+            ),
             (4, "listening on fixed TCP ports (Linux 6.7)"),
-            (6, "signalling other processes of the same user (Linux 6.12)"),
-            (9, "connecting to Unix sockets in the file system, such as that of Docker (Linux 7.1)"),
+            (
+                6,
+                "signalling other processes of the same user (Linux 6.12)",
+            ),
+            (
+                9,
+                "connecting to Unix sockets in the file system, such as that of Docker (Linux 7.1)",
+            ),
         ];
-        all.into_iter().filter(|(since, _)| self.abi < *since).map(|(_, gap)| gap).collect()
+        all.into_iter()
+            .filter(|(since, _)| self.abi < *since)
+            .map(|(_, gap)| gap)
+            .collect()
     }
 
     /// Rights that a kernel cannot take from a run in namespaces, for the log.
     pub fn gaps_of_namespaces(kernel: Option<Self>) -> Vec<&'static str> {
         let all = [
             (4, "listening on fixed TCP ports (Linux 6.7 with Landlock)"),
-            (6, "connecting to abstract Unix sockets (Linux 6.12 with Landlock)"),
+            (
+                6,
+                "connecting to abstract Unix sockets (Linux 6.12 with Landlock)",
+            ),
         ];
         let abi = kernel.map_or(0, Self::abi);
-        all.into_iter().filter(|(since, _)| abi < *since).map(|(_, gap)| gap).collect()
+        all.into_iter()
+            .filter(|(since, _)| abi < *since)
+            .map(|(_, gap)| gap)
+            .collect()
     }
 }

@@ -44,26 +44,45 @@ impl Cmd {
 
     /// Makes the descriptor for the command that is about to be started, if there is a secret.
     pub(super) fn secret_for_child(&self) -> io::Result<Option<(FdMapping, Teller)>> {
-        let Some(secret) = self.secret.clone() else { return Ok(None) };
+        let Some(secret) = self.secret.clone() else {
+            return Ok(None);
+        };
         let (ours, theirs) = connected()?;
         ours.set_nonblocking(true)?;
         let ours = UnixDatagram::from_std(ours)?;
-        let mapping = FdMapping { parent_fd: theirs, child_fd: Self::SECRET_FD };
+        let mapping = FdMapping {
+            parent_fd: theirs,
+            child_fd: Self::SECRET_FD,
+        };
         let task = tokio::spawn(async move { tell(&ours, &secret).await });
-        Ok(Some((mapping, Teller { _task: AbortOnDropHandle::new(task) })))
+        Ok(Some((
+            mapping,
+            Teller {
+                _task: AbortOnDropHandle::new(task),
+            },
+        )))
     }
 }
 
 /// Both ends, closed by every `exec`. The type of ours is for messages, of which a connected socket makes no difference.
 fn connected() -> io::Result<(Messages, OwnedFd)> {
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     Ok((Messages::from(ours), theirs))
 }
 
 /// Ends when nobody can ask any more, which an empty message says.
 async fn tell(socket: &UnixDatagram, secret: &Secret) {
     let mut question = [0; QUESTION];
-    while socket.recv(&mut question).await.is_ok_and(|length| length > 0) {
+    while socket
+        .recv(&mut question)
+        .await
+        .is_ok_and(|length| length > 0)
+    {
         if socket.send(secret.expose().as_bytes()).await.is_err() {
             break;
         }
@@ -75,7 +94,9 @@ mod tests {
     use super::*;
 
     fn sh(script: &str) -> Cmd {
-        Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script])
+        Cmd::new("sh")
+            .env("PATH", "/usr/bin:/bin")
+            .args(["-c", script])
     }
 
     const ASK: &str = "printf get >&3 && dd bs=65536 count=1 <&3 2>/dev/null";
@@ -85,10 +106,19 @@ mod tests {
         let long = Secret::new(&"hunter2:".repeat(2000));
         let script = format!("{ASK} | wc -c; sh -c '{ASK}' | wc -c");
         let output = sh(&script).secret(long).output().await.unwrap();
-        assert_eq!(output.stdout.text().split_whitespace().collect::<Vec<_>>(), ["16000", "16000"]);
-        let mut dialogue = sh(&format!("read -r _; {ASK}; echo")).secret(Secret::new("hunter2")).dialogue().unwrap();
+        assert_eq!(
+            output.stdout.text().split_whitespace().collect::<Vec<_>>(),
+            ["16000", "16000"]
+        );
+        let mut dialogue = sh(&format!("read -r _; {ASK}; echo"))
+            .secret(Secret::new("hunter2"))
+            .dialogue()
+            .unwrap();
         dialogue.say(b"\n").await.unwrap();
-        assert_eq!(dialogue.line(100).await.unwrap().as_deref(), Some(&b"hunter2"[..]));
+        assert_eq!(
+            dialogue.line(100).await.unwrap().as_deref(),
+            Some(&b"hunter2"[..])
+        );
     }
 
     /// Far more than it takes; a wait that needs it has failed.
@@ -114,9 +144,16 @@ mod tests {
         let look = "tr '\\0' '\\n' </proc/$$/environ; tr '\\0' '\\n' </proc/$$/cmdline; \
                     for fd in /proc/$$/fd/*; do echo \"$fd\"; done; \
                     if (exec 4</proc/$$/fd/3) 2>/dev/null; then echo op''ened; fi";
-        let output = sh(look).secret(Secret::new("hunter2")).output().await.unwrap();
+        let output = sh(look)
+            .secret(Secret::new("hunter2"))
+            .output()
+            .await
+            .unwrap();
         let text = output.stdout.text();
-        assert!(!text.contains("hunter2") && !text.contains("opened") && text.contains("/fd/3\n"), "{text}");
+        assert!(
+            !text.contains("hunter2") && !text.contains("opened") && text.contains("/fd/3\n"),
+            "{text}"
+        );
     }
 
     #[tokio::test]
@@ -126,11 +163,24 @@ mod tests {
         let held = asker.dialogue().unwrap();
         let others = futures::future::join_all((0..20).map(|_| async {
             let (with, without) = (sh(list).secret(Secret::new("x")), sh(list));
-            (with.output().await.unwrap(), without.output().await.unwrap())
+            (
+                with.output().await.unwrap(),
+                without.output().await.unwrap(),
+            )
         }));
         for (with, without) in others.await {
-            assert_eq!(with.stdout.text().matches("socket:").count(), 1, "{}", with.stdout.text());
-            assert_eq!(without.stdout.text().matches("socket:").count(), 0, "{}", without.stdout.text());
+            assert_eq!(
+                with.stdout.text().matches("socket:").count(),
+                1,
+                "{}",
+                with.stdout.text()
+            );
+            assert_eq!(
+                without.stdout.text().matches("socket:").count(),
+                0,
+                "{}",
+                without.stdout.text()
+            );
         }
         drop(held);
     }

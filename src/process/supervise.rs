@@ -94,7 +94,10 @@ pub enum SuperviseError {
 }
 
 fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseError {
-    move |error| SuperviseError::Os { doing, source: error.into() }
+    move |error| SuperviseError::Os {
+        doing,
+        source: error.into(),
+    }
 }
 
 /// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must
@@ -110,7 +113,10 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     let group = Arc::new(Group::default());
     // Threads come before the program: its limits are those of this process too, and no thread may fail by them.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
-    let run = Run { group: Arc::clone(&group), grace: order.grace };
+    let run = Run {
+        group: Arc::clone(&group),
+        grace: order.grace,
+    };
     together::watch(order.limits, run).map_err(os("start a thread"))?;
     let (pumps, stdout, stderr) = Pumps::start().map_err(os("read the output of the program"))?;
     let Started { leader, group: id } = first_to_go(|| start(order, stdout, stderr))?;
@@ -126,7 +132,12 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
 /// Only the server decides when to stop. The signals are caught, neither ignored nor blocked: the program would inherit
 /// both, whereas starting a program takes handlers away (and with them an "ignored" that the server was born with).
 fn disregard_signals() -> io::Result<()> {
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
         signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
@@ -136,7 +147,9 @@ fn disregard_signals() -> io::Result<()> {
 /// is typed.
 fn leave_terminal() -> io::Result<()> {
     // Whoever leads a group cannot begin a session, so it is in that of the server for a moment.
-    let left = getpgid(Some(getppid())).and_then(|group| setpgid(Pid::from_raw(0), group)).and_then(|()| setsid());
+    let left = getpgid(Some(getppid()))
+        .and_then(|group| setpgid(Pid::from_raw(0), group))
+        .and_then(|()| setsid());
     match left {
         Ok(_) => Ok(()),
         // There is none.
@@ -173,10 +186,17 @@ struct Started {
 /// Starts the program on a thread that has given up what the sandbox denies, so that the supervisor stays outside of it
 /// and cannot be signalled from within. It stays the user of the server for the same reason.
 fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Started, SuperviseError> {
-    let failed = |source| SuperviseError::Start { program: order.program.clone(), source };
+    let failed = |source| SuperviseError::Start {
+        program: order.program.clone(),
+        source,
+    };
     let (sandbox, dir) = (order.sandbox.as_ref(), std::env::current_dir().ok());
-    let wrapped = sandbox.map(|sandbox| sandbox.wrap(&order.program, dir.as_deref(), order.user)).transpose();
-    let (program, mut before) = wrapped.map_err(failed)?.unwrap_or_else(|| (order.program.clone(), Vec::new()));
+    let wrapped = sandbox
+        .map(|sandbox| sandbox.wrap(&order.program, dir.as_deref(), order.user))
+        .transpose();
+    let (program, mut before) = wrapped
+        .map_err(failed)?
+        .unwrap_or_else(|| (order.program.clone(), Vec::new()));
     let spawn = |command| confined(sandbox, order.user, || spawn(command, order)).map_err(failed);
     if !sandbox.is_some_and(Sandbox::has_namespaces) {
         return spawn(command(&program, &before, order, stdout, stderr)).map(Started::alone);
@@ -184,21 +204,43 @@ fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Starte
     let (info, to_info) = io::pipe().map_err(failed)?;
     fcntl(&to_info, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| failed(errno.into()))?;
     // The session is a new one and with it the group, so that signals for the program do not reach `bwrap`.
-    before.splice(0..0, ["--new-session".into(), "--info-fd".into(), to_info.as_raw_fd().to_string().into()]);
+    before.splice(
+        0..0,
+        [
+            "--new-session".into(),
+            "--info-fd".into(),
+            to_info.as_raw_fd().to_string().into(),
+        ],
+    );
     let leader = spawn(command(&program, &before, order, stdout, stderr))?;
     drop(to_info);
-    Ok(Started { leader, group: group_within(leader, info) })
+    Ok(Started {
+        leader,
+        group: group_within(leader, info),
+    })
 }
 
 impl Started {
     /// A program that leads its own group.
     fn alone(leader: Pid) -> Self {
-        Self { leader, group: leader }
+        Self {
+            leader,
+            group: leader,
+        }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the supervisor's own child, started without tokio")]
-fn command(program: &OsStr, before: &[OsString], order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Command {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the supervisor's own child, started without tokio"
+)]
+fn command(
+    program: &OsStr,
+    before: &[OsString],
+    order: &Order,
+    stdout: PipeWriter,
+    stderr: PipeWriter,
+) -> Command {
     let mut command = Command::new(program);
     command.args(before).args(&order.args).process_group(0);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
@@ -208,7 +250,9 @@ fn command(program: &OsStr, before: &[OsString], order: &Order, stdout: PipeWrit
 fn spawn(mut command: Command, order: &Order) -> io::Result<Pid> {
     order.limits.set()?;
     let child = command.spawn()?;
-    Ok(Pid::from_raw(i32::try_from(child.id()).expect("process numbers of Linux are below 2^22")))
+    Ok(Pid::from_raw(
+        i32::try_from(child.id()).expect("process numbers of Linux are below 2^22"),
+    ))
 }
 
 /// What `bwrap` tells about itself.
@@ -221,10 +265,14 @@ struct Info {
 
 /// Waits until the program is in its group. Where `bwrap` ended before that, it is the group of `bwrap`.
 fn group_within(bwrap: Pid, info: PipeReader) -> Pid {
-    let Ok(Info { first }) = serde_json::from_reader(info) else { return bwrap };
+    let Ok(Info { first }) = serde_json::from_reader(info) else {
+        return bwrap;
+    };
     let first = Pid::from_raw(first);
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    while !leads_a_group(first) && matches!(waitid(Id::Pid(bwrap), flags), Ok(WaitStatus::StillAlive)) {
+    while !leads_a_group(first)
+        && matches!(waitid(Id::Pid(bwrap), flags), Ok(WaitStatus::StillAlive))
+    {
         thread::sleep(START);
     }
     first
@@ -234,7 +282,9 @@ fn group_within(bwrap: Pid, info: PipeReader) -> Pid {
 /// group that has to exist.
 fn leads_a_group(leader: Pid) -> bool {
     match children(leader) {
-        Some(children) => children.into_iter().any(|child| getpgid(Some(child)) == Ok(leader)),
+        Some(children) => children
+            .into_iter()
+            .any(|child| getpgid(Some(child)) == Ok(leader)),
         None => getpgid(Some(leader)) == Ok(leader),
     }
 }
@@ -295,10 +345,18 @@ impl Group {
     fn wind_down(&self) {
         let (id, interrupted) = {
             let state = self.state();
-            (state.id.expect("the leader of the group has been waited for"), state.interrupted)
+            (
+                state
+                    .id
+                    .expect("the leader of the group has been waited for"),
+                state.interrupted,
+            )
         };
         if interrupted {
-            while !matches!(waitid(Id::PGid(id), WaitPidFlag::WEXITED), Err(Errno::ECHILD)) {}
+            while !matches!(
+                waitid(Id::PGid(id), WaitPidFlag::WEXITED),
+                Err(Errno::ECHILD)
+            ) {}
         }
         let mut state = self.state();
         state.signal(Signal::SIGKILL);
@@ -341,7 +399,10 @@ fn read_leash(renewals: &mpsc::Sender<Duration>) {
     let mut seconds = [0];
     loop {
         match io::stdin().read(&mut seconds) {
-            Ok(1..) if renewals.send(Duration::from_secs(seconds[0].into())).is_ok() => {}
+            Ok(1..)
+                if renewals
+                    .send(Duration::from_secs(seconds[0].into()))
+                    .is_ok() => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(_) | Err(_) => return,
         }
@@ -367,7 +428,9 @@ fn wait_for(leader: Pid) -> u8 {
     loop {
         match waitid(Id::All, WaitPidFlag::WEXITED) {
             Ok(WaitStatus::Exited(pid, code)) if pid == leader => return low_byte(code),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == leader => return low_byte(128 + signal as i32),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == leader => {
+                return low_byte(128 + signal as i32);
+            }
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return 1,
         }
@@ -405,7 +468,10 @@ impl Pumps {
             })?;
             Ok(end)
         };
-        let (stdout, stderr) = (pump_to(duplicate(io::stdout())?)?, pump_to(duplicate(io::stderr())?)?);
+        let (stdout, stderr) = (
+            pump_to(duplicate(io::stdout())?)?,
+            pump_to(duplicate(io::stderr())?)?,
+        );
         Ok((Self(done), stdout, stderr))
     }
 

@@ -25,7 +25,8 @@ pub(super) const MEMORY: &str = "the processes of this run together have more me
 /// The same for processes and threads.
 pub(super) const PROCESSES: &str = "this run has more processes and threads than it may";
 /// The same for processor time.
-pub(super) const CPU: &str = "the processes of this run together have used more processor time than it may";
+pub(super) const CPU: &str =
+    "the processes of this run together have used more processor time than it may";
 
 /// What a run is ended by.
 pub(super) trait Ends: Send + 'static {
@@ -41,32 +42,42 @@ pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
     if limits.memory.is_none() && limits.processes.is_none() && limits.cpu.is_none() {
         return Ok(());
     }
-    thread::Builder::new().name("limits".to_owned()).spawn(move || {
-        let mut has_said = false;
-        loop {
-            thread::sleep(LOOK_EVERY);
-            let Ok(used) = Used::by_descendants() else { return };
-            if limits.processes.is_some_and(|most| used.tasks > most) {
-                say(PROCESSES);
-                return run.at_once();
-            }
-            if limits.cpu.is_some_and(|most| used.cpu > most) {
-                say(CPU);
-                return run.in_order();
-            }
-            if let Some((_, largest)) = used.largest.filter(|_| limits.memory.is_some_and(|most| used.memory > most)) {
-                if !std::mem::replace(&mut has_said, true) {
-                    say(MEMORY);
+    thread::Builder::new()
+        .name("limits".to_owned())
+        .spawn(move || {
+            let mut has_said = false;
+            loop {
+                thread::sleep(LOOK_EVERY);
+                let Ok(used) = Used::by_descendants() else {
+                    return;
+                };
+                if limits.processes.is_some_and(|most| used.tasks > most) {
+                    say(PROCESSES);
+                    return run.at_once();
                 }
-                kill(largest, Signal::SIGKILL).ok();
+                if limits.cpu.is_some_and(|most| used.cpu > most) {
+                    say(CPU);
+                    return run.in_order();
+                }
+                if let Some((_, largest)) = used
+                    .largest
+                    .filter(|_| limits.memory.is_some_and(|most| used.memory > most))
+                {
+                    if !std::mem::replace(&mut has_said, true) {
+                        say(MEMORY);
+                    }
+                    kill(largest, Signal::SIGKILL).ok();
+                }
             }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
 /// Standard error is that of the run.
-#[expect(clippy::print_stderr, reason = "whoever reads the output of the run has to see it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "whoever reads the output of the run has to see it"
+)]
 fn say(what: &str) {
     eprintln!("Lockkeeper ends a process: {what}.");
 }
@@ -87,10 +98,15 @@ struct Used {
 impl Used {
     fn by_descendants() -> io::Result<Self> {
         let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
-        let mut used = Self { cpu: of_ended_children()?, ..Self::default() };
+        let mut used = Self {
+            cpu: of_ended_children()?,
+            ..Self::default()
+        };
         for pid in descendants(own, children) {
             // It may have ended meanwhile.
-            let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let read = |file: &str| {
+                std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+            };
             if let Some(process) = Process::parse(&read("stat")) {
                 used.add(pid, memory(&read("statm")), process);
             }
@@ -110,7 +126,9 @@ impl Used {
 fn of_ended_children() -> io::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let both = usage.user_time() + usage.system_time();
-    Ok(Duration::from_millis(u64::try_from(both.num_milliseconds()).unwrap_or_default()))
+    Ok(Duration::from_millis(
+        u64::try_from(both.num_milliseconds()).unwrap_or_default(),
+    ))
 }
 
 /// A line of `/proc/PID/stat`.
@@ -126,32 +144,62 @@ impl Process {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
         // utime, stime, and the same of children that were waited for.
-        let ticks = [11, 12, 13, 14].into_iter().map(number).sum::<Option<u64>>()?;
-        let cpu = Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1));
-        Some(Self { threads: number(17)?, cpu })
+        let ticks = [11, 12, 13, 14]
+            .into_iter()
+            .map(number)
+            .sum::<Option<u64>>()?;
+        let cpu =
+            Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1));
+        Some(Self {
+            threads: number(17)?,
+            cpu,
+        })
     }
 }
 
 /// Pages in memory without those of files, as bytes, by `/proc/PID/statm`.
 fn memory(statm: &str) -> u64 {
-    let mut pages = statm.split_whitespace().skip(1).map(|word| word.parse::<u64>().unwrap_or_default());
-    let (resident, of_files) = (pages.next().unwrap_or_default(), pages.next().unwrap_or_default());
-    resident.saturating_sub(of_files).saturating_mul(page_size() as u64)
+    let mut pages = statm
+        .split_whitespace()
+        .skip(1)
+        .map(|word| word.parse::<u64>().unwrap_or_default());
+    let (resident, of_files) = (
+        pages.next().unwrap_or_default(),
+        pages.next().unwrap_or_default(),
+    );
+    resident
+        .saturating_sub(of_files)
+        .saturating_mul(page_size() as u64)
 }
 
 /// Children of all threads of a process. Only these are looked at, and not every process of the machine: there may be
 /// thousands, and many runs at once.
 fn children(pid: i32) -> Vec<i32> {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|id| id.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn descendants(of: i32, children: impl Fn(i32) -> Vec<i32>) -> BTreeSet<i32> {
     let (mut found, mut left) = (BTreeSet::new(), vec![of]);
     while let Some(parent) = left.pop() {
         // Numbers are used again: lists that were read at different times could even make a circle.
-        left.extend(children(parent).into_iter().filter(|pid| *pid != of && found.insert(*pid)).collect::<Vec<_>>());
+        left.extend(
+            children(parent)
+                .into_iter()
+                .filter(|pid| *pid != of && found.insert(*pid))
+                .collect::<Vec<_>>(),
+        );
     }
     found
 }
@@ -163,9 +211,16 @@ mod tests {
     #[test]
     fn a_name_of_a_program_says_nothing_about_its_numbers() {
         let rest = "S 7 3 3 0 -1 0 0 0 0 0 100 50 25 25 20 0 4 0 0 0 0";
-        let expected = Process { threads: 4, cpu: Duration::from_secs(2) };
+        let expected = Process {
+            threads: 4,
+            cpu: Duration::from_secs(2),
+        };
         for name in ["sh", "a b", ") R 1 1", "((", ""] {
-            assert_eq!(Process::parse(&format!("12 ({name}) {rest}")).as_ref(), Some(&expected), "{name}");
+            assert_eq!(
+                Process::parse(&format!("12 ({name}) {rest}")).as_ref(),
+                Some(&expected),
+                "{name}"
+            );
         }
         for broken in ["", "12 (sh", "12 (sh) S", "12 (sh) S x"] {
             assert_eq!(Process::parse(broken), None, "{broken}");
@@ -174,8 +229,22 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_every_depth_and_nobody_else() {
-        let all = [(1, 0), (5, 1), (6, 5), (7, 6), (8, 1), (9, 7), (20, 21), (21, 20)];
-        let children = |of: i32| all.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid).collect();
+        let all = [
+            (1, 0),
+            (5, 1),
+            (6, 5),
+            (7, 6),
+            (8, 1),
+            (9, 7),
+            (20, 21),
+            (21, 20),
+        ];
+        let children = |of: i32| {
+            all.iter()
+                .filter(|(_, parent)| *parent == of)
+                .map(|(pid, _)| *pid)
+                .collect()
+        };
         assert_eq!(descendants(5, children), BTreeSet::from([6, 7, 9]));
         assert_eq!(descendants(20, children), BTreeSet::from([21]));
         assert_eq!(descendants(9, children), BTreeSet::new());

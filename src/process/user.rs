@@ -7,8 +7,8 @@ use std::io;
 
 use nix::unistd::geteuid;
 use rustix::thread::{
-    CapabilitySet, Gid, Uid, capabilities, capability_is_in_ambient_set, set_no_new_privs, set_thread_groups,
-    set_thread_res_gid, set_thread_res_uid,
+    CapabilitySet, Gid, Uid, capabilities, capability_is_in_ambient_set, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 use crate::model::RunUser;

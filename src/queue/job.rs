@@ -71,7 +71,10 @@ pub enum JobError {
 impl JobError {
     /// Worth another try after the usual wait.
     pub fn retry(error: impl Into<anyhow::Error>) -> Self {
-        Self::Retry { at: None, error: error.into() }
+        Self::Retry {
+            at: None,
+            error: error.into(),
+        }
     }
 
     /// Another try would end the same way.
@@ -104,7 +107,10 @@ impl From<ForgeError> for JobError {
     /// Wait, try again, or give up.
     fn from(error: ForgeError) -> Self {
         match error {
-            ForgeError::RateLimited { until, .. } => Self::Retry { at: Some(until), error: error.into() },
+            ForgeError::RateLimited { until, .. } => Self::Retry {
+                at: Some(until),
+                error: error.into(),
+            },
             ForgeError::Moved { .. }
             | ForgeError::Unavailable { .. }
             | ForgeError::Denied { .. }
@@ -135,7 +141,9 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_up_to_five_minutes() {
-        let waits: Vec<u64> = [1, 2, 3, 8, 9, 10, 1000].map(|n| backoff(n).as_secs()).to_vec();
+        let waits: Vec<u64> = [1, 2, 3, 8, 9, 10, 1000]
+            .map(|n| backoff(n).as_secs())
+            .to_vec();
         assert_eq!(waits, [1, 2, 4, 128, 256, 300, 300]);
     }
 }

@@ -31,7 +31,14 @@ impl LeaseKeeper {
         pulse: Pulse,
         closing: CancellationToken,
     ) -> Self {
-        Self { store, clock, replica, running, pulse, closing }
+        Self {
+            store,
+            clock,
+            replica,
+            running,
+            pulse,
+            closing,
+        }
     }
 
     /// Renews the lease of every job that is worked on, and tells work whose lease is gone to stop.
@@ -41,9 +48,16 @@ impl LeaseKeeper {
     /// that it never outlasts the lease.
     pub async fn tick(&self) -> Result<(), sqlx::Error> {
         let (running, beat) = (self.running.list(), self.pulse.prepare());
-        let presence = if self.closing.is_cancelled() { Presence::Stopping } else { Presence::Serving };
+        let presence = if self.closing.is_cancelled() {
+            Presence::Stopping
+        } else {
+            Presence::Serving
+        };
         let until = self.clock.now() + LEASE;
-        let held = self.store.replica_beat(&self.replica, presence, &running, until).await?;
+        let held = self
+            .store
+            .replica_beat(&self.replica, presence, &running, until)
+            .await?;
         for job in running.into_iter().filter(|job| !held.contains(job)) {
             warn!(job.id = %job, "Another replica took the job over; it is stopped here");
             self.running.cancel(job);
@@ -57,7 +71,10 @@ impl LeaseKeeper {
     pub async fn watch(&self) {
         loop {
             self.pulse.ran_out().await;
-            warn!(jobs = self.running.count(), "The leases could not be renewed in time; all work is stopped here");
+            warn!(
+                jobs = self.running.count(),
+                "The leases could not be renewed in time; all work is stopped here"
+            );
             self.running.cancel_all();
             self.pulse.came_back().await;
         }
@@ -67,7 +84,10 @@ impl LeaseKeeper {
     pub async fn end(&self) -> Result<(), sqlx::Error> {
         let jobs = self.store.replica_end(&self.replica.name).await?;
         if jobs > 0 {
-            info!(jobs, "Left work to the other replicas, or to the next start");
+            info!(
+                jobs,
+                "Left work to the other replicas, or to the next start"
+            );
         }
         Ok(())
     }
@@ -75,7 +95,11 @@ impl LeaseKeeper {
 
 /// Puts jobs whose lease ran out, or whose replica is gone, back into the queue, and ends the other leases of that
 /// replica. Idempotent; runs on a timer.
-pub async fn requeue_orphans(store: &Store, clock: &dyn Clock, nudge: &Nudge) -> Result<u64, sqlx::Error> {
+pub async fn requeue_orphans(
+    store: &Store,
+    clock: &dyn Clock,
+    nudge: &Nudge,
+) -> Result<u64, sqlx::Error> {
     let orphans = store.job_requeue_orphans(clock.now()).await?;
     store.replica_end_leases().await?;
     if orphans > 0 {

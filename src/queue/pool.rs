@@ -37,7 +37,10 @@ pub struct Place {
 impl Pool {
     /// So many places in all, and so many for one repository at most.
     pub fn new(places: usize, per_repo: usize) -> Self {
-        Self(Arc::new(Mutex::new(Inner { row: Row::new(places, per_repo), calls: HashMap::new() })))
+        Self(Arc::new(Mutex::new(Inner {
+            row: Row::new(places, per_repo),
+            calls: HashMap::new(),
+        })))
     }
 
     /// How many runs of one repository there can be at once.
@@ -54,7 +57,10 @@ impl Pool {
             let ticket = inner.row.enter(kind, pull);
             inner.calls.insert(ticket, call);
             inner.call_up();
-            Place { pool: self.clone(), ticket }
+            Place {
+                pool: self.clone(),
+                ticket,
+            }
         };
         // The sender is dropped only with the place.
         called.await.ok();
@@ -130,13 +136,20 @@ impl Row {
     /// Somebody wants a place.
     fn enter(&mut self, kind: RunKind, pull: &PullRef) -> Ticket {
         let can_wait = kind == RunKind::Plan;
-        let before = self.waiting.iter().filter(|(turn, other)| turn.can_wait == can_wait && *other == pull);
+        let before = self
+            .waiting
+            .iter()
+            .filter(|(turn, other)| turn.can_wait == can_wait && *other == pull);
         let last = before.map(|(turn, _)| turn.round).max();
         let served = self.served[usize::from(can_wait)];
         let round = last.unwrap_or(0).max(served) + 1;
         let ticket = Ticket(self.next);
         self.next += 1;
-        let turn = Turn { can_wait, round, ticket };
+        let turn = Turn {
+            can_wait,
+            round,
+            ticket,
+        };
         self.waiting.insert(turn, pull.clone());
         self.turns.insert(ticket, turn);
         ticket
@@ -147,9 +160,16 @@ impl Row {
         if self.placed.len() >= self.places {
             return None;
         }
-        let full: BTreeSet<&RepoId> =
-            self.of_repo.iter().filter(|(_, count)| **count >= self.per_repo).map(|(repo, _)| repo).collect();
-        let (turn, pull) = self.waiting.iter().find(|(_, pull)| !full.contains(&pull.repo))?;
+        let full: BTreeSet<&RepoId> = self
+            .of_repo
+            .iter()
+            .filter(|(_, count)| **count >= self.per_repo)
+            .map(|(repo, _)| repo)
+            .collect();
+        let (turn, pull) = self
+            .waiting
+            .iter()
+            .find(|(_, pull)| !full.contains(&pull.repo))?;
         let (turn, repo) = (*turn, pull.repo.clone());
         let served = &mut self.served[usize::from(turn.can_wait)];
         *served = (*served).max(turn.round);
@@ -165,7 +185,9 @@ impl Row {
         if let Some(turn) = self.turns.remove(&ticket) {
             self.waiting.remove(&turn);
         }
-        let Some(repo) = self.placed.remove(&ticket) else { return };
+        let Some(repo) = self.placed.remove(&ticket) else {
+            return;
+        };
         let count = self.of_repo.get_mut(&repo).map_or(0, |count| {
             *count -= 1;
             *count
@@ -185,7 +207,10 @@ mod tests {
     use crate::model::PullNumber;
 
     fn pull(repo: u8, number: i64) -> PullRef {
-        PullRef { repo: format!("github.com/acme/r{repo}").parse().unwrap(), number: PullNumber(number) }
+        PullRef {
+            repo: format!("github.com/acme/r{repo}").parse().unwrap(),
+            number: PullNumber(number),
+        }
     }
 
     /// The next that are served when every place is given back at once.
@@ -207,21 +232,28 @@ mod tests {
         }
         assert_eq!(served(&mut row, 100).len(), 100);
         let small = row.enter(RunKind::Plan, &pull(1, 2));
-        let position = served(&mut row, 400).iter().position(|ticket| *ticket == small);
+        let position = served(&mut row, 400)
+            .iter()
+            .position(|ticket| *ticket == small);
         assert!(position.unwrap() <= 1, "{position:?}");
     }
 
     #[test]
     fn a_pull_with_many_projects_is_not_starved_by_many_small_ones() {
         let mut row = Row::new(1, 1);
-        let many: Vec<Ticket> = (0..3).map(|_| row.enter(RunKind::Plan, &pull(1, 1))).collect();
+        let many: Vec<Ticket> = (0..3)
+            .map(|_| row.enter(RunKind::Plan, &pull(1, 1)))
+            .collect();
         let mut order = Vec::new();
         for number in 2..20 {
             row.enter(RunKind::Plan, &pull(1, number));
             row.enter(RunKind::Plan, &pull(1, -number));
             order.extend(served(&mut row, 1));
         }
-        assert!(many[..2].iter().all(|ticket| order.contains(ticket)), "{order:?}");
+        assert!(
+            many[..2].iter().all(|ticket| order.contains(ticket)),
+            "{order:?}"
+        );
     }
 
     #[test]
@@ -230,7 +262,10 @@ mod tests {
         let plan = row.enter(RunKind::Plan, &pull(1, 1));
         let apply = row.enter(RunKind::Apply, &pull(1, 2));
         let elsewhere = row.enter(RunKind::Plan, &pull(2, 1));
-        assert_eq!((row.serve(), row.serve(), row.serve()), (Some(apply), Some(elsewhere), None));
+        assert_eq!(
+            (row.serve(), row.serve(), row.serve()),
+            (Some(apply), Some(elsewhere), None)
+        );
         row.leave(apply);
         assert_eq!((row.serve(), row.serve()), (Some(plan), None));
     }
@@ -250,9 +285,17 @@ mod tests {
         assert!((&mut unheard).now_or_never().is_none());
         drop(third);
         drop(unheard);
-        assert!(pool.place(RunKind::Plan, &pull(1, 3)).now_or_never().is_some());
+        assert!(
+            pool.place(RunKind::Plan, &pull(1, 3))
+                .now_or_never()
+                .is_some()
+        );
         let inner = pool.inner();
-        assert!(inner.row.waiting.is_empty() && inner.row.placed.is_empty() && inner.row.of_repo.is_empty());
+        assert!(
+            inner.row.waiting.is_empty()
+                && inner.row.placed.is_empty()
+                && inner.row.of_repo.is_empty()
+        );
         assert!(inner.calls.is_empty() && inner.row.turns.is_empty());
     }
 
@@ -264,8 +307,12 @@ mod tests {
     }
 
     fn moves() -> impl Strategy<Value = Vec<Move>> {
-        let enter = (any::<bool>(), 0u8..3, 0i64..4).prop_map(|(apply, repo, pull)| Move::Enter(apply, repo, pull));
-        prop::collection::vec(prop_oneof![2 => enter, 1 => (0usize..100).prop_map(Move::Leave)], 0..120)
+        let enter = (any::<bool>(), 0u8..3, 0i64..4)
+            .prop_map(|(apply, repo, pull)| Move::Enter(apply, repo, pull));
+        prop::collection::vec(
+            prop_oneof![2 => enter, 1 => (0usize..100).prop_map(Move::Leave)],
+            0..120,
+        )
     }
 
     proptest! {

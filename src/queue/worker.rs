@@ -54,7 +54,10 @@ pub struct Running {
 impl Running {
     /// Nothing yet, of a replica with this right to let things run.
     pub fn new(pulse: Pulse) -> Self {
-        Self { jobs: Arc::default(), pulse }
+        Self {
+            jobs: Arc::default(),
+            pulse,
+        }
     }
 
     /// Whether this replica may begin anything: one that was not able to renew its leases for too long may not.
@@ -64,34 +67,57 @@ impl Running {
 
     /// Tells every job to stop.
     pub fn cancel_all(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(CancellationToken::cancel);
+        self.jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .for_each(CancellationToken::cancel);
     }
 
     fn enter(&self, job: JobId) -> CancellationToken {
         let token = CancellationToken::new();
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).insert(job, token.clone());
+        self.jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(job, token.clone());
         token
     }
 
     fn leave(&self, job: JobId) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+        self.jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&job);
     }
 
     /// The jobs of this moment.
     pub fn list(&self) -> Vec<JobId> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+        self.jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .keys()
+            .copied()
+            .collect()
     }
 
     /// Tells a job to stop, if it is still worked on.
     pub fn cancel(&self, job: JobId) {
-        if let Some(token) = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get(&job) {
+        if let Some(token) = self
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&job)
+        {
             token.cancel();
         }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 }
 
@@ -154,13 +180,19 @@ impl<R: Runner> Worker<R> {
     /// Takes no job of a share of which this server works on so many already.
     #[must_use]
     pub fn with_most_of_a_share(self, most_of_a_share: i64) -> Self {
-        Self { most_of_a_share, ..self }
+        Self {
+            most_of_a_share,
+            ..self
+        }
     }
 
     /// Takes no job of a lower priority.
     #[must_use]
     pub fn with_least_priority(self, least_priority: i64) -> Self {
-        Self { least_priority, ..self }
+        Self {
+            least_priority,
+            ..self
+        }
     }
 
     /// Claims one job, if there is one, and sees it through.
@@ -182,20 +214,28 @@ impl<R: Runner> Worker<R> {
             Kinds::Except(kind) => ("", kind),
         };
         let (share, least) = (self.most_of_a_share, self.least_priority);
-        self.store.job_claim_urgent(&self.holder, until, (only, except), share, least).await
+        self.store
+            .job_claim_urgent(&self.holder, until, (only, except), share, least)
+            .await
     }
 
     /// Works on a claimed job and writes down how it ended.
     pub async fn see_through(&self, lease: JobLease) -> Result<(), sqlx::Error> {
-        let span = info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
+        let span =
+            info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
         self.work(lease).instrument(span).await?;
         self.nudge.nudge();
         Ok(())
     }
 
     async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
-        let attempt = Attempt { lost: self.running.enter(lease.id), lease };
-        let result = std::panic::AssertUnwindSafe(self.attempt(&attempt)).catch_unwind().await;
+        let attempt = Attempt {
+            lost: self.running.enter(lease.id),
+            lease,
+        };
+        let result = std::panic::AssertUnwindSafe(self.attempt(&attempt))
+            .catch_unwind()
+            .await;
         self.running.leave(attempt.lease.id);
         if attempt.lost.is_cancelled() {
             return self.let_go(&attempt.lease).await;
@@ -215,10 +255,19 @@ impl<R: Runner> Worker<R> {
     /// The lease was lost, or could not be renewed for so long that it may be; if it turns out that nobody has taken the
     /// job over, it is begun again.
     async fn let_go(&self, lease: &JobLease) -> Result<(), sqlx::Error> {
-        let again = self.store.job_retry(lease, self.clock.now(), "the lease could not be renewed in time").await?;
+        let again = self
+            .store
+            .job_retry(
+                lease,
+                self.clock.now(),
+                "the lease could not be renewed in time",
+            )
+            .await?;
         match again {
             Finish::LeaseLost => warn!("Lost the lease of the job; its result is not written"),
-            Finish::Recorded => warn!("The lease of the job could not be renewed in time; it is begun again"),
+            Finish::Recorded => {
+                warn!("The lease of the job could not be renewed in time; it is begun again")
+            }
         }
         Ok(())
     }
@@ -237,14 +286,26 @@ impl<R: Runner> Worker<R> {
         let last = lease.tries() >= self.runner.max_attempts(&lease.kind);
         match &error {
             JobError::Retry { at, .. } if !last => {
-                warn!(error = message, "The job did not end well and is tried again");
+                warn!(
+                    error = message,
+                    "The job did not end well and is tried again"
+                );
                 let wait = TimeDelta::from_std(backoff(lease.tries())).unwrap_or(TimeDelta::MAX);
-                self.store.job_retry(lease, at.unwrap_or_else(|| self.clock.now() + wait), &message).await
+                self.store
+                    .job_retry(
+                        lease,
+                        at.unwrap_or_else(|| self.clock.now() + wait),
+                        &message,
+                    )
+                    .await
             }
             JobError::Retry { .. } | JobError::Fail(_) => {
                 error!(error = message, "The job is given up");
                 if let Err(report) = self.runner.gave_up(attempt, &error).await {
-                    error!(error = format!("{report:#}"), "Nobody could be told that the job was given up");
+                    error!(
+                        error = format!("{report:#}"),
+                        "Nobody could be told that the job was given up"
+                    );
                 }
                 self.store.job_fail(lease, &message).await
             }
@@ -255,11 +316,17 @@ impl<R: Runner> Worker<R> {
 /// However patient the job is otherwise, a bug is not waited for.
 fn after_panic(panic: &(dyn std::any::Any + Send), lease: &JobLease) -> JobError {
     let error = panic_error(panic);
-    if lease.tries() < ATTEMPTS_AT_A_PANIC { JobError::retry(error) } else { JobError::Fail(error) }
+    if lease.tries() < ATTEMPTS_AT_A_PANIC {
+        JobError::retry(error)
+    } else {
+        JobError::Fail(error)
+    }
 }
 
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
     anyhow::anyhow!("the job panicked, which is a bug in Lockkeeper: {text}")
 }

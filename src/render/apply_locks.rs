@@ -7,7 +7,10 @@ use crate::model::{ApplyLock, ApplyScope, minute};
 impl Refusal {
     /// Apply locks stand in the way, all of which are named. `page` is where they can be ended.
     pub fn apply_locked(locks: &[ApplyLock], page: &str) -> Self {
-        let sentences = locks.iter().enumerate().map(|(at, lock)| sentence(lock, at > 0));
+        let sentences = locks
+            .iter()
+            .enumerate()
+            .map(|(at, lock)| sentence(lock, at > 0));
         let page = page.replace('`', "'");
         refusal(
             "apply_locked",
@@ -26,35 +29,64 @@ impl Refusal {
 /// The line of a commit's status while these stand in the way.
 pub fn apply_locks_line(locks: &[ApplyLock]) -> String {
     let others = locks.len().saturating_sub(1);
-    let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
+    let more = if others > 0 {
+        format!(" (and {others} more)")
+    } else {
+        String::new()
+    };
     let first = locks.first().map(|lock| {
         let place = match &lock.scope {
             ApplyScope::Server | ApplyScope::Unknown(_) => "on this server".to_owned(),
             ApplyScope::Repo(_) => "in this repository".to_owned(),
             ApplyScope::Path { dir, .. } => format!("in {dir}"),
         };
-        let until = lock.ends_at.map(|end| format!(" until {}", minute(end))).unwrap_or_default();
+        let until = lock
+            .ends_at
+            .map(|end| format!(" until {}", minute(end)))
+            .unwrap_or_default();
         format!(" {place}{until} by {}", lock.holder)
     });
     format!("Applies are stopped{}{more}.", first.unwrap_or_default())
 }
 
 fn sentence(lock: &ApplyLock, is_another: bool) -> String {
-    let (start, holder) = (if is_another { "Applies are also" } else { "applies are" }, plain(&lock.holder));
+    let (start, holder) = (
+        if is_another {
+            "Applies are also"
+        } else {
+            "applies are"
+        },
+        plain(&lock.holder),
+    );
     let place = match &lock.scope {
         ApplyScope::Server => "on this whole server".to_owned(),
         ApplyScope::Repo(repo) => format!("in the repository `{repo}`"),
         ApplyScope::Path { repo, dir } => {
-            format!("in the directory `{}` of `{repo}` and below it", plain(dir.as_str()))
+            format!(
+                "in the directory `{}` of `{repo}` and below it",
+                plain(dir.as_str())
+            )
         }
         ApplyScope::Unknown(text) => {
-            format!("wherever `{}` means: this version does not understand it, so that is everywhere", plain(text))
+            format!(
+                "wherever `{}` means: this version does not understand it, so that is everywhere",
+                plain(text)
+            )
         }
     };
-    let until = lock.ends_at.map_or_else(|| "somebody allows them again".to_owned(), minute);
+    let until = lock
+        .ends_at
+        .map_or_else(|| "somebody allows them again".to_owned(), minute);
     let why = lock.reason.split_whitespace().collect::<Vec<_>>().join(" ");
-    let why = if why.is_empty() { "Nobody said why.".to_owned() } else { format!("Why: {why}") };
-    format!("{start} stopped {place}, by `{holder}` since {}, until {until}. {why}", minute(lock.taken_at))
+    let why = if why.is_empty() {
+        "Nobody said why.".to_owned()
+    } else {
+        format!("Why: {why}")
+    };
+    format!(
+        "{start} stopped {place}, by `{holder}` since {}, until {until}. {why}",
+        minute(lock.taken_at)
+    )
 }
 
 /// When the last of them ends by itself, if each does.
@@ -88,13 +120,19 @@ mod tests {
     }
 
     fn network() -> ApplyScope {
-        ApplyScope::in_repo("github.com/acme/infra".parse().unwrap(), Some("network".parse().unwrap()))
+        ApplyScope::in_repo(
+            "github.com/acme/infra".parse().unwrap(),
+            Some("network".parse().unwrap()),
+        )
     }
 
     #[test]
     fn every_lock_in_the_way_is_named_and_the_last_end_of_all_counts() {
         let (noon, night) = (Some("2026-03-02T12:00:00Z"), Some("2026-03-02T23:00:00Z"));
-        let all = [lock(network(), night), lock(ApplyScope::Unknown("team `x`".to_owned()), noon)];
+        let all = [
+            lock(network(), night),
+            lock(ApplyScope::Unknown("team `x`".to_owned()), noon),
+        ];
         let refusal = Refusal::apply_locked(&all, "https://locks.example/apply-locks");
         insta::assert_snapshot!(refusal.text.message, @"
         applies are stopped in the directory `network` of `github.com/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-02 23:00 UTC. Why: the database moves
@@ -105,17 +143,35 @@ mod tests {
             "{:?}",
             refusal.text.hints
         );
-        let mixed = Refusal::apply_locked(&[lock(network(), noon), lock(ApplyScope::Server, None)], "x");
+        let mixed = Refusal::apply_locked(
+            &[lock(network(), noon), lock(ApplyScope::Server, None)],
+            "x",
+        );
         assert!(mixed.text.hints[1].ends_with("comment again afterwards."));
     }
 
     #[test]
     fn the_status_names_the_first_and_counts_the_others() {
-        let (server, path) = (lock(ApplyScope::Server, None), lock(network(), Some("2026-03-02T12:00:00Z")));
-        assert_eq!(apply_locks_line(std::slice::from_ref(&server)), "Applies are stopped on this server by olga.");
+        let (server, path) = (
+            lock(ApplyScope::Server, None),
+            lock(network(), Some("2026-03-02T12:00:00Z")),
+        );
+        assert_eq!(
+            apply_locks_line(std::slice::from_ref(&server)),
+            "Applies are stopped on this server by olga."
+        );
         let line = apply_locks_line(&[path, server]);
-        assert_eq!(line, "Applies are stopped in network until 2026-03-02 12:00 UTC by olga (and 1 more).");
-        let long = ApplyLock { holder: "x".repeat(500), ..lock(ApplyScope::Server, None) };
-        assert_eq!(describe(&apply_locks_line(&[long])).chars().count(), MAX_DESCRIPTION_CHARS);
+        assert_eq!(
+            line,
+            "Applies are stopped in network until 2026-03-02 12:00 UTC by olga (and 1 more)."
+        );
+        let long = ApplyLock {
+            holder: "x".repeat(500),
+            ..lock(ApplyScope::Server, None)
+        };
+        assert_eq!(
+            describe(&apply_locks_line(&[long])).chars().count(),
+            MAX_DESCRIPTION_CHARS
+        );
     }
 }

@@ -23,7 +23,11 @@ pub fn code(text: &str) -> String {
         return "(empty)".to_owned();
     }
     let simple = !text.contains(['`', '|', '\\']) && !text.starts_with(' ') && !text.ends_with(' ');
-    if simple { format!("`{text}`") } else { format!("<code>{}</code>", entities(&text)) }
+    if simple {
+        format!("`{text}`")
+    } else {
+        format!("<code>{}</code>", entities(&text))
+    }
 }
 
 /// Every punctuation character as an entity, so that nothing but the text itself remains.
@@ -33,7 +37,9 @@ fn entities(text: &str) -> String {
         match c {
             '-' | '/' | ',' => out.push(c),
             '@' => out.push_str("&#64;&#8203;"),
-            c if c.is_ascii_punctuation() => write!(out, "&#{};", u32::from(c)).expect("a string takes any text"),
+            c if c.is_ascii_punctuation() => {
+                write!(out, "&#{};", u32::from(c)).expect("a string takes any text")
+            }
             c => out.push(c),
         }
     }
@@ -73,14 +79,20 @@ fn plain(text: &str, at_line_start: bool) -> String {
             out.push('\n');
         }
         let fresh = i > 0 || at_line_start;
-        escape_line(if fresh { line.trim_start() } else { line }, fresh, &mut out);
+        escape_line(
+            if fresh { line.trim_start() } else { line },
+            fresh,
+            &mut out,
+        );
     }
     without_references(&out)
 }
 
 fn escape_line(line: &str, fresh: bool, out: &mut String) {
     let number = line.bytes().take_while(u8::is_ascii_digit).count();
-    let list_mark = fresh.then_some(number).filter(|n| *n == 0 || line[*n..].starts_with(['.', ')']));
+    let list_mark = fresh
+        .then_some(number)
+        .filter(|n| *n == 0 || line[*n..].starts_with(['.', ')']));
     for (at, c) in line.char_indices() {
         match c {
             '&' => out.push_str("&amp;"),
@@ -88,7 +100,9 @@ fn escape_line(line: &str, fresh: bool, out: &mut String) {
             '>' => out.push_str("&gt;"),
             '$' => out.push_str("&#36;"),
             '@' | '#' => write!(out, "{c}{GAP}").expect("a string takes any text"),
-            ':' if line[at..].starts_with("://") => write!(out, ":{GAP}").expect("a string takes any text"),
+            ':' if line[at..].starts_with("://") => {
+                write!(out, ":{GAP}").expect("a string takes any text")
+            }
             '\\' | '*' | '_' | '[' | ']' | '~' | '|' => out.extend(['\\', c]),
             '-' | '+' | '=' | '.' | ')' if list_mark == Some(at) => out.extend(['\\', c]),
             c => out.push(c),
@@ -99,7 +113,8 @@ fn escape_line(line: &str, fresh: bool, out: &mut String) {
 /// What a forge links by itself: commit ids, `GH-12`, `www.`.
 fn without_references(text: &str) -> String {
     static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?i)\b(?:(gh-)(\d)|(www)(\.)|([0-9a-f])([0-9a-f]{6,63}\b))").expect("a constant pattern")
+        Regex::new(r"(?i)\b(?:(gh-)(\d)|(www)(\.)|([0-9a-f])([0-9a-f]{6,63}\b))")
+            .expect("a constant pattern")
     });
     let part = |c: &Captures<'_>| {
         let found: Vec<&str> = c.iter().skip(1).flatten().map(|m| m.as_str()).collect();
@@ -112,7 +127,11 @@ fn without_references(text: &str) -> String {
 pub fn fence(text: &str, language: &str) -> String {
     let text = short_runs(&visible(text));
     let marks = "`".repeat(longest_run(&text).max(2) + 1);
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     format!("{marks}{language}\n{text}{end}{marks}")
 }
 
@@ -181,7 +200,11 @@ pub fn shorten(text: &str, most: usize) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    visible(text).split(['\n', '\t']).map(str::trim_end).collect::<Vec<_>>().join(" ")
+    visible(text)
+        .split(['\n', '\t'])
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn longest_run(text: &str) -> usize {
@@ -190,9 +213,13 @@ fn longest_run(text: &str) -> usize {
 
 /// A fence must outgrow every run inside; a run of thousands would eat the whole comment.
 fn short_runs(text: &str) -> String {
-    static RUN: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(&format!("`{{{},}}", LONGEST_RUN + 1)).expect("a constant pattern"));
-    RUN.replace_all(text, |c: &Captures<'_>| format!("[{} backticks]", c[0].len())).into_owned()
+    static RUN: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(&format!("`{{{},}}", LONGEST_RUN + 1)).expect("a constant pattern")
+    });
+    RUN.replace_all(text, |c: &Captures<'_>| {
+        format!("[{} backticks]", c[0].len())
+    })
+    .into_owned()
 }
 
 #[cfg(test)]
@@ -225,7 +252,10 @@ mod tests {
             ("GH-7 and 1a2b3c4d5e", "GH-&#8203;7 and 1&#8203;a2b3c4d5e"),
             ("<img src=x> & *b*", "&lt;img src=x&gt; &amp; \\*b\\*"),
             ("[x](https://e.com)", "\\[x\\](https:&#8203;//e.com)"),
-            ("- item\n12. item\n# title", "\\- item\n12\\. item\n#&#8203; title"),
+            (
+                "- item\n12. item\n# title",
+                "\\- item\n12\\. item\n#&#8203; title",
+            ),
             ("one ` alone", "one &#96; alone"),
             ("version 1.11.4 of a-b", "version 1.11.4 of a-b"),
         ] {
@@ -243,7 +273,10 @@ mod tests {
 
     #[test]
     fn links_lead_to_the_web_only_and_stay_inside_their_brackets() {
-        assert_eq!(link_target("https://e.com/a b)").as_deref(), Some("https://e.com/a%20b%29"));
+        assert_eq!(
+            link_target("https://e.com/a b)").as_deref(),
+            Some("https://e.com/a%20b%29")
+        );
         assert_eq!(link_target("javascript:alert(1)"), None);
     }
 

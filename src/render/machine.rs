@@ -6,8 +6,8 @@
 //! `"truncated":true` says so.
 
 use crate::model::{
-    CommandId, CommandKind, CommandOutcome, CommitSha, PlanCounts, ProjectKey, ProjectName, ProjectOutcome, PullNumber,
-    RepoPath, WorkspaceName,
+    CommandId, CommandKind, CommandOutcome, CommitSha, PlanCounts, ProjectKey, ProjectName,
+    ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
 };
 
 const OPEN: &str = "<!-- lockkeeper ";
@@ -69,13 +69,27 @@ pub struct MachineProject {
 impl MachineProject {
     /// The entry of a project.
     pub fn new(key: &ProjectKey, outcome: ProjectOutcome, plan: Option<PlanCounts>) -> Self {
-        Self { outcome: Some(outcome), plan, ..Self::concerned(key) }
+        Self {
+            outcome: Some(outcome),
+            plan,
+            ..Self::concerned(key)
+        }
     }
 
     /// The entry of a project of which nothing but its names is known.
     pub fn concerned(key: &ProjectKey) -> Self {
-        let ProjectKey { name, dir, workspace } = key.clone();
-        Self { name, dir, workspace, outcome: None, plan: None }
+        let ProjectKey {
+            name,
+            dir,
+            workspace,
+        } = key.clone();
+        Self {
+            name,
+            dir,
+            workspace,
+            outcome: None,
+            plan: None,
+        }
     }
 }
 
@@ -100,7 +114,12 @@ fn one() -> u32 {
 impl PartLine {
     /// The line of one part of several, from 1.
     pub fn new(id: CommandId, part: u32, parts: u32) -> Self {
-        Self { v: VERSION, id, part, parts }
+        Self {
+            v: VERSION,
+            id,
+            part,
+            parts,
+        }
     }
 
     /// Reads the line of a comment, be it the last of its command or not.
@@ -117,7 +136,12 @@ impl std::fmt::Display for PartLine {
 
 impl MachineLine {
     /// A line without projects.
-    pub fn new(command: CommandKind, id: CommandId, pull: PullNumber, outcome: CommandOutcome) -> Self {
+    pub fn new(
+        command: CommandKind,
+        id: CommandId,
+        pull: PullNumber,
+        outcome: CommandOutcome,
+    ) -> Self {
         Self {
             v: VERSION,
             command: Some(command),
@@ -138,13 +162,21 @@ impl MachineLine {
     #[must_use]
     pub fn of_part(&self, part: u32, parts: u32) -> Self {
         let several = parts > 1;
-        Self { part: several.then_some(part), parts: several.then_some(parts), ..self.clone() }
+        Self {
+            part: several.then_some(part),
+            parts: several.then_some(parts),
+            ..self.clone()
+        }
     }
 
     /// Drops projects from the end until the line has at most `limit` bytes.
     #[must_use]
     pub fn within(mut self, limit: usize) -> Self {
-        let sizes: Vec<usize> = self.projects.iter().map(|project| escaped(project).len() + 1).collect();
+        let sizes: Vec<usize> = self
+            .projects
+            .iter()
+            .map(|project| escaped(project).len() + 1)
+            .collect();
         let listed: usize = sizes.iter().sum();
         if self.to_string().len() <= limit {
             return self;
@@ -177,14 +209,21 @@ impl std::fmt::Display for MachineLine {
 
 /// JSON in which no HTML comment can end.
 fn escaped(value: &impl serde::Serialize) -> String {
-    let json = serde_json::to_string(value).expect("texts, numbers and lists can always be written as JSON");
-    json.replace("--", r"\u002d\u002d").replace('<', r"\u003c").replace('>', r"\u003e")
+    let json = serde_json::to_string(value)
+        .expect("texts, numbers and lists can always be written as JSON");
+    json.replace("--", r"\u002d\u002d")
+        .replace('<', r"\u003c")
+        .replace('>', r"\u003e")
 }
 
 /// A text that stands in exactly one comment: part `part` (from 1) of the `parts` comments of a command. With it the
 /// comment is found again, so that it is never posted twice (P2).
 pub fn marker(id: CommandId, part: u32, parts: u32) -> String {
-    if parts > 1 { format!(r#""id":"{id}","part":{part},"#) } else { format!(r#""id":"{id}","pull":"#) }
+    if parts > 1 {
+        format!(r#""id":"{id}","part":{part},"#)
+    } else {
+        format!(r#""id":"{id}","pull":"#)
+    }
 }
 
 /// Whether this is the comment that a marker stands for. Only the hidden line counts: everything above may quote a pull,
@@ -206,11 +245,23 @@ mod tests {
 
     fn line() -> MachineLine {
         let key = ProjectKey::of_dir(RepoPath::root());
-        let counts = PlanCounts { add: 1, ..PlanCounts::default() };
+        let counts = PlanCounts {
+            add: 1,
+            ..PlanCounts::default()
+        };
         MachineLine {
             head: Some("a1".repeat(20).parse().unwrap()),
-            projects: vec![MachineProject::new(&key, ProjectOutcome::Planned, Some(counts))],
-            ..MachineLine::new(CommandKind::Plan, id(), PullNumber(12), CommandOutcome::Success)
+            projects: vec![MachineProject::new(
+                &key,
+                ProjectOutcome::Planned,
+                Some(counts),
+            )],
+            ..MachineLine::new(
+                CommandKind::Plan,
+                id(),
+                PullNumber(12),
+                CommandOutcome::Success,
+            )
         }
     }
 
@@ -219,7 +270,12 @@ mod tests {
         insta::assert_snapshot!(line(), @r#"<!-- lockkeeper {"v":1,"command":"plan","id":"00000000-0000-7000-8000-000000000001","pull":12,"head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","outcome":"success","projects":[{"name":null,"dir":".","workspace":"default","outcome":"planned","plan":{"add":1,"change":0,"destroy":0,"import":0,"forget":0}}]} -->"#);
         let refused = MachineLine {
             reason: Some("draft".to_owned()),
-            ..MachineLine::new(CommandKind::Apply, id(), PullNumber(12), CommandOutcome::Refused)
+            ..MachineLine::new(
+                CommandKind::Apply,
+                id(),
+                PullNumber(12),
+                CommandOutcome::Refused,
+            )
         };
         insta::assert_snapshot!(refused.of_part(2, 3), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"00000000-0000-7000-8000-000000000001","part":2,"parts":3,"pull":12,"head":null,"outcome":"refused","reason":"draft","projects":[]} -->"#);
     }
@@ -228,24 +284,39 @@ mod tests {
     fn only_the_last_line_of_a_comment_counts() {
         let quoted = format!("{}\nRan Plan", line());
         assert_eq!(MachineLine::find(&quoted), None);
-        assert_eq!(MachineLine::find(&format!("{quoted}\n{}\n\n", line().of_part(1, 2))), Some(line().of_part(1, 2)));
+        assert_eq!(
+            MachineLine::find(&format!("{quoted}\n{}\n\n", line().of_part(1, 2))),
+            Some(line().of_part(1, 2))
+        );
         assert_eq!(MachineLine::find(""), None);
     }
 
     #[test]
     fn a_marker_finds_its_own_part_only() {
         let of_part = |n: u32, parts: u32| {
-            if n == parts { line().of_part(n, parts).to_string() } else { PartLine::new(id(), n, parts).to_string() }
+            if n == parts {
+                line().of_part(n, parts).to_string()
+            } else {
+                PartLine::new(id(), n, parts).to_string()
+            }
         };
         for (part, parts) in [(1, 1), (1, 12), (2, 12), (11, 12), (12, 12)] {
-            let found: Vec<u32> =
-                (1..=parts).filter(|n| has_marker(&of_part(*n, parts), &marker(id(), part, parts))).collect();
+            let found: Vec<u32> = (1..=parts)
+                .filter(|n| has_marker(&of_part(*n, parts), &marker(id(), part, parts)))
+                .collect();
             assert_eq!(found, [part]);
         }
         for (part, parts) in [(1, 1), (1, 2), (2, 2)] {
-            assert_eq!(PartLine::find(&of_part(part, parts)), Some(PartLine::new(id(), part, parts)));
+            assert_eq!(
+                PartLine::find(&of_part(part, parts)),
+                Some(PartLine::new(id(), part, parts))
+            );
         }
-        assert_eq!(MachineLine::find(&of_part(1, 2)), None, "what came of it stands in the last part alone");
+        assert_eq!(
+            MachineLine::find(&of_part(1, 2)),
+            None,
+            "what came of it stands in the last part alone"
+        );
     }
 
     #[test]
@@ -253,10 +324,19 @@ mod tests {
         let (first, second) = (line().of_part(1, 2), line().of_part(2, 2));
         let wanted = marker(id(), 2, 2);
         for quoted in [format!("+ note = {wanted}"), second.to_string()] {
-            assert!(!has_marker(&format!("{quoted}\n\n{first}"), &wanted), "{quoted}");
-            assert!(!has_marker(&quoted.replace("-->", "--> x"), &wanted), "{quoted}");
+            assert!(
+                !has_marker(&format!("{quoted}\n\n{first}"), &wanted),
+                "{quoted}"
+            );
+            assert!(
+                !has_marker(&quoted.replace("-->", "--> x"), &wanted),
+                "{quoted}"
+            );
         }
-        let reason = MachineLine { reason: Some(wanted.clone()), ..first };
+        let reason = MachineLine {
+            reason: Some(wanted.clone()),
+            ..first
+        };
         assert!(!has_marker(&reason.to_string(), &wanted), "{reason}");
         assert!(has_marker(&format!("part 2\n\n{second}\n"), &wanted));
     }

@@ -21,8 +21,8 @@ pub use apply_locks::apply_locks_line;
 pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
-    Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, PlanList, ProjectReport, Refusal, Released,
-    Report, Style, UserText,
+    Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, PlanList, ProjectReport,
+    Refusal, Released, Report, Style, UserText,
 };
 
 pub use view::span;
@@ -38,7 +38,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { comment: 65_536, comments: 100 }
+        Self {
+            comment: 65_536,
+            comments: 100,
+        }
     }
 }
 
@@ -61,12 +64,18 @@ const MIN_COMMENT: usize = 2 * split::MIN_LIMIT + 600;
 pub fn comments(report: &Report, limits: &Limits) -> Vec<Comment> {
     let limit = limits.comment.max(MIN_COMMENT);
     let most = (limit / 4).clamp(600, MAX_MACHINE_LINE);
-    let line = report.machine_line().of_part(u32::MAX, u32::MAX).within(most);
+    let line = report
+        .machine_line()
+        .of_part(u32::MAX, u32::MAX)
+        .within(most);
     let room = limit - line.to_string().len() - 2;
     let dropped = |n: usize| dropped(report, n);
     let bodies = split::split_at_most(&body(report), room, limits.comments, dropped);
     let parts = u32::try_from(bodies.len()).unwrap_or(u32::MAX);
-    (1..).zip(bodies).map(|(part, body)| comment(report, &line, part, parts, &body)).collect()
+    (1..)
+        .zip(bodies)
+        .map(|(part, body)| comment(report, &line, part, parts, &body))
+        .collect()
 }
 
 fn comment(report: &Report, line: &MachineLine, part: u32, parts: u32, body: &str) -> Comment {
@@ -76,14 +85,29 @@ fn comment(report: &Report, line: &MachineLine, part: u32, parts: u32, body: &st
     } else {
         format!("{body}\n\n{}", PartLine::new(report.id, part, parts))
     };
-    Comment { body: text, marker: marker(report.id, part, parts) }
+    Comment {
+        body: text,
+        marker: marker(report.id, part, parts),
+    }
 }
 
 fn dropped(report: &Report, comments: usize) -> String {
-    let place = report.url.as_deref().and_then(escape::link_target).filter(|url| url.len() < 300);
-    let place = place.map(|url| format!(": [see all of it]({url})")).unwrap_or_default();
-    let noun = if comments == 1 { "comment was" } else { "comments were" };
-    format!("**About {comments} {noun} left out here**, because one command may post only so many{place}.")
+    let place = report
+        .url
+        .as_deref()
+        .and_then(escape::link_target)
+        .filter(|url| url.len() < 300);
+    let place = place
+        .map(|url| format!(": [see all of it]({url})"))
+        .unwrap_or_default();
+    let noun = if comments == 1 {
+        "comment was"
+    } else {
+        "comments were"
+    };
+    format!(
+        "**About {comments} {noun} left out here**, because one command may post only so many{place}."
+    )
 }
 
 /// The text above the machine line, in one piece.
@@ -92,27 +116,45 @@ fn body(report: &Report) -> String {
         Body::Projects(projects) | Body::Interrupted(projects) => {
             templates::render("results.md.j2", &view::results(report, projects))
         }
-        Body::NoProjects(text) => templates::render("no_projects.md.j2", &view::no_projects(report, text.as_ref())),
-        Body::Refused(refusal) => templates::render("refusal.md.j2", &view::refusal(report, refusal)),
-        Body::ConfigErrors(text) => templates::render("config_errors.md.j2", &view::config_errors(report, text)),
-        Body::Broken(text) => templates::render("broken.md.j2", &view::broken(report, text)),
-        Body::Explained(explanation, warnings) => {
-            templates::render("explained.md.j2", &view::explained(report, explanation, warnings))
+        Body::NoProjects(text) => templates::render(
+            "no_projects.md.j2",
+            &view::no_projects(report, text.as_ref()),
+        ),
+        Body::Refused(refusal) => {
+            templates::render("refusal.md.j2", &view::refusal(report, refusal))
         }
+        Body::ConfigErrors(text) => {
+            templates::render("config_errors.md.j2", &view::config_errors(report, text))
+        }
+        Body::Broken(text) => templates::render("broken.md.j2", &view::broken(report, text)),
+        Body::Explained(explanation, warnings) => templates::render(
+            "explained.md.j2",
+            &view::explained(report, explanation, warnings),
+        ),
         Body::Help(text) => templates::render("help.md.j2", &view::help(text)),
         Body::Mistake(text) => templates::render("mistake.md.j2", &view::help(text)),
         Body::Unlocked { released, .. } | Body::Closed { released, .. } => {
             templates::render("released.md.j2", &view::released(report, released))
         }
         Body::Dropped(text) => templates::render("dropped.md.j2", &view::broken(report, text)),
-        Body::Cancelled(lines) => templates::render("cancelled.md.j2", &view::cancelled(report, lines)),
+        Body::Cancelled(lines) => {
+            templates::render("cancelled.md.j2", &view::cancelled(report, lines))
+        }
         Body::NotMerged(text) => templates::render("not_merged.md.j2", &view::broken(report, text)),
-        Body::LockIdle(notice) => templates::render("lock_idle.md.j2", &view::lock_idle(report, notice)),
-        Body::LockExpired { released, ttl, applied } => {
+        Body::LockIdle(notice) => {
+            templates::render("lock_idle.md.j2", &view::lock_idle(report, notice))
+        }
+        Body::LockExpired {
+            released,
+            ttl,
+            applied,
+        } => {
             let projects = released.iter().map(|released| &released.key);
             let view = view::by_time(report, projects, *ttl).with_applied(*applied);
             templates::render("lock_expired.md.j2", &view)
         }
-        Body::LockLost(lost) => templates::render("lock_lost.md.j2", &view::lock_lost(report, lost)),
+        Body::LockLost(lost) => {
+            templates::render("lock_lost.md.j2", &view::lock_lost(report, lost))
+        }
     }
 }

@@ -8,8 +8,12 @@ impl Refusal {
     pub fn not_allowlisted(repo: &RepoId) -> Self {
         refusal(
             "not_allowlisted",
-            format!("this server does not work for `{repo}`: no entry of its `--repo-allowlist` fits."),
-            [format!("Whoever operates the server can add `{repo}` to the list.")],
+            format!(
+                "this server does not work for `{repo}`: no entry of its `--repo-allowlist` fits."
+            ),
+            [format!(
+                "Whoever operates the server can add `{repo}` to the list."
+            )],
         )
     }
 
@@ -40,15 +44,18 @@ impl Refusal {
             "this pull request is a draft, and the server leaves drafts alone.".to_owned(),
             [
                 "Mark the pull request as ready for review; that plans it at once.".to_owned(),
-                "Or whoever operates the server can allow drafts with `--allow-draft-prs`.".to_owned(),
+                "Or whoever operates the server can allow drafts with `--allow-draft-prs`."
+                    .to_owned(),
             ],
         )
     }
 
     /// The pull comes from another repository; `None` when that was deleted.
     pub fn fork(head_repo: Option<&RepoId>) -> Self {
-        let from =
-            head_repo.map_or_else(|| "a repository that is gone".to_owned(), |repo| format!("the fork `{repo}`"));
+        let from = head_repo.map_or_else(
+            || "a repository that is gone".to_owned(),
+            |repo| format!("the fork `{repo}`"),
+        );
         refusal(
             "fork",
             format!("this pull request comes from {from}, and the server does not run code from forks."),
@@ -65,12 +72,22 @@ impl Refusal {
         let quoted: Vec<String> = available.iter().map(|word| format!("`{word}`")).collect();
         refusal(
             "not_available",
-            format!("`{}` is not part of this version of Lockkeeper.", word.replace('`', "'")),
+            format!(
+                "`{}` is not part of this version of Lockkeeper.",
+                word.replace('`', "'")
+            ),
             [format!("It understands {}.", quoted.join(", "))],
         )
     }
 }
 
-pub(super) fn refusal<const N: usize>(reason: &'static str, message: String, hints: [String; N]) -> Refusal {
-    Refusal { reason, text: UserText::new(message, hints) }
+pub(super) fn refusal<const N: usize>(
+    reason: &'static str,
+    message: String,
+    hints: [String; N],
+) -> Refusal {
+    Refusal {
+        reason,
+        text: UserText::new(message, hints),
+    }
 }

@@ -9,8 +9,8 @@ use super::machine::{MachineLine, MachineProject};
 use super::plan_output::{DiffStyle, StateLock};
 use crate::discovery::explain::{Explanation, Warning};
 use crate::model::{
-    Actor, BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanChanges, PlanCounts,
-    ProjectKey, ProjectOutcome, PullNumber,
+    Actor, BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
+    PlanChanges, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
 };
 
 /// A finished command.
@@ -45,7 +45,10 @@ pub struct Report {
 }
 
 /// How comments look; each field is a setting of the server.
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 #[derive(Clone, Debug)]
 pub struct Style {
     /// Fold outputs of more than 12 lines (not `--disable-markdown-folding`).
@@ -155,7 +158,10 @@ pub struct UserText {
 impl UserText {
     /// A message with its ways out.
     pub fn new(message: impl Into<String>, hints: impl IntoIterator<Item = String>) -> Self {
-        Self { message: message.into(), hints: hints.into_iter().collect() }
+        Self {
+            message: message.into(),
+            hints: hints.into_iter().collect(),
+        }
     }
 }
 
@@ -294,12 +300,21 @@ pub struct Released {
 impl Released {
     /// Nothing of a project, yet.
     pub fn nothing(key: ProjectKey) -> Self {
-        Self { key, lock: false, plan: false, line: false }
+        Self {
+            key,
+            lock: false,
+            plan: false,
+            line: false,
+        }
     }
 
     /// The lock of a project and the plan made under it.
     pub fn lock_and_plan(key: ProjectKey) -> Self {
-        Self { lock: true, plan: true, ..Self::nothing(key) }
+        Self {
+            lock: true,
+            plan: true,
+            ..Self::nothing(key)
+        }
     }
 }
 
@@ -359,7 +374,10 @@ pub enum Fate {
 }
 
 fn cancel_outcome(lines: &[CancelLine]) -> CommandOutcome {
-    let spared = lines.iter().filter(|line| line.fate == Fate::Spared).count();
+    let spared = lines
+        .iter()
+        .filter(|line| line.fate == Fate::Spared)
+        .count();
     match lines.len() - spared {
         _ if spared == 0 => CommandOutcome::Success,
         0 => CommandOutcome::Refused,
@@ -371,9 +389,15 @@ impl Body {
     /// How a command ended that is told so.
     pub fn outcome(&self) -> CommandOutcome {
         match self {
-            Self::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
-            Self::Interrupted(_) | Self::ConfigErrors(_) | Self::Broken(_) => CommandOutcome::Failure,
-            Self::Refused(_) | Self::Mistake(_) | Self::Dropped(_) | Self::NotMerged(_) => CommandOutcome::Refused,
+            Self::Projects(projects) => {
+                CommandOutcome::of(projects.iter().map(|project| project.outcome))
+            }
+            Self::Interrupted(_) | Self::ConfigErrors(_) | Self::Broken(_) => {
+                CommandOutcome::Failure
+            }
+            Self::Refused(_) | Self::Mistake(_) | Self::Dropped(_) | Self::NotMerged(_) => {
+                CommandOutcome::Refused
+            }
             Self::Cancelled(lines) => cancel_outcome(lines),
             Self::NoProjects(_)
             | Self::Explained(..)
@@ -441,7 +465,9 @@ impl Report {
             Body::Refused(refusal) => Some(refusal.reason),
             Body::Mistake(_) => Some("not_understood"),
             Body::Dropped(_) => Some("cancelled"),
-            Body::Cancelled(_) => (self.outcome() == CommandOutcome::Refused).then_some("apply_running"),
+            Body::Cancelled(_) => {
+                (self.outcome() == CommandOutcome::Refused).then_some("apply_running")
+            }
             Body::Interrupted(_) => Some("interrupted"),
             Body::ConfigErrors(_) => Some("config"),
             Body::Broken(_) => Some("broken"),
@@ -459,16 +485,26 @@ impl Report {
     }
 
     fn machine_projects(&self) -> Vec<MachineProject> {
-        let discarded = |released: &Released| MachineProject::new(&released.key, ProjectOutcome::Discarded, None);
+        let discarded = |released: &Released| {
+            MachineProject::new(&released.key, ProjectOutcome::Discarded, None)
+        };
         match &self.body {
-            Body::Projects(projects) | Body::Interrupted(projects) => projects.iter().map(machine_project).collect(),
-            Body::Unlocked { released, .. } | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
-                released.iter().map(discarded).collect()
+            Body::Projects(projects) | Body::Interrupted(projects) => {
+                projects.iter().map(machine_project).collect()
             }
-            Body::Explained(explanation, _) => {
-                explanation.planned.iter().map(|planned| MachineProject::concerned(&planned.key)).collect()
-            }
-            Body::LockLost(lost) => vec![MachineProject::new(&lost.key, ProjectOutcome::Discarded, None)],
+            Body::Unlocked { released, .. }
+            | Body::Closed { released, .. }
+            | Body::LockExpired { released, .. } => released.iter().map(discarded).collect(),
+            Body::Explained(explanation, _) => explanation
+                .planned
+                .iter()
+                .map(|planned| MachineProject::concerned(&planned.key))
+                .collect(),
+            Body::LockLost(lost) => vec![MachineProject::new(
+                &lost.key,
+                ProjectOutcome::Discarded,
+                None,
+            )],
             Body::NoProjects(_)
             | Body::Refused(_)
             | Body::ConfigErrors(_)

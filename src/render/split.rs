@@ -37,13 +37,21 @@ impl Piece<'_> {
 
 /// Cuts a text into comments of at most `limit` bytes each (at least [`MIN_LIMIT`]).
 pub fn split(text: &str, limit: usize) -> Vec<String> {
-    pieces(text, limit.max(MIN_LIMIT)).iter().map(Piece::text).collect()
+    pieces(text, limit.max(MIN_LIMIT))
+        .iter()
+        .map(Piece::text)
+        .collect()
 }
 
 /// [`split`] into at most `most` comments (0: as many as it takes). Of more, some in the middle are dropped: the start
 /// has the overview and the errors, the end what to do next. `dropped` makes the sentence that says so from how many
 /// were dropped; it has to be shorter than 500 bytes.
-pub fn split_at_most(text: &str, limit: usize, most: usize, dropped: impl Fn(usize) -> String) -> Vec<String> {
+pub fn split_at_most(
+    text: &str,
+    limit: usize,
+    most: usize,
+    dropped: impl Fn(usize) -> String,
+) -> Vec<String> {
     let limit = limit.max(MIN_LIMIT);
     let all = split(text, limit);
     if most == 0 || all.len() <= most {
@@ -56,16 +64,30 @@ pub fn split_at_most(text: &str, limit: usize, most: usize, dropped: impl Fn(usi
     pieces.drain(last_before + 1..=last_before + gap);
     let note = format!("\n\n{}\n", dropped(gap));
     let before = &mut pieces[last_before];
-    before.tail = format!("{}{note}", before.tail.strip_suffix(CONTINUES).unwrap_or(&before.tail));
+    before.tail = format!(
+        "{}{note}",
+        before.tail.strip_suffix(CONTINUES).unwrap_or(&before.tail)
+    );
     pieces.iter().map(Piece::text).collect()
 }
 
 fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
     if text.len() <= limit {
-        return vec![Piece { head: String::new(), content: text, tail: String::new() }];
+        return vec![Piece {
+            head: String::new(),
+            content: text,
+            tail: String::new(),
+        }];
     }
-    let mut cutter =
-        Cutter { text, limit, head: String::new(), start: 0, end: 0, state: State::default(), done: Vec::new() };
+    let mut cutter = Cutter {
+        text,
+        limit,
+        head: String::new(),
+        start: 0,
+        end: 0,
+        state: State::default(),
+        done: Vec::new(),
+    };
     for line in text.split_inclusive('\n') {
         cutter.add_line(line);
     }
@@ -105,7 +127,9 @@ impl<'a> Cutter<'a> {
     fn add_pieces_of(&mut self, line: &str) {
         let mut rest = line;
         while !self.take_if_fits(rest) {
-            let room = self.limit.saturating_sub(self.used() + self.tail_after(rest.get(..1).unwrap_or(rest)).len());
+            let room = self
+                .limit
+                .saturating_sub(self.used() + self.tail_after(rest.get(..1).unwrap_or(rest)).len());
             if room < KEEP_WITH_NEXT && self.end > self.start {
                 self.cut(false);
                 continue;
@@ -120,7 +144,11 @@ impl<'a> Cutter<'a> {
     /// Takes the line when the piece with all its glue stays within the limit.
     fn take_if_fits(&mut self, line: &str) -> bool {
         let next = self.state.after(line);
-        let slack = if self.state.opens(line) { KEEP_WITH_NEXT.min(self.limit / 8) } else { 0 };
+        let slack = if self.state.opens(line) {
+            KEEP_WITH_NEXT.min(self.limit / 8)
+        } else {
+            0
+        };
         let size = self.used() + line.len() + next.closing().len() + 1 + CONTINUES.len();
         let is_last = self.end + line.len() == self.text.len();
         if size + slack > self.limit && !(self.end == self.start && size <= self.limit) {
@@ -147,7 +175,10 @@ impl<'a> Cutter<'a> {
 
     /// Room for text in a new piece that opens what is open now.
     fn fresh_room(&self) -> usize {
-        let glue = CONTINUED.len() + self.state.opening().len() + self.state.closing().len() + CONTINUES.len();
+        let glue = CONTINUED.len()
+            + self.state.opening().len()
+            + self.state.closing().len()
+            + CONTINUES.len();
         self.limit.saturating_sub(glue + state::MAX_GLUE_OF_LINE)
     }
 
@@ -158,10 +189,22 @@ impl<'a> Cutter<'a> {
     /// Ends the current piece and starts the next.
     fn cut(&mut self, inside_line: bool) {
         let content = &self.text[self.start..self.end];
-        let newline = if content.ends_with('\n') || content.is_empty() { "" } else { "\n" };
+        let newline = if content.ends_with('\n') || content.is_empty() {
+            ""
+        } else {
+            "\n"
+        };
         let tail = format!("{newline}{}{CONTINUES}", self.state.closing());
-        self.done.push(Piece { head: std::mem::take(&mut self.head), content, tail });
-        self.head = format!("{CONTINUED}{}{}", self.state.opening(), if inside_line { REST_OF_LINE } else { "" });
+        self.done.push(Piece {
+            head: std::mem::take(&mut self.head),
+            content,
+            tail,
+        });
+        self.head = format!(
+            "{CONTINUED}{}{}",
+            self.state.opening(),
+            if inside_line { REST_OF_LINE } else { "" }
+        );
         self.state.begin_part(inside_line);
         self.start = self.end;
     }
@@ -169,9 +212,17 @@ impl<'a> Cutter<'a> {
     fn finish(mut self) -> Vec<Piece<'a>> {
         if self.end > self.start {
             let content = &self.text[self.start..self.end];
-            self.done.push(Piece { head: self.head, content, tail: String::new() });
+            self.done.push(Piece {
+                head: self.head,
+                content,
+                tail: String::new(),
+            });
         } else if let Some(last) = self.done.last_mut() {
-            last.tail = last.tail.strip_suffix(CONTINUES).unwrap_or(&last.tail).to_owned();
+            last.tail = last
+                .tail
+                .strip_suffix(CONTINUES)
+                .unwrap_or(&last.tail)
+                .to_owned();
         }
         self.done
     }
@@ -182,7 +233,10 @@ fn cut_point(line: &str, room: usize) -> usize {
     let smallest = line.chars().next().map_or(0, char::len_utf8);
     let most = line.floor_char_boundary(room.clamp(smallest, line.len()));
     let near = line.floor_char_boundary(most.saturating_sub(200));
-    line[near..most].rfind(' ').map_or(most, |at| near + at + 1).max(smallest)
+    line[near..most]
+        .rfind(' ')
+        .map_or(most, |at| near + at + 1)
+        .max(smallest)
 }
 
 #[cfg(test)]
@@ -192,8 +246,13 @@ mod tests {
     use super::*;
 
     fn long_diff(lines: usize) -> String {
-        let body = (0..lines).map(|n| format!("+ line {n} of the plan\n")).collect::<Vec<_>>().concat();
-        format!("Ran Plan\n\n<details><summary>Output</summary>\n\n```diff\n{body}```\n\n</details>\n\nWhat next\n")
+        let body = (0..lines)
+            .map(|n| format!("+ line {n} of the plan\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        format!(
+            "Ran Plan\n\n<details><summary>Output</summary>\n\n```diff\n{body}```\n\n</details>\n\nWhat next\n"
+        )
     }
 
     #[test]
@@ -207,21 +266,35 @@ mod tests {
         let parts = split(&long_diff(100), 1024);
         assert_eq!(parts.len(), 3);
         assert!(
-            parts[0].ends_with("of the plan\n```\n\n</details>\n\n\n**Continues in the next comment.**\n"),
+            parts[0].ends_with(
+                "of the plan\n```\n\n</details>\n\n\n**Continues in the next comment.**\n"
+            ),
             "{}",
             parts[0]
         );
         let head = "*Continued from the previous comment.*\n\n<details><summary>Output</summary>\n\n```diff\n+ line ";
         assert!(parts[1].starts_with(head), "{}", parts[1]);
-        assert!(parts[2].ends_with("```\n\n</details>\n\nWhat next\n"), "{}", parts[2]);
+        assert!(
+            parts[2].ends_with("```\n\n</details>\n\nWhat next\n"),
+            "{}",
+            parts[2]
+        );
     }
 
     #[test]
     fn a_table_keeps_its_head() {
-        let rows = (0..100).map(|n| format!("| `project-{n}` | planned |\n")).collect::<Vec<_>>().concat();
-        let parts = split(&format!("Ran Plan\n\n| Project | Outcome |\n|:--|:--|\n{rows}\nEnd\n"), 1024);
+        let rows = (0..100)
+            .map(|n| format!("| `project-{n}` | planned |\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        let parts = split(
+            &format!("Ran Plan\n\n| Project | Outcome |\n|:--|:--|\n{rows}\nEnd\n"),
+            1024,
+        );
         assert!(
-            parts[1].starts_with(&format!("{CONTINUED}| Project | Outcome |\n|:--|:--|\n| `project-")),
+            parts[1].starts_with(&format!(
+                "{CONTINUED}| Project | Outcome |\n|:--|:--|\n| `project-"
+            )),
             "{}",
             parts[1]
         );
@@ -231,7 +304,11 @@ mod tests {
     fn a_line_longer_than_a_comment_is_cut_visibly() {
         let text = format!("```\n{}\n```\n", "x".repeat(3000));
         let parts = split(&text, 1024);
-        assert!(parts[1].starts_with(&format!("{CONTINUED}```\n…xxx")), "{}", parts[1]);
+        assert!(
+            parts[1].starts_with(&format!("{CONTINUED}```\n…xxx")),
+            "{}",
+            parts[1]
+        );
     }
 
     #[test]
@@ -241,9 +318,16 @@ mod tests {
         let parts = split_at_most(&text, 2048, 4, |n| format!("{n} comments left out."));
         assert_eq!(parts.len(), 4);
         assert!(parts[0].starts_with("Ran Plan") && parts[3].ends_with("What next\n"));
-        assert!(parts[1].contains(" comments left out.\n") && !parts[1].contains(CONTINUES), "{}", parts[1]);
+        assert!(
+            parts[1].contains(" comments left out.\n") && !parts[1].contains(CONTINUES),
+            "{}",
+            parts[1]
+        );
         assert!(parts.iter().all(|part| part.len() <= 2048));
-        assert_eq!(split_at_most(&text, 2048, 0, |_| String::new()).len(), whole);
+        assert_eq!(
+            split_at_most(&text, 2048, 0, |_| String::new()).len(),
+            whole
+        );
         let one = split_at_most(&text, 2048, 1, |n| format!("{n} comments left out."));
         assert!(one.len() == 1 && one[0].ends_with("left out.\n"), "{one:?}");
     }

@@ -2,7 +2,9 @@
 //!
 //! Everything is decided from where the projects of the pull stand; whoever stores that hands it in.
 
-use crate::model::{CommitState, CommitStatus, PlanCounts, ProjectKey, ProjectOutcome, RunKind, StatusContext};
+use crate::model::{
+    CommitState, CommitStatus, PlanCounts, ProjectKey, ProjectOutcome, RunKind, StatusContext,
+};
 
 /// GitHub REST: a description of a status has at most 140 characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 140;
@@ -36,13 +38,26 @@ pub fn hook_context(name: &str, when: &str, called: &str) -> StatusContext {
 }
 
 /// A status with the line cut to what the forge takes.
-pub fn status(context: StatusContext, state: CommitState, text: &str, url: Option<String>) -> CommitStatus {
-    CommitStatus { context, state, description: describe(text), url }
+pub fn status(
+    context: StatusContext,
+    state: CommitState,
+    text: &str,
+    url: Option<String>,
+) -> CommitStatus {
+    CommitStatus {
+        context,
+        state,
+        description: describe(text),
+        url,
+    }
 }
 
 /// State and line of a status while its command runs (reference 9.3).
 pub fn running(kind: RunKind) -> (CommitState, String) {
-    (CommitState::Pending, format!("{} in progress...", title(kind)))
+    (
+        CommitState::Pending,
+        format!("{} in progress...", title(kind)),
+    )
 }
 
 /// State and line of the combined status of a command that broke before it had results.
@@ -53,67 +68,113 @@ pub fn failed(kind: RunKind) -> (CommitState, String) {
 /// State and line of the statuses of a plan that a newer one takes the place of. Not a success: the commit could be
 /// pushed again, and a forge that asks for the status would then let it be merged without a plan.
 pub fn superseded(kind: RunKind, why: &str) -> (CommitState, String) {
-    (CommitState::Failure, format!("{} superseded: {why}.", title(kind)))
+    (
+        CommitState::Failure,
+        format!("{} superseded: {why}.", title(kind)),
+    )
 }
 
 /// State and line of the combined status of a plan of code from a fork that somebody who may write has to ask for.
 pub fn unasked(executable: &str) -> (CommitState, String) {
     (
         CommitState::Failure,
-        format!("Not planned: somebody who may write here has to look at it and comment `{executable} plan`."),
+        format!(
+            "Not planned: somebody who may write here has to look at it and comment `{executable} plan`."
+        ),
     )
 }
 
 /// State and line of a status whose command ended without saying how.
 pub fn interrupted() -> (CommitState, String) {
-    (CommitState::Failure, "It was interrupted: comment the command again.".to_owned())
+    (
+        CommitState::Failure,
+        "It was interrupted: comment the command again.".to_owned(),
+    )
 }
 
 /// State and line of the status of a project that the newest plan of the pull does not concern.
 pub fn let_go() -> (CommitState, String) {
-    (CommitState::Success, "Not part of the newest plan.".to_owned())
+    (
+        CommitState::Success,
+        "Not part of the newest plan.".to_owned(),
+    )
 }
 
 /// State and line of the status of a project whose turn was given up before it came.
 pub fn left_line() -> (CommitState, String) {
-    (CommitState::Failure, "No longer in line for the lock: plan again.".to_owned())
+    (
+        CommitState::Failure,
+        "No longer in line for the lock: plan again.".to_owned(),
+    )
 }
 
 /// The line about a project that is in line for a lock: `Waiting for #1 (alice), next in line`.
 pub fn in_line(holder: &str, who: &str, place: usize) -> String {
-    let place = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
+    let place = if place == 1 {
+        "next in line".to_owned()
+    } else {
+        format!("number {place} in line")
+    };
     format!("Waiting for {holder} ({who}), {place}")
 }
 
 /// State and line of the combined plan status when a plan command ended. No projects at all is a success. What waits in
 /// line for a lock is pending: its plan is made when its turn comes.
 pub fn plan(standings: &[Standing]) -> (CommitState, String) {
-    let Tally { total, plan_failed, .. } = Tally::of(standings);
+    let Tally {
+        total, plan_failed, ..
+    } = Tally::of(standings);
     if plan_failed > 0 {
-        return (CommitState::Failure, format!("{plan_failed}/{total} projects failed to plan."));
+        return (
+            CommitState::Failure,
+            format!("{plan_failed}/{total} projects failed to plan."),
+        );
     }
-    match standings.iter().filter(|standing| standing.outcome == ProjectOutcome::Discarded).count() {
+    match standings
+        .iter()
+        .filter(|standing| standing.outcome == ProjectOutcome::Discarded)
+        .count()
+    {
         0 => {}
         1 if total == 1 => return project(RunKind::Plan, ProjectOutcome::Discarded, None),
         discarded => {
-            return (CommitState::Failure, format!("{discarded}/{total} plans were discarded: plan again."));
+            return (
+                CommitState::Failure,
+                format!("{discarded}/{total} plans were discarded: plan again."),
+            );
         }
     }
-    let blocked = standings.iter().filter(|standing| standing.is_blocked).count();
+    let blocked = standings
+        .iter()
+        .filter(|standing| standing.is_blocked)
+        .count();
     if blocked > 0 {
-        return (CommitState::Failure, format!("{blocked}/{total} plans will not be applied: see the comment."));
+        return (
+            CommitState::Failure,
+            format!("{blocked}/{total} plans will not be applied: see the comment."),
+        );
     }
     if let Some(line) = waiting(standings) {
         return (CommitState::Pending, line);
     }
-    (CommitState::Success, format!("{total}/{total} projects planned successfully."))
+    (
+        CommitState::Success,
+        format!("{total}/{total} projects planned successfully."),
+    )
 }
 
 /// Whom the projects wait for that are in line, if any are.
 fn waiting(standings: &[Standing]) -> Option<String> {
-    let lines: Vec<&str> = standings.iter().filter_map(|standing| standing.waits.as_deref()).collect();
+    let lines: Vec<&str> = standings
+        .iter()
+        .filter_map(|standing| standing.waits.as_deref())
+        .collect();
     let (first, rest) = lines.split_first()?;
-    let others = if rest.iter().all(|line| line == first) { "" } else { ", and others" };
+    let others = if rest.iter().all(|line| line == first) {
+        ""
+    } else {
+        ", and others"
+    };
     Some(match standings.len() {
         1 => format!("{first}."),
         total => format!("{first}{others}: {}/{total} projects.", lines.len()),
@@ -123,16 +184,38 @@ fn waiting(standings: &[Standing]) -> Option<String> {
 /// State and line of the combined apply status when an apply command ended: failed as soon as one apply is, a success
 /// when nothing is left to apply, otherwise pending.
 pub fn apply(standings: &[Standing]) -> (CommitState, String) {
-    let Tally { total, applied, idle, apply_failed, .. } = Tally::of(standings);
+    let Tally {
+        total,
+        applied,
+        idle,
+        apply_failed,
+        ..
+    } = Tally::of(standings);
     if apply_failed > 0 {
-        return (CommitState::Failure, format!("{apply_failed}/{total} projects failed to apply."));
+        return (
+            CommitState::Failure,
+            format!("{apply_failed}/{total} projects failed to apply."),
+        );
     }
     let done = applied + idle;
-    let idle_too = if idle > 0 { format!(" ({idle} up to date)") } else { String::new() };
+    let idle_too = if idle > 0 {
+        format!(" ({idle} up to date)")
+    } else {
+        String::new()
+    };
     match (done == total, applied) {
-        (true, 0) if total > 0 => (CommitState::Success, format!("{total}/{total} projects up to date.")),
-        (true, _) => (CommitState::Success, format!("{done}/{total} projects applied successfully{idle_too}.")),
-        (false, _) => (CommitState::Pending, format!("{done}/{total} projects applied{idle_too}.")),
+        (true, 0) if total > 0 => (
+            CommitState::Success,
+            format!("{total}/{total} projects up to date."),
+        ),
+        (true, _) => (
+            CommitState::Success,
+            format!("{done}/{total} projects applied successfully{idle_too}."),
+        ),
+        (false, _) => (
+            CommitState::Pending,
+            format!("{done}/{total} projects applied{idle_too}."),
+        ),
     }
 }
 
@@ -147,7 +230,11 @@ pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)>
 }
 
 /// State and line of the status of one project when its run ended.
-pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts>) -> (CommitState, String) {
+pub fn project(
+    kind: RunKind,
+    outcome: ProjectOutcome,
+    counts: Option<PlanCounts>,
+) -> (CommitState, String) {
     let state = if outcome == ProjectOutcome::Waiting {
         CommitState::Pending
     } else if outcome.is_success() {
@@ -157,14 +244,21 @@ pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts
     };
     let failed = |why: &str| format!("{} failed: {why}.", title(kind));
     let text = match outcome {
-        ProjectOutcome::Planned => counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string()),
+        ProjectOutcome::Planned => {
+            counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string())
+        }
         ProjectOutcome::NoChanges => "No changes.".to_owned(),
         ProjectOutcome::Applied => "Apply succeeded.".to_owned(),
         ProjectOutcome::UpToDate => "Up to date.".to_owned(),
         ProjectOutcome::Imported => "Resource imported: plan again.".to_owned(),
         ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again.".to_owned(),
         ProjectOutcome::Told => "Told.".to_owned(),
-        ProjectOutcome::Discarded => return (CommitState::Failure, "The plan was discarded: plan again.".to_owned()),
+        ProjectOutcome::Discarded => {
+            return (
+                CommitState::Failure,
+                "The plan was discarded: plan again.".to_owned(),
+            );
+        }
         ProjectOutcome::Waiting => "Waiting for the lock.".to_owned(),
         ProjectOutcome::Locked => failed("another pull request holds the lock"),
         ProjectOutcome::Refused => failed("refused, the comment says why"),
@@ -209,7 +303,10 @@ struct Tally {
 
 impl Tally {
     fn of(standings: &[Standing]) -> Self {
-        let mut tally = Self { total: standings.len(), ..Self::default() };
+        let mut tally = Self {
+            total: standings.len(),
+            ..Self::default()
+        };
         for standing in standings {
             match (standing.outcome, standing.kind) {
                 (ProjectOutcome::Applied, _) => tally.applied += 1,
@@ -245,11 +342,21 @@ mod tests {
 
     fn standings() -> Vec<Vec<Standing>> {
         use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate, Waiting};
-        let apply = |outcome| Standing { kind: RunKind::Apply, outcome, waits: None, is_blocked: false };
-        let mut all: Vec<Vec<Standing>> =
-            [&[][..], &[Planned], &[NoChanges], &[Planned, NoChanges, NoChanges], &[Planned, Failed, Locked]]
-                .map(planned)
-                .to_vec();
+        let apply = |outcome| Standing {
+            kind: RunKind::Apply,
+            outcome,
+            waits: None,
+            is_blocked: false,
+        };
+        let mut all: Vec<Vec<Standing>> = [
+            &[][..],
+            &[Planned],
+            &[NoChanges],
+            &[Planned, NoChanges, NoChanges],
+            &[Planned, Failed, Locked],
+        ]
+        .map(planned)
+        .to_vec();
         all.push([planned(&[Planned, NoChanges]), vec![apply(Applied)]].concat());
         all.push([planned(&[NoChanges]), vec![apply(Applied)]].concat());
         all.push(vec![apply(Applied), apply(UpToDate), apply(Failed)]);
@@ -264,10 +371,21 @@ mod tests {
     fn combined_statuses_follow_from_where_the_projects_stand() {
         let mut table = String::new();
         for standings in standings() {
-            let names: Vec<String> = standings.iter().map(|s| format!("{}:{}", s.kind, s.outcome)).collect();
+            let names: Vec<String> = standings
+                .iter()
+                .map(|s| format!("{}:{}", s.kind, s.outcome))
+                .collect();
             let (plan, apply) = (plan(&standings), apply(&standings));
-            writeln!(table, "{}\n  plan  {} {}\n  apply {} {}", names.join(" "), plan.0, plan.1, apply.0, apply.1)
-                .unwrap();
+            writeln!(
+                table,
+                "{}\n  plan  {} {}\n  apply {} {}",
+                names.join(" "),
+                plan.0,
+                plan.1,
+                apply.0,
+                apply.1
+            )
+            .unwrap();
         }
         insta::assert_snapshot!(table);
     }
@@ -281,7 +399,10 @@ mod tests {
         let (state, line) = plan(&[waits("#1"), waits("#2")]);
         assert_eq!(
             (state, line.as_str()),
-            (CommitState::Pending, "Waiting for #1 (alice), number 2 in line, and others: 2/2 projects.")
+            (
+                CommitState::Pending,
+                "Waiting for #1 (alice), number 2 in line, and others: 2/2 projects."
+            )
         );
     }
 
@@ -291,12 +412,18 @@ mod tests {
         assert_eq!(apply_after_plan(&planned(&[Planned, NoChanges])), None);
         assert_eq!(apply_after_plan(&planned(&[Failed, NoChanges])), None);
         let done = apply_after_plan(&planned(&[NoChanges])).unwrap();
-        assert_eq!(done, (CommitState::Success, "1/1 projects up to date.".to_owned()));
+        assert_eq!(
+            done,
+            (CommitState::Success, "1/1 projects up to date.".to_owned())
+        );
     }
 
     #[test]
     fn each_outcome_of_a_project_has_its_line() {
-        let counts = PlanCounts { add: 1, ..PlanCounts::default() };
+        let counts = PlanCounts {
+            add: 1,
+            ..PlanCounts::default()
+        };
         let mut table = String::new();
         for outcome in ProjectOutcome::ALL {
             let (state, text) = project(RunKind::Plan, *outcome, Some(counts));
@@ -316,7 +443,13 @@ mod tests {
     #[test]
     fn contexts_are_named_as_in_the_reference() {
         let root = ProjectKey::of_dir(RepoPath::root());
-        assert_eq!(context("lockkeeper", RunKind::Plan).as_str(), "lockkeeper/plan");
-        assert_eq!(project_context("atlantis", RunKind::Apply, &root).as_str(), "atlantis/apply: ./default");
+        assert_eq!(
+            context("lockkeeper", RunKind::Plan).as_str(),
+            "lockkeeper/plan"
+        );
+        assert_eq!(
+            project_context("atlantis", RunKind::Apply, &root).as_str(),
+            "atlantis/apply: ./default"
+        );
     }
 }

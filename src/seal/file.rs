@@ -40,7 +40,9 @@ pub enum InvalidKeyring {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
     /// No colon.
-    #[error("there is no `:` between the name of a key and the key; expected `NAME:` and 32 bytes in base64")]
+    #[error(
+        "there is no `:` between the name of a key and the key; expected `NAME:` and 32 bytes in base64"
+    )]
     NoColon,
     /// The name.
     #[error(transparent)]
@@ -69,7 +71,9 @@ pub enum LineFault {
         first: usize,
     },
     /// Too many.
-    #[error("there are more than {MAX_KEYS} keys: remove those that nothing is sealed with any more")]
+    #[error(
+        "there are more than {MAX_KEYS} keys: remove those that nothing is sealed with any more"
+    )]
     TooMany,
 }
 
@@ -94,19 +98,35 @@ impl Keyring {
         if lines.is_empty() {
             return Err(InvalidKeyring::Empty);
         }
-        Ok(Self(lines.into_iter().map(|line| Key::new(line.name, &line.key)).collect()))
+        Ok(Self(
+            lines
+                .into_iter()
+                .map(|line| Key::new(line.name, &line.key))
+                .collect(),
+        ))
     }
 }
 
 fn parse_line(at: usize, text: &str) -> Result<Line, LineFault> {
     let (name, key) = text.split_once(':').ok_or(LineFault::NoColon)?;
     let name = name.trim().parse()?;
-    let bytes = Zeroizing::new(STANDARD.decode(key.trim()).map_err(|_| LineFault::NotBase64)?);
-    let key: [u8; KEY_BYTES] = bytes.as_slice().try_into().map_err(|_| LineFault::Length(bytes.len()))?;
+    let bytes = Zeroizing::new(
+        STANDARD
+            .decode(key.trim())
+            .map_err(|_| LineFault::NotBase64)?,
+    );
+    let key: [u8; KEY_BYTES] = bytes
+        .as_slice()
+        .try_into()
+        .map_err(|_| LineFault::Length(bytes.len()))?;
     if key.iter().all(|byte| *byte == key[0]) {
         return Err(LineFault::NotRandom);
     }
-    Ok(Line { at, name, key: Zeroizing::new(key) })
+    Ok(Line {
+        at,
+        name,
+        key: Zeroizing::new(key),
+    })
 }
 
 fn unlike(lines: &[Line], new: Line) -> Result<Line, LineFault> {
@@ -114,7 +134,10 @@ fn unlike(lines: &[Line], new: Line) -> Result<Line, LineFault> {
         return Err(LineFault::TooMany);
     }
     if let Some(same) = lines.iter().find(|line| line.name == new.name) {
-        return Err(LineFault::NameTwice { name: new.name, first: same.at });
+        return Err(LineFault::NameTwice {
+            name: new.name,
+            first: same.at,
+        });
     }
     match lines.iter().find(|line| *line.key == *new.key) {
         Some(same) => Err(LineFault::KeyTwice { first: same.at }),
@@ -127,7 +150,11 @@ fn unlike(lines: &[Line], new: Line) -> Result<Line, LineFault> {
 pub fn check_mode(mode: u32) -> Result<(), InvalidKeyring> {
     const OTHERS: [u32; 2] = [0o030, 0o007];
     let mode = mode & 0o777;
-    if OTHERS.iter().all(|bit| mode & bit == 0) { Ok(()) } else { Err(InvalidKeyring::Open { mode }) }
+    if OTHERS.iter().all(|bit| mode & bit == 0) {
+        Ok(())
+    } else {
+        Err(InvalidKeyring::Open { mode })
+    }
 }
 
 /// The line of a key, for the file.
@@ -145,12 +172,18 @@ mod tests {
     }
 
     fn line(name: &str, start: u8) -> String {
-        key_line(&name.parse().unwrap(), &key(start)).expose().to_owned()
+        key_line(&name.parse().unwrap(), &key(start))
+            .expose()
+            .to_owned()
     }
 
     #[test]
     fn the_keys_stand_in_the_order_of_the_file() {
-        let text = format!("# rotated in November\n\n {} \r\n{}\n", line("2026-11", 1), line("2025", 2));
+        let text = format!(
+            "# rotated in November\n\n {} \r\n{}\n",
+            line("2026-11", 1),
+            line("2025", 2)
+        );
         assert_eq!(
             format!("{:?}", Keyring::parse(&text).unwrap()),
             r#"Keyring([KeyName("2026-11"), KeyName("2025")])"#
@@ -159,12 +192,21 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_line_and_without_the_key() {
-        let many = (0..=64).map(|n| line(&format!("k{n}"), n)).collect::<Vec<_>>().join("\n");
+        let many = (0..=64)
+            .map(|n| line(&format!("k{n}"), n))
+            .collect::<Vec<_>>()
+            .join("\n");
         let short = format!("a:{}", STANDARD.encode([3; 16]));
         let two = |other: &str| format!("{}\n\n{other}", line("a", 1));
         for (text, expected) in [
-            (String::new(), "there is no key in it: `lockkeeper credentials keygen` prints a line for it"),
-            ("# nothing\n".to_owned(), "there is no key in it: `lockkeeper credentials keygen` prints a line for it"),
+            (
+                String::new(),
+                "there is no key in it: `lockkeeper credentials keygen` prints a line for it",
+            ),
+            (
+                "# nothing\n".to_owned(),
+                "there is no key in it: `lockkeeper credentials keygen` prints a line for it",
+            ),
             (
                 "\nc2VjcmV0".to_owned(),
                 "line 2: there is no `:` between the name of a key and the key; expected `NAME:` and 32 bytes in base64",
@@ -173,13 +215,31 @@ mod tests {
                 "c2Vj cmV0:a".to_owned(),
                 "line 1: the name of a key has 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`",
             ),
-            ("a:c2Vjcm!V0".to_owned(), "line 1: the key is not base64 (with `=` at the end)"),
+            (
+                "a:c2Vjcm!V0".to_owned(),
+                "line 1: the key is not base64 (with `=` at the end)",
+            ),
             (short, "line 1: the key has 16 bytes, not 32"),
-            (line("a", 1)[..20].to_owned() + "==", "line 1: the key has 13 bytes, not 32"),
-            (format!("a:{}", STANDARD.encode([0; 32])), "line 1: the key is not random: every byte of it is the same"),
-            (two(&line("a", 2)), "line 3: the name `a` stands in line 1 already"),
-            (two(&line("b", 1)), "line 3: it is the same key as in line 1: two names for one key are one too many"),
-            (many, "line 65: there are more than 64 keys: remove those that nothing is sealed with any more"),
+            (
+                line("a", 1)[..20].to_owned() + "==",
+                "line 1: the key has 13 bytes, not 32",
+            ),
+            (
+                format!("a:{}", STANDARD.encode([0; 32])),
+                "line 1: the key is not random: every byte of it is the same",
+            ),
+            (
+                two(&line("a", 2)),
+                "line 3: the name `a` stands in line 1 already",
+            ),
+            (
+                two(&line("b", 1)),
+                "line 3: it is the same key as in line 1: two names for one key are one too many",
+            ),
+            (
+                many,
+                "line 65: there are more than 64 keys: remove those that nothing is sealed with any more",
+            ),
         ] {
             let told = Keyring::parse(&text).unwrap_err().to_string();
             assert_eq!(told, expected);

@@ -96,7 +96,10 @@ struct Key {
 
 impl Key {
     fn new(name: KeyName, key: &[u8; KEY_BYTES]) -> Self {
-        Self { name, cipher: XChaCha20Poly1305::new(key.into()) }
+        Self {
+            name,
+            cipher: XChaCha20Poly1305::new(key.into()),
+        }
     }
 }
 
@@ -113,14 +116,26 @@ impl Keyring {
     }
 
     /// Seals a text with the first key.
-    #[expect(clippy::missing_panics_doc, reason = "the cipher only fails beyond 256 GiB")]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the cipher only fails beyond 256 GiB"
+    )]
     pub fn seal(&self, text: &Secret, to: &Binding) -> Sealed {
         let key = self.0.first().expect("a file without keys is refused");
         let nonce: [u8; NONCE_BYTES] = rand::random();
-        let payload = Payload { msg: text.expose().as_bytes(), aad: &to.0 };
-        let encrypted = key.cipher.encrypt(&XNonce::from(nonce), payload).expect("the text is below 256 GiB");
+        let payload = Payload {
+            msg: text.expose().as_bytes(),
+            aad: &to.0,
+        };
+        let encrypted = key
+            .cipher
+            .encrypt(&XNonce::from(nonce), payload)
+            .expect("the text is below 256 GiB");
         let bytes = [&[FORMAT], nonce.as_slice(), &encrypted].concat();
-        Sealed { key: key.name.clone(), bytes }
+        Sealed {
+            key: key.name.clone(),
+            bytes,
+        }
     }
 
     /// Reads a sealed text that belongs to `to`.
@@ -134,7 +149,8 @@ impl Keyring {
 
 /// Reads a sealed text with the keys there are, if any.
 pub fn open(keys: Option<&Keyring>, sealed: &Sealed, to: &Binding) -> Result<Secret, OpenError> {
-    keys.ok_or_else(|| OpenError::NoKeys(sealed.key.clone()))?.open(sealed, to)
+    keys.ok_or_else(|| OpenError::NoKeys(sealed.key.clone()))?
+        .open(sealed, to)
 }
 
 fn open_bytes(cipher: &XChaCha20Poly1305, bytes: &[u8], to: &Binding) -> Option<Secret> {
@@ -143,14 +159,19 @@ fn open_bytes(cipher: &XChaCha20Poly1305, bytes: &[u8], to: &Binding) -> Option<
     if *format != FORMAT {
         return None;
     }
-    let payload = Payload { msg: encrypted, aad: &to.0 };
+    let payload = Payload {
+        msg: encrypted,
+        aad: &to.0,
+    };
     let text = Zeroizing::new(cipher.decrypt(&XNonce::from(*nonce), payload).ok()?);
     std::str::from_utf8(&text).ok().map(Secret::new)
 }
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Keyring").field(&self.names().collect::<Vec<_>>()).finish()
+        f.debug_tuple("Keyring")
+            .field(&self.names().collect::<Vec<_>>())
+            .finish()
     }
 }
 
@@ -161,7 +182,12 @@ mod tests {
     use super::*;
 
     fn keys(names: &[(&str, u8)]) -> Keyring {
-        Keyring(names.iter().map(|(name, fill)| Key::new(name.parse().unwrap(), &[*fill; KEY_BYTES])).collect())
+        Keyring(
+            names
+                .iter()
+                .map(|(name, fill)| Key::new(name.parse().unwrap(), &[*fill; KEY_BYTES]))
+                .collect(),
+        )
     }
 
     fn binding() -> Binding {
@@ -181,13 +207,17 @@ mod tests {
     #[test]
     fn the_same_text_is_never_sealed_to_the_same_bytes() {
         let (keys, text) = (keys(&[("a", 1)]), Secret::new("ghp_x"));
-        assert_ne!(keys.seal(&text, &binding()).bytes, keys.seal(&text, &binding()).bytes);
+        assert_ne!(
+            keys.seal(&text, &binding()).bytes,
+            keys.seal(&text, &binding()).bytes
+        );
     }
 
     #[test]
     fn what_cannot_be_opened_says_which_key_is_missing_or_wrong() {
         let sealed = keys(&[("2026-a", 1)]).seal(&Secret::new("ghp_x"), &binding());
-        let told = |keys: Option<&Keyring>| open(keys, &sealed, &binding()).unwrap_err().to_string();
+        let told =
+            |keys: Option<&Keyring>| open(keys, &sealed, &binding()).unwrap_err().to_string();
         insta::assert_snapshot!(told(Some(&keys(&[("b", 1)]))), @"it is sealed with the key `2026-a`, which is not in the file of --encryption-key-file: put the line of that key back, below the first");
         insta::assert_snapshot!(told(Some(&keys(&[("2026-a", 2)]))), @"the key `2026-a` does not open it: either another key had that name when it was sealed, or it was changed in the database since");
         insta::assert_snapshot!(told(None), @"it is sealed with the key `2026-a`, and this server was given no --encryption-key-file");
@@ -197,8 +227,17 @@ mod tests {
     fn a_sealed_text_of_one_row_does_not_open_for_another() {
         let keys = keys(&[("a", 1)]);
         let sealed = keys.seal(&Secret::new("ghp_x"), &Binding::new(&["ab", "c"]));
-        for parts in [["a", "bc"].as_slice(), &["abc"], &["ab", "c", ""], &["ab", "d"], &[]] {
-            assert!(keys.open(&sealed, &Binding::new(parts)).is_err(), "{parts:?}");
+        for parts in [
+            ["a", "bc"].as_slice(),
+            &["abc"],
+            &["ab", "c", ""],
+            &["ab", "d"],
+            &[],
+        ] {
+            assert!(
+                keys.open(&sealed, &Binding::new(parts)).is_err(),
+                "{parts:?}"
+            );
         }
     }
 

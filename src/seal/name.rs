@@ -11,7 +11,9 @@ pub struct KeyName(String);
 
 /// Why a text is not the name of a key. Does not repeat it: it may be a key that stands in the wrong place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of a key has 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`")]
+#[error(
+    "the name of a key has 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`"
+)]
 pub struct InvalidKeyName;
 
 impl KeyName {
@@ -27,7 +29,11 @@ impl FromStr for KeyName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let valid = (1..=64).contains(&text.len()) && text.chars().all(fits);
-        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidKeyName) }
+        if valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidKeyName)
+        }
     }
 }
 

@@ -51,8 +51,13 @@ macro_rules! base64_text {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-                bytes.map(Self).ok_or_else(|| concat!("it is not ", $what, " in base64").to_owned())
+                let bytes = STANDARD
+                    .decode(text)
+                    .ok()
+                    .and_then(|bytes| bytes.try_into().ok());
+                bytes
+                    .map(Self)
+                    .ok_or_else(|| concat!("it is not ", $what, " in base64").to_owned())
             }
         }
 
@@ -78,7 +83,9 @@ pub struct SigningKey(ed25519_dalek::SigningKey);
 impl SigningKey {
     /// Makes a new key.
     pub fn generate() -> Self {
-        Self(ed25519_dalek::SigningKey::from_bytes(&Zeroizing::new(rand::random())))
+        Self(ed25519_dalek::SigningKey::from_bytes(&Zeroizing::new(
+            rand::random(),
+        )))
     }
 
     /// Reads a key as [`Self::secret`] writes it.
@@ -90,7 +97,9 @@ impl SigningKey {
 
     /// The private key in base64.
     pub fn secret(&self) -> Secret {
-        Secret::new(&Zeroizing::new(STANDARD.encode(Zeroizing::new(self.0.to_bytes()).as_slice())))
+        Secret::new(&Zeroizing::new(
+            STANDARD.encode(Zeroizing::new(self.0.to_bytes()).as_slice()),
+        ))
     }
 
     /// The key that verifies what this one signs.
@@ -129,12 +138,21 @@ impl Checkpoint {
     pub fn sign(key: &SigningKey, seq: i64, hash: Sha256Digest, signed_at: DateTime<Utc>) -> Self {
         let public = key.public();
         let signature = key.sign(&Self::statement(seq, &hash, signed_at, public));
-        Self { seq, hash, signed_at, key: public, signature }
+        Self {
+            seq,
+            hash,
+            signed_at,
+            key: public,
+            signature,
+        }
     }
 
     /// Whether its key has signed exactly this.
     pub fn is_authentic(&self) -> bool {
-        self.key.verifies(&Self::statement(self.seq, &self.hash, self.signed_at, self.key), &self.signature)
+        self.key.verifies(
+            &Self::statement(self.seq, &self.hash, self.signed_at, self.key),
+            &self.signature,
+        )
     }
 
     fn statement(seq: i64, hash: &Sha256Digest, at: DateTime<Utc>, key: PublicKey) -> String {
@@ -144,7 +162,12 @@ impl Checkpoint {
 
 impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", Self::statement(self.seq, &self.hash, self.signed_at, self.key), self.signature)
+        write!(
+            f,
+            "{} {}",
+            Self::statement(self.seq, &self.hash, self.signed_at, self.key),
+            self.signature
+        )
     }
 }
 
@@ -153,9 +176,14 @@ impl FromStr for Checkpoint {
 
     fn from_str(line: &str) -> Result<Self, Self::Err> {
         let wrong = || "it is not a checkpoint of the audit log".to_owned();
-        let rest =
-            line.trim_end().strip_prefix(CHECKPOINT).and_then(|rest| rest.strip_prefix(' ')).ok_or_else(wrong)?;
-        let [seq, hash, at, key, signature] = rest.split(' ').collect::<Vec<_>>()[..] else { return Err(wrong()) };
+        let rest = line
+            .trim_end()
+            .strip_prefix(CHECKPOINT)
+            .and_then(|rest| rest.strip_prefix(' '))
+            .ok_or_else(wrong)?;
+        let [seq, hash, at, key, signature] = rest.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(wrong());
+        };
         Ok(Self {
             seq: seq.parse().map_err(|_| wrong())?,
             hash: hash.parse()?,
@@ -195,10 +223,21 @@ impl Pruned<'_> {
     }
 
     fn statement(self, key: PublicKey) -> String {
-        let Self { last_seq, last_hash, last_at, events, actor, at } = self;
+        let Self {
+            last_seq,
+            last_hash,
+            last_at,
+            events,
+            actor,
+            at,
+        } = self;
         // A name may have spaces and line ends in it.
         let actor = serde_json::Value::from(actor);
-        format!("{PRUNED} {last_seq} {last_hash} {} {events} {} {actor} {key}", time(last_at), time(at))
+        format!(
+            "{PRUNED} {last_seq} {last_hash} {} {events} {} {actor} {key}",
+            time(last_at),
+            time(at)
+        )
     }
 }
 
@@ -213,7 +252,12 @@ mod tests {
     use super::*;
 
     fn checkpoint() -> Checkpoint {
-        Checkpoint::sign(&SigningKey::generate(), 6, Sha256Digest::of(b"six"), DateTime::UNIX_EPOCH)
+        Checkpoint::sign(
+            &SigningKey::generate(),
+            6,
+            Sha256Digest::of(b"six"),
+            DateTime::UNIX_EPOCH,
+        )
     }
 
     #[test]
@@ -222,23 +266,53 @@ mod tests {
         let read: Checkpoint = format!("{one}\n").parse().unwrap();
         assert_eq!(read, one);
         assert!(read.is_authentic());
-        let start = format!("lockkeeper-audit-checkpoint 1 6 {} 1970-01-01T00:00:00.000000Z {} ", one.hash, one.key);
+        let start = format!(
+            "lockkeeper-audit-checkpoint 1 6 {} 1970-01-01T00:00:00.000000Z {} ",
+            one.hash, one.key
+        );
         assert!(one.to_string().starts_with(&start), "{one}");
     }
 
     #[test]
     fn what_was_changed_or_signed_by_another_is_not_authentic() {
         let (one, other) = (checkpoint(), checkpoint());
-        assert!(!Checkpoint { seq: 7, ..one.clone() }.is_authentic());
-        assert!(!Checkpoint { hash: Sha256Digest::of(b"7"), ..one.clone() }.is_authentic());
-        assert!(!Checkpoint { key: other.key, ..one.clone() }.is_authentic());
-        assert!(!Checkpoint { signature: other.signature, ..one }.is_authentic());
+        assert!(
+            !Checkpoint {
+                seq: 7,
+                ..one.clone()
+            }
+            .is_authentic()
+        );
+        assert!(
+            !Checkpoint {
+                hash: Sha256Digest::of(b"7"),
+                ..one.clone()
+            }
+            .is_authentic()
+        );
+        assert!(
+            !Checkpoint {
+                key: other.key,
+                ..one.clone()
+            }
+            .is_authentic()
+        );
+        assert!(
+            !Checkpoint {
+                signature: other.signature,
+                ..one
+            }
+            .is_authentic()
+        );
     }
 
     #[test]
     fn a_key_reads_back_and_is_not_printed() {
         let key = SigningKey::generate();
-        assert_eq!(SigningKey::from_secret(&key.secret()).unwrap().public(), key.public());
+        assert_eq!(
+            SigningKey::from_secret(&key.secret()).unwrap().public(),
+            key.public()
+        );
         assert!(!format!("{key:?}").contains(key.secret().expose()));
         assert!(SigningKey::from_secret(&Secret::new("AAAA")).is_none());
     }

@@ -7,13 +7,18 @@ use super::applications::{Application, application_hold_in_tx};
 use super::commands::{Row, select_sql};
 use super::plans::{PlanRow, plans_discard_in_tx};
 use super::{
-    CommandRow, CreateCommand, LockChange, NewCommand, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx,
+    CommandRow, CreateCommand, LockChange, NewCommand, NewJob, Result, Store, Tx, execute,
+    free_text, on_pool, on_tx,
 };
-use crate::model::{ApplicationId, Cause, CommandId, Lock, LockEventKind, PlanRecord, PlanState, PullRef, PullState};
+use crate::model::{
+    ApplicationId, Cause, CommandId, Lock, LockEventKind, PlanRecord, PlanState, PullRef, PullState,
+};
 
-const OF_NUMBER: &str = select_sql!("WHERE c.repo = $1 AND c.pull = $2 ORDER BY c.created_at DESC, c.id DESC LIMIT $3");
-const UNFINISHED: &str =
-    select_sql!("WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' ORDER BY c.created_at, c.id LIMIT 1");
+const OF_NUMBER: &str =
+    select_sql!("WHERE c.repo = $1 AND c.pull = $2 ORDER BY c.created_at DESC, c.id DESC LIMIT $3");
+const UNFINISHED: &str = select_sql!(
+    "WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' ORDER BY c.created_at, c.id LIMIT 1"
+);
 const LAST_PLAN: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
      tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans WHERE repo = $1 AND pull = $2 \
      ORDER BY created_at DESC, id DESC LIMIT 1";
@@ -76,9 +81,13 @@ impl Store {
         job: impl FnOnce(CommandId, &NewCommand) -> NewJob,
     ) -> Result<AskedRun> {
         let mut tx = self.begin().await?;
-        let Some(application) = application_hold_in_tx(&mut tx, id).await? else { return Ok(AskedRun::NotThere) };
+        let Some(application) = application_hold_in_tx(&mut tx, id).await? else {
+            return Ok(AskedRun::NotThere);
+        };
         let application = Box::new(application);
-        let Some(at) = application.at() else { return Ok(AskedRun::NoRepository(application)) };
+        let Some(at) = application.at() else {
+            return Ok(AskedRun::NoRepository(application));
+        };
         if let Some(busy) = unfinished_in_tx(&mut tx, &at).await? {
             return Ok(AskedRun::Busy(application, Box::new(busy)));
         }
@@ -91,18 +100,30 @@ impl Store {
                 return Ok(AskedRun::NoPlan(application, state));
             }
         }
-        let created = self.command_create_in_tx(&mut tx, &new, |command| vec![job(command, &new)]).await?;
+        let created = self
+            .command_create_in_tx(&mut tx, &new, |command| vec![job(command, &new)])
+            .await?;
         tx.commit().await?;
         match created {
             CreateCommand::Created(command) => Ok(AskedRun::Queued(command)),
-            CreateCommand::Known => Err(sqlx::Error::Protocol("a new command was on record before".to_owned())),
+            CreateCommand::Known => Err(sqlx::Error::Protocol(
+                "a new command was on record before".to_owned(),
+            )),
         }
     }
 
     /// Throws away the plan of an application and gives its locks back.
-    pub async fn application_discard(&self, id: ApplicationId, cause: &Cause) -> Result<DiscardedPlan> {
-        let Some(application) = self.application_get(id).await? else { return Ok(DiscardedPlan::NotThere) };
-        let Some(at) = application.at() else { return Ok(DiscardedPlan::Done(Vec::new())) };
+    pub async fn application_discard(
+        &self,
+        id: ApplicationId,
+        cause: &Cause,
+    ) -> Result<DiscardedPlan> {
+        let Some(application) = self.application_get(id).await? else {
+            return Ok(DiscardedPlan::NotThere);
+        };
+        let Some(at) = application.at() else {
+            return Ok(DiscardedPlan::Done(Vec::new()));
+        };
         let (mut change, _) = LockChange::begin(self, &at, cause).await?;
         if let Some(busy) = unfinished_in_tx(&mut change.tx, &at).await? {
             return Ok(DiscardedPlan::Busy(Box::new(application), Box::new(busy)));
@@ -128,7 +149,9 @@ impl Store {
 
     /// What works on an application or waits to; there is one command at most.
     pub async fn application_busy(&self, application: &Application) -> Result<Option<CommandRow>> {
-        let Some(at) = application.at() else { return Ok(None) };
+        let Some(at) = application.at() else {
+            return Ok(None);
+        };
         on_pool!(self, db => sqlx::query_as::<_, Row>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
             .map(|row| row.map(CommandRow::from))
     }
@@ -141,20 +164,40 @@ impl Store {
     }
 
     /// From now on an application may take locks, under the name that people know it by.
-    pub(crate) async fn application_open_in_tx(&self, tx: &mut Tx, application: &Application) -> Result<()> {
-        let Some(at) = application.at() else { return Ok(()) };
-        self.application_note_in_tx(tx, &at, PullState::Open, &application.spec.title()).await
+    pub(crate) async fn application_open_in_tx(
+        &self,
+        tx: &mut Tx,
+        application: &Application,
+    ) -> Result<()> {
+        let Some(at) = application.at() else {
+            return Ok(());
+        };
+        self.application_note_in_tx(tx, &at, PullState::Open, &application.spec.title())
+            .await
     }
 
     /// From now on an application takes no locks in the repository in which it was, and no plan of it there can be
     /// applied. It must not be in use.
-    pub(crate) async fn application_close_in_tx(&self, tx: &mut Tx, application: &Application) -> Result<()> {
-        let Some(at) = application.at() else { return Ok(()) };
+    pub(crate) async fn application_close_in_tx(
+        &self,
+        tx: &mut Tx,
+        application: &Application,
+    ) -> Result<()> {
+        let Some(at) = application.at() else {
+            return Ok(());
+        };
         plans_discard_in_tx(tx, &at).await?;
-        self.application_note_in_tx(tx, &at, PullState::Closed, &application.spec.title()).await
+        self.application_note_in_tx(tx, &at, PullState::Closed, &application.spec.title())
+            .await
     }
 
-    async fn application_note_in_tx(&self, tx: &mut Tx, at: &PullRef, state: PullState, title: &str) -> Result<()> {
+    async fn application_note_in_tx(
+        &self,
+        tx: &mut Tx,
+        at: &PullRef,
+        state: PullState,
+        title: &str,
+    ) -> Result<()> {
         execute!(
             tx,
             "INSERT INTO pulls (repo, number, state, url, title, updated_at) VALUES ($1, $2, $3, '', $4, $5) \
@@ -171,12 +214,19 @@ impl Store {
 }
 
 /// What keeps an application from being changed or removed, if anything does. Its row must be held.
-pub(crate) async fn application_use_in_tx(tx: &mut Tx, application: &Application) -> Result<Option<ApplicationUse>> {
-    let Some(at) = application.at() else { return Ok(None) };
+pub(crate) async fn application_use_in_tx(
+    tx: &mut Tx,
+    application: &Application,
+) -> Result<Option<ApplicationUse>> {
+    let Some(at) = application.at() else {
+        return Ok(None);
+    };
     if let Some(busy) = unfinished_in_tx(tx, &at).await? {
         return Ok(Some(ApplicationUse::Command(busy.id)));
     }
-    Ok(super::locks::lock_of_pull_in_tx(tx, &at).await?.map(|lock| ApplicationUse::Lock(Box::new(lock))))
+    Ok(super::locks::lock_of_pull_in_tx(tx, &at)
+        .await?
+        .map(|lock| ApplicationUse::Lock(Box::new(lock))))
 }
 
 async fn unfinished_in_tx(tx: &mut Tx, at: &PullRef) -> Result<Option<CommandRow>> {

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
-    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, PullNumber, PullRef, RepoPath,
-    RepoUrl, WorkspaceName,
+    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, PullNumber,
+    PullRef, RepoPath, RepoUrl, WorkspaceName,
 };
 
 macro_rules! application_sql {
@@ -63,12 +63,27 @@ struct ApplicationRow {
 
 impl From<ApplicationRow> for Application {
     fn from(row: ApplicationRow) -> Self {
-        let ApplicationRow { url, branch, dir, workspace, name, any_branch, .. } = row;
+        let ApplicationRow {
+            url,
+            branch,
+            dir,
+            workspace,
+            name,
+            any_branch,
+            ..
+        } = row;
         Self {
             id: row.id,
             owner: row.owner,
             owner_id: row.owner_id,
-            spec: ApplicationSpec { url, branch, dir, workspace, name, any_branch },
+            spec: ApplicationSpec {
+                url,
+                branch,
+                dir,
+                workspace,
+                name,
+                any_branch,
+            },
             number: row.number,
             created_by: row.created_by,
             created_at: row.created_at,
@@ -80,7 +95,10 @@ impl From<ApplicationRow> for Application {
 impl Application {
     /// What it goes by where pulls do; `None`: its address names no repository that a forge could have.
     pub fn at(&self) -> Option<PullRef> {
-        self.spec.url.repo_id().map(|repo| PullRef { repo, number: self.number })
+        self.spec.url.repo_id().map(|repo| PullRef {
+            repo,
+            number: self.number,
+        })
     }
 }
 
@@ -172,7 +190,10 @@ impl Store {
         tx: &mut Tx,
         application: Application,
     ) -> Result<Option<Application>> {
-        let application = Application { updated_at: kept_time(self.now()), ..application };
+        let application = Application {
+            updated_at: kept_time(self.now()),
+            ..application
+        };
         let spec = &application.spec;
         let updated = execute!(
             tx,
@@ -198,27 +219,41 @@ impl Store {
 /// Numbers are never given twice, so that what is on record of an application that was removed stays its own.
 async fn next_number_in_tx(tx: &mut Tx) -> Result<PullNumber> {
     const KEY: &str = "last_application";
-    execute!(tx, "INSERT INTO settings (key, value) VALUES ($1, '0') ON CONFLICT (key) DO NOTHING", KEY)?;
+    execute!(
+        tx,
+        "INSERT INTO settings (key, value) VALUES ($1, '0') ON CONFLICT (key) DO NOTHING",
+        KEY
+    )?;
     let serial = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
         "UPDATE settings SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = $1 RETURNING value")
         .bind(KEY).fetch_one(db))?;
-    let serial = serial.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+    let serial = serial
+        .parse()
+        .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
     Ok(PullNumber::of_application(serial))
 }
 
 /// The application, which nobody else changes until the transaction ends.
-pub(crate) async fn application_hold_in_tx(tx: &mut Tx, id: ApplicationId) -> Result<Option<Application>> {
+pub(crate) async fn application_hold_in_tx(
+    tx: &mut Tx,
+    id: ApplicationId,
+) -> Result<Option<Application>> {
     let sql = match tx {
         Tx::Sqlite(_) => application_sql!("WHERE p.id = $1"),
         Tx::Postgres(_) => application_sql!("WHERE p.id = $1 FOR UPDATE OF p"),
     };
-    let row = on_tx!(tx, db => sqlx::query_as::<_, ApplicationRow>(sql).bind(id).fetch_optional(db))?;
+    let row =
+        on_tx!(tx, db => sqlx::query_as::<_, ApplicationRow>(sql).bind(id).fetch_optional(db))?;
     Ok(row.map(Application::from))
 }
 
 /// Whether another one is the same. Without this look, two that are changed into each other at once would each wait for
 /// the other's place in the unique key.
-pub(crate) async fn application_is_taken_in_tx(tx: &mut Tx, id: ApplicationId, spec: &ApplicationSpec) -> Result<bool> {
+pub(crate) async fn application_is_taken_in_tx(
+    tx: &mut Tx,
+    id: ApplicationId,
+    spec: &ApplicationSpec,
+) -> Result<bool> {
     on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
         "SELECT COUNT(*) FROM applications WHERE url = $1 AND branch = $2 AND dir = $3 AND workspace = $4 AND id <> $5")
         .bind(&spec.url).bind(&spec.branch).bind(&spec.dir).bind(&spec.workspace).bind(id).fetch_one(db))

@@ -7,7 +7,8 @@ use super::news::{News, announce_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::{LockChange, LockWish, Result, Store, TakeLock, Tx, execute, on_tx};
 use crate::model::{
-    ApplyLock, Cause, Lock, LockEventKind, NewLockEvent, PlanId, PlanRecord, PlanState, PullRef, PullState, RunId,
+    ApplyLock, Cause, Lock, LockEventKind, NewLockEvent, PlanId, PlanRecord, PlanState, PullRef,
+    PullState, RunId,
 };
 
 /// Proof that an apply may run: it holds the lock, nothing stopped applies there, and the plan is marked.
@@ -38,10 +39,17 @@ pub enum ApplyGate {
 impl Store {
     /// Asks to apply a plan in a run that has not ended, under the lock that is wished for, if any is needed. A store
     /// under a lease that was lost, or that has ended by time, gets an error.
-    pub async fn apply_begin(&self, plan: &PlanRecord, run: RunId, wish: Option<&LockWish<'_>>) -> Result<ApplyGate> {
+    pub async fn apply_begin(
+        &self,
+        plan: &PlanRecord,
+        run: RunId,
+        wish: Option<&LockWish<'_>>,
+    ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
-        let in_way = self.apply_locks_in_way_in_tx(&mut tx, &plan.pull.repo, &plan.project.dir).await?;
+        let in_way = self
+            .apply_locks_in_way_in_tx(&mut tx, &plan.pull.repo, &plan.project.dir)
+            .await?;
         if !in_way.is_empty() {
             return Ok(ApplyGate::ApplyLocked(in_way));
         }
@@ -54,12 +62,19 @@ impl Store {
             return Ok(ApplyGate::PlanGone(state));
         }
         if !super::runs::run_start_in_tx(&mut tx, run, self.now()).await? {
-            return Err(sqlx::Error::Protocol("the run of this apply has ended or was never kept".to_owned()));
+            return Err(sqlx::Error::Protocol(
+                "the run of this apply has ended or was never kept".to_owned(),
+            ));
         }
-        self.lock_events_in_tx(&mut tx, taken.into_iter().collect()).await?;
+        self.lock_events_in_tx(&mut tx, taken.into_iter().collect())
+            .await?;
         announce_in_tx(&mut tx, News::Run(run)).await?;
         tx.commit().await?;
-        Ok(ApplyGate::Granted(ApplyGrant { lock, plan: plan.id, run }))
+        Ok(ApplyGate::Granted(ApplyGrant {
+            lock,
+            plan: plan.id,
+            run,
+        }))
     }
 
     /// Takes the lock or finds it ours, and what is to be told of that; where locks are switched off, only the pull is
@@ -72,7 +87,11 @@ impl Store {
     ) -> Result<Result<(Option<Lock>, Option<NewLockEvent>), ApplyGate>> {
         let Some(wish) = wish else {
             let open = pull_share_in_tx(tx, &plan.pull).await? == Some(PullState::Open);
-            return Ok(if open { Ok((None, None)) } else { Err(ApplyGate::PullClosed) });
+            return Ok(if open {
+                Ok((None, None))
+            } else {
+                Err(ApplyGate::PullClosed)
+            });
         };
         Ok(match self.lock_take_in_tx(tx, wish).await? {
             TakeLock::Taken(lock) => {
@@ -87,7 +106,13 @@ impl Store {
 
     /// The apply ended. If the pull was closed meanwhile, the lock goes back now; that of an application does, too, once
     /// everything is applied.
-    pub async fn apply_end(&self, grant: ApplyGrant, pull: &PullRef, state: PlanState, cause: &Cause) -> Result<()> {
+    pub async fn apply_end(
+        &self,
+        grant: ApplyGrant,
+        pull: &PullRef,
+        state: PlanState,
+        cause: &Cause,
+    ) -> Result<()> {
         let (mut change, at) = LockChange::begin(self, pull, cause).await?;
         end_in(&mut change, grant.plan, pull, at, state).await?;
         tracing::debug!(run = %grant.run, plan = %grant.plan, %state, "Apply ended");
@@ -133,7 +158,12 @@ async fn end_in(
 ) -> Result<()> {
     let closed = at != Some(PullState::Open);
     let state = if closed { PlanState::Discarded } else { state };
-    execute!(&mut change.tx, "UPDATE plans SET state = $1 WHERE id = $2 AND state = 'applying'", state, plan)?;
+    execute!(
+        &mut change.tx,
+        "UPDATE plans SET state = $1 WHERE id = $2 AND state = 'applying'",
+        state,
+        plan
+    )?;
     if state == PlanState::Applied && pull.number.is_application() {
         // Nothing is left to be merged: what was applied is what the branch says.
         change.free_all(pull, LockEventKind::Released).await?;

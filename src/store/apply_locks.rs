@@ -11,7 +11,8 @@ use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
-    Actor, ApplyLock, ApplyLockId, ApplyScope, Cause, LockEventKind, NewLockEvent, Origin, RepoId, RepoPath, minute,
+    Actor, ApplyLock, ApplyLockId, ApplyScope, Cause, LockEventKind, NewLockEvent, Origin, RepoId,
+    RepoPath, minute,
 };
 
 const ALL: &str = "SELECT id, scope, repo, dir, holder, reason, taken_at, ends_at FROM apply_locks";
@@ -43,7 +44,9 @@ impl Store {
         cause: &Cause,
     ) -> Result<SetApplyLock> {
         let mut tx = self.begin().await?;
-        let (outcome, events) = self.apply_lock_set_in_tx(&mut tx, scope, None, ends_at, cause).await?;
+        let (outcome, events) = self
+            .apply_lock_set_in_tx(&mut tx, scope, None, ends_at, cause)
+            .await?;
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await?;
         Ok(outcome)
@@ -59,7 +62,9 @@ impl Store {
         cause: &Cause,
     ) -> Result<(SetApplyLock, Vec<NewLockEvent>)> {
         if let ApplyScope::Unknown(text) = scope {
-            return Err(sqlx::Error::Protocol(format!("no apply lock can be set for `{text}`")));
+            return Err(sqlx::Error::Protocol(format!(
+                "no apply lock can be set for `{text}`"
+            )));
         }
         switch_hold_in_tx(tx).await?;
         let now = self.judged_now_in_tx(tx).await?;
@@ -90,22 +95,40 @@ impl Store {
     }
 
     /// Allows the applies again that a lock of this very scope stops. `None`: none does.
-    pub async fn apply_lock_clear(&self, scope: &ApplyScope, cause: &Cause) -> Result<Option<ApplyLock>> {
+    pub async fn apply_lock_clear(
+        &self,
+        scope: &ApplyScope,
+        cause: &Cause,
+    ) -> Result<Option<ApplyLock>> {
         self.clear(|lock| lock.scope == *scope, cause).await
     }
 
     /// The same for one lock.
-    pub async fn apply_lock_clear_one(&self, id: ApplyLockId, cause: &Cause) -> Result<Option<ApplyLock>> {
+    pub async fn apply_lock_clear_one(
+        &self,
+        id: ApplyLockId,
+        cause: &Cause,
+    ) -> Result<Option<ApplyLock>> {
         self.clear(|lock| lock.id == id, cause).await
     }
 
-    async fn clear(&self, is_meant: impl Fn(&ApplyLock) -> bool, cause: &Cause) -> Result<Option<ApplyLock>> {
+    async fn clear(
+        &self,
+        is_meant: impl Fn(&ApplyLock) -> bool,
+        cause: &Cause,
+    ) -> Result<Option<ApplyLock>> {
         let mut tx = self.begin().await?;
         switch_hold_in_tx(&mut tx).await?;
-        let Some(lock) = all_in_tx(&mut tx).await?.into_iter().find(is_meant) else { return Ok(None) };
+        let Some(lock) = all_in_tx(&mut tx).await?.into_iter().find(is_meant) else {
+            return Ok(None);
+        };
         let has_ended = lock.has_ended(self.judged_now_in_tx(&mut tx).await?);
         remove_in_tx(&mut tx, &lock).await?;
-        let event = if has_ended { ended_event(&lock) } else { cleared_event(&lock, cause) };
+        let event = if has_ended {
+            ended_event(&lock)
+        } else {
+            cleared_event(&lock, cause)
+        };
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         tx.commit().await?;
         Ok(Some(lock).filter(|_| !has_ended))
@@ -114,7 +137,12 @@ impl Store {
     /// Removes those whose time is over, and puts it on record. They stopped nothing any more.
     pub async fn apply_lock_expire(&self) -> Result<Vec<ApplyLock>> {
         let now = self.judged_now().await?;
-        if !self.apply_lock_all().await?.iter().any(|lock| lock.has_ended(now)) {
+        if !self
+            .apply_lock_all()
+            .await?
+            .iter()
+            .any(|lock| lock.has_ended(now))
+        {
             return Ok(Vec::new());
         }
         let mut tx = self.begin().await?;
@@ -125,18 +153,27 @@ impl Store {
         for lock in &over {
             remove_in_tx(&mut tx, lock).await?;
         }
-        self.lock_events_in_tx(&mut tx, over.iter().map(ended_event).collect()).await?;
+        self.lock_events_in_tx(&mut tx, over.iter().map(ended_event).collect())
+            .await?;
         tx.commit().await.map(|()| over)
     }
 
     /// The lock of this very scope.
     pub async fn apply_lock_get(&self, scope: &ApplyScope) -> Result<Option<ApplyLock>> {
-        Ok(self.apply_lock_list().await?.into_iter().find(|lock| lock.scope == *scope))
+        Ok(self
+            .apply_lock_list()
+            .await?
+            .into_iter()
+            .find(|lock| lock.scope == *scope))
     }
 
     /// One lock.
     pub async fn apply_lock_find(&self, id: ApplyLockId) -> Result<Option<ApplyLock>> {
-        Ok(self.apply_lock_list().await?.into_iter().find(|lock| lock.id == id))
+        Ok(self
+            .apply_lock_list()
+            .await?
+            .into_iter()
+            .find(|lock| lock.id == id))
     }
 
     /// All that stop anything, the widest first, then by repository and directory.
@@ -189,10 +226,12 @@ async fn all_in_tx(tx: &mut Tx) -> Result<Vec<ApplyLock>> {
 pub(super) async fn switch_hold_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('apply_locks', 0))")
-            .execute(&mut **tx)
-            .await
-            .map(drop),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('apply_locks', 0))")
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
     }
 }
 
@@ -200,10 +239,12 @@ pub(super) async fn switch_hold_in_tx(tx: &mut Tx) -> Result<()> {
 async fn switch_share_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock_shared(hashtextextended('apply_locks', 0))")
-            .execute(&mut **tx)
-            .await
-            .map(drop),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock_shared(hashtextextended('apply_locks', 0))")
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
     }
 }
 
@@ -229,23 +270,51 @@ async fn remove_in_tx(tx: &mut Tx, lock: &ApplyLock) -> Result<()> {
 }
 
 fn event(kind: LockEventKind, lock: &ApplyLock, cause: Cause) -> NewLockEvent {
-    NewLockEvent { kind, key: None, scope: Some(lock.scope.clone()), pull: None, concern: None, cause }
+    NewLockEvent {
+        kind,
+        key: None,
+        scope: Some(lock.scope.clone()),
+        pull: None,
+        concern: None,
+        cause,
+    }
 }
 
 fn set_event(lock: &ApplyLock, cause: &Cause) -> NewLockEvent {
-    let until = lock.ends_at.map(|end| format!(" (until {})", minute(end))).unwrap_or_default();
+    let until = lock
+        .ends_at
+        .map(|end| format!(" (until {})", minute(end)))
+        .unwrap_or_default();
     let reason = format!("{}{until}", cause.reason);
-    event(LockEventKind::ApplyLocked, lock, Cause { reason, ..cause.clone() })
+    event(
+        LockEventKind::ApplyLocked,
+        lock,
+        Cause {
+            reason,
+            ..cause.clone()
+        },
+    )
 }
 
 fn cleared_event(lock: &ApplyLock, cause: &Cause) -> NewLockEvent {
     let reason = format!("{}; {}", cause.reason, story(lock));
-    event(LockEventKind::ApplyUnlocked, lock, Cause { reason, ..cause.clone() })
+    event(
+        LockEventKind::ApplyUnlocked,
+        lock,
+        Cause {
+            reason,
+            ..cause.clone()
+        },
+    )
 }
 
 fn ended_event(lock: &ApplyLock) -> NewLockEvent {
     let reason = format!("its time ended; {}", story(lock));
-    event(LockEventKind::ApplyUnlocked, lock, Cause::new(Actor::lockkeeper(Origin::Reconciler), reason))
+    event(
+        LockEventKind::ApplyUnlocked,
+        lock,
+        Cause::new(Actor::lockkeeper(Origin::Reconciler), reason),
+    )
 }
 
 /// Who had set it, since when and why: it is nowhere else once it is gone.
@@ -254,7 +323,12 @@ fn story(lock: &ApplyLock) -> String {
         ApplyScope::Unknown(text) => format!(" for what is not understood here, \"{text}\","),
         ApplyScope::Server | ApplyScope::Repo(_) | ApplyScope::Path { .. } => String::new(),
     };
-    format!("set{unknown} by {} on {}: {}", lock.holder, minute(lock.taken_at), lock.reason)
+    format!(
+        "set{unknown} by {} on {}: {}",
+        lock.holder,
+        minute(lock.taken_at),
+        lock.reason
+    )
 }
 
 #[derive(sqlx::FromRow)]

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use super::commands::select_sql;
 use super::news::{News, announce_in_tx};
-use super::{CommandRow, CommandState, FinishedCommand, Result, StopKind, Store, Tx, execute, free_text, on_tx};
+use super::{
+    CommandRow, CommandState, FinishedCommand, Result, StopKind, Store, Tx, execute, free_text,
+    on_tx,
+};
 use crate::model::{CommandId, CommandKind, Origin, PullRef};
 
 /// What somebody wants to end.
@@ -53,7 +56,9 @@ impl Cancelled {
     fn add(&mut self, row: CommandRow, duties: Duties, force: bool) {
         match (row.state, row.kind) {
             // Locks were handed over for it: ending it is also passing them on, which is work of its own.
-            (CommandState::Queued, _) if row.actor.origin == Origin::Queue || duties.turn => self.interrupted.push(row),
+            (CommandState::Queued, _) if row.actor.origin == Origin::Queue || duties.turn => {
+                self.interrupted.push(row)
+            }
             (CommandState::Queued, _) => {
                 self.awaited.extend(duties.answer.then_some(row.id));
                 self.dropped.push(row);
@@ -71,7 +76,10 @@ impl Cancelled {
             // The others are over before anybody could stop them.
             (
                 CommandState::Running,
-                CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help,
+                CommandKind::Unlock
+                | CommandKind::Cancel
+                | CommandKind::Explain
+                | CommandKind::Help,
             )
             | (CommandState::Finished, _) => {}
         }

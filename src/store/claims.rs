@@ -18,8 +18,8 @@ use chrono::{DateTime, Utc};
 use super::owners::{Owner, owner_event, owner_share_in_tx};
 use super::{Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
-    Actor, ApplicationId, Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, Origin, OwnerId, OwnerName,
-    RepoId, RepoUrl, Rights,
+    Actor, ApplicationId, Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, Origin,
+    OwnerId, OwnerName, RepoId, RepoUrl, Rights,
 };
 
 macro_rules! held_sql {
@@ -52,11 +52,23 @@ macro_rules! unused {
 
 const INSERT: &str = "INSERT INTO repository_claims (id, url, owner, created_at) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (url) DO NOTHING";
-const DELETE_UNUSED: &str = concat!("DELETE FROM repository_claims WHERE id = $1 AND ", unused!(), " RETURNING url");
-const DELETE_UNUSED_OF_OWNER: &str =
-    concat!("DELETE FROM repository_claims WHERE owner = $1 AND ", unused!(), " RETURNING url");
-const LIST_UNUSED: &str = concat!("SELECT id FROM repository_claims WHERE ", unused!(), " ORDER BY id LIMIT $1");
-const OWNER: &str = "SELECT o.name FROM repository_claims c JOIN owners o ON o.id = c.owner WHERE c.url = $1";
+const DELETE_UNUSED: &str = concat!(
+    "DELETE FROM repository_claims WHERE id = $1 AND ",
+    unused!(),
+    " RETURNING url"
+);
+const DELETE_UNUSED_OF_OWNER: &str = concat!(
+    "DELETE FROM repository_claims WHERE owner = $1 AND ",
+    unused!(),
+    " RETURNING url"
+);
+const LIST_UNUSED: &str = concat!(
+    "SELECT id FROM repository_claims WHERE ",
+    unused!(),
+    " ORDER BY id LIMIT $1"
+);
+const OWNER: &str =
+    "SELECT o.name FROM repository_claims c JOIN owners o ON o.id = c.owner WHERE c.url = $1";
 const URLS: &str = "SELECT url FROM repository_claims WHERE owner = $1 ORDER BY url";
 
 /// A claim that is inserted and collected by others again and again between two of our statements: never so often.
@@ -119,21 +131,32 @@ pub(super) struct Held {
 
 impl Held {
     fn answer(self, asking: OwnerId) -> Acquired {
-        if self.owner == asking { Acquired::Claimed(self.id) } else { Acquired::OwnedBy(self.name) }
+        if self.owner == asking {
+            Acquired::Claimed(self.id)
+        } else {
+            Acquired::OwnedBy(self.name)
+        }
     }
 }
 
 impl Store {
     /// Claims a repository for an owner by itself, with all rights. Unless something comes to refer to the claim, the next round of the
     /// collector removes it. An owner who is gone is [`sqlx::Error::RowNotFound`].
-    pub async fn claim_acquire(&self, owner: OwnerId, url: &RepoUrl, cause: &Cause) -> Result<Acquired> {
+    pub async fn claim_acquire(
+        &self,
+        owner: OwnerId,
+        url: &RepoUrl,
+        cause: &Cause,
+    ) -> Result<Acquired> {
         // Nothing is to refer to the claim, so a look is as good as a lock.
         let held = on_pool!(self, db => sqlx::query_as::<_, Held>(held_sql!("")).bind(url).fetch_optional(db))?;
         if let Some(held) = held {
             return Ok(held.answer(owner));
         }
         let mut tx = self.begin().await?;
-        let (acquired, events) = self.claim_acquire_in_tx(&mut tx, owner, url, (Rights::Whole, cause)).await?;
+        let (acquired, events) = self
+            .claim_acquire_in_tx(&mut tx, owner, url, (Rights::Whole, cause))
+            .await?;
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| acquired)
     }
@@ -148,7 +171,9 @@ impl Store {
         url: &RepoUrl,
         by: (Rights, &Cause),
     ) -> Result<(Acquired, Vec<NewLockEvent>)> {
-        let owner = owner_share_in_tx(tx, owner).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let owner = owner_share_in_tx(tx, owner)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
         self.acquire_in_tx(tx, &owner, url, by).await
     }
 
@@ -162,7 +187,9 @@ impl Store {
         (old, new): (&RepoUrl, &RepoUrl),
         by: (Rights, &Cause),
     ) -> Result<(Acquired, Vec<NewLockEvent>)> {
-        let owner = owner_share_in_tx(tx, owner).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let owner = owner_share_in_tx(tx, owner)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
         if old < new {
             claim_hold_in_tx(tx, old).await?;
         }
@@ -192,12 +219,18 @@ impl Store {
             // Waits for those who insert the same at this moment. If they do, the claim is theirs, and the next look
             // finds it, unless it is collected by then.
             if execute!(tx, INSERT, id, url, owner.id, kept_time(self.now()))? > 0 {
-                let event =
-                    owner_event(LockEventKind::Claimed, cause, &owner.name, &format!("{url} for {}", owner.name));
+                let event = owner_event(
+                    LockEventKind::Claimed,
+                    cause,
+                    &owner.name,
+                    &format!("{url} for {}", owner.name),
+                );
                 return Ok((Acquired::Claimed(id), vec![event]));
             }
         }
-        Err(sqlx::Error::Protocol(format!("the claim on {url} came and went {TRIES} times within one transaction")))
+        Err(sqlx::Error::Protocol(format!(
+            "the claim on {url} came and went {TRIES} times within one transaction"
+        )))
     }
 
     /// Deletes the claim on an address if nothing refers to it.
@@ -207,7 +240,9 @@ impl Store {
         url: &RepoUrl,
         cause: &Cause,
     ) -> Result<Option<NewLockEvent>> {
-        let Some(held) = claim_hold_in_tx(tx, url).await? else { return Ok(None) };
+        let Some(held) = claim_hold_in_tx(tx, url).await? else {
+            return Ok(None);
+        };
         let gone = delete_unused_in_tx(tx, held.id).await?;
         Ok(gone.map(|url| unclaimed(cause, &url, &held.name)))
     }
@@ -222,8 +257,16 @@ impl Store {
     ) -> Result<Option<NewLockEvent>> {
         claim_hold_in_tx(tx, url).await?;
         match what {
-            ClaimUse::Application(id) => execute!(tx, "DELETE FROM claim_applications WHERE application = $1", id)?,
-            ClaimUse::Credential(id) => execute!(tx, "DELETE FROM claim_credentials WHERE credential = $1", id)?,
+            ClaimUse::Application(id) => execute!(
+                tx,
+                "DELETE FROM claim_applications WHERE application = $1",
+                id
+            )?,
+            ClaimUse::Credential(id) => execute!(
+                tx,
+                "DELETE FROM claim_credentials WHERE credential = $1",
+                id
+            )?,
         };
         self.claim_collect_in_tx(tx, url, cause).await
     }
@@ -237,7 +280,10 @@ impl Store {
     ) -> Result<Vec<NewLockEvent>> {
         let urls = on_tx!(tx, db => sqlx::query_scalar::<_, RepoUrl>(DELETE_UNUSED_OF_OWNER)
             .bind(owner.id).fetch_all(db))?;
-        Ok(urls.iter().map(|url| unclaimed(cause, url, &owner.name)).collect())
+        Ok(urls
+            .iter()
+            .map(|url| unclaimed(cause, url, &owner.name))
+            .collect())
     }
 
     /// Claims that nothing refers to.
@@ -259,8 +305,12 @@ impl Store {
         let (Some(url), Some(owner)) = (gone, owner) else {
             return tx.roll_back().await.map(|()| Collected::Kept);
         };
-        let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "nothing refers to the claim");
-        self.lock_events_in_tx(&mut tx, vec![unclaimed(&cause, &url, &owner)]).await?;
+        let cause = Cause::new(
+            Actor::lockkeeper(Origin::Reconciler),
+            "nothing refers to the claim",
+        );
+        self.lock_events_in_tx(&mut tx, vec![unclaimed(&cause, &url, &owner)])
+            .await?;
         tx.commit().await.map(|()| Collected::Gone)
     }
 
@@ -284,14 +334,23 @@ impl Store {
 
     /// The repositories that an owner has claimed, by address; what is no repository of a forge is left out.
     pub async fn claim_repos(&self, owner: OwnerId) -> Result<Vec<RepoId>> {
-        let urls = on_pool!(self, db => sqlx::query_scalar::<_, RepoUrl>(URLS).bind(owner).fetch_all(db))?;
+        let urls =
+            on_pool!(self, db => sqlx::query_scalar::<_, RepoUrl>(URLS).bind(owner).fetch_all(db))?;
         // Of two addresses that differ by case alone, only one is that of the repository.
-        let own = |url: &RepoUrl| url.repo_id().filter(|repo| RepoUrl::of(repo).as_ref() == Ok(url));
+        let own = |url: &RepoUrl| {
+            url.repo_id()
+                .filter(|repo| RepoUrl::of(repo).as_ref() == Ok(url))
+        };
         Ok(urls.iter().filter_map(own).collect())
     }
 
     /// Every claim, or those of one owner, by address; from after the given one.
-    pub async fn claim_list(&self, owner: Option<OwnerId>, after: Option<&RepoUrl>, limit: i64) -> Result<Vec<Claim>> {
+    pub async fn claim_list(
+        &self,
+        owner: Option<OwnerId>,
+        after: Option<&RepoUrl>,
+        limit: i64,
+    ) -> Result<Vec<Claim>> {
         let after = after.map(RepoUrl::as_str).unwrap_or_default();
         match owner {
             Some(owner) => on_pool!(self, db => sqlx::query_as::<_, Claim>(
@@ -349,5 +408,10 @@ async fn delete_unused_in_tx(tx: &mut Tx, id: ClaimId) -> Result<Option<RepoUrl>
 }
 
 fn unclaimed(cause: &Cause, url: &RepoUrl, owner: &OwnerName) -> NewLockEvent {
-    owner_event(LockEventKind::Unclaimed, cause, owner, &format!("{url} of {owner}"))
+    owner_event(
+        LockEventKind::Unclaimed,
+        cause,
+        owner,
+        &format!("{url} of {owner}"),
+    )
 }

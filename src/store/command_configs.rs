@@ -20,8 +20,16 @@ impl From<Row> for WrittenConfig {
 
 impl Store {
     /// Keeps what the configuration is for a command, in the place of what was kept before it was begun again.
-    pub async fn command_config_keep(&self, command: CommandId, config: &WrittenConfig) -> Result<()> {
-        let (file, text) = config.0.as_ref().map(|(file, text)| (file, text.as_str())).unzip();
+    pub async fn command_config_keep(
+        &self,
+        command: CommandId,
+        config: &WrittenConfig,
+    ) -> Result<()> {
+        let (file, text) = config
+            .0
+            .as_ref()
+            .map(|(file, text)| (file, text.as_str()))
+            .unzip();
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,
@@ -51,7 +59,11 @@ impl Store {
     }
 
     /// What was kept for the newest command that planned a commit, whatever became of its plans.
-    pub async fn command_config_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Option<WrittenConfig>> {
+    pub async fn command_config_of_head(
+        &self,
+        pull: &PullRef,
+        head: &CommitSha,
+    ) -> Result<Option<WrittenConfig>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(
             "SELECT c.file, c.text FROM commands o JOIN command_configs c ON c.command = o.id \
              WHERE o.repo = $1 AND o.pull = $2 AND o.head = $3 ORDER BY o.created_at DESC, o.id DESC LIMIT 1")

@@ -6,8 +6,8 @@ use super::jobs::lanes_hold_in_tx;
 use super::of_repos::listed;
 use super::{LockChange, NewJob, Result, Stop, StopKind, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
-    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin, PullNumber, PullRef,
-    RepoId, text_enum,
+    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin,
+    PullNumber, PullRef, RepoId, text_enum,
 };
 
 text_enum! {
@@ -175,7 +175,12 @@ impl Store {
     }
 
     /// `false`: the same comment or delivery was taken before.
-    async fn command_insert_in_tx(&self, tx: &mut Tx, id: CommandId, new: &NewCommand) -> Result<bool> {
+    async fn command_insert_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: CommandId,
+        new: &NewCommand,
+    ) -> Result<bool> {
         // Compared with the time of a plan, which another replica may have made.
         let created_at = self.skew_in_tx(tx).await?.of(self.now());
         execute!(
@@ -205,10 +210,18 @@ impl Store {
         make: impl FnOnce(Vec<(Lock, String)>) -> Option<NewCommand>,
         job: impl FnOnce(CommandId) -> NewJob,
     ) -> Result<Option<CommandId>> {
-        let cause = Cause::new(Actor { login: String::new(), origin: Origin::Queue }, "");
+        let cause = Cause::new(
+            Actor {
+                login: String::new(),
+                origin: Origin::Queue,
+            },
+            "",
+        );
         let (mut change, _) = LockChange::begin(self, pull, &cause).await?;
         let turns = change.turns(pull).await?;
-        let Some(new) = make(turns) else { return Ok(None) };
+        let Some(new) = make(turns) else {
+            return Ok(None);
+        };
         let id = CommandId::next(&*self.ids);
         self.command_insert_in_tx(&mut change.tx, id, &new).await?;
         change.push(vec![job(id)]);
@@ -228,15 +241,27 @@ impl Store {
     }
 
     /// The newest commands on pulls of these repositories.
-    pub async fn command_list_of_repos(&self, repos: &[RepoId], limit: i64) -> Result<Vec<CommandRow>> {
-        let (sql, repos) = (self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]), listed(repos));
+    pub async fn command_list_of_repos(
+        &self,
+        repos: &[RepoId],
+        limit: i64,
+    ) -> Result<Vec<CommandRow>> {
+        let (sql, repos) = (
+            self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]),
+            listed(repos),
+        );
         on_pool!(self, db => sqlx::query_as::<_, Row>(sql).bind(repos).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
     /// Work begins on the given head commit; the statuses that say so go into the outbox. `false` when the command has
     /// ended: then nothing more is said of it.
-    pub async fn command_start(&self, id: CommandId, head: Option<&CommitSha>, outbox: &[NewJob]) -> Result<bool> {
+    pub async fn command_start(
+        &self,
+        id: CommandId,
+        head: Option<&CommitSha>,
+        outbox: &[NewJob],
+    ) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
@@ -259,7 +284,11 @@ impl Store {
         tx.commit().await.map(|()| has_ended)
     }
 
-    pub(super) async fn command_finish_in_tx(&self, tx: &mut Tx, end: &FinishedCommand) -> Result<bool> {
+    pub(super) async fn command_finish_in_tx(
+        &self,
+        tx: &mut Tx,
+        end: &FinishedCommand,
+    ) -> Result<bool> {
         let rows = execute!(
             tx,
             "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
@@ -286,7 +315,11 @@ impl Store {
     }
 
     /// Plans and applies of the pull that have ended at this head commit.
-    pub async fn command_list_ended_at(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<CommandId>> {
+    pub async fn command_list_ended_at(
+        &self,
+        pull: &PullRef,
+        head: &CommitSha,
+    ) -> Result<Vec<CommandId>> {
         let ended = "SELECT id FROM commands WHERE repo = $1 AND pull = $2 AND head = $3 AND state = 'finished' \
                      AND kind IN ('plan', 'autoplan', 'apply')";
         on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(ended)
@@ -327,10 +360,16 @@ impl From<Row> for CommandRow {
         Self {
             id: row.id,
             kind: row.kind,
-            pull: PullRef { repo: row.repo, number: row.pull },
+            pull: PullRef {
+                repo: row.repo,
+                number: row.pull,
+            },
             pull_url: row.pull_url,
             title: row.title,
-            actor: Actor { login: row.actor, origin: row.origin },
+            actor: Actor {
+                login: row.actor,
+                origin: row.origin,
+            },
             installation: row.installation.map(i64::cast_unsigned),
             spec: row.spec,
             head: row.head,

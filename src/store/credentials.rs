@@ -7,9 +7,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::claims::claim_refer_in_tx;
 use super::owners::{owner_event, owner_share_in_tx};
-use super::{Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use super::{
+    Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx,
+};
 use crate::credential::{CredentialKind, PublicParts};
-use crate::model::{Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl, Rights};
+use crate::model::{
+    Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl, Rights,
+};
 use crate::seal::{KeyName, Sealed};
 
 macro_rules! select_sql {
@@ -33,7 +37,10 @@ macro_rules! sealed_sql {
 
 macro_rules! old_sql {
     ($rest:literal) => {
-        concat!("SELECT owner, url, updated_at FROM credentials WHERE id = $1", $rest)
+        concat!(
+            "SELECT owner, url, updated_at FROM credentials WHERE id = $1",
+            $rest
+        )
     };
 }
 
@@ -41,7 +48,8 @@ const ONE: &str = select_sql!("WHERE c.id = $1");
 const LIST: &str = select_sql!("WHERE c.id > $1 ORDER BY c.id LIMIT $2");
 const OF_OWNER: &str = select_sql!("WHERE c.owner = $2 AND c.id > $1 ORDER BY c.id LIMIT $3");
 const OF_URL: &str = select_sql!("WHERE c.url = $2 AND c.id > $1 ORDER BY c.id LIMIT $3");
-const OF_BOTH: &str = select_sql!("WHERE c.url = $2 AND c.owner = $3 AND c.id > $1 ORDER BY c.id LIMIT $4");
+const OF_BOTH: &str =
+    select_sql!("WHERE c.url = $2 AND c.owner = $3 AND c.id > $1 ORDER BY c.id LIMIT $4");
 const SEALED: &str = sealed_sql!("WHERE c.id = $1");
 /// The one added last counts, so that a new one can be tried before the old one is removed. The claim has to be that of
 /// the owner of the credential, whatever a row says.
@@ -51,7 +59,8 @@ const IN_USE: &str = sealed_sql!(
      ORDER BY c.created_at DESC, c.id DESC LIMIT 1"
 );
 const SEALED_OF_URL: &str = sealed_sql!("WHERE c.url = $1 ORDER BY c.id");
-const OF_OTHER_KEYS: &str = sealed_sql!("WHERE c.key_id <> $1 AND c.id > $2 ORDER BY c.id LIMIT $3");
+const OF_OTHER_KEYS: &str =
+    sealed_sql!("WHERE c.key_id <> $1 AND c.id > $2 ORDER BY c.id LIMIT $3");
 
 /// How old the note of the last use may be before it is written anew: uses are many, writes cost.
 const USE_GRAIN: TimeDelta = TimeDelta::minutes(10);
@@ -147,10 +156,17 @@ impl Store {
         (rights, cause): (Rights, &Cause),
     ) -> Result<KeepCredential> {
         let mut tx = self.begin().await?;
-        let owner = owner_share_in_tx(&mut tx, new.owner).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let (claim, mut events) = match self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, (rights, cause)).await? {
+        let owner = owner_share_in_tx(&mut tx, new.owner)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
+        let (claim, mut events) = match self
+            .claim_acquire_in_tx(&mut tx, new.owner, &new.url, (rights, cause))
+            .await?
+        {
             (Acquired::Claimed(claim), events) => (claim, events),
-            (Acquired::Unclaimed, _) => return tx.roll_back().await.map(|()| KeepCredential::Unclaimed),
+            (Acquired::Unclaimed, _) => {
+                return tx.roll_back().await.map(|()| KeepCredential::Unclaimed);
+            }
             (Acquired::OwnedBy(name), _) => {
                 return tx.roll_back().await.map(|()| KeepCredential::OwnedBy(name));
             }
@@ -160,14 +176,24 @@ impl Store {
         if there >= Self::MAX_CREDENTIALS {
             return tx.roll_back().await.map(|()| KeepCredential::TooMany);
         }
-        self.credential_insert_in_tx(&mut tx, new, &cause.actor.login).await?;
+        self.credential_insert_in_tx(&mut tx, new, &cause.actor.login)
+            .await?;
         claim_refer_in_tx(&mut tx, ClaimUse::Credential(new.id), claim).await?;
-        events.push(event(LockEventKind::Registered, cause, (&owner.name, new.id, new.kind, &new.url)));
+        events.push(event(
+            LockEventKind::Registered,
+            cause,
+            (&owner.name, new.id, new.kind, &new.url),
+        ));
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| KeepCredential::Kept(claim))
     }
 
-    async fn credential_insert_in_tx(&self, tx: &mut Tx, new: &NewCredential, by: &str) -> Result<()> {
+    async fn credential_insert_in_tx(
+        &self,
+        tx: &mut Tx,
+        new: &NewCredential,
+        by: &str,
+    ) -> Result<()> {
         // Which one was added last must not depend on the clocks of several replicas.
         let now = kept_time(self.skew_in_tx(tx).await?.of(self.now()));
         execute!(
@@ -196,18 +222,27 @@ impl Store {
         (rights, cause): (Rights, &Cause),
     ) -> Result<KeepCredential> {
         let mut tx = self.begin().await?;
-        let Some(old) = hold_in_tx(&mut tx, new.id).await?.filter(|old| old.is(new, version)) else {
+        let Some(old) = hold_in_tx(&mut tx, new.id)
+            .await?
+            .filter(|old| old.is(new, version))
+        else {
             return tx.roll_back().await.map(|()| KeepCredential::Gone);
         };
-        let owner = owner_share_in_tx(&mut tx, new.owner).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let owner = owner_share_in_tx(&mut tx, new.owner)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
         let acquired = if old.url == new.url {
-            self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, (rights, cause)).await?
+            self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, (rights, cause))
+                .await?
         } else {
-            self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), (rights, cause)).await?
+            self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), (rights, cause))
+                .await?
         };
         let (claim, mut events) = match acquired {
             (Acquired::Claimed(claim), events) => (claim, events),
-            (Acquired::Unclaimed, _) => return tx.roll_back().await.map(|()| KeepCredential::Unclaimed),
+            (Acquired::Unclaimed, _) => {
+                return tx.roll_back().await.map(|()| KeepCredential::Unclaimed);
+            }
             (Acquired::OwnedBy(name), _) => {
                 return tx.roll_back().await.map(|()| KeepCredential::OwnedBy(name));
             }
@@ -217,12 +252,21 @@ impl Store {
         if old.url != new.url {
             events.extend(self.claim_collect_in_tx(&mut tx, &old.url, cause).await?);
         }
-        events.push(event(LockEventKind::Registered, cause, (&owner.name, new.id, new.kind, &new.url)));
+        events.push(event(
+            LockEventKind::Registered,
+            cause,
+            (&owner.name, new.id, new.kind, &new.url),
+        ));
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| KeepCredential::Kept(claim))
     }
 
-    async fn credential_update_in_tx(&self, tx: &mut Tx, new: &NewCredential, version: DateTime<Utc>) -> Result<()> {
+    async fn credential_update_in_tx(
+        &self,
+        tx: &mut Tx,
+        new: &NewCredential,
+        version: DateTime<Utc>,
+    ) -> Result<()> {
         execute!(
             tx,
             "UPDATE credentials SET url = $1, kind = $2, public = $3, key_id = $4, secret = $5, updated_at = $6 \
@@ -240,15 +284,25 @@ impl Store {
     }
 
     /// Removes a credential, and the claim with it if nothing else refers to that. `None`: it is not there.
-    pub async fn credential_remove(&self, id: CredentialId, cause: &Cause) -> Result<Option<CredentialRow>> {
+    pub async fn credential_remove(
+        &self,
+        id: CredentialId,
+        cause: &Cause,
+    ) -> Result<Option<CredentialRow>> {
         let mut tx = self.begin().await?;
         let row = on_tx!(&mut tx, db => sqlx::query_as::<_, CredentialRow>(ONE).bind(id).fetch_optional(db))?;
         let (Some(row), Some(old)) = (row, hold_in_tx(&mut tx, id).await?) else {
             return tx.roll_back().await.map(|()| None);
         };
-        let collected = self.claim_let_go_in_tx(&mut tx, ClaimUse::Credential(id), &old.url, cause).await?;
+        let collected = self
+            .claim_let_go_in_tx(&mut tx, ClaimUse::Credential(id), &old.url, cause)
+            .await?;
         execute!(&mut tx, "DELETE FROM credentials WHERE id = $1", id)?;
-        let removed = event(LockEventKind::Unregistered, cause, (&row.owner_name, id, row.kind, &old.url));
+        let removed = event(
+            LockEventKind::Unregistered,
+            cause,
+            (&row.owner_name, id, row.kind, &old.url),
+        );
         let events = std::iter::once(removed).chain(collected).collect();
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| Some(row))
@@ -272,12 +326,16 @@ impl Store {
         match (owner, url) {
             (None, None) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(LIST)
                 .bind(after).bind(limit).fetch_all(db)),
-            (Some(owner), None) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_OWNER)
-                .bind(after).bind(owner).bind(limit).fetch_all(db)),
+            (Some(owner), None) => {
+                on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_OWNER)
+                .bind(after).bind(owner).bind(limit).fetch_all(db))
+            }
             (None, Some(url)) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_URL)
                 .bind(after).bind(url).bind(limit).fetch_all(db)),
-            (Some(owner), Some(url)) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_BOTH)
-                .bind(after).bind(url).bind(owner).bind(limit).fetch_all(db)),
+            (Some(owner), Some(url)) => {
+                on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_BOTH)
+                .bind(after).bind(url).bind(owner).bind(limit).fetch_all(db))
+            }
         }
     }
 
@@ -289,7 +347,11 @@ impl Store {
 
     /// The credential that is used for a repository: an SSH key, or what the API takes. It is one of whoever holds the
     /// claim.
-    pub async fn credential_in_use(&self, url: &RepoUrl, ssh: bool) -> Result<Option<SealedCredential>> {
+    pub async fn credential_in_use(
+        &self,
+        url: &RepoUrl,
+        ssh: bool,
+    ) -> Result<Option<SealedCredential>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, SealedRow>(IN_USE).bind(url).bind(ssh).fetch_optional(db))?;
         Ok(row.map(SealedCredential::from))
     }
@@ -297,11 +359,19 @@ impl Store {
     /// Notes that a credential is used now, unless that was noted some minutes ago.
     pub async fn credential_note_use(&self, credential: &SealedCredential) -> Result<()> {
         let now = kept_time(self.now());
-        if credential.used_at.is_some_and(|used| used > now - USE_GRAIN) {
+        if credential
+            .used_at
+            .is_some_and(|used| used > now - USE_GRAIN)
+        {
             return Ok(());
         }
         let mut tx = self.begin().await?;
-        execute!(&mut tx, "UPDATE credentials SET used_at = $1 WHERE id = $2", now, credential.id)?;
+        execute!(
+            &mut tx,
+            "UPDATE credentials SET used_at = $1 WHERE id = $2",
+            now,
+            credential.id
+        )?;
         tx.commit().await
     }
 
@@ -338,8 +408,12 @@ impl Store {
 }
 
 /// The credentials for an address, with their sealed secrets.
-pub(super) async fn sealed_of_url_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Vec<SealedCredential>> {
-    let rows = on_tx!(tx, db => sqlx::query_as::<_, SealedRow>(SEALED_OF_URL).bind(url).fetch_all(db))?;
+pub(super) async fn sealed_of_url_in_tx(
+    tx: &mut Tx,
+    url: &RepoUrl,
+) -> Result<Vec<SealedCredential>> {
+    let rows =
+        on_tx!(tx, db => sqlx::query_as::<_, SealedRow>(SEALED_OF_URL).bind(url).fetch_all(db))?;
     Ok(rows.into_iter().map(SealedCredential::from).collect())
 }
 
@@ -370,7 +444,12 @@ async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<Old>> {
 type About<'a> = (&'a OwnerName, CredentialId, CredentialKind, &'a RepoUrl);
 
 fn event(kind: LockEventKind, cause: &Cause, (owner, id, what, url): About<'_>) -> NewLockEvent {
-    owner_event(kind, cause, owner, &format!("{} for {url}, credential {id}", what.words()))
+    owner_event(
+        kind,
+        cause,
+        owner,
+        &format!("{} for {url}, credential {id}", what.words()),
+    )
 }
 
 #[derive(sqlx::FromRow)]
@@ -387,7 +466,27 @@ struct SealedRow {
 
 impl From<SealedRow> for SealedCredential {
     fn from(row: SealedRow) -> Self {
-        let SealedRow { id, owner, url, kind, key_id, secret, updated_at, used_at } = row;
-        Self { id, owner, url, kind, sealed: Sealed { key: key_id, bytes: secret }, updated_at, used_at }
+        let SealedRow {
+            id,
+            owner,
+            url,
+            kind,
+            key_id,
+            secret,
+            updated_at,
+            used_at,
+        } = row;
+        Self {
+            id,
+            owner,
+            url,
+            kind,
+            sealed: Sealed {
+                key: key_id,
+                bytes: secret,
+            },
+            updated_at,
+            used_at,
+        }
     }
 }

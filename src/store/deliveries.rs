@@ -54,7 +54,8 @@ impl Store {
     ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
-        let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Received, None, self.now()).await?;
+        let rows =
+            insert_in_tx(&mut tx, id, new, DeliveryState::Received, None, self.now()).await?;
         if rows == 0 {
             return Ok(Accepted::Duplicate);
         }
@@ -65,7 +66,12 @@ impl Store {
 
     /// Keeps a delivery that only tells of repositories, what it tells, and jobs that look at these repositories, in one
     /// transaction: nothing else is to be done.
-    pub async fn delivery_note(&self, new: &NewDelivery, news: &[RepositoryNews], jobs: &[NewJob]) -> Result<Accepted> {
+    pub async fn delivery_note(
+        &self,
+        new: &NewDelivery,
+        news: &[RepositoryNews],
+        jobs: &[NewJob],
+    ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
         let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Handled, None, self.now()).await?;
@@ -81,13 +87,30 @@ impl Store {
     pub async fn delivery_ignore(&self, new: &NewDelivery, note: &str) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
-        let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Ignored, Some(note), self.now()).await?;
+        let rows = insert_in_tx(
+            &mut tx,
+            id,
+            new,
+            DeliveryState::Ignored,
+            Some(note),
+            self.now(),
+        )
+        .await?;
         tx.commit().await?;
-        Ok(if rows == 0 { Accepted::Duplicate } else { Accepted::New(id) })
+        Ok(if rows == 0 {
+            Accepted::Duplicate
+        } else {
+            Accepted::New(id)
+        })
     }
 
     /// Notes what became of a delivery.
-    pub async fn delivery_finish(&self, id: DeliveryId, state: DeliveryState, note: Option<&str>) -> Result<()> {
+    pub async fn delivery_finish(
+        &self,
+        id: DeliveryId,
+        state: DeliveryState,
+        note: Option<&str>,
+    ) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,

@@ -48,13 +48,23 @@ impl Store {
     #[must_use]
     pub fn under(&self, lease: &JobLease, lost: CancellationToken) -> Self {
         let (job, holder, attempt) = (lease.id, lease.holder.clone(), lease.attempt);
-        Self { fence: Some(Fence { job, holder, attempt, lost }), ..self.clone() }
+        Self {
+            fence: Some(Fence {
+                job,
+                holder,
+                attempt,
+                lost,
+            }),
+            ..self.clone()
+        }
     }
 
     /// Asks whether the lease is still held, before something is done that no transaction can take back. Of a store
     /// that is not under a lease there is nothing to ask.
     pub async fn lease_check(&self) -> Result<()> {
-        let Some(fence) = &self.fence else { return Ok(()) };
+        let Some(fence) = &self.fence else {
+            return Ok(());
+        };
         let held = on_pool!(self, db => sqlx::query_scalar::<_, i64>(held_sql!(""))
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).fetch_optional(db))?;
         fence.judge(held.is_some())
@@ -62,7 +72,9 @@ impl Store {
 
     /// The first statement of every writing transaction.
     pub(super) async fn fence_in_tx(&self, tx: &mut Tx) -> Result<()> {
-        let Some(fence) = &self.fence else { return Ok(()) };
+        let Some(fence) = &self.fence else {
+            return Ok(());
+        };
         let sql = match tx {
             Tx::Sqlite(_) => held_sql!(""),
             // Others of the same job may write at the same time, but nobody takes it over meanwhile.
@@ -75,7 +87,9 @@ impl Store {
 
     /// For what must not even begin on a lease that somebody may take over at any moment.
     pub(super) async fn fence_not_expired_in_tx(&self, tx: &mut Tx) -> Result<()> {
-        let Some(fence) = &self.fence else { return Ok(()) };
+        let Some(fence) = &self.fence else {
+            return Ok(());
+        };
         let now = self.skew_in_tx(tx).await?.of(self.now());
         let held = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(held_sql!(" AND lease_until > $4"))
             .bind(fence.job).bind(&fence.holder).bind(fence.attempt).bind(now).fetch_optional(db))?;

@@ -72,7 +72,12 @@ impl Store {
     }
 
     /// `false`: an event was faster, and nothing was noted.
-    pub(super) async fn head_in_tx(&self, tx: &mut Tx, pull: &PullRef, news: HeadNews<'_>) -> Result<bool> {
+    pub(super) async fn head_in_tx(
+        &self,
+        tx: &mut Tx,
+        pull: &PullRef,
+        news: HeadNews<'_>,
+    ) -> Result<bool> {
         match news {
             HeadNews::Told(at, installation) => {
                 if let Some(at) = at {
@@ -81,22 +86,57 @@ impl Store {
                 repo_told_in_tx(tx, &pull.repo, installation, self.now()).await?;
                 Ok(true)
             }
-            HeadNews::Found { known: None, at } => first_in_tx(tx, pull, at, Some(self.now())).await,
-            HeadNews::Found { known: Some(known), at } => found_in_tx(tx, pull, known, at, self.now()).await,
+            HeadNews::Found { known: None, at } => {
+                first_in_tx(tx, pull, at, Some(self.now())).await
+            }
+            HeadNews::Found {
+                known: Some(known),
+                at,
+            } => found_in_tx(tx, pull, known, at, self.now()).await,
         }
     }
 }
 
 async fn told_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead) -> Result<()> {
-    execute!(tx, TOLD, &pull.repo, pull.number, &at.head, &at.base_branch, at.draft).map(drop)
+    execute!(
+        tx,
+        TOLD,
+        &pull.repo,
+        pull.number,
+        &at.head,
+        &at.base_branch,
+        at.draft
+    )
+    .map(drop)
 }
 
-async fn first_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead, found: Option<DateTime<Utc>>) -> Result<bool> {
+async fn first_in_tx(
+    tx: &mut Tx,
+    pull: &PullRef,
+    at: &PullHead,
+    found: Option<DateTime<Utc>>,
+) -> Result<bool> {
     let found = found.map(kept_time);
-    execute!(tx, FIRST, &pull.repo, pull.number, &at.head, &at.base_branch, at.draft, found).map(|rows| rows == 1)
+    execute!(
+        tx,
+        FIRST,
+        &pull.repo,
+        pull.number,
+        &at.head,
+        &at.base_branch,
+        at.draft,
+        found
+    )
+    .map(|rows| rows == 1)
 }
 
-async fn found_in_tx(tx: &mut Tx, pull: &PullRef, known: &PullHead, at: &PullHead, now: DateTime<Utc>) -> Result<bool> {
+async fn found_in_tx(
+    tx: &mut Tx,
+    pull: &PullRef,
+    known: &PullHead,
+    at: &PullHead,
+    now: DateTime<Utc>,
+) -> Result<bool> {
     execute!(
         tx,
         FOUND,
@@ -115,7 +155,13 @@ async fn found_in_tx(tx: &mut Tx, pull: &PullRef, known: &PullHead, at: &PullHea
 
 /// A pull that is not open stands nowhere.
 pub(super) async fn head_forget_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
-    execute!(tx, "DELETE FROM pull_heads WHERE repo = $1 AND number = $2", &pull.repo, pull.number).map(drop)
+    execute!(
+        tx,
+        "DELETE FROM pull_heads WHERE repo = $1 AND number = $2",
+        &pull.repo,
+        pull.number
+    )
+    .map(drop)
 }
 
 #[derive(sqlx::FromRow)]
@@ -129,7 +175,15 @@ struct Row {
 
 impl From<Row> for KnownHead {
     fn from(row: Row) -> Self {
-        let at = PullHead { head: row.head, base_branch: row.base_branch, draft: row.draft };
-        Self { number: row.number, at, found_at: row.found_at }
+        let at = PullHead {
+            head: row.head,
+            base_branch: row.base_branch,
+            draft: row.draft,
+        };
+        Self {
+            number: row.number,
+            at,
+            found_at: row.found_at,
+        }
     }
 }

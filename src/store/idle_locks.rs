@@ -37,7 +37,11 @@ pub struct ExpiredLock {
 impl Store {
     /// Some of the locks whose pulls were not active after `until`, the longest idle first; those behind `after`, if it
     /// is given. Empty: there are no more.
-    pub async fn lock_list_idle(&self, until: DateTime<Utc>, after: Option<&Lock>) -> Result<Vec<IdleLock>> {
+    pub async fn lock_list_idle(
+        &self,
+        until: DateTime<Utc>,
+        after: Option<&Lock>,
+    ) -> Result<Vec<IdleLock>> {
         let from = after.map_or(DateTime::UNIX_EPOCH, |lock| lock.active_at);
         let id = after.map_or(LockId::from(uuid::Uuid::nil()), |lock| lock.id);
         on_pool!(self, db => sqlx::query_as::<_, IdleRow>(PAGE).bind(until).bind(from).bind(id).fetch_all(db))
@@ -95,7 +99,9 @@ impl LockChange<'_> {
         if idle == 0 {
             return Ok(None);
         }
-        let Some(lock) = self.free_one(seen.id, LockEventKind::Expired).await? else { return Ok(None) };
+        let Some(lock) = self.free_one(seen.id, LockEventKind::Expired).await? else {
+            return Ok(None);
+        };
         self.discard_plans(&lock).await?;
         let applied = applied.iter().any(|project| lock.key.covers(project));
         Ok(Some(ExpiredLock { lock, applied }))
@@ -111,6 +117,9 @@ struct IdleRow {
 
 impl From<IdleRow> for IdleLock {
     fn from(row: IdleRow) -> Self {
-        Self { lock: row.lock.into(), warned_at: row.warned_at }
+        Self {
+            lock: row.lock.into(),
+            warned_at: row.warned_at,
+        }
     }
 }

@@ -16,9 +16,10 @@ use super::plans::insert_in_tx;
 use super::pulls::pull_share_in_tx;
 use super::{Result, SetApplyLock, Store, Tx, execute, free_text, kept_time, on_tx};
 use crate::model::{
-    Actor, ApplyLock, ApplyScope, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
-    Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
-    ProjectOutcome, PullRef, PullState, RunId, RunKind, Sha256Digest,
+    Actor, ApplyLock, ApplyScope, BranchName, Cause, CommandId, CommandKind, CommandOutcome,
+    CommitSha, Distribution, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin,
+    PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullRef, PullState,
+    RunId, RunKind, Sha256Digest,
 };
 
 /// What is to be here.
@@ -68,8 +69,16 @@ impl ImportStatus {
     /// The run that is put on record for it, and the state of its plan, if there is one.
     const fn record(self) -> (RunKind, ProjectOutcome, Option<PlanState>) {
         match self {
-            Self::Applied => (RunKind::Apply, ProjectOutcome::Applied, Some(PlanState::Applied)),
-            Self::NoChanges => (RunKind::Plan, ProjectOutcome::NoChanges, Some(PlanState::NoChanges)),
+            Self::Applied => (
+                RunKind::Apply,
+                ProjectOutcome::Applied,
+                Some(PlanState::Applied),
+            ),
+            Self::NoChanges => (
+                RunKind::Plan,
+                ProjectOutcome::NoChanges,
+                Some(PlanState::NoChanges),
+            ),
             Self::Unplanned => (RunKind::Plan, ProjectOutcome::Discarded, None),
         }
     }
@@ -206,12 +215,21 @@ impl Store {
         } else {
             tx.roll_back().await?;
         }
-        Ok(Imported { pulls: batch.pulls.iter().map(|(pull, _)| known[pull]).collect(), locks, apply_lock, plans })
+        Ok(Imported {
+            pulls: batch.pulls.iter().map(|(pull, _)| known[pull]).collect(),
+            locks,
+            apply_lock,
+            plans,
+        })
     }
 
     /// Puts on record how far projects are of which nothing is on record here. There is no plan file, so nothing can be
     /// applied of it, and the base commit is not known: the head stands for it.
-    async fn import_statuses(&self, tx: &mut Tx, it: &ImportStatuses) -> Result<Vec<(PullRef, ProjectKey, PlanState)>> {
+    async fn import_statuses(
+        &self,
+        tx: &mut Tx,
+        it: &ImportStatuses,
+    ) -> Result<Vec<(PullRef, ProjectKey, PlanState)>> {
         let (mut command, mut plans) = (None, Vec::new());
         for (project, status) in &it.projects {
             if has_runs_in_tx(tx, &it.pull, project).await? {
@@ -286,21 +304,48 @@ impl Store {
     }
 
     /// Makes every pull of the batch known, and keeps them as they are until the end.
-    async fn import_pulls(&self, tx: &mut Tx, batch: &ImportBatch) -> Result<BTreeMap<PullRef, ImportedPull>> {
+    async fn import_pulls(
+        &self,
+        tx: &mut Tx,
+        batch: &ImportBatch,
+    ) -> Result<BTreeMap<PullRef, ImportedPull>> {
         let of_locks = batch.locks.iter().map(|lock| (&lock.pull, &lock.pull_url));
-        let wanted: BTreeMap<&PullRef, &String> =
-            of_locks.chain(batch.pulls.iter().map(|(pull, url)| (pull, url))).collect();
+        let wanted: BTreeMap<&PullRef, &String> = of_locks
+            .chain(batch.pulls.iter().map(|(pull, url)| (pull, url)))
+            .collect();
         let mut known = BTreeMap::new();
         for (pull, url) in wanted {
             let (repo, number, open) = (&pull.repo, pull.number, PullState::Open);
-            let new = execute!(&mut *tx, INSERT_PULL, repo, number, open, free_text(url), self.now())? == 1;
-            let state = pull_share_in_tx(tx, pull).await?.ok_or(sqlx::Error::RowNotFound)?;
-            known.insert(pull.clone(), if new { ImportedPull::Taken } else { ImportedPull::AlreadyThere(state) });
+            let new = execute!(
+                &mut *tx,
+                INSERT_PULL,
+                repo,
+                number,
+                open,
+                free_text(url),
+                self.now()
+            )? == 1;
+            let state = pull_share_in_tx(tx, pull)
+                .await?
+                .ok_or(sqlx::Error::RowNotFound)?;
+            known.insert(
+                pull.clone(),
+                if new {
+                    ImportedPull::Taken
+                } else {
+                    ImportedPull::AlreadyThere(state)
+                },
+            );
         }
         Ok(known)
     }
 
-    async fn import_lock(&self, tx: &mut Tx, lock: &ImportLock, pull: ImportedPull) -> Result<ImportedLock> {
+    async fn import_lock(
+        &self,
+        tx: &mut Tx,
+        lock: &ImportLock,
+        pull: ImportedPull,
+    ) -> Result<ImportedLock> {
         match pull {
             ImportedPull::Taken | ImportedPull::AlreadyThere(PullState::Open) => {}
             ImportedPull::AlreadyThere(closed @ (PullState::Closed | PullState::Merged)) => {
@@ -314,10 +359,17 @@ impl Store {
             if let Some(held) = lock_holder_in_tx(tx, &lock.key()).await? {
                 let is_ours = held.pull == lock.pull;
                 let held = Box::new(held);
-                return Ok(if is_ours { ImportedLock::AlreadyThere(held) } else { ImportedLock::HeldBy(held) });
+                return Ok(if is_ours {
+                    ImportedLock::AlreadyThere(held)
+                } else {
+                    ImportedLock::HeldBy(held)
+                });
             }
         }
-        Err(sqlx::Error::Protocol(format!("the lock {} changed hands {TAKE_TRIES} times", lock.key())))
+        Err(sqlx::Error::Protocol(format!(
+            "the lock {} changed hands {TAKE_TRIES} times",
+            lock.key()
+        )))
     }
 
     async fn import_lock_insert(&self, tx: &mut Tx, lock: &ImportLock) -> Result<bool> {
@@ -347,12 +399,16 @@ impl Store {
         told: &mut Vec<NewLockEvent>,
     ) -> Result<ImportedApplyLock> {
         let cause = cause_of(&lock.holder, &lock.reason);
-        let set = self.apply_lock_set_in_tx(tx, &ApplyScope::Server, Some(lock.taken_at), None, &cause).await?;
+        let set = self
+            .apply_lock_set_in_tx(tx, &ApplyScope::Server, Some(lock.taken_at), None, &cause)
+            .await?;
         told.extend(set.1);
         match set.0 {
             SetApplyLock::Set(_) => Ok(ImportedApplyLock::Taken),
             SetApplyLock::AlreadySet(held) => Ok(ImportedApplyLock::AlreadyThere(held)),
-            SetApplyLock::Over(_) => Err(sqlx::Error::Protocol("an apply lock without an end was over".to_owned())),
+            SetApplyLock::Over(_) => Err(sqlx::Error::Protocol(
+                "an apply lock without an end was over".to_owned(),
+            )),
             SetApplyLock::TooMany(most) => Err(sqlx::Error::Protocol(format!(
                 "there are {most} apply locks already, which is as many as there may be"
             ))),
@@ -360,7 +416,11 @@ impl Store {
     }
 
     /// Reads back what a batch that was written must have left, and names what is not so.
-    pub async fn import_verify(&self, batch: &ImportBatch, imported: &Imported) -> Result<Vec<String>> {
+    pub async fn import_verify(
+        &self,
+        batch: &ImportBatch,
+        imported: &Imported,
+    ) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for (lock, outcome) in batch.locks.iter().zip(&imported.locks) {
             let held = self.lock_holder(&lock.key()).await?;
@@ -374,12 +434,17 @@ impl Store {
                 ImportedPull::AlreadyThere(state) => *state,
             };
             if self.pull_state(pull).await? != Some(expected) {
-                wrong.push(format!("the pull request {pull} is not known as {expected}"));
+                wrong.push(format!(
+                    "the pull request {pull} is not known as {expected}"
+                ));
             }
         }
         for (pull, project, state) in &imported.plans {
             let plans = self.plan_list(pull).await?;
-            if !plans.iter().any(|plan| plan.project == *project && plan.state == *state) {
+            if !plans
+                .iter()
+                .any(|plan| plan.project == *project && plan.state == *state)
+            {
                 wrong.push(format!("{project} of {pull} is not on record as {state}"));
             }
         }
@@ -392,7 +457,11 @@ impl Store {
 
 /// What the audit log is told of a batch.
 fn events(batch: &ImportBatch, locks: &[ImportedLock]) -> Vec<NewLockEvent> {
-    let taken = batch.locks.iter().zip(locks).filter(|(_, outcome)| matches!(outcome, ImportedLock::Taken));
+    let taken = batch
+        .locks
+        .iter()
+        .zip(locks)
+        .filter(|(_, outcome)| matches!(outcome, ImportedLock::Taken));
     let of_lock = |(lock, _): (&ImportLock, _)| NewLockEvent {
         kind: LockEventKind::Taken,
         key: Some(lock.key()),
@@ -413,7 +482,13 @@ async fn has_runs_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Re
 }
 
 fn cause_of(who: &str, reason: &str) -> Cause {
-    Cause::new(Actor { login: who.to_owned(), origin: Origin::Cli }, reason)
+    Cause::new(
+        Actor {
+            login: who.to_owned(),
+            origin: Origin::Cli,
+        },
+        reason,
+    )
 }
 
 fn is_as_reported(held: Option<&Lock>, lock: &ImportLock, outcome: &ImportedLock) -> bool {
@@ -424,10 +499,14 @@ fn is_as_reported(held: Option<&Lock>, lock: &ImportLock, outcome: &ImportedLock
                 && held.holder == free_text(&lock.holder)
                 && held.reason == free_text(&lock.reason)
                 && held.pull_url == free_text(&lock.pull_url)
-                && lock.taken_at.is_none_or(|time| held.taken_at == kept_time(time))
+                && lock
+                    .taken_at
+                    .is_none_or(|time| held.taken_at == kept_time(time))
         }),
         ImportedLock::AlreadyThere(other) => held.is_some_and(|held| held.pull == other.pull),
-        ImportedLock::HeldBy(_) | ImportedLock::PullClosed(_) => held.is_none_or(|held| held.pull != lock.pull),
+        ImportedLock::HeldBy(_) | ImportedLock::PullClosed(_) => {
+            held.is_none_or(|held| held.pull != lock.pull)
+        }
     }
 }
 

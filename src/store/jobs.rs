@@ -121,7 +121,11 @@ pub enum Finish {
 
 impl Finish {
     fn of(rows: u64) -> Self {
-        if rows == 0 { Self::LeaseLost } else { Self::Recorded }
+        if rows == 0 {
+            Self::LeaseLost
+        } else {
+            Self::Recorded
+        }
     }
 }
 
@@ -191,7 +195,14 @@ impl Store {
             (Tx::Postgres(_), None) if self.judge == Judge::Database => {
                 (push_sql!("COALESCE($7, clock_timestamp())"), None)
             }
-            (_, at) => (push_sql!("$7"), Some(self.skew_in_tx(tx).await?.of(at.unwrap_or_else(|| self.now())))),
+            (_, at) => (
+                push_sql!("$7"),
+                Some(
+                    self.skew_in_tx(tx)
+                        .await?
+                        .of(at.unwrap_or_else(|| self.now())),
+                ),
+            ),
         };
         execute!(
             tx,
@@ -233,10 +244,23 @@ impl Store {
              AND kind = $3 ORDER BY seq DESC LIMIT 1")
             .bind(since).bind(lane).bind(kind).fetch_optional(db))?;
         let done = newest.filter(|(_, state)| *state == JobState::Done);
-        let Some((payload, _)) = done else { return tx.roll_back().await.map(|()| None) };
+        let Some((payload, _)) = done else {
+            return tx.roll_back().await.map(|()| None);
+        };
         let (lane, share) = (lane.to_owned(), String::new());
-        let id =
-            self.job_push_in_tx(&mut tx, &NewJob { kind, payload, lane, share, priority, run_after: None }).await?;
+        let id = self
+            .job_push_in_tx(
+                &mut tx,
+                &NewJob {
+                    kind,
+                    payload,
+                    lane,
+                    share,
+                    priority,
+                    run_after: None,
+                },
+            )
+            .await?;
         tx.commit().await.map(|()| Some(id))
     }
 
@@ -250,7 +274,8 @@ impl Store {
         except: &str,
         most_of_a_share: i64,
     ) -> Result<Option<JobLease>> {
-        self.job_claim_urgent(holder, until, (only, except), most_of_a_share, i64::MIN).await
+        self.job_claim_urgent(holder, until, (only, except), most_of_a_share, i64::MIN)
+            .await
     }
 
     /// The same of jobs of at least this priority. `kinds` are `only` and `except`.
@@ -284,7 +309,12 @@ impl Store {
         self.job_end(lease, JobState::Failed, Some(error)).await
     }
 
-    async fn job_end(&self, lease: &JobLease, state: JobState, error: Option<&str>) -> Result<Finish> {
+    async fn job_end(
+        &self,
+        lease: &JobLease,
+        state: JobState,
+        error: Option<&str>,
+    ) -> Result<Finish> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
@@ -301,7 +331,12 @@ impl Store {
     }
 
     /// The job goes back to the head of its lane, not to run before `at`.
-    pub async fn job_retry(&self, lease: &JobLease, at: DateTime<Utc>, error: &str) -> Result<Finish> {
+    pub async fn job_retry(
+        &self,
+        lease: &JobLease,
+        at: DateTime<Utc>,
+        error: &str,
+    ) -> Result<Finish> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
         let rows = execute!(
@@ -386,13 +421,15 @@ pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()>
 pub(super) async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0)), pg_notify($2, $3)")
-            .bind(lane)
-            .bind(CHANNEL)
-            .bind(News::Jobs.to_string())
-            .execute(&mut **tx)
-            .await
-            .map(drop),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0)), pg_notify($2, $3)")
+                .bind(lane)
+                .bind(CHANNEL)
+                .bind(News::Jobs.to_string())
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
     }
 }
 
@@ -409,10 +446,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
         let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
-        let store = Store::open(&url, clock, Arc::new(CountingIds::default())).await.unwrap();
-        let Pool::Sqlite { read, .. } = &store.pool else { panic!("SQLite was asked for") };
+        let store = Store::open(&url, clock, Arc::new(CountingIds::default()))
+            .await
+            .unwrap();
+        let Pool::Sqlite { read, .. } = &store.pool else {
+            panic!("SQLite was asked for")
+        };
         let explain = concat!("EXPLAIN QUERY PLAN ", claim_sql!(""));
-        let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explain).fetch_all(read).await.unwrap();
+        let steps: Vec<(i64, i64, i64, String)> =
+            sqlx::query_as(explain).fetch_all(read).await.unwrap();
         let steps: Vec<&str> = steps.iter().map(|(.., step)| step.as_str()).collect();
         assert_eq!(
             steps,

@@ -36,7 +36,9 @@ impl<'r, DB: sqlx::Database, T: DeserializeOwned> sqlx::Decode<'r, DB> for JsonT
 where
     String: sqlx::Decode<'r, DB>,
 {
-    fn decode(value: <DB as sqlx::Database>::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+    fn decode(
+        value: <DB as sqlx::Database>::ValueRef<'r>,
+    ) -> Result<Self, sqlx::error::BoxDynError> {
         let text = <String as sqlx::Decode<'r, DB>>::decode(value)?;
         Ok(Self(serde_json::from_str(&text)?))
     }

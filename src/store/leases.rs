@@ -58,7 +58,10 @@ pub struct Lease {
 impl Lease {
     /// What its holder renews and gives back.
     pub fn hold(&self) -> Hold {
-        Hold { key: self.key.clone(), holder: self.holder.clone() }
+        Hold {
+            key: self.key.clone(),
+            holder: self.holder.clone(),
+        }
     }
 }
 
@@ -166,10 +169,20 @@ macro_rules! of_mirrors {
 
 const LIST: [&str; 2] = [
     list!("leases", "leases.until > $1", "leases.key", "$2"),
-    list!("leases", "leases.until > $1", "leases.key COLLATE \"C\"", "$2"),
+    list!(
+        "leases",
+        "leases.until > $1",
+        "leases.key COLLATE \"C\"",
+        "$2"
+    ),
 ];
 const OF_REPOS: [&str; 2] = [
-    list!(of_mirrors!("instr"), concat!(of_repos_sqlite!(), " AND leases.until > $2"), "leases.key", "$3"),
+    list!(
+        of_mirrors!("instr"),
+        concat!(of_repos_sqlite!(), " AND leases.until > $2"),
+        "leases.key",
+        "$3"
+    ),
     list!(
         of_mirrors!("strpos"),
         concat!(of_repos_postgres!(), " AND leases.until > $2"),
@@ -275,7 +288,9 @@ impl Store {
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
         let outcome = free_in_tx(&mut tx, now, key, holder.unwrap_or_default()).await?;
         let events = match &outcome {
-            FreeLease::Freed(lease) | FreeLease::Told(lease) => vec![freed_event(lease, repo, cause)],
+            FreeLease::Freed(lease) | FreeLease::Told(lease) => {
+                vec![freed_event(lease, repo, cause)]
+            }
             FreeLease::AlreadyTold(_) | FreeLease::NotHeld => Vec::new(),
         };
         self.lock_events_in_tx(&mut tx, events).await?;
@@ -292,7 +307,11 @@ async fn free_in_tx(tx: &mut Tx, now: DateTime<Utc>, key: &str, holder: &str) ->
     let freed = on_tx!(&mut *tx, db => sqlx::query_as::<_, Lease>(FREE_DEAD)
         .bind(now).bind(key).bind(holder).fetch_optional(db))?;
     if let Some(lease) = freed {
-        return Ok(if lease.until <= now { FreeLease::NotHeld } else { FreeLease::Freed(lease) });
+        return Ok(if lease.until <= now {
+            FreeLease::NotHeld
+        } else {
+            FreeLease::Freed(lease)
+        });
     }
     let end = kept_time(now + TIME_TO_LET_GO);
     let told = on_tx!(&mut *tx, db => sqlx::query_as::<_, Lease>(REVOKE)
@@ -307,15 +326,28 @@ async fn free_in_tx(tx: &mut Tx, now: DateTime<Utc>, key: &str, holder: &str) ->
 
 /// Who held it, since when and what for: it is nowhere else once it is gone.
 fn freed_event(lease: &Lease, repo: Option<&RepoId>, cause: &Cause) -> NewLockEvent {
-    let Lease { key, holder, purpose, taken_at, .. } = lease;
-    let reason = format!("{}; lease {key}, held by {holder} since {}: {purpose}", cause.reason, minute(*taken_at));
+    let Lease {
+        key,
+        holder,
+        purpose,
+        taken_at,
+        ..
+    } = lease;
+    let reason = format!(
+        "{}; lease {key}, held by {holder} since {}: {purpose}",
+        cause.reason,
+        minute(*taken_at)
+    );
     NewLockEvent {
         kind: LockEventKind::LeaseReleased,
         key: None,
         scope: None,
         pull: None,
         concern: repo.cloned().map(Concern::Repo),
-        cause: Cause { reason, ..cause.clone() },
+        cause: Cause {
+            reason,
+            ..cause.clone()
+        },
     }
 }
 
@@ -330,7 +362,13 @@ struct ListRow {
 
 impl ListRow {
     fn at(self, now: DateTime<Utc>) -> LeaseRow {
-        let state = self.presence.zip(self.heard_until).map(|(said, until)| ReplicaState::at(said, until, now));
-        LeaseRow { lease: self.lease, replica: self.replica.zip(state) }
+        let state = self
+            .presence
+            .zip(self.heard_until)
+            .map(|(said, until)| ReplicaState::at(said, until, now));
+        LeaseRow {
+            lease: self.lease,
+            replica: self.replica.zip(state),
+        }
     }
 }

@@ -13,8 +13,8 @@ use super::pulls::{pull_hold_in_tx, title_in_tx};
 use super::waiters::{WaiterRow, waiter_next_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, on_tx};
 use crate::model::{
-    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState, RepoId,
-    RepositoryNews, Subject,
+    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef,
+    PullState, RepoId, RepositoryNews, Subject,
 };
 
 /// Kind of the job that plans for a pull which was handed a lock. The store itself puts it into the queue, wherever a
@@ -54,12 +54,17 @@ macro_rules! free_sql {
 
 const FREE_ONE: &str = free_sql!("id = $1");
 const FREE_OF_PULL: &str = free_sql!("repo = $1 AND pull = $2");
-const FREE_OF_PROJECT: &str =
-    free_sql!("repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND (scope = '' OR scope = $5)");
+const FREE_OF_PROJECT: &str = free_sql!(
+    "repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND (scope = '' OR scope = $5)"
+);
 
 impl<'a> LockChange<'a> {
     /// Begins a change of the locks of a pull, and holds its row.
-    pub(crate) async fn begin(store: &'a Store, pull: &PullRef, cause: &'a Cause) -> Result<(Self, Option<PullState>)> {
+    pub(crate) async fn begin(
+        store: &'a Store,
+        pull: &PullRef,
+        cause: &'a Cause,
+    ) -> Result<(Self, Option<PullState>)> {
         let mut tx = store.begin().await?;
         line_hold_in_tx(&mut tx, &pull.repo).await?;
         let state = pull_hold_in_tx(&mut tx, pull).await?;
@@ -68,7 +73,15 @@ impl<'a> LockChange<'a> {
 
     /// A change in a transaction that holds the line of every repository it changes locks of.
     pub(super) fn of(store: &'a Store, tx: Tx, cause: &'a Cause) -> Self {
-        Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new(), aside: String::new() }
+        Self {
+            store,
+            tx,
+            cause,
+            events: Vec::new(),
+            turns: Vec::new(),
+            outbox: Vec::new(),
+            aside: String::new(),
+        }
     }
 
     /// Makes the change durable, with its jobs and events.
@@ -83,8 +96,12 @@ impl<'a> LockChange<'a> {
         let turns = self.turns.iter().map(turn_job);
         let outbox: Vec<NewJob> = turns.chain(self.outbox).collect();
         self.store.outbox_in_tx(&mut self.tx, &outbox).await?;
-        self.store.lock_events_in_tx(&mut self.tx, self.events).await?;
-        self.store.repository_events_in_tx(&mut self.tx, news).await?;
+        self.store
+            .lock_events_in_tx(&mut self.tx, self.events)
+            .await?;
+        self.store
+            .repository_events_in_tx(&mut self.tx, news)
+            .await?;
         self.tx.commit().await
     }
 
@@ -120,18 +137,33 @@ impl<'a> LockChange<'a> {
 
     fn record_as(&mut self, kind: LockEventKind, key: &LockKey, pull: &PullRef, cause: Cause) {
         let (key, pull) = (Some(key.clone()), Some(pull.clone()));
-        self.events.push(NewLockEvent { kind, key, scope: None, pull, concern: None, cause });
+        self.events.push(NewLockEvent {
+            kind,
+            key,
+            scope: None,
+            pull,
+            concern: None,
+            cause,
+        });
     }
 
     /// Gives back every lock of the pull, but for those under which something is being changed.
-    pub(crate) async fn free_all(&mut self, pull: &PullRef, kind: LockEventKind) -> Result<Vec<Lock>> {
+    pub(crate) async fn free_all(
+        &mut self,
+        pull: &PullRef,
+        kind: LockEventKind,
+    ) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
         self.freed(rows, kind).await
     }
 
     /// Gives back the lock of one project of the pull, unless something is being changed under it.
-    pub(crate) async fn free_project(&mut self, pull: &PullRef, project: &ProjectKey) -> Result<Vec<Lock>> {
+    pub(crate) async fn free_project(
+        &mut self,
+        pull: &PullRef,
+        project: &ProjectKey,
+    ) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_OF_PROJECT)
             .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace)
             .bind(name_column(project)).fetch_all(db))?;
@@ -139,13 +171,21 @@ impl<'a> LockChange<'a> {
     }
 
     /// Gives back one lock, unless something is being changed under it.
-    pub(crate) async fn free_one(&mut self, id: LockId, kind: LockEventKind) -> Result<Option<Lock>> {
+    pub(crate) async fn free_one(
+        &mut self,
+        id: LockId,
+        kind: LockEventKind,
+    ) -> Result<Option<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_ONE).bind(id).fetch_all(db))?;
         self.freed(rows, kind).await.map(|mut locks| locks.pop())
     }
 
     /// Frees one lock without a look at who is in line: the caller hands it on itself.
-    pub(crate) async fn free_for(&mut self, id: LockId, kind: LockEventKind) -> Result<Option<Lock>> {
+    pub(crate) async fn free_for(
+        &mut self,
+        id: LockId,
+        kind: LockEventKind,
+    ) -> Result<Option<Lock>> {
         let row = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_ONE).bind(id).fetch_optional(db))?;
         let lock = row.map(Lock::from);
         if let Some(lock) = &lock {
@@ -171,7 +211,9 @@ impl<'a> LockChange<'a> {
         while let Some(waiter) = waiter_next_in_tx(&mut self.tx, key).await? {
             let after = match after.number.subject() {
                 Subject::Pull(number) => format!("pull request {number}"),
-                Subject::Application(_) => after.number.called(title_in_tx(&mut self.tx, after).await?.as_deref()),
+                Subject::Application(_) => after
+                    .number
+                    .called(title_in_tx(&mut self.tx, after).await?.as_deref()),
             };
             let reason = format!("next in line after {after}{}", self.aside);
             self.hand_to(waiter, &reason).await?;
@@ -181,7 +223,11 @@ impl<'a> LockChange<'a> {
 
     /// The waiter leaves the line and holds the lock, which must be free.
     pub(crate) async fn hand_to(&mut self, waiter: WaiterRow, reason: &str) -> Result<()> {
-        execute!(&mut self.tx, "DELETE FROM lock_waiters WHERE seq = $1", waiter.seq)?;
+        execute!(
+            &mut self.tx,
+            "DELETE FROM lock_waiters WHERE seq = $1",
+            waiter.seq
+        )?;
         let (id, now) = (LockId::next(&*self.store.ids), self.store.now());
         execute!(
             &mut self.tx,
@@ -200,7 +246,13 @@ impl<'a> LockChange<'a> {
             &waiter.asks,
         )?;
         let (key, pull) = (waiter.key(), waiter.pull());
-        let cause = Cause::new(Actor { login: waiter.asker.clone(), origin: Origin::Queue }, reason);
+        let cause = Cause::new(
+            Actor {
+                login: waiter.asker.clone(),
+                origin: Origin::Queue,
+            },
+            reason,
+        );
         self.record_as(LockEventKind::Taken, &key, &pull, cause);
         self.turns.push(pull);
         Ok(())
@@ -212,11 +264,13 @@ impl<'a> LockChange<'a> {
 pub(super) async fn line_hold_in_tx(tx: &mut Tx, repo: &RepoId) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('line:' || $1, 0))")
-            .bind(repo)
-            .execute(&mut **tx)
-            .await
-            .map(drop),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('line:' || $1, 0))")
+                .bind(repo)
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
     }
 }
 

@@ -53,7 +53,9 @@ impl Store {
         // A place far below zero would not fit once the offset of the inbox is taken off.
         let before = before.unwrap_or(i64::MAX).max(0);
         let rows = match of {
-            None => on_pool!(self, db => sqlx::query_as::<_, EventRow>(PART).bind(before).bind(limit).fetch_all(db))?,
+            None => {
+                on_pool!(self, db => sqlx::query_as::<_, EventRow>(PART).bind(before).bind(limit).fetch_all(db))?
+            }
             Some(of) => {
                 let (sql, of) = (self.either(CONCERNING[0], CONCERNING[1]), listed(of));
                 on_pool!(self, db => sqlx::query_as::<_, EventRow>(sql).bind(of).bind(before).bind(limit).fetch_all(db))?

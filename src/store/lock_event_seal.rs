@@ -73,7 +73,9 @@ impl LockEventSeal {
     /// Whether one of these keys has signed it.
     pub fn is_signed_by(&self, keys: &[PublicKey]) -> bool {
         match (self.key, &self.signature) {
-            (Some(key), Some(signature)) => keys.contains(&key) && self.statement().is_authentic(key, signature),
+            (Some(key), Some(signature)) => {
+                keys.contains(&key) && self.statement().is_authentic(key, signature)
+            }
             (None, _) | (Some(_), None) => false,
         }
     }
@@ -100,8 +102,15 @@ struct KeyRow {
 
 impl From<KeyRow> for AuditKey {
     fn from(row: KeyRow) -> Self {
-        let sealed = row.key_id.zip(row.secret).map(|(key, bytes)| Sealed { key, bytes });
-        Self { public: row.public, sealed, created_at: row.created_at }
+        let sealed = row
+            .key_id
+            .zip(row.secret)
+            .map(|(key, bytes)| Sealed { key, bytes });
+        Self {
+            public: row.public,
+            sealed,
+            created_at: row.created_at,
+        }
     }
 }
 
@@ -116,8 +125,20 @@ struct CheckpointRow {
 
 impl From<CheckpointRow> for Checkpoint {
     fn from(row: CheckpointRow) -> Self {
-        let CheckpointRow { seq, hash, signed_at, key, signature } = row;
-        Self { seq, hash, signed_at, key, signature }
+        let CheckpointRow {
+            seq,
+            hash,
+            signed_at,
+            key,
+            signature,
+        } = row;
+        Self {
+            seq,
+            hash,
+            signed_at,
+            key,
+            signature,
+        }
     }
 }
 
@@ -205,7 +226,8 @@ impl Store {
             kept_time(self.now()),
         )?;
         if added > 0 {
-            self.lock_events_in_tx(&mut tx, event.into_iter().collect()).await?;
+            self.lock_events_in_tx(&mut tx, event.into_iter().collect())
+                .await?;
         }
         tx.commit().await.map(|()| added > 0)
     }
@@ -238,7 +260,12 @@ impl Store {
 
     /// Moves the oldest events of the inbox to the chain, so many at most, and signs its new end. `mark` is a checkpoint that
     /// is known from outside of the database: nobody can have written the log again before it was held.
-    pub async fn lock_event_seal(&self, key: &SigningKey, mark: Option<&Checkpoint>, limit: i64) -> Result<SealLog> {
+    pub async fn lock_event_seal(
+        &self,
+        key: &SigningKey,
+        mark: Option<&Checkpoint>,
+        limit: i64,
+    ) -> Result<SealLog> {
         let mut tx = self.begin().await?;
         chain_hold_in_tx(&mut tx).await?;
         let last = on_tx!(&mut tx, db => sqlx::query_as::<_, CheckpointRow>(LAST_CHECKPOINT).fetch_optional(db))?;
@@ -257,14 +284,25 @@ impl Store {
         let head = on_tx!(&mut tx, db => sqlx::query_as::<_, (i64, Sha256Digest)>(
             "SELECT seq, hash FROM lock_events ORDER BY seq DESC LIMIT 1").fetch_optional(db))?;
         let (mut seq, mut hash) = head.unwrap_or_else(|| (0, ChainedEvent::genesis()));
-        let mut taken = on_tx!(&mut tx, db => sqlx::query_as::<_, InboxRow>(TAKE).bind(limit).fetch_all(db))?;
+        let mut taken =
+            on_tx!(&mut tx, db => sqlx::query_as::<_, InboxRow>(TAKE).bind(limit).fetch_all(db))?;
         taken.sort_by_key(|row| row.id);
         let events = taken.len() as u64;
         for row in taken {
             seq += 1;
             let (at, event) = (row.what.at, NewLockEvent::from(row.what));
             let next = ChainedEvent::hash_of(seq, at, &event, &hash);
-            insert_in_tx(&mut tx, &ChainedEvent { seq, at, event, previous: hash, hash: next.clone() }).await?;
+            insert_in_tx(
+                &mut tx,
+                &ChainedEvent {
+                    seq,
+                    at,
+                    event,
+                    previous: hash,
+                    hash: next.clone(),
+                },
+            )
+            .await?;
             hash = next;
         }
         if events == 0 && last.map_or(0, |last| last.seq) == seq {
@@ -272,7 +310,9 @@ impl Store {
         }
         let checkpoint = Checkpoint::sign(key, seq, hash, kept_time(self.now()));
         checkpoint_insert_in_tx(&mut tx, &checkpoint).await?;
-        tx.commit().await.map(|()| SealLog::Sealed { events, checkpoint })
+        tx.commit()
+            .await
+            .map(|()| SealLog::Sealed { events, checkpoint })
     }
 
     /// Removes the events from before a time and leaves a signed seal in their place; `event` tells of it, given that seal.
@@ -291,7 +331,9 @@ impl Store {
             "SELECT seq, hash, at FROM lock_events WHERE seq < COALESCE((SELECT MAX(seq) FROM audit_checkpoints), 0) \
              AND seq < COALESCE((SELECT MIN(n.seq) FROM lock_events n WHERE n.at >= $1), 9223372036854775807) \
              ORDER BY seq DESC LIMIT 1").bind(kept_time(before)).fetch_optional(db))?;
-        let Some((last_seq, last_hash, last_at)) = last else { return Ok(PruneLog::Nothing) };
+        let Some((last_seq, last_hash, last_at)) = last else {
+            return Ok(PruneLog::Nothing);
+        };
         let removed = execute!(&mut tx, "DELETE FROM lock_events WHERE seq <= $1", last_seq)?;
         let mut seal = LockEventSeal {
             last_seq,
@@ -333,15 +375,24 @@ struct InboxRow {
 async fn chain_hold_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('lock_events', 0))")
-            .execute(&mut **tx)
-            .await
-            .map(drop),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('lock_events', 0))")
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
     }
 }
 
 async fn insert_in_tx(tx: &mut Tx, kept: &ChainedEvent) -> Result<()> {
-    let NewLockEvent { kind, key, pull, concern, cause, scope: _ } = &kept.event;
+    let NewLockEvent {
+        kind,
+        key,
+        pull,
+        concern,
+        cause,
+        scope: _,
+    } = &kept.event;
     execute!(
         tx,
         INSERT,

@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 use super::locks::{name_from_column, scope_column};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::{
-    Actor, ApplyScope, Cause, ChainLink, ChainedEvent, Concern, LockEvent, LockEventKind, LockKey, NewLockEvent,
-    Origin, PullNumber, PullRef, RepoId, RepoPath, Sha256Digest, WorkspaceName,
+    Actor, ApplyScope, Cause, ChainLink, ChainedEvent, Concern, LockEvent, LockEventKind, LockKey,
+    NewLockEvent, Origin, PullNumber, PullRef, RepoId, RepoPath, Sha256Digest, WorkspaceName,
 };
 
 /// Columns of what happened, the same in both tables.
@@ -52,8 +52,11 @@ macro_rules! of_lock_sql {
 }
 
 const OF_LOCK: &str = newest_sql!("$5", of_lock_sql!(), of_lock_sql!());
-const AFTER: &str =
-    concat!("SELECT seq, previous, hash, ", event_columns!(), " FROM lock_events WHERE seq > $1 ORDER BY seq LIMIT $2");
+const AFTER: &str = concat!(
+    "SELECT seq, previous, hash, ",
+    event_columns!(),
+    " FROM lock_events WHERE seq > $1 ORDER BY seq LIMIT $2"
+);
 
 /// How far somebody has looked through the log.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -81,11 +84,22 @@ impl Store {
     }
 
     /// Writes what happened, to be sealed soon.
-    pub(crate) async fn lock_events_in_tx(&self, tx: &mut Tx, events: Vec<NewLockEvent>) -> Result<()> {
+    pub(crate) async fn lock_events_in_tx(
+        &self,
+        tx: &mut Tx,
+        events: Vec<NewLockEvent>,
+    ) -> Result<()> {
         let at = kept_time(self.now());
         for event in events {
             let event = storable(event);
-            let NewLockEvent { kind, key, pull, concern, cause, scope: _ } = &event;
+            let NewLockEvent {
+                kind,
+                key,
+                pull,
+                concern,
+                cause,
+                scope: _,
+            } = &event;
             execute!(
                 tx,
                 concat!(
@@ -155,10 +169,24 @@ impl Store {
 
 /// The hash covers what is kept, so texts are made storable first.
 fn storable(event: NewLockEvent) -> NewLockEvent {
-    let Cause { actor, remote, reason } = event.cause;
-    let actor = Actor { login: free_text(&actor.login).into_owned(), origin: actor.origin };
+    let Cause {
+        actor,
+        remote,
+        reason,
+    } = event.cause;
+    let actor = Actor {
+        login: free_text(&actor.login).into_owned(),
+        origin: actor.origin,
+    };
     let remote = remote.map(|remote| free_text(&remote).into_owned());
-    NewLockEvent { cause: Cause { actor, remote, reason: free_text(&reason).into_owned() }, ..event }
+    NewLockEvent {
+        cause: Cause {
+            actor,
+            remote,
+            reason: free_text(&reason).into_owned(),
+        },
+        ..event
+    }
 }
 
 pub(super) use {event_columns, newest_sql};
@@ -187,7 +215,10 @@ impl WhatRow {
             return None;
         }
         match (&self.repo, &self.dir) {
-            (Some(repo), Some(dir)) => Some(ApplyScope::Path { repo: repo.clone(), dir: dir.clone() }),
+            (Some(repo), Some(dir)) => Some(ApplyScope::Path {
+                repo: repo.clone(),
+                dir: dir.clone(),
+            }),
             (Some(repo), None) => Some(ApplyScope::Repo(repo.clone())),
             (None, _) => self.kind.is_of_applies().then_some(ApplyScope::Server),
         }
@@ -206,10 +237,27 @@ impl From<WhatRow> for NewLockEvent {
             }),
             _ => None,
         };
-        let pull = row.repo.zip(row.pull).map(|(repo, number)| PullRef { repo, number });
-        let actor = Actor { login: row.actor, origin: row.origin };
-        let cause = Cause { actor, remote: row.remote, reason: row.reason };
-        Self { kind: row.kind, key, scope: applies, pull, concern: row.concern, cause }
+        let pull = row
+            .repo
+            .zip(row.pull)
+            .map(|(repo, number)| PullRef { repo, number });
+        let actor = Actor {
+            login: row.actor,
+            origin: row.origin,
+        };
+        let cause = Cause {
+            actor,
+            remote: row.remote,
+            reason: row.reason,
+        };
+        Self {
+            kind: row.kind,
+            key,
+            scope: applies,
+            pull,
+            concern: row.concern,
+            cause,
+        }
     }
 }
 
@@ -225,9 +273,21 @@ pub(super) struct EventRow {
 
 impl From<EventRow> for LockEvent {
     fn from(row: EventRow) -> Self {
-        let EventRow { place, seq, hash, title, what } = row;
+        let EventRow {
+            place,
+            seq,
+            hash,
+            title,
+            what,
+        } = row;
         let link = seq.zip(hash).map(|(seq, hash)| ChainLink { seq, hash });
-        Self { place, at: what.at, event: what.into(), link, title }
+        Self {
+            place,
+            at: what.at,
+            event: what.into(),
+            link,
+            title,
+        }
     }
 }
 
@@ -242,7 +302,18 @@ struct ChainRow {
 
 impl From<ChainRow> for ChainedEvent {
     fn from(row: ChainRow) -> Self {
-        let ChainRow { seq, previous, hash, what } = row;
-        Self { seq, at: what.at, event: what.into(), previous, hash }
+        let ChainRow {
+            seq,
+            previous,
+            hash,
+            what,
+        } = row;
+        Self {
+            seq,
+            at: what.at,
+            event: what.into(),
+            previous,
+            hash,
+        }
     }
 }

@@ -19,7 +19,11 @@ impl Store {
         let mut found = Vec::new();
         for repo in &repos {
             let rows = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_REPO).bind(repo).fetch_all(db))?;
-            found.extend(rows.into_iter().map(Lock::from).filter(|lock| name.fit(lock).is_some()));
+            found.extend(
+                rows.into_iter()
+                    .map(Lock::from)
+                    .filter(|lock| name.fit(lock).is_some()),
+            );
         }
         Ok(found)
     }

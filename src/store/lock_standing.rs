@@ -3,7 +3,9 @@
 use super::lock_change::LockChange;
 use super::locks::{name_from_column, scope_column};
 use super::{Result, Store, on_pool, on_tx};
-use crate::model::{CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullRef, RepoPath, WorkspaceName};
+use crate::model::{
+    CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullRef, RepoPath, WorkspaceName,
+};
 
 /// Commands with a run under the lock that has not ended; and plans that took the lock and have not come to it yet,
 /// because they wait for another project.
@@ -46,7 +48,9 @@ macro_rules! applying {
 
 macro_rules! applied {
     ($pull:expr) => {
-        sqlx::query_as::<_, (RepoPath, WorkspaceName, String)>(APPLIED).bind(&$pull.repo).bind($pull.number)
+        sqlx::query_as::<_, (RepoPath, WorkspaceName, String)>(APPLIED)
+            .bind(&$pull.repo)
+            .bind($pull.number)
     };
 }
 
@@ -70,7 +74,11 @@ fn standing(
     applied: &[ProjectKey],
 ) -> LockStanding {
     let applied = applied.iter().any(|project| lock.key.covers(project));
-    LockStanding { applying: applying > 0, at_work, applied }
+    LockStanding {
+        applying: applying > 0,
+        at_work,
+        applied,
+    }
 }
 
 impl Store {
@@ -78,7 +86,10 @@ impl Store {
     pub async fn lock_standing(&self, lock: &Lock) -> Result<LockStanding> {
         let applying = on_pool!(self, db => applying!(lock).fetch_one(db))?;
         let at_work = on_pool!(self, db => at_work!(lock).fetch_all(db))?;
-        let applied = unmerged(&lock.pull, on_pool!(self, db => applied!(lock.pull).fetch_all(db))?);
+        let applied = unmerged(
+            &lock.pull,
+            on_pool!(self, db => applied!(lock.pull).fetch_all(db))?,
+        );
         Ok(standing(lock, applying, at_work, &applied))
     }
 }

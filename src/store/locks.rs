@@ -20,8 +20,8 @@ use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::pulls::pull_share_in_tx;
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
-    Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, ProjectKey, ProjectName, PullNumber, PullRef, PullState,
-    RepoId, RepoPath, WorkspaceName,
+    Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, ProjectKey, ProjectName, PullNumber,
+    PullRef, PullState, RepoId, RepoPath, WorkspaceName,
 };
 
 /// What came of trying to take a lock.
@@ -63,11 +63,14 @@ impl LockWish<'_> {
 
     /// Which of the locks that stand in the way, or are ours already, decides.
     fn outcome(&self, found: Vec<Lock>) -> Option<TakeLock> {
-        let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|lock| lock.pull == *self.pull);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|lock| lock.pull == *self.pull);
         if let Some(lock) = others.into_iter().next() {
             return Some(TakeLock::HeldBy(lock));
         }
-        ours.into_iter().find(|lock| lock.key.covers(self.project)).map(TakeLock::AlreadyOurs)
+        ours.into_iter()
+            .find(|lock| lock.key.covers(self.project))
+            .map(TakeLock::AlreadyOurs)
     }
 }
 
@@ -175,7 +178,8 @@ impl Store {
         let mut tx = self.begin().await?;
         let taken = self.lock_take_in_tx(&mut tx, wish).await?;
         if let TakeLock::Taken(lock) = &taken {
-            self.lock_events_in_tx(&mut tx, vec![taken_event(lock, wish.cause)]).await?;
+            self.lock_events_in_tx(&mut tx, vec![taken_event(lock, wish.cause)])
+                .await?;
             tx.commit().await?;
         }
         Ok(taken)
@@ -183,7 +187,11 @@ impl Store {
 
     /// The same as a part of a transaction, in which the pull stays open and keeps its locks until the end. The event
     /// is left to the caller.
-    pub(super) async fn lock_take_in_tx(&self, tx: &mut Tx, wish: &LockWish<'_>) -> Result<TakeLock> {
+    pub(super) async fn lock_take_in_tx(
+        &self,
+        tx: &mut Tx,
+        wish: &LockWish<'_>,
+    ) -> Result<TakeLock> {
         for _ in 0..TAKE_TRIES {
             let inserted = match tx {
                 Tx::Sqlite(tx) => insert_lock!(self, wish, take_sql!(""), &mut **tx),
@@ -218,7 +226,12 @@ impl Store {
     }
 
     /// Gives back the lock of a project, if the pull still holds it and no apply is running under it.
-    pub async fn lock_release(&self, pull: &PullRef, project: &ProjectKey, cause: &Cause) -> Result<bool> {
+    pub async fn lock_release(
+        &self,
+        pull: &PullRef,
+        project: &ProjectKey,
+        cause: &Cause,
+    ) -> Result<bool> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         let freed = change.free_project(pull, project).await?;
         change.commit().await.map(|()| !freed.is_empty())
@@ -236,7 +249,12 @@ impl Store {
 
     /// The pull was active: time limits of its locks start anew. A lock that was active a shorter time than `grain` ago
     /// is left as it is, unless its pull was warned.
-    pub async fn lock_renew(&self, pull: &PullRef, grain: TimeDelta, cause: &Cause) -> Result<Vec<Lock>> {
+    pub async fn lock_renew(
+        &self,
+        pull: &PullRef,
+        grain: TimeDelta,
+        cause: &Cause,
+    ) -> Result<Vec<Lock>> {
         let now = self.now();
         let due = on_pool!(self, db => sqlx::query_scalar::<_, i64>(RENEWABLE)
             .bind(now).bind(&pull.repo).bind(pull.number).bind(now - grain).fetch_one(db))?;
@@ -316,7 +334,10 @@ impl LockChange<'_> {
             &pull.repo,
             pull.number,
         )?;
-        Ok(rows.into_iter().map(|row| (row.lock.into(), row.asks)).collect())
+        Ok(rows
+            .into_iter()
+            .map(|row| (row.lock.into(), row.asks))
+            .collect())
     }
 
     /// One lock.
@@ -352,12 +373,19 @@ fn sort_by_key(locks: &mut [Lock]) {
 
 /// A project without a name is kept as the empty text, so that it takes part in unique keys.
 pub(super) fn name_column(project: &ProjectKey) -> String {
-    project.name.as_ref().map(ToString::to_string).unwrap_or_default()
+    project
+        .name
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 /// The one project a lock is for, or the empty text.
 pub(super) fn scope_column(key: &LockKey) -> String {
-    key.project.as_ref().map(ToString::to_string).unwrap_or_default()
+    key.project
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 /// The way back from [`name_column`] and [`scope_column`].
@@ -393,13 +421,23 @@ struct TurnRow {
 
 impl From<LockRow> for Lock {
     fn from(row: LockRow) -> Self {
-        let project = ProjectKey { dir: row.dir, workspace: row.workspace, name: name_from_column(&row.name) };
+        let project = ProjectKey {
+            dir: row.dir,
+            workspace: row.workspace,
+            name: name_from_column(&row.name),
+        };
         let scope = name_from_column(&row.scope);
         Self {
             id: row.id,
-            key: LockKey { project: scope, ..LockKey::of(&row.repo, &project) },
+            key: LockKey {
+                project: scope,
+                ..LockKey::of(&row.repo, &project)
+            },
             project,
-            pull: PullRef { repo: row.repo, number: row.pull },
+            pull: PullRef {
+                repo: row.repo,
+                number: row.pull,
+            },
             title: row.title,
             pull_url: row.pull_url,
             holder: row.holder,

@@ -73,15 +73,17 @@ pub use apply_locks::SetApplyLock;
 pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimUse, Collected};
 pub use command_configs::WrittenConfig;
-pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC};
+pub use commands::{
+    CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC,
+};
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
 pub use deliveries::{Accepted, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
 pub use heads::{HeadNews, KnownHead};
 pub use idle_locks::{ExpiredLock, IdleLock};
 pub use import::{
-    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported, ImportedApplyLock,
-    ImportedLock, ImportedPull,
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
+    ImportedApplyLock, ImportedLock, ImportedPull,
 };
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob, answers_share};
 pub use json::JsonText;
@@ -102,7 +104,9 @@ pub use renames::{RENAMED_COLUMNS, Rename, RenameRefused, Renamed};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use repositories::{Absence, FormerName, KnownRepository};
 pub use repository_events::{EventWalk, RepositoryEvent};
-pub use repository_syncs::{FoundMirrors, MirrorChange, MirrorQuery, MirrorRow, MirrorSearch, MirrorsDue};
+pub use repository_syncs::{
+    FoundMirrors, MirrorChange, MirrorQuery, MirrorRow, MirrorSearch, MirrorsDue,
+};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use state_changes::{StateChanged, StateGate};
 pub use stops::{Stop, StopKind};
@@ -129,7 +133,10 @@ pub struct Store {
 /// Connections. SQLite has one that writes and some that read.
 #[derive(Clone)]
 enum Pool {
-    Sqlite { write: sqlx::SqlitePool, read: sqlx::SqlitePool },
+    Sqlite {
+        write: sqlx::SqlitePool,
+        read: sqlx::SqlitePool,
+    },
     Postgres(sqlx::PgPool),
 }
 
@@ -181,7 +188,8 @@ macro_rules! execute {
 
 pub(crate) use application_runs::application_use_in_tx;
 pub(crate) use applications::{
-    application_count_in_tx, application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx,
+    application_count_in_tx, application_delete_in_tx, application_hold_in_tx,
+    application_is_taken_in_tx,
 };
 pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;
@@ -194,7 +202,9 @@ impl Store {
     /// have changed by the time it writes. Under a lease it is an error when that lease was lost.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         let mut tx = match &self.pool {
-            Pool::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite)?,
+            Pool::Sqlite { write, .. } => {
+                write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite)?
+            }
             Pool::Postgres(pool) => pool.begin().await.map(Tx::Postgres)?,
         };
         self.fence_in_tx(&mut tx).await?;
@@ -211,7 +221,8 @@ impl Store {
 
     /// Answers when the database does.
     pub async fn ping(&self) -> Result<()> {
-        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT CAST(1 AS BIGINT)").fetch_one(db)).map(drop)
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT CAST(1 AS BIGINT)").fetch_one(db))
+            .map(drop)
     }
 
     fn now(&self) -> DateTime<Utc> {
@@ -221,7 +232,11 @@ impl Store {
 
 /// A free text as both databases can keep it: PostgreSQL refuses NUL. Every text somebody else wrote goes through here.
 fn free_text(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 impl Tx {

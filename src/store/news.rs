@@ -74,7 +74,9 @@ impl Listener {
     /// tries to connect again.
     pub async fn next(&mut self) -> Result<Heard> {
         loop {
-            let Some(heard) = self.0.try_recv().await? else { return Ok(Heard::Missed) };
+            let Some(heard) = self.0.try_recv().await? else {
+                return Ok(Heard::Missed);
+            };
             if let Ok(news) = heard.payload().parse() {
                 return Ok(Heard::News(news));
             }
@@ -85,7 +87,9 @@ impl Listener {
 impl Store {
     /// Listens for news from now on; `None` where there is nobody to hear from.
     pub async fn listen(&self) -> Result<Option<Listener>> {
-        let Pool::Postgres(pool) = &self.pool else { return Ok(None) };
+        let Pool::Postgres(pool) = &self.pool else {
+            return Ok(None);
+        };
         let mut listener = PgListener::connect_with(pool).await?;
         listener.listen(CHANNEL).await?;
         Ok(Some(Listener(listener)))
@@ -112,7 +116,12 @@ mod tests {
 
     #[test]
     fn news_survive_the_wire_and_others_are_passed_over() {
-        for news in [News::Jobs, News::Stops, News::Mirrors, News::Run(RunId::next(&CountingIds::default()))] {
+        for news in [
+            News::Jobs,
+            News::Stops,
+            News::Mirrors,
+            News::Run(RunId::next(&CountingIds::default())),
+        ] {
             assert_eq!(news.to_string().parse(), Ok(news));
         }
         for text in ["", "run", "run x", "jobs of tomorrow", "moon"] {

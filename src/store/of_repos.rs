@@ -29,7 +29,11 @@ pub(super) fn listed(all: &[impl ToString]) -> String {
 
 impl Store {
     /// The statement for the database that is open.
-    pub(super) const fn either(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+    pub(super) const fn either(
+        &self,
+        sqlite: &'static str,
+        postgres: &'static str,
+    ) -> &'static str {
         match self.pool {
             Pool::Sqlite { .. } => sqlite,
             Pool::Postgres(_) => postgres,

@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures::TryFutureExt;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
 use sqlx::{Acquire, Connection, Executor, PgPool, SqlitePool};
 use tracing::info;
 
@@ -39,7 +41,9 @@ pub enum DatabaseUrl {
 
 /// Why a text names no database; never repeats the text, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a database: {0}; expected `postgres://user:password@host/name` or `sqlite:/path/to/file`")]
+#[error(
+    "not a database: {0}; expected `postgres://user:password@host/name` or `sqlite:/path/to/file`"
+)]
 pub struct InvalidDatabaseUrl(String);
 
 impl FromStr for DatabaseUrl {
@@ -49,16 +53,23 @@ impl FromStr for DatabaseUrl {
         if let Some(path) = text.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
-                return Err(InvalidDatabaseUrl("the path of the file is missing".to_owned()));
+                return Err(InvalidDatabaseUrl(
+                    "the path of the file is missing".to_owned(),
+                ));
             }
             return Ok(Self::Sqlite(PathBuf::from(path)));
         }
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            let options: PgConnectOptions =
-                text.parse().map_err(|_| InvalidDatabaseUrl("the PostgreSQL address cannot be read".to_owned()))?;
-            return Ok(Self::Postgres(Box::new(options.application_name("lockkeeper"))));
+            let options: PgConnectOptions = text.parse().map_err(|_| {
+                InvalidDatabaseUrl("the PostgreSQL address cannot be read".to_owned())
+            })?;
+            return Ok(Self::Postgres(Box::new(
+                options.application_name("lockkeeper"),
+            )));
         }
-        Err(InvalidDatabaseUrl("the scheme is neither `postgres` nor `sqlite`".to_owned()))
+        Err(InvalidDatabaseUrl(
+            "the scheme is neither `postgres` nor `sqlite`".to_owned(),
+        ))
     }
 }
 
@@ -89,12 +100,22 @@ impl fmt::Display for DatabaseUrl {
 impl Store {
     /// Connects and applies the migrations that are missing. On a database that several replicas may share, its clock
     /// judges leases.
-    pub async fn open(url: &DatabaseUrl, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Result<Self, sqlx::Error> {
+    pub async fn open(
+        url: &DatabaseUrl,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Result<Self, sqlx::Error> {
         let pool = match url {
             DatabaseUrl::Sqlite(path) => open_sqlite(path).await?,
             DatabaseUrl::Postgres(options) => open_postgres(options).await?,
         };
-        Ok(Self { pool, clock, ids, judge: Judge::Database, fence: None })
+        Ok(Self {
+            pool,
+            clock,
+            ids,
+            judge: Judge::Database,
+            fence: None,
+        })
     }
 
     /// Connects to a database with the tables of this release, and changes nothing. `None`: there is none yet.
@@ -107,20 +128,32 @@ impl Store {
             DatabaseUrl::Sqlite(path) if !path.exists() => return Ok(None),
             DatabaseUrl::Sqlite(path) => {
                 let (write, read) = sqlite_pools(path, false).await?;
-                (Pool::Sqlite { write, read }, sqlx::migrate!("migrations/sqlite"))
+                (
+                    Pool::Sqlite { write, read },
+                    sqlx::migrate!("migrations/sqlite"),
+                )
             }
-            DatabaseUrl::Postgres(options) => {
-                (Pool::Postgres(postgres_pool(options).await?), sqlx::migrate!("migrations/postgres"))
-            }
+            DatabaseUrl::Postgres(options) => (
+                Pool::Postgres(postgres_pool(options).await?),
+                sqlx::migrate!("migrations/postgres"),
+            ),
         };
-        let store = Self { pool, clock, ids, judge: Judge::Database, fence: None };
+        let store = Self {
+            pool,
+            clock,
+            ids,
+            judge: Judge::Database,
+            fence: None,
+        };
         let applied = on_pool!(store, db => sqlx::query_scalar::<_, i64>("SELECT version FROM _sqlx_migrations")
             .fetch_all(db));
         let applied = match applied {
             Err(error) if is_missing_table(&error) => Vec::new(),
             applied => applied?,
         };
-        let is_ready = wanted.iter().all(|migration| applied.contains(&migration.version));
+        let is_ready = wanted
+            .iter()
+            .all(|migration| applied.contains(&migration.version));
         match (is_ready, applied.is_empty()) {
             (true, _) => Ok(Some(store)),
             (false, true) => Ok(None),
@@ -145,7 +178,9 @@ impl Store {
 /// SQLite says so in words only.
 fn is_missing_table(error: &sqlx::Error) -> bool {
     let error = error.as_database_error();
-    error.is_some_and(|error| error.code().as_deref() == Some("42P01") || error.message().starts_with("no such table"))
+    error.is_some_and(|error| {
+        error.code().as_deref() == Some("42P01") || error.message().starts_with("no such table")
+    })
 }
 
 /// `synchronous = FULL` because a delivery that was answered must survive a power cut (P1).
@@ -168,7 +203,10 @@ async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePo
     // A connection to a file does not go stale, so nothing is asked of it before it is used.
     let pool = |max| {
         let options = SqlitePoolOptions::new().test_before_acquire(false);
-        options.max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT).before_acquire(|c, _| Box::pin(is_idle(c)))
+        options
+            .max_connections(max)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .before_acquire(|c, _| Box::pin(is_idle(c)))
     };
     let write = pool(1).connect_with(options.clone()).await?;
     Ok((write, pool(SQLITE_READERS).connect_lazy_with(options)))
@@ -210,10 +248,14 @@ async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> 
 }
 
 async fn postgres_pool(options: &PgConnectOptions) -> Result<PgPool, sqlx::Error> {
-    let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS).acquire_timeout(ACQUIRE_TIMEOUT);
-    pool.after_connect(|connection, _| Box::pin(connection.execute(SILENT_TRANSACTION).map_ok(drop)))
-        .connect_with(options.clone())
-        .await
+    let pool = PgPoolOptions::new()
+        .max_connections(POSTGRES_CONNECTIONS)
+        .acquire_timeout(ACQUIRE_TIMEOUT);
+    pool.after_connect(|connection, _| {
+        Box::pin(connection.execute(SILENT_TRANSACTION).map_ok(drop))
+    })
+    .connect_with(options.clone())
+    .await
 }
 
 /// A database that a newer release has migrated already is fine: while replicas are replaced one by one, old ones go on.
@@ -231,10 +273,15 @@ mod tests {
 
     #[test]
     fn addresses_are_shown_without_the_password() {
-        let url: DatabaseUrl = "postgres://bot:hunter2@db.example:5433/locks".parse().unwrap();
+        let url: DatabaseUrl = "postgres://bot:hunter2@db.example:5433/locks"
+            .parse()
+            .unwrap();
         assert_eq!(url.to_string(), "postgres://db.example:5433/locks");
         assert_eq!(format!("{url:?}"), "postgres://db.example:5433/locks");
-        let error = "postgres://bot:hunter2@:x/".parse::<DatabaseUrl>().unwrap_err().to_string();
+        let error = "postgres://bot:hunter2@:x/"
+            .parse::<DatabaseUrl>()
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
 
@@ -246,7 +293,12 @@ mod tests {
         for _ in 0..2 {
             let pool = open_sqlite(&files[0]).await.unwrap();
             for file in &files {
-                assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+                assert_eq!(
+                    std::fs::metadata(file).unwrap().permissions().mode() & 0o777,
+                    0o600,
+                    "{}",
+                    file.display()
+                );
                 std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).unwrap();
             }
             drop(pool);
@@ -257,14 +309,22 @@ mod tests {
     #[tokio::test]
     async fn what_was_answered_survives_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let Pool::Sqlite { write, read } = open_sqlite(&dir.path().join("l.db")).await.unwrap() else {
+        let Pool::Sqlite { write, read } = open_sqlite(&dir.path().join("l.db")).await.unwrap()
+        else {
             panic!("it is SQLite");
         };
         for pool in [write, read] {
             // 2 is FULL.
-            for (setting, expected) in [("synchronous", "2"), ("foreign_keys", "1"), ("journal_mode", "wal")] {
+            for (setting, expected) in [
+                ("synchronous", "2"),
+                ("foreign_keys", "1"),
+                ("journal_mode", "wal"),
+            ] {
                 let question = format!("SELECT CAST({setting} AS TEXT) FROM pragma_{setting}");
-                let is: String = sqlx::query_scalar(sqlx::AssertSqlSafe(question)).fetch_one(&pool).await.unwrap();
+                let is: String = sqlx::query_scalar(sqlx::AssertSqlSafe(question))
+                    .fetch_one(&pool)
+                    .await
+                    .unwrap();
                 assert_eq!(is, expected, "{setting}");
             }
         }
@@ -274,7 +334,9 @@ mod tests {
     async fn a_transaction_that_sqlite_gave_up_by_itself_blocks_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let pool = open_sqlite(&dir.path().join("l.db")).await.unwrap();
-        let Pool::Sqlite { write, .. } = &pool else { unreachable!("it was opened as such") };
+        let Pool::Sqlite { write, .. } = &pool else {
+            unreachable!("it was opened as such")
+        };
         for _ in 0..3 {
             let mut tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
             // What SQLite does when it cannot write, without telling the connection.
@@ -283,13 +345,22 @@ mod tests {
         }
         let tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
         drop(tx);
-        write.begin_with("BEGIN IMMEDIATE").await.unwrap().commit().await.unwrap();
+        write
+            .begin_with("BEGIN IMMEDIATE")
+            .await
+            .unwrap()
+            .commit()
+            .await
+            .unwrap();
     }
 
     #[test]
     fn both_spellings_of_a_file_work() {
         for text in ["sqlite:/data/l.db", "sqlite:///data/l.db"] {
-            assert_eq!(text.parse::<DatabaseUrl>().unwrap().to_string(), "sqlite:/data/l.db");
+            assert_eq!(
+                text.parse::<DatabaseUrl>().unwrap().to_string(),
+                "sqlite:/data/l.db"
+            );
         }
         assert!("mysql://x".parse::<DatabaseUrl>().is_err());
     }

@@ -105,7 +105,11 @@ impl Store {
     }
 
     /// Jobs that were given up since a time, newest first, and how many there are in all.
-    pub async fn job_list_failed_since(&self, since: DateTime<Utc>, limit: i64) -> Result<(Vec<FailedJob>, i64)> {
+    pub async fn job_list_failed_since(
+        &self,
+        since: DateTime<Utc>,
+        limit: i64,
+    ) -> Result<(Vec<FailedJob>, i64)> {
         let since = kept_time(since);
         let newest = on_pool!(self, db => sqlx::query_as::<_, FailedJob>(
             "SELECT id, kind, lane, attempt, last_error, finished_at FROM jobs WHERE state = 'failed' \
@@ -118,7 +122,10 @@ impl Store {
     }
 
     /// How many deliveries came since a time, by what became of them.
-    pub async fn delivery_count_since(&self, since: DateTime<Utc>) -> Result<Vec<(DeliveryState, i64)>> {
+    pub async fn delivery_count_since(
+        &self,
+        since: DateTime<Utc>,
+    ) -> Result<Vec<(DeliveryState, i64)>> {
         let mut counts = on_pool!(self, db => sqlx::query_as::<_, (DeliveryState, i64)>(
             "SELECT state, COUNT(*) FROM deliveries WHERE received_at >= $1 GROUP BY state")
             .bind(kept_time(since)).fetch_all(db))?;

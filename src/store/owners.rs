@@ -5,12 +5,17 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, Tx, application_count_in_tx, execute, free_text, kept_time, on_pool, on_tx};
+use super::{
+    Result, Store, Tx, application_count_in_tx, execute, free_text, kept_time, on_pool, on_tx,
+};
 use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, OwnerId, OwnerName};
 
 macro_rules! owner_sql {
     ($rest:literal) => {
-        concat!("SELECT id, name, created_by, created_at FROM owners ", $rest)
+        concat!(
+            "SELECT id, name, created_by, created_at FROM owners ",
+            $rest
+        )
     };
 }
 
@@ -79,14 +84,25 @@ impl Store {
         )?;
         if added == 0 {
             drop(tx);
-            let there = self.owner_get(name).await?.ok_or(sqlx::Error::RowNotFound)?;
+            let there = self
+                .owner_get(name)
+                .await?
+                .ok_or(sqlx::Error::RowNotFound)?;
             return Ok(CreateOwner::AlreadyThere(there));
         }
         let there = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM owners").fetch_one(db))?;
         if there > Self::MAX_OWNERS {
-            return tx.roll_back().await.map(|()| CreateOwner::TooMany(Self::MAX_OWNERS));
+            return tx
+                .roll_back()
+                .await
+                .map(|()| CreateOwner::TooMany(Self::MAX_OWNERS));
         }
-        let event = owner_event(LockEventKind::Registered, cause, name, &format!("owner {name}"));
+        let event = owner_event(
+            LockEventKind::Registered,
+            cause,
+            name,
+            &format!("owner {name}"),
+        );
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         tx.commit().await.map(|()| CreateOwner::Created(owner))
     }
@@ -111,16 +127,28 @@ impl Store {
     /// Removes an owner unless something refers to it.
     pub async fn owner_delete(&self, name: &OwnerName, cause: &Cause) -> Result<DeleteOwner> {
         let mut tx = self.begin().await?;
-        let Some(owner) = owner_hold_in_tx(&mut tx, name).await? else { return Ok(DeleteOwner::NotThere) };
+        let Some(owner) = owner_hold_in_tx(&mut tx, name).await? else {
+            return Ok(DeleteOwner::NotThere);
+        };
         let applications = application_count_in_tx(&mut tx, owner.id).await?;
         let credentials = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
             "SELECT COUNT(*) FROM credentials WHERE owner = $1").bind(owner.id).fetch_one(db))?;
         if applications > 0 || credentials > 0 {
-            return Ok(DeleteOwner::InUse { applications, credentials });
+            return Ok(DeleteOwner::InUse {
+                applications,
+                credentials,
+            });
         }
-        let mut events = self.claims_drop_of_owner_in_tx(&mut tx, &owner, cause).await?;
+        let mut events = self
+            .claims_drop_of_owner_in_tx(&mut tx, &owner, cause)
+            .await?;
         execute!(&mut tx, "DELETE FROM owners WHERE id = $1", owner.id)?;
-        events.push(owner_event(LockEventKind::Unregistered, cause, name, &format!("owner {name}")));
+        events.push(owner_event(
+            LockEventKind::Unregistered,
+            cause,
+            name,
+            &format!("owner {name}"),
+        ));
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| DeleteOwner::Deleted(owner))
     }
@@ -136,7 +164,10 @@ pub(crate) async fn owner_share_in_tx(tx: &mut Tx, id: OwnerId) -> Result<Option
 }
 
 /// The same by name.
-pub(crate) async fn owner_share_named_in_tx(tx: &mut Tx, name: &OwnerName) -> Result<Option<Owner>> {
+pub(crate) async fn owner_share_named_in_tx(
+    tx: &mut Tx,
+    name: &OwnerName,
+) -> Result<Option<Owner>> {
     let sql = match tx {
         Tx::Sqlite(_) => owner_sql!("WHERE name = $1"),
         Tx::Postgres(_) => owner_sql!("WHERE name = $1 FOR KEY SHARE"),
@@ -153,8 +184,27 @@ async fn owner_hold_in_tx(tx: &mut Tx, name: &OwnerName) -> Result<Option<Owner>
 }
 
 /// An event about an owner and what belongs to it: it concerns no lock, so what it is about stands before the reason.
-pub(crate) fn owner_event(kind: LockEventKind, cause: &Cause, owner: &OwnerName, what: &str) -> NewLockEvent {
-    let reason = if cause.reason.is_empty() { what.to_owned() } else { format!("{what}: {}", cause.reason) };
+pub(crate) fn owner_event(
+    kind: LockEventKind,
+    cause: &Cause,
+    owner: &OwnerName,
+    what: &str,
+) -> NewLockEvent {
+    let reason = if cause.reason.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {}", cause.reason)
+    };
     let concern = Some(Concern::Owner(owner.clone()));
-    NewLockEvent { kind, key: None, scope: None, pull: None, concern, cause: Cause { reason, ..cause.clone() } }
+    NewLockEvent {
+        kind,
+        key: None,
+        scope: None,
+        pull: None,
+        concern,
+        cause: Cause {
+            reason,
+            ..cause.clone()
+        },
+    }
 }

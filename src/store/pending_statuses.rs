@@ -53,7 +53,12 @@ impl Store {
     }
 
     /// The forge has taken a status that nothing has to end.
-    pub async fn status_settle(&self, repo: &RepoId, head: &CommitSha, context: &str) -> Result<()> {
+    pub async fn status_settle(
+        &self,
+        repo: &RepoId,
+        head: &CommitSha,
+        context: &str,
+    ) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,
@@ -93,7 +98,11 @@ impl Store {
     /// Forgets pending statuses that were set before the given time.
     pub async fn status_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let rows = execute!(&mut tx, "DELETE FROM pending_statuses WHERE set_at < $1", kept_time(before))?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM pending_statuses WHERE set_at < $1",
+            kept_time(before)
+        )?;
         tx.commit().await.map(|()| rows)
     }
 

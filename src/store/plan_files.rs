@@ -31,7 +31,8 @@ impl Store {
     /// Tells which of these plans have a record.
     pub async fn plan_list_recorded(&self, plans: &[PlanId]) -> Result<BTreeSet<PlanId>> {
         let (sql, plans) = (self.either(RECORDED[0], RECORDED[1]), listed(plans));
-        let known = on_pool!(self, db => sqlx::query_scalar::<_, PlanId>(sql).bind(&plans).fetch_all(db))?;
+        let known =
+            on_pool!(self, db => sqlx::query_scalar::<_, PlanId>(sql).bind(&plans).fetch_all(db))?;
         Ok(known.into_iter().collect())
     }
 
@@ -55,5 +56,11 @@ impl Store {
 }
 
 pub(super) async fn plan_file_put_in_tx(tx: &mut Tx, plan: PlanId, bytes: &[u8]) -> Result<()> {
-    execute!(tx, "INSERT INTO plan_files (plan, bytes) VALUES ($1, $2)", plan, bytes).map(drop)
+    execute!(
+        tx,
+        "INSERT INTO plan_files (plan, bytes) VALUES ($1, $2)",
+        plan,
+        bytes
+    )
+    .map(drop)
 }

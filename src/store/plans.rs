@@ -9,8 +9,9 @@ use super::pulls::pull_share_in_tx;
 use super::runs::run_hold_in_tx;
 use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
-    BranchName, Cause, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
-    PullNumber, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest, WorkspaceName,
+    BranchName, Cause, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord,
+    PlanState, ProjectKey, PullNumber, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest,
+    WorkspaceName,
 };
 
 /// Whether a plan was kept.
@@ -70,7 +71,12 @@ impl Store {
     }
 
     /// A plan of this project failed: the earlier plan is discarded and the lock given back.
-    pub async fn plan_drop(&self, pull: &PullRef, project: &ProjectKey, cause: &Cause) -> Result<()> {
+    pub async fn plan_drop(
+        &self,
+        pull: &PullRef,
+        project: &ProjectKey,
+        cause: &Cause,
+    ) -> Result<()> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         drop_in(&mut change, pull, project).await?;
         change.commit().await
@@ -85,10 +91,26 @@ impl Store {
 
     /// Before a plan of the whole pull: projects it no longer concerns lose their plan, their lock and their place in a
     /// line.
-    pub async fn plan_keep_only(&self, pull: &PullRef, keep: &[ProjectKey], cause: &Cause) -> Result<Vec<ProjectKey>> {
-        let planned = self.plan_list(pull).await?.into_iter().map(|plan| plan.project);
-        let locked = self.lock_list_of_pull(pull).await?.into_iter().map(|lock| lock.project);
-        let mut gone: Vec<ProjectKey> = planned.chain(locked).filter(|project| !keep.contains(project)).collect();
+    pub async fn plan_keep_only(
+        &self,
+        pull: &PullRef,
+        keep: &[ProjectKey],
+        cause: &Cause,
+    ) -> Result<Vec<ProjectKey>> {
+        let planned = self
+            .plan_list(pull)
+            .await?
+            .into_iter()
+            .map(|plan| plan.project);
+        let locked = self
+            .lock_list_of_pull(pull)
+            .await?
+            .into_iter()
+            .map(|lock| lock.project);
+        let mut gone: Vec<ProjectKey> = planned
+            .chain(locked)
+            .filter(|project| !keep.contains(project))
+            .collect();
         gone.sort();
         gone.dedup();
         let mut waited = self.waiter_list_of_pull(pull).await?;
@@ -96,7 +118,9 @@ impl Store {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         for project in &gone {
             discard_in_tx(&mut change.tx, pull, project).await?;
-            let shared = keep.iter().any(|k| k.dir == project.dir && k.workspace == project.workspace);
+            let shared = keep
+                .iter()
+                .any(|k| k.dir == project.dir && k.workspace == project.workspace);
             if !shared {
                 drop_in(&mut change, pull, project).await?;
             }
@@ -133,7 +157,11 @@ async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result
     .map(|rows| rows == 1)
 }
 
-pub(super) async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>) -> Result<()> {
+pub(super) async fn insert_in_tx(
+    tx: &mut Tx,
+    plan: &PlanRecord,
+    created_at: DateTime<Utc>,
+) -> Result<()> {
     execute!(
         tx,
         "INSERT INTO plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
@@ -221,7 +249,12 @@ pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Res
         &lock.key.workspace,
         scope_column(&lock.key),
     )?;
-    Ok(states.iter().any(|state| matches!(state, PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed)))
+    Ok(states.iter().any(|state| {
+        matches!(
+            state,
+            PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed
+        )
+    }))
 }
 
 #[derive(sqlx::FromRow)]
@@ -264,8 +297,15 @@ impl From<PlanRow> for PlanRecord {
         let name = name_from_column(&row.name);
         Self {
             id: row.id,
-            pull: PullRef { repo: row.repo, number: row.pull },
-            project: ProjectKey { dir: row.dir, workspace: row.workspace, name },
+            pull: PullRef {
+                repo: row.repo,
+                number: row.pull,
+            },
+            project: ProjectKey {
+                dir: row.dir,
+                workspace: row.workspace,
+                name,
+            },
             run: row.run,
             head: row.head,
             base_branch: row.base_branch,

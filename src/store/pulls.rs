@@ -9,7 +9,10 @@ use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState, RepoId};
 
 macro_rules! state_sql {
     ($lock:literal) => {
-        concat!("SELECT state FROM pulls WHERE repo = $1 AND number = $2", $lock)
+        concat!(
+            "SELECT state FROM pulls WHERE repo = $1 AND number = $2",
+            $lock
+        )
     };
 }
 
@@ -21,7 +24,13 @@ impl Store {
         tx.commit().await
     }
 
-    async fn pull_seen_in_tx(&self, tx: &mut Tx, pull: &PullRef, state: PullState, url: &str) -> Result<()> {
+    async fn pull_seen_in_tx(
+        &self,
+        tx: &mut Tx,
+        pull: &PullRef,
+        state: PullState,
+        url: &str,
+    ) -> Result<()> {
         execute!(
             tx,
             "INSERT INTO pulls (repo, number, state, url, updated_at) VALUES ($1, $2, $3, $4, $5) \
@@ -48,7 +57,8 @@ impl Store {
         outbox: impl FnOnce(&[Lock]) -> Vec<NewJob>,
     ) -> Result<Vec<Lock>> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
-        self.pull_seen_in_tx(&mut change.tx, pull, state, url).await?;
+        self.pull_seen_in_tx(&mut change.tx, pull, state, url)
+            .await?;
         head_forget_in_tx(&mut change.tx, pull).await?;
         change.leave_all(pull).await?;
         let freed = change.free_all(pull, LockEventKind::Released).await?;
@@ -122,7 +132,11 @@ pub(super) async fn title_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<St
 }
 
 /// SQLite's only writing transaction needs no lock on a row.
-async fn pull_state_in_tx(tx: &mut Tx, pull: &PullRef, postgres: &'static str) -> Result<Option<PullState>> {
+async fn pull_state_in_tx(
+    tx: &mut Tx,
+    pull: &PullRef,
+    postgres: &'static str,
+) -> Result<Option<PullState>> {
     let sql = match tx {
         Tx::Sqlite(_) => state_sql!(""),
         Tx::Postgres(_) => postgres,
@@ -139,6 +153,9 @@ struct PullRow {
 
 impl From<PullRow> for PullRef {
     fn from(row: PullRow) -> Self {
-        Self { repo: row.repo, number: row.pull }
+        Self {
+            repo: row.repo,
+            number: row.pull,
+        }
     }
 }

@@ -21,7 +21,11 @@ const TURN: [&str; 2] = [
 
 impl Store {
     /// Returns the time until which a gate is closed; `None`: it is open.
-    pub async fn rate_gate_closed(&self, scope: &RateScope, traffic: Traffic) -> Result<Option<DateTime<Utc>>> {
+    pub async fn rate_gate_closed(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+    ) -> Result<Option<DateTime<Utc>>> {
         let skew = self.skew().await?;
         let until = on_pool!(self, db => sqlx::query_scalar::<_, DateTime<Utc>>(CLOSED)
             .bind(&scope.host).bind(&scope.credential).bind(traffic).bind(skew.of(self.now())).fetch_optional(db))?;
@@ -29,7 +33,11 @@ impl Store {
     }
 
     /// Reserves the next turn of a write, so that writes leave at least `spacing` apart, and returns its time.
-    pub async fn rate_gate_turn(&self, scope: &RateScope, spacing: Duration) -> Result<DateTime<Utc>> {
+    pub async fn rate_gate_turn(
+        &self,
+        scope: &RateScope,
+        spacing: Duration,
+    ) -> Result<DateTime<Utc>> {
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,
@@ -60,7 +68,12 @@ impl Store {
     }
 
     /// Closes a gate until the given time, unless it is closed for longer.
-    pub async fn rate_gate_close(&self, scope: &RateScope, traffic: Traffic, until: DateTime<Utc>) -> Result<()> {
+    pub async fn rate_gate_close(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+        until: DateTime<Utc>,
+    ) -> Result<()> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
         execute!(

@@ -29,8 +29,8 @@ use super::lock_change::{LockChange, line_hold_in_tx};
 use super::repositories::repository_named_in_tx;
 use super::{Result, SealedCredential, Store, Tx, execute, free_text, kept_time, on_tx};
 use crate::model::{
-    ApplicationId, Cause, Concern, CredentialId, JobId, Lock, LockEventKind, LockId, NewLockEvent, OwnerName, RepoId,
-    RepoUrl, RepositoryEventKind, RepositoryNews,
+    ApplicationId, Cause, Concern, CredentialId, JobId, Lock, LockEventKind, LockId, NewLockEvent,
+    OwnerName, RepoId, RepoUrl, RepositoryEventKind, RepositoryNews,
 };
 use crate::seal::{OpenError, Sealed};
 
@@ -208,8 +208,11 @@ macro_rules! pages_sql {
         )
     };
 }
-const PAGES: [&str; 3] =
-    [pages_sql!("pulls", "url"), pages_sql!("locks", "pull_url"), pages_sql!("lock_waiters", "pull_url")];
+const PAGES: [&str; 3] = [
+    pages_sql!("pulls", "url"),
+    pages_sql!("locks", "pull_url"),
+    pages_sql!("lock_waiters", "pull_url"),
+];
 
 /// A pull that holds what it waits for waits no more.
 const WAITS_FOR_ITSELF: &str = "DELETE FROM lock_waiters WHERE repo = $1 AND EXISTS (SELECT 1 FROM locks l \
@@ -248,7 +251,9 @@ impl Store {
     pub async fn repository_rename(
         &self,
         rename: &Rename<'_>,
-        reseal: impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync,
+        reseal: impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError>
+        + Send
+        + Sync,
     ) -> Result<Renamed> {
         if rename.old == rename.new {
             return Ok(Renamed::Done(0));
@@ -264,9 +269,17 @@ impl Store {
     async fn rename_all(
         &self,
         rename: &Rename<'_>,
-        reseal: &(impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync),
+        reseal: &(
+             impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync
+         ),
     ) -> Step<u64> {
-        let Rename { id, old, new, cause, .. } = *rename;
+        let Rename {
+            id,
+            old,
+            new,
+            cause,
+            ..
+        } = *rename;
         let mut tx = self.begin().await?;
         let jobs = open_jobs_in_tx(&mut tx, rename).await?;
         switch_hold_in_tx(&mut tx).await?;
@@ -282,8 +295,16 @@ impl Store {
         if rows > 0 {
             change.note(renamed_event(rename));
         }
-        let news = RepositoryNews { repo: new.clone(), kind: RepositoryEventKind::Renamed, installation: None };
-        let news = if rows > 0 && is_proper(new) { vec![news] } else { Vec::new() };
+        let news = RepositoryNews {
+            repo: new.clone(),
+            kind: RepositoryEventKind::Renamed,
+            installation: None,
+        };
+        let news = if rows > 0 && is_proper(new) {
+            vec![news]
+        } else {
+            Vec::new()
+        };
         change.commit_with(&news).await?;
         Ok(rows)
     }
@@ -295,15 +316,29 @@ impl Store {
         if !is_proper(new) {
             // Nobody will ask the forge for it any more.
             execute!(&mut *tx, "DELETE FROM watched_repos WHERE repo = $1", old)?;
-            execute!(&mut *tx, "DELETE FROM repository_syncs WHERE repo = $1", old)?;
+            execute!(
+                &mut *tx,
+                "DELETE FROM repository_syncs WHERE repo = $1",
+                old
+            )?;
         }
         let mut rows = 0;
         for sql in MOVE {
             rows += execute!(&mut *tx, sql, old, new)?;
         }
-        execute!(&mut *tx, "UPDATE watched_repos SET due_at = $2 WHERE repo = $1", new, kept_time(self.now()))?;
+        execute!(
+            &mut *tx,
+            "UPDATE watched_repos SET due_at = $2 WHERE repo = $1",
+            new,
+            kept_time(self.now())
+        )?;
         // What was told of it is walked by every data directory under the name it has now.
-        execute!(&mut *tx, "UPDATE repository_events SET repo = $2 WHERE repo = $1", old, new)?;
+        execute!(
+            &mut *tx,
+            "UPDATE repository_events SET repo = $2 WHERE repo = $1",
+            old,
+            new
+        )?;
         execute!(&mut *tx, WAITS_FOR_ITSELF, new)?;
         let [old_page, new_page] = [old, new].map(|repo| format!("/{}/", repo.full_name()));
         for sql in PAGES {
@@ -315,7 +350,10 @@ impl Store {
     /// Commands of the repository do not begin for a moment, so that those under way are the last ones.
     async fn rest(&self, rename: &Rename<'_>) -> Result<()> {
         let mut tx = self.begin().await?;
-        let until = self.skew_in_tx(&mut tx).await?.of(self.now() + WAIT_FOR_REST);
+        let until = self
+            .skew_in_tx(&mut tx)
+            .await?
+            .of(self.now() + WAIT_FOR_REST);
         execute!(
             &mut tx,
             "UPDATE jobs SET run_after = $1 WHERE state IN ('queued', 'running') AND state = 'queued' \
@@ -340,18 +378,29 @@ async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>>
     let jobs = on_tx!(tx, db => sqlx::query_as::<_, OpenJob>(
         "SELECT seq, id, lane, share, payload, state FROM jobs WHERE state IN ('queued', 'running') ORDER BY seq")
         .fetch_all(db))?;
-    let names = |job: &OpenJob, repo: &RepoId| names(&job.lane, repo) || share_moved(&job.share, repo, repo).is_some();
+    let names = |job: &OpenJob, repo: &RepoId| {
+        names(&job.lane, repo) || share_moved(&job.share, repo, repo).is_some()
+    };
     let at_work = |job: &OpenJob| job.state == JobState::Running && rename.within != Some(job.id);
-    if jobs.iter().any(|job| at_work(job) && (names(job, rename.old) || names(job, rename.new))) {
+    if jobs
+        .iter()
+        .any(|job| at_work(job) && (names(job, rename.old) || names(job, rename.new)))
+    {
         return Err(Stop::Busy);
     }
-    Ok(jobs.into_iter().filter(|job| names(job, rename.old) && !is_of_another(&job.payload, rename.id)).collect())
+    Ok(jobs
+        .into_iter()
+        .filter(|job| names(job, rename.old) && !is_of_another(&job.payload, rename.id))
+        .collect())
 }
 
 /// Whether a job names the identifier of another repository: that one has the old name by now, and what was told of it stays.
 fn is_of_another(payload: &str, id: u64) -> bool {
     let value: Value = serde_json::from_str(payload).unwrap_or_default();
-    value.pointer("/told/id").and_then(Value::as_u64).is_some_and(|told| told != id)
+    value
+        .pointer("/told/id")
+        .and_then(Value::as_u64)
+        .is_some_and(|told| told != id)
 }
 
 /// Whether a lane is one of a repository: `pull:github.com/acme/infra#12`, `status:github.com/acme/infra@…`.
@@ -362,14 +411,19 @@ fn names(lane: &str, repo: &RepoId) -> bool {
 /// The lane under another name; `None` for a lane of another repository. A kind can be of two words: `repeat:status`.
 fn lane_moved(lane: &str, old: &RepoId, new: &RepoId) -> Option<String> {
     let (kind, rest) = lane.split_once(&format!(":{old}"))?;
-    let is_kind = kind.chars().all(|char| char.is_ascii_lowercase() || matches!(char, '_' | ':'));
+    let is_kind = kind
+        .chars()
+        .all(|char| char.is_ascii_lowercase() || matches!(char, '_' | ':'));
     (is_kind && rest.starts_with(['#', '@', ':'])).then(|| format!("{kind}:{new}{rest}"))
 }
 
 /// The share under another name; `None` for a share of another repository.
 fn share_moved(share: &str, old: &RepoId, new: &RepoId) -> Option<String> {
     let shares = |repo: &RepoId| [repo.to_string(), answers_share(repo)];
-    shares(old).into_iter().zip(shares(new)).find_map(|(old, new)| (old == share).then_some(new))
+    shares(old)
+        .into_iter()
+        .zip(shares(new))
+        .find_map(|(old, new)| (old == share).then_some(new))
 }
 
 /// Moves jobs to the lanes of the new name, and what they are told of. Whoever began with one meanwhile is at work.
@@ -402,19 +456,29 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
 
 /// Moves the jobs of a lane that are done: the newest of them is about to be repeated.
 async fn done_jobs_move_in_tx(tx: &mut Tx, lane: &str, old: &RepoId, new: &RepoId) -> Step<()> {
-    let Some(moved) = lane_moved(lane, old, new) else { return Ok(()) };
+    let Some(moved) = lane_moved(lane, old, new) else {
+        return Ok(());
+    };
     let done = on_tx!(&mut *tx, db => sqlx::query_as::<_, (i64, String)>(
         "SELECT seq, payload FROM jobs WHERE lane = $1 AND state = 'done'").bind(lane).fetch_all(db))?;
     for (seq, payload) in done {
         let payload = payload_moved(&payload, old, new);
-        execute!(&mut *tx, "UPDATE jobs SET lane = $1, payload = $2 WHERE seq = $3", &moved, free_text(&payload), seq)?;
+        execute!(
+            &mut *tx,
+            "UPDATE jobs SET lane = $1, payload = $2 WHERE seq = $3",
+            &moved,
+            free_text(&payload),
+            seq
+        )?;
     }
     Ok(())
 }
 
 /// The arguments of a job under another name: every text in them that is the repository, a pull of it, or (`statuses`) a lane.
 fn payload_moved(payload: &str, old: &RepoId, new: &RepoId) -> String {
-    let Ok(mut value) = serde_json::from_str::<Value>(payload) else { return payload.to_owned() };
+    let Ok(mut value) = serde_json::from_str::<Value>(payload) else {
+        return payload.to_owned();
+    };
     if let Some(Value::String(lane)) = value.get_mut("statuses")
         && let Some(moved) = lane_moved(lane, old, new)
     {
@@ -428,13 +492,20 @@ fn rename_texts(value: &mut Value, old: &str, new: &str) {
     match value {
         Value::String(text) => {
             let rest = text.strip_prefix(old);
-            let is_number = |rest: &str| rest.strip_prefix('#').is_some_and(|number| number.parse::<i64>().is_ok());
+            let is_number = |rest: &str| {
+                rest.strip_prefix('#')
+                    .is_some_and(|number| number.parse::<i64>().is_ok())
+            };
             if let Some(rest) = rest.filter(|rest| rest.is_empty() || is_number(rest)) {
                 *text = format!("{new}{rest}");
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| rename_texts(value, old, new)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| rename_texts(value, old, new)),
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| rename_texts(value, old, new)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|value| rename_texts(value, old, new)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -445,7 +516,11 @@ async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -
     let mut freed: BTreeSet<LockId> = BTreeSet::new();
     for one in &ours {
         for other in theirs.iter().filter(|other| exclude_each_other(one, other)) {
-            let loser = if one.taken_at <= other.taken_at { other } else { one };
+            let loser = if one.taken_at <= other.taken_at {
+                other
+            } else {
+                one
+            };
             if [one.id, other.id].iter().any(|id| freed.contains(id)) {
                 continue;
             }
@@ -455,7 +530,11 @@ async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -
                 continue;
             }
             change.discard_plans(loser).await?;
-            if change.free_for(loser.id, LockEventKind::Released).await?.is_none() {
+            if change
+                .free_for(loser.id, LockEventKind::Released)
+                .await?
+                .is_none()
+            {
                 return Err(Stop::Busy);
             }
         }
@@ -477,21 +556,40 @@ fn exclude_each_other(one: &Lock, other: &Lock) -> bool {
 async fn registered_in_tx(
     tx: &mut Tx,
     (old, new): (&RepoId, &RepoId),
-    reseal: &(impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync),
+    reseal: &(
+         impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync
+     ),
 ) -> Step<u64> {
     // What has no address in normal form was never registered.
-    let Ok(old_url) = RepoUrl::of(old) else { return Ok(0) };
+    let Ok(old_url) = RepoUrl::of(old) else {
+        return Ok(0);
+    };
     let new_url = RepoUrl::of(new).map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
     let twice = on_tx!(&mut *tx, db => sqlx::query_as::<_, (ApplicationId, ApplicationId)>(TWICE_REGISTERED)
         .bind(&old_url).bind(&new_url).fetch_optional(db))?;
     if let Some((first, second)) = twice {
         let (old, new) = (old.clone(), new.clone());
-        return Err(Stop::Refused(RenameRefused::SameApplication { old, new, first, second }));
+        return Err(Stop::Refused(RenameRefused::SameApplication {
+            old,
+            new,
+            first,
+            second,
+        }));
     }
-    let mut rows = execute!(&mut *tx, "UPDATE applications SET url = $2 WHERE url = $1", &old_url, &new_url)?;
+    let mut rows = execute!(
+        &mut *tx,
+        "UPDATE applications SET url = $2 WHERE url = $1",
+        &old_url,
+        &new_url
+    )?;
     for credential in sealed_of_url_in_tx(tx, &old_url).await? {
         let refused = |reason| {
-            Stop::Refused(RenameRefused::Sealed { old: old.clone(), new: new.clone(), id: credential.id, reason })
+            Stop::Refused(RenameRefused::Sealed {
+                old: old.clone(),
+                new: new.clone(),
+                id: credential.id,
+                reason,
+            })
         };
         let sealed = reseal(&credential, &new_url).map_err(refused)?;
         rows += execute!(
@@ -511,24 +609,61 @@ async fn claim_move_in_tx(
     (old, old_url): (&RepoId, &RepoUrl),
     (new, new_url): (&RepoId, &RepoUrl),
 ) -> Step<u64> {
-    let (first, second) = if old_url < new_url { (old_url, new_url) } else { (new_url, old_url) };
-    let (first, second) = (claim_hold_in_tx(tx, first).await?, claim_hold_in_tx(tx, second).await?);
-    let (from, to) = if old_url < new_url { (first, second) } else { (second, first) };
+    let (first, second) = if old_url < new_url {
+        (old_url, new_url)
+    } else {
+        (new_url, old_url)
+    };
+    let (first, second) = (
+        claim_hold_in_tx(tx, first).await?,
+        claim_hold_in_tx(tx, second).await?,
+    );
+    let (from, to) = if old_url < new_url {
+        (first, second)
+    } else {
+        (second, first)
+    };
     let Some(from) = from else { return Ok(0) };
     let Some(to) = to else {
-        return Ok(execute!(tx, "UPDATE repository_claims SET url = $1 WHERE id = $2", new_url, from.id)?);
+        return Ok(execute!(
+            tx,
+            "UPDATE repository_claims SET url = $1 WHERE id = $2",
+            new_url,
+            from.id
+        )?);
     };
     if from.owner != to.owner {
         let (old, new) = (old.clone(), new.clone());
-        return Err(Stop::Refused(RenameRefused::TwoOwners { old, new, owner: from.name, other: to.name }));
+        return Err(Stop::Refused(RenameRefused::TwoOwners {
+            old,
+            new,
+            owner: from.name,
+            other: to.name,
+        }));
     }
-    execute!(&mut *tx, "UPDATE claim_applications SET claim = $1 WHERE claim = $2", to.id, from.id)?;
-    execute!(&mut *tx, "UPDATE claim_credentials SET claim = $1 WHERE claim = $2", to.id, from.id)?;
-    Ok(execute!(tx, "DELETE FROM repository_claims WHERE id = $1", from.id)?)
+    execute!(
+        &mut *tx,
+        "UPDATE claim_applications SET claim = $1 WHERE claim = $2",
+        to.id,
+        from.id
+    )?;
+    execute!(
+        &mut *tx,
+        "UPDATE claim_credentials SET claim = $1 WHERE claim = $2",
+        to.id,
+        from.id
+    )?;
+    Ok(execute!(
+        tx,
+        "DELETE FROM repository_claims WHERE id = $1",
+        from.id
+    )?)
 }
 
 fn renamed_event(rename: &Rename<'_>) -> NewLockEvent {
-    let Rename { old, new, cause, .. } = *rename;
+    let Rename {
+        old, new, cause, ..
+    } = *rename;
     let about = if is_proper(new) { new } else { old };
     let reason = format!("{old} is {new} now: {}", cause.reason);
     NewLockEvent {
@@ -537,7 +672,10 @@ fn renamed_event(rename: &Rename<'_>) -> NewLockEvent {
         scope: None,
         pull: None,
         concern: Some(Concern::Repo(about.clone())),
-        cause: Cause { reason, ..cause.clone() },
+        cause: Cause {
+            reason,
+            ..cause.clone()
+        },
     }
 }
 
@@ -553,10 +691,22 @@ mod tests {
     fn lanes_move_only_if_they_are_of_the_repository() {
         let (old, new) = (repo("github.com/acme/old"), repo("github.com/acme/new"));
         for (lane, moved) in [
-            ("pull:github.com/acme/old#12", Some("pull:github.com/acme/new#12")),
-            ("status:github.com/acme/old@ab:plan: x", Some("status:github.com/acme/new@ab:plan: x")),
-            ("reaction:github.com/acme/old:7", Some("reaction:github.com/acme/new:7")),
-            ("repeat:status:github.com/acme/old@ab:plan", Some("repeat:status:github.com/acme/new@ab:plan")),
+            (
+                "pull:github.com/acme/old#12",
+                Some("pull:github.com/acme/new#12"),
+            ),
+            (
+                "status:github.com/acme/old@ab:plan: x",
+                Some("status:github.com/acme/new@ab:plan: x"),
+            ),
+            (
+                "reaction:github.com/acme/old:7",
+                Some("reaction:github.com/acme/new:7"),
+            ),
+            (
+                "repeat:status:github.com/acme/old@ab:plan",
+                Some("repeat:status:github.com/acme/new@ab:plan"),
+            ),
             ("status:github.com/acme/other@ab:github.com/acme/old@", None),
             ("pull:github.com/acme/old-2#12", None),
             ("pull:github.com/acme/older#12", None),
@@ -569,7 +719,12 @@ mod tests {
     #[test]
     fn what_was_told_of_another_repository_stays() {
         assert!(is_of_another(r#"{"told":{"id":8}}"#, 7));
-        for payload in [r#"{"told":{"id":7}}"#, r#"{"told":null}"#, r#"{"pull":"x"}"#, "not JSON"] {
+        for payload in [
+            r#"{"told":{"id":7}}"#,
+            r#"{"told":null}"#,
+            r#"{"pull":"x"}"#,
+            "not JSON",
+        ] {
             assert!(!is_of_another(payload, 7), "{payload}");
         }
     }

@@ -121,7 +121,12 @@ impl Store {
     pub async fn replica_end(&self, name: &str) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
-        execute!(&mut tx, "UPDATE replicas SET state = 'ended', beat_at = $1 WHERE name = $2", now, name)?;
+        execute!(
+            &mut tx,
+            "UPDATE replicas SET state = 'ended', beat_at = $1 WHERE name = $2",
+            now,
+            name
+        )?;
         let jobs = execute!(
             &mut tx,
             "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
@@ -163,7 +168,11 @@ impl Store {
     pub async fn replica_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
         let before = self.skew_in_tx(&mut tx).await?.of(before);
-        let rows = execute!(&mut tx, "DELETE FROM replicas WHERE lease_until < $1", before)?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM replicas WHERE lease_until < $1",
+            before
+        )?;
         tx.commit().await.map(|()| rows)
     }
 }
@@ -183,7 +192,17 @@ struct Row {
 impl Row {
     fn at(self, now: DateTime<Utc>) -> ReplicaRow {
         let state = ReplicaState::at(self.state, self.lease_until, now);
-        let id = ReplicaId { name: self.name, host: self.host, address: self.address, version: self.version };
-        ReplicaRow { id, state, started_at: self.started_at, beat_at: self.beat_at }
+        let id = ReplicaId {
+            name: self.name,
+            host: self.host,
+            address: self.address,
+            version: self.version,
+        };
+        ReplicaRow {
+            id,
+            state,
+            started_at: self.started_at,
+            beat_at: self.beat_at,
+        }
     }
 }

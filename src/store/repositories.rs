@@ -92,7 +92,11 @@ impl Store {
             kept_time(self.now()),
         )?;
         if rows > 0 {
-            execute!(&mut tx, "DELETE FROM former_names WHERE repo = $1", &told.repo)?;
+            execute!(
+                &mut tx,
+                "DELETE FROM former_names WHERE repo = $1",
+                &told.repo
+            )?;
         }
         tx.commit().await.map(|()| rows > 0)
     }
@@ -100,7 +104,10 @@ impl Store {
     /// Names that repositories had before, each with the name that the repository has now.
     pub async fn repository_former_names(&self, limit: i64) -> Result<Vec<FormerName>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (RepoId, RepoId)>(FORMER).bind(limit).fetch_all(db))?;
-        Ok(rows.into_iter().map(|(old, now)| FormerName { old, now }).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(old, now)| FormerName { old, now })
+            .collect())
     }
 
     /// Notes that the forge did not find something, and tells since when that is so.
@@ -130,7 +137,12 @@ impl Store {
             return Ok(());
         }
         let mut tx = self.begin().await?;
-        execute!(&mut tx, "DELETE FROM absences WHERE repo = $1 AND number = $2", repo, number)?;
+        execute!(
+            &mut tx,
+            "DELETE FROM absences WHERE repo = $1 AND number = $2",
+            repo,
+            number
+        )?;
         tx.commit().await
     }
 }

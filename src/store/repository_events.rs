@@ -41,9 +41,9 @@ pub enum EventWalk {
 /// A cursor that finds nothing says that it is there as often as this.
 const SIGN_OF_LIFE: TimeDelta = TimeDelta::minutes(10);
 
-const APPEND: &str = "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
-const AFTER: &str =
-    "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
+const APPEND: &str =
+    "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
+const AFTER: &str = "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
 /// Whoever keeps a cursor has a row for each repository whose events were removed since, so that none is missing here. One
 /// whose mirrors were all removed to make room, and of which nothing else is known, stays so until somebody uses it.
 const BEGIN: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
@@ -61,12 +61,17 @@ impl Store {
     /// Something happened to a repository that no delivery told of.
     pub async fn repository_event_append(&self, news: &RepositoryNews) -> Result<()> {
         let mut tx = self.begin().await?;
-        self.repository_events_in_tx(&mut tx, std::slice::from_ref(news)).await?;
+        self.repository_events_in_tx(&mut tx, std::slice::from_ref(news))
+            .await?;
         tx.commit().await
     }
 
     /// Something happened to repositories. Nothing else may be waited for in the transaction from here on.
-    pub(super) async fn repository_events_in_tx(&self, tx: &mut Tx, news: &[RepositoryNews]) -> Result<()> {
+    pub(super) async fn repository_events_in_tx(
+        &self,
+        tx: &mut Tx,
+        news: &[RepositoryNews],
+    ) -> Result<()> {
         if news.is_empty() {
             return Ok(());
         }
@@ -81,7 +86,11 @@ impl Store {
     }
 
     /// Events after a number, so many at most.
-    pub async fn repository_event_list(&self, after: i64, limit: i64) -> Result<Vec<RepositoryEvent>> {
+    pub async fn repository_event_list(
+        &self,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<RepositoryEvent>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(AFTER).bind(after).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(RepositoryEvent::from).collect())
     }
@@ -113,7 +122,9 @@ impl Store {
             "SELECT repo FROM repository_syncs WHERE replica = $1 ORDER BY repo").bind(home).fetch_all(db))?;
         for repo in &known {
             let updated = MirrorEvent::Updated { at: self.now() };
-            let _changed = self.mirror_change_in_tx(&mut tx, home, repo, &updated).await?;
+            let _changed = self
+                .mirror_change_in_tx(&mut tx, home, repo, &updated)
+                .await?;
         }
         let new = execute!(&mut tx, BEGIN, home, self.now())?;
         tx.commit().await.map(|()| known.len() as u64 + new)
@@ -122,7 +133,9 @@ impl Store {
     /// Walks on past so many events at most. That their repositories are to be brought in step, and that they were walked
     /// past, is one transaction.
     pub async fn repository_event_walk(&self, home: &HomeId, limit: i64) -> Result<EventWalk> {
-        let Some(seq) = self.repository_event_cursor(home).await? else { return Ok(EventWalk::NoCursor) };
+        let Some(seq) = self.repository_event_cursor(home).await? else {
+            return Ok(EventWalk::NoCursor);
+        };
         let events = self.repository_event_list(seq, limit).await?;
         let Some(last) = events.last().map(|event| event.seq) else {
             return self.alive(home).await.map(|()| EventWalk::Walked(0));
@@ -148,11 +161,23 @@ impl Store {
 
     /// A repository that was only given to the forge's app, or made, has nothing yet that somebody waits for: its first
     /// mirror comes after those of others. One that is only gone gets none.
-    async fn told_in_tx(&self, tx: &mut Tx, home: &HomeId, repo: &RepoId, told: Told) -> Result<()> {
-        let Told { installation, is_there, is_only_there } = told;
+    async fn told_in_tx(
+        &self,
+        tx: &mut Tx,
+        home: &HomeId,
+        repo: &RepoId,
+        told: Told,
+    ) -> Result<()> {
+        let Told {
+            installation,
+            is_there,
+            is_only_there,
+        } = told;
         let is_new = is_there && know_in_tx(tx, home, repo, installation, self.now()).await?;
         if !(is_new && is_only_there) {
-            let _changed = self.mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() }).await?;
+            let _changed = self
+                .mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() })
+                .await?;
         }
         match installation {
             Some(installation) => installation_in_tx(tx, home, repo, installation).await,
@@ -167,7 +192,12 @@ impl Store {
             .bind(home).bind(now - SIGN_OF_LIFE).fetch_optional(db))?;
         if silent.is_some() {
             let mut tx = self.begin().await?;
-            execute!(&mut tx, "UPDATE repository_event_cursors SET moved_at = $1 WHERE replica = $2", now, home)?;
+            execute!(
+                &mut tx,
+                "UPDATE repository_event_cursors SET moved_at = $1 WHERE replica = $2",
+                now,
+                home
+            )?;
             tx.commit().await?;
         }
         Ok(())
@@ -175,14 +205,21 @@ impl Store {
 
     /// Drops the cursors of data directories that were not heard of since a time, with what is known of their mirrors:
     /// who comes back begins anew. Names them.
-    pub async fn repository_event_drop_cursors(&self, before: DateTime<Utc>) -> Result<Vec<HomeId>> {
+    pub async fn repository_event_drop_cursors(
+        &self,
+        before: DateTime<Utc>,
+    ) -> Result<Vec<HomeId>> {
         let mut tx = self.begin().await?;
         let before = self.skew_in_tx(&mut tx).await?.of(before);
         let mut homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
             "DELETE FROM repository_event_cursors WHERE moved_at < $1 RETURNING replica").bind(before).fetch_all(db))?;
         homes.sort();
         for home in &homes {
-            execute!(&mut tx, "DELETE FROM repository_syncs WHERE replica = $1", home)?;
+            execute!(
+                &mut tx,
+                "DELETE FROM repository_syncs WHERE replica = $1",
+                home
+            )?;
         }
         tx.commit().await.map(|()| homes)
     }
@@ -212,7 +249,11 @@ struct Told {
 fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Told> {
     let mut repos = BTreeMap::new();
     for RepositoryEvent { event, .. } in events {
-        let nothing = Told { installation: None, is_there: false, is_only_there: true };
+        let nothing = Told {
+            installation: None,
+            is_there: false,
+            is_only_there: true,
+        };
         let told: &mut Told = repos.entry(&event.repo).or_insert(nothing);
         told.installation = event.installation.or(told.installation);
         match event.kind {
@@ -231,10 +272,12 @@ fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Told> {
 async fn append_hold_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('repository_events', 0))")
-            .execute(&mut **tx)
-            .await
-            .map(drop),
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('repository_events', 0))")
+                .execute(&mut **tx)
+                .await
+                .map(drop)
+        }
     }
 }
 
@@ -250,7 +293,15 @@ struct Row {
 impl From<Row> for RepositoryEvent {
     fn from(row: Row) -> Self {
         let installation = row.installation.map(i64::cast_unsigned);
-        let event = RepositoryNews { repo: row.repo, kind: row.kind, installation };
-        Self { seq: row.seq, event, at: row.at }
+        let event = RepositoryNews {
+            repo: row.repo,
+            kind: row.kind,
+            installation,
+        };
+        Self {
+            seq: row.seq,
+            event,
+            at: row.at,
+        }
     }
 }

@@ -21,7 +21,11 @@ macro_rules! is_over {
 
 impl Store {
     /// Commands that ended before the given time and that nothing needs any more, the oldest first.
-    pub async fn command_list_over(&self, before: DateTime<Utc>, limit: i64) -> Result<Vec<CommandId>> {
+    pub async fn command_list_over(
+        &self,
+        before: DateTime<Utc>,
+        limit: i64,
+    ) -> Result<Vec<CommandId>> {
         on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(concat!(
             "SELECT c.id FROM commands c WHERE ", is_over!(), " ORDER BY c.created_at, c.id LIMIT $2"))
             .bind(kept_time(before)).bind(limit).fetch_all(db))
@@ -29,7 +33,12 @@ impl Store {
 
     /// Removes a command that [`Self::command_list_over`] named, with its runs and what they printed: not more than
     /// `batch` pieces of output in one transaction. Tells how many rows that were; 0: something needs it again.
-    pub async fn command_remove(&self, id: CommandId, before: DateTime<Utc>, batch: i64) -> Result<u64> {
+    pub async fn command_remove(
+        &self,
+        id: CommandId,
+        before: DateTime<Utc>,
+        batch: i64,
+    ) -> Result<u64> {
         let mut removed = 0;
         loop {
             let pieces = self.command_output_remove(id, before, batch).await?;
@@ -62,7 +71,12 @@ impl Store {
         tx.commit().await.map(|()| removed)
     }
 
-    async fn command_output_remove(&self, id: CommandId, before: DateTime<Utc>, batch: i64) -> Result<u64> {
+    async fn command_output_remove(
+        &self,
+        id: CommandId,
+        before: DateTime<Utc>,
+        batch: i64,
+    ) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,

@@ -7,8 +7,8 @@ use super::news::{News, announce_in_tx};
 use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::{Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
-    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind,
-    WorkspaceName, text_enum,
+    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId,
+    RunKind, WorkspaceName, text_enum,
 };
 
 text_enum! {
@@ -96,7 +96,10 @@ macro_rules! recent_of_repos {
 
 const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
      message, created_at, started_at, finished_at FROM runs WHERE hook IS NULL ORDER BY created_at DESC, id DESC LIMIT $1";
-const RECENT_OF_REPOS: [&str; 2] = [recent_of_repos!(of_repos_sqlite), recent_of_repos!(of_repos_postgres)];
+const RECENT_OF_REPOS: [&str; 2] = [
+    recent_of_repos!(of_repos_sqlite),
+    recent_of_repos!(of_repos_postgres),
+];
 
 impl Store {
     /// Keeps a run that is to come.
@@ -161,7 +164,12 @@ impl Store {
     }
 
     /// The run ended; `false` when it had ended before.
-    pub async fn run_finish(&self, id: RunId, outcome: ProjectOutcome, message: Option<&str>) -> Result<bool> {
+    pub async fn run_finish(
+        &self,
+        id: RunId,
+        outcome: ProjectOutcome,
+        message: Option<&str>,
+    ) -> Result<bool> {
         let mut tx = self.begin().await?;
         let has_ended = run_finish_in_tx(&mut tx, id, outcome, message, self.now()).await?;
         announce_in_tx(&mut tx, News::Run(id)).await?;
@@ -194,8 +202,15 @@ impl Store {
     }
 
     /// The newest runs in these repositories.
-    pub async fn run_list_recent_of_repos(&self, repos: &[RepoId], limit: i64) -> Result<Vec<RunRow>> {
-        let (sql, repos) = (self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]), listed(repos));
+    pub async fn run_list_recent_of_repos(
+        &self,
+        repos: &[RepoId],
+        limit: i64,
+    ) -> Result<Vec<RunRow>> {
+        let (sql, repos) = (
+            self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]),
+            listed(repos),
+        );
         on_pool!(self, db => sqlx::query_as::<_, Row>(sql).bind(repos).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
@@ -215,7 +230,12 @@ impl Store {
     }
 
     /// The pieces after `seq`, in order, at most `limit`.
-    pub async fn run_output_after(&self, run: RunId, seq: i64, limit: i64) -> Result<Vec<OutputPiece>> {
+    pub async fn run_output_after(
+        &self,
+        run: RunId,
+        seq: i64,
+        limit: i64,
+    ) -> Result<Vec<OutputPiece>> {
         on_pool!(self, db => sqlx::query_as::<_, OutputPiece>(
             "SELECT seq, text FROM run_output WHERE run = $1 AND seq > $2 ORDER BY seq LIMIT $3")
             .bind(run).bind(seq).bind(limit).fetch_all(db))
@@ -239,8 +259,13 @@ impl Store {
 
 /// `false` when the run has ended before, or is not known.
 pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) -> Result<bool> {
-    execute!(tx, "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'", now, id)
-        .map(|rows| rows == 1)
+    execute!(
+        tx,
+        "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'",
+        now,
+        id
+    )
+    .map(|rows| rows == 1)
 }
 
 /// `false` when the run had ended before, or is not known.
@@ -302,8 +327,15 @@ impl From<Row> for RunRow {
             id: row.id,
             command: row.command,
             kind: row.kind,
-            pull: PullRef { repo: row.repo, number: row.pull },
-            project: ProjectKey { dir: row.dir, workspace: row.workspace, name },
+            pull: PullRef {
+                repo: row.repo,
+                number: row.pull,
+            },
+            project: ProjectKey {
+                dir: row.dir,
+                workspace: row.workspace,
+                name,
+            },
             hook: row.hook,
             private: row.private,
             state: row.state,

@@ -11,7 +11,9 @@ use super::plans::{discard_in_tx, plans_discard_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::runs::{run_finish_in_tx, run_start_in_tx};
 use super::{LockChange, LockWish, Result, Store, TakeLock};
-use crate::model::{ApplyLock, Cause, Lock, LockEventKind, ProjectKey, ProjectOutcome, PullRef, PullState, RunId};
+use crate::model::{
+    ApplyLock, Cause, Lock, LockEventKind, ProjectKey, ProjectOutcome, PullRef, PullState, RunId,
+};
 
 /// What came of asking to change a state.
 #[must_use]
@@ -55,7 +57,9 @@ impl Store {
     ) -> Result<StateGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
-        let in_way = self.apply_locks_in_way_in_tx(&mut tx, &pull.repo, &project.dir).await?;
+        let in_way = self
+            .apply_locks_in_way_in_tx(&mut tx, &pull.repo, &project.dir)
+            .await?;
         if !in_way.is_empty() {
             return Ok(StateGate::ApplyLocked(in_way));
         }
@@ -72,12 +76,17 @@ impl Store {
             },
         };
         if !run_start_in_tx(&mut tx, run, self.now()).await? {
-            return Err(sqlx::Error::Protocol("the run of this change has ended or was never kept".to_owned()));
+            return Err(sqlx::Error::Protocol(
+                "the run of this change has ended or was never kept".to_owned(),
+            ));
         }
         let fresh_lock = taken.is_some();
-        self.lock_events_in_tx(&mut tx, taken.into_iter().collect()).await?;
+        self.lock_events_in_tx(&mut tx, taken.into_iter().collect())
+            .await?;
         announce_in_tx(&mut tx, News::Run(run)).await?;
-        tx.commit().await.map(|()| StateGate::Granted { fresh_lock })
+        tx.commit()
+            .await
+            .map(|()| StateGate::Granted { fresh_lock })
     }
 
     /// The run ended, and with it everything that follows: a plan that is worth nothing any more, a lock that nobody

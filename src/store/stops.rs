@@ -6,7 +6,8 @@
 
 use super::news::{News, announce_in_tx};
 use super::{
-    CreateCommand, HeadNews, LockChange, NewCommand, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx,
+    CreateCommand, HeadNews, LockChange, NewCommand, NewJob, Result, Store, Tx, execute, free_text,
+    on_pool, on_tx,
 };
 use crate::model::{CommandId, Origin, PullRef, text_enum};
 
@@ -34,11 +35,17 @@ pub struct Stop {
 impl Stop {
     /// A reason to stop.
     pub fn new(kind: StopKind, why: impl Into<String>) -> Self {
-        Self { kind, why: why.into() }
+        Self {
+            kind,
+            why: why.into(),
+        }
     }
 
     pub(super) fn of_columns(kind: Option<StopKind>, why: Option<String>) -> Option<Self> {
-        kind.map(|kind| Self { kind, why: why.unwrap_or_default() })
+        kind.map(|kind| Self {
+            kind,
+            why: why.unwrap_or_default(),
+        })
     }
 }
 
@@ -71,7 +78,8 @@ impl Store {
         if !self.head_in_tx(&mut tx, &new.pull, news).await? {
             return Ok((CreateCommand::Known, Vec::new()));
         }
-        let CreateCommand::Created(id) = self.command_create_in_tx(&mut tx, new, jobs).await? else {
+        let CreateCommand::Created(id) = self.command_create_in_tx(&mut tx, new, jobs).await?
+        else {
             return Ok((CreateCommand::Known, Vec::new()));
         };
         let mut replaced = supersede_in_tx(&mut tx, &new.pull, id, why).await?;
@@ -79,12 +87,15 @@ impl Store {
         if !replaced.is_empty() {
             announce_in_tx(&mut tx, News::Stops).await?;
         }
-        tx.commit().await.map(|()| (CreateCommand::Created(id), replaced))
+        tx.commit()
+            .await
+            .map(|()| (CreateCommand::Created(id), replaced))
     }
 
     /// Whether a comment that asked for a plan waits for the answer of this command, which took that plan's place.
     pub async fn command_stands_in(&self, id: CommandId) -> Result<bool> {
-        on_pool!(self, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(id).fetch_one(db)).map(|count| count > 0)
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(id).fetch_one(db))
+            .map(|count| count > 0)
     }
 
     /// What the turns asked for whose place this command took: it has to plan under the locks that were handed over for
@@ -120,7 +131,12 @@ impl Store {
 
 /// The first statement finds the plans that have not ended; the second those that ended before because of one of them:
 /// what they were asked is now asked of the newest.
-async fn supersede_in_tx(tx: &mut Tx, pull: &PullRef, by: CommandId, why: &str) -> Result<Vec<CommandId>> {
+async fn supersede_in_tx(
+    tx: &mut Tx,
+    pull: &PullRef,
+    by: CommandId,
+    why: &str,
+) -> Result<Vec<CommandId>> {
     let replaced = on_tx!(tx, db => sqlx::query_scalar::<_, CommandId>(
         "UPDATE commands SET stop_kind = $1, stop_reason = $2, superseded_by = $3 WHERE repo = $4 AND pull = $5 \
          AND state <> 'finished' AND kind IN ('plan', 'autoplan') AND (stop_kind IS NULL OR stop_kind = 'closed') \
@@ -138,7 +154,11 @@ async fn supersede_in_tx(tx: &mut Tx, pull: &PullRef, by: CommandId, why: &str) 
 
 impl LockChange<'_> {
     /// Asks the plans among these commands to stop.
-    pub(crate) async fn interrupt_plans(&mut self, commands: &[CommandId], why: &str) -> Result<Vec<CommandId>> {
+    pub(crate) async fn interrupt_plans(
+        &mut self,
+        commands: &[CommandId],
+        why: &str,
+    ) -> Result<Vec<CommandId>> {
         let mut asked = Vec::new();
         for id in commands {
             let rows = execute!(

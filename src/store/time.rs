@@ -51,15 +51,19 @@ impl Store {
     /// that clock by hand and give the same one to every replica.
     #[must_use]
     pub fn judged_by_its_own_clock(self) -> Self {
-        Self { judge: Judge::Own, ..self }
+        Self {
+            judge: Judge::Own,
+            ..self
+        }
     }
 
     /// How far the judge of leases is ahead of our clock, inside the transaction that wants to know.
     pub(super) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
         match tx {
-            Tx::Postgres(tx) if self.judge == Judge::Database => {
-                sqlx::query_scalar(NOW).fetch_one(&mut **tx).await.map(|theirs| self.skew_at(theirs))
-            }
+            Tx::Postgres(tx) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
+                .fetch_one(&mut **tx)
+                .await
+                .map(|theirs| self.skew_at(theirs)),
             Tx::Sqlite(_) | Tx::Postgres(_) => Ok(Skew::NONE),
         }
     }
@@ -67,17 +71,26 @@ impl Store {
     /// The same in the transaction that claims a job, which from then on reads nothing as a whole, whatever the statistics of
     /// the table say.
     pub(super) async fn claim_skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
-        let Tx::Postgres(tx) = tx else { return Ok(Skew::NONE) };
-        let row = sqlx::query_as::<_, (DateTime<Utc>, String)>(NOW_IN_ORDER).fetch_one(&mut **tx).await?;
-        Ok(if self.judge == Judge::Database { self.skew_at(row.0) } else { Skew::NONE })
+        let Tx::Postgres(tx) = tx else {
+            return Ok(Skew::NONE);
+        };
+        let row = sqlx::query_as::<_, (DateTime<Utc>, String)>(NOW_IN_ORDER)
+            .fetch_one(&mut **tx)
+            .await?;
+        Ok(if self.judge == Judge::Database {
+            self.skew_at(row.0)
+        } else {
+            Skew::NONE
+        })
     }
 
     /// The same for a single look.
     pub(super) async fn skew(&self) -> Result<Skew> {
         match &self.pool {
-            Pool::Postgres(pool) if self.judge == Judge::Database => {
-                sqlx::query_scalar(NOW).fetch_one(pool).await.map(|theirs| self.skew_at(theirs))
-            }
+            Pool::Postgres(pool) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
+                .fetch_one(pool)
+                .await
+                .map(|theirs| self.skew_at(theirs)),
             Pool::Sqlite { .. } | Pool::Postgres(_) => Ok(Skew::NONE),
         }
     }
@@ -91,6 +104,7 @@ impl Store {
 /// texts, which sort by time while the year has four digits.
 pub(super) fn kept_time(time: DateTime<Utc>) -> DateTime<Utc> {
     const FIRST: DateTime<Utc> = DateTime::UNIX_EPOCH;
-    const LAST: DateTime<Utc> = DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
+    const LAST: DateTime<Utc> =
+        DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
     time.trunc_subsecs(6).clamp(FIRST, LAST)
 }

@@ -5,7 +5,10 @@ use chrono::{DateTime, Utc};
 use super::lock_change::LockChange;
 use super::locks::{name_column, name_from_column, scope_column};
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
-use crate::model::{LockEventKind, LockKey, ProjectKey, PullNumber, PullRef, RepoId, RepoPath, Waiter, WorkspaceName};
+use crate::model::{
+    LockEventKind, LockKey, ProjectKey, PullNumber, PullRef, RepoId, RepoPath, Waiter,
+    WorkspaceName,
+};
 
 macro_rules! select_sql {
     ($rest:literal) => {
@@ -59,7 +62,10 @@ impl WaiterRow {
     }
 
     pub(crate) fn pull(&self) -> PullRef {
-        PullRef { repo: self.repo.clone(), number: self.pull }
+        PullRef {
+            repo: self.repo.clone(),
+            number: self.pull,
+        }
     }
 }
 

@@ -120,7 +120,12 @@ impl Store {
     /// Forgets the pages from a number on.
     pub async fn forge_page_forget(&self, repo: &RepoId, from: i64) -> Result<()> {
         let mut tx = self.begin().await?;
-        execute!(&mut tx, "DELETE FROM forge_pages WHERE repo = $1 AND page >= $2", repo, from)?;
+        execute!(
+            &mut tx,
+            "DELETE FROM forge_pages WHERE repo = $1 AND page >= $2",
+            repo,
+            from
+        )?;
         tx.commit().await
     }
 }

@@ -9,7 +9,9 @@ use super::verify::{Verdict, verify};
 use super::{Inner, Parts};
 use crate::git::{Mirror, RefList, RefName, RefSelection, RefusedRef, Remote};
 use crate::leases::{LeaseKey, LeaseOutcome, Obtained};
-use crate::model::{AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure};
+use crate::model::{
+    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure,
+};
 use crate::store::{MirrorChange, MirrorRow};
 use crate::telemetry::Metric;
 
@@ -61,24 +63,41 @@ impl Inner {
             Attempt::NoDatabase
         });
         if let Some(outcome) = attempt.outcome() {
-            self.parts.metrics.count(Metric::RepositorySyncs, &[outcome]);
+            self.parts
+                .metrics
+                .count(Metric::RepositorySyncs, &[outcome]);
         }
         if let Attempt::Failed(kind) = attempt {
-            self.parts.metrics.count(Metric::RepositorySyncFailures, &[kind.as_str()]);
+            self.parts
+                .metrics
+                .count(Metric::RepositorySyncFailures, &[kind.as_str()]);
         }
         attempt
     }
 
     async fn under_lease(&self, repo: &RepoId) -> Result<Attempt, sqlx::Error> {
-        let Parts { home, leases, lease_time, .. } = &self.parts;
+        let Parts {
+            home,
+            leases,
+            lease_time,
+            ..
+        } = &self.parts;
         // A command of this server is at it.
-        let Some(_gate) = self.gates.attempt(repo) else { return Ok(Attempt::Busy) };
+        let Some(_gate) = self.gates.attempt(repo) else {
+            return Ok(Attempt::Busy);
+        };
         let key = LeaseKey::repository_sync(home.as_str(), repo);
-        let held = match leases.obtain(&key, "bring a mirror in step", *lease_time).await? {
+        let held = match leases
+            .obtain(&key, "bring a mirror in step", *lease_time)
+            .await?
+        {
             Obtained::Held(held) => held,
             Obtained::Busy { .. } => return Ok(Attempt::Busy),
         };
-        let lease = AttemptLease { key: held.hold().key.clone(), holder: held.hold().holder.clone() };
+        let lease = AttemptLease {
+            key: held.hold().key.clone(),
+            holder: held.hold().holder.clone(),
+        };
         // It is large, and part of whatever waits for it.
         match Box::pin(held.run(self.start_to_end(repo, lease))).await {
             LeaseOutcome::Done(ended) => ended,
@@ -87,10 +106,24 @@ impl Inner {
     }
 
     /// The row says that an attempt is under way as long as one is, and how it ended before the lease is given back.
-    async fn start_to_end(&self, repo: &RepoId, lease: AttemptLease) -> Result<Attempt, sqlx::Error> {
-        let Parts { home, store, clock, closing, metrics, .. } = &self.parts;
+    async fn start_to_end(
+        &self,
+        repo: &RepoId,
+        lease: AttemptLease,
+    ) -> Result<Attempt, sqlx::Error> {
+        let Parts {
+            home,
+            store,
+            clock,
+            closing,
+            metrics,
+            ..
+        } = &self.parts;
         let (holder, begun) = (lease.holder.clone(), clock.now());
-        let row = match store.mirror_change(home, repo, &MirrorEvent::Started { at: begun, lease }).await? {
+        let row = match store
+            .mirror_change(home, repo, &MirrorEvent::Started { at: begun, lease })
+            .await?
+        {
             MirrorChange::Changed(row) => row,
             MirrorChange::NotAllowed(_) | MirrorChange::Unknown => return Ok(Attempt::NotDue),
         };
@@ -99,31 +132,63 @@ impl Inner {
             () = closing.cancelled() => Err(failure(FailureKind::Interrupted, "the server was told to stop")),
         };
         let (at, jitter) = (clock.now(), self.jitter(repo));
-        metrics.observe(Metric::RepositorySyncDuration, &[], (at - begun).to_std().unwrap_or_default());
+        metrics.observe(
+            Metric::RepositorySyncDuration,
+            &[],
+            (at - begun).to_std().unwrap_or_default(),
+        );
         let (event, attempt) = match done {
             Ok(facts) => {
                 let (refs, refused) = (facts.refs, facts.refused.len());
                 info!(%repo, refs, refused, checksum = %facts.checksum, "A mirror is in step");
-                (MirrorEvent::Succeeded { at, holder, facts, jitter }, Attempt::Synced)
+                (
+                    MirrorEvent::Succeeded {
+                        at,
+                        holder,
+                        facts,
+                        jitter,
+                    },
+                    Attempt::Synced,
+                )
             }
             Err(failure) => {
                 let (kind, message) = (failure.kind, failure.message.clone());
                 warn!(%repo, %kind, message, fix = kind.fix(), "A mirror could not be brought in step");
-                (MirrorEvent::Failed { at, holder, failure, jitter }, Attempt::Failed(kind))
+                (
+                    MirrorEvent::Failed {
+                        at,
+                        holder,
+                        failure,
+                        jitter,
+                    },
+                    Attempt::Failed(kind),
+                )
             }
         };
         let change = store.mirror_change(home, repo, &event).await?;
-        Ok(if matches!(change, MirrorChange::Changed(_)) { attempt } else { Attempt::Lost })
+        Ok(if matches!(change, MirrorChange::Changed(_)) {
+            attempt
+        } else {
+            Attempt::Lost
+        })
     }
 
     async fn bring_in_step(&self, row: &MirrorRow) -> Result<SyncFacts, SyncFailure> {
         let Parts { git, forge, .. } = &self.parts;
-        let credentials =
-            || async { forge.git_credentials(&row.repo, row.installation).await.map_err(|error| of_forge(&error)) };
+        let credentials = || async {
+            forge
+                .git_credentials(&row.repo, row.installation)
+                .await
+                .map_err(|error| of_forge(&error))
+        };
         let given = credentials().await?;
         let wanted = self.wanted(&row.repo).await?;
         let (url, mirror) = (forge.clone_url(&row.repo), git.mirror(&row.repo));
-        let remote = Remote { url: &url, credentials: Some(&given), deadline: self.parts.fetch_time };
+        let remote = Remote {
+            url: &url,
+            credentials: Some(&given),
+            deadline: self.parts.fetch_time,
+        };
         let synced = if row.state.needs_rebuild() {
             warn!(repo = %row.repo, "A mirror is made anew");
             mirror.rebuild(&remote, &wanted).await
@@ -133,9 +198,15 @@ impl Inner {
         synced.map_err(|error| of_replacing(&error, row.state.failure.as_ref()))?;
         // A clone may have taken as long as what it began with is good for.
         let given = credentials().await?;
-        let remote = Remote { credentials: Some(&given), ..remote };
+        let remote = Remote {
+            credentials: Some(&given),
+            ..remote
+        };
         let mut aboard = Aboard::default();
-        let verdict = verify(&mirror, &remote, &wanted, || aboard = self.flights.aboard(&row.repo)).await;
+        let verdict = verify(&mirror, &remote, &wanted, || {
+            aboard = self.flights.aboard(&row.repo)
+        })
+        .await;
         match verdict.map_err(|error| of_git(&error))? {
             Verdict::Same(refs, refused) => {
                 // Of a partial mirror those who wait need files besides.
@@ -152,10 +223,26 @@ impl Inner {
     async fn wanted(&self, repo: &RepoId) -> Result<RefSelection, SyncFailure> {
         let Parts { store, forge, .. } = &self.parts;
         let heads = store.head_list(repo).await;
-        let heads =
-            heads.map_err(|error| failure(FailureKind::Other, &format!("the open pulls are not known: {error}")))?;
-        let name = |number| RefName::new(&forge.pull_head_ref(&PullRef { repo: repo.clone(), number })).ok();
-        Ok(RefSelection { branches: true, pulls: heads.into_iter().filter_map(|head| name(head.number)).collect() })
+        let heads = heads.map_err(|error| {
+            failure(
+                FailureKind::Other,
+                &format!("the open pulls are not known: {error}"),
+            )
+        })?;
+        let name = |number| {
+            RefName::new(&forge.pull_head_ref(&PullRef {
+                repo: repo.clone(),
+                number,
+            }))
+            .ok()
+        };
+        Ok(RefSelection {
+            branches: true,
+            pulls: heads
+                .into_iter()
+                .filter_map(|head| name(head.number))
+                .collect(),
+        })
     }
 
     /// What is done now and then with a mirror that is in step.
@@ -172,33 +259,60 @@ impl Inner {
         let known_since = state.maintained_at.or(state.succeeded_at);
         let is_untidy = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY);
         let is_overdue = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY + PATIENCE);
-        let maintained = known_since.is_none() || (is_untidy && self.tidy(mirror, is_overdue).await);
+        let maintained =
+            known_since.is_none() || (is_untidy && self.tidy(mirror, is_overdue).await);
         let (checksum, refs) = (refs.checksum(), refs.len() as u64);
         let refused = refused.iter().map(ToString::to_string).collect();
-        Ok(SyncFacts { checksum, refs, refused, bytes: size(mirror).await, connectivity, maintained })
+        Ok(SyncFacts {
+            checksum,
+            refs,
+            refused,
+            bytes: size(mirror).await,
+            connectivity,
+            maintained,
+        })
     }
 
     /// Looks for every object, if it is time to. Tells whether that was done.
     async fn check(&self, mirror: &Mirror, state: &MirrorState) -> Result<bool, SyncFailure> {
-        let is_older =
-            |last: Option<DateTime<Utc>>, than| last.is_none_or(|last| self.parts.clock.now() - last >= than);
+        let is_older = |last: Option<DateTime<Utc>>, than| {
+            last.is_none_or(|last| self.parts.clock.now() - last >= than)
+        };
         if !is_older(state.connectivity_at, CONNECTIVITY_EVERY) {
             return Ok(false);
         }
-        let is_overdue = is_older(state.connectivity_at.or(state.succeeded_at), CONNECTIVITY_EVERY + PATIENCE);
-        let checked = self.unless_wanted(mirror, is_overdue, mirror.check_connectivity()).await;
-        checked.transpose().map(|checked| checked.is_some()).map_err(|error| of_git(&error))
+        let is_overdue = is_older(
+            state.connectivity_at.or(state.succeeded_at),
+            CONNECTIVITY_EVERY + PATIENCE,
+        );
+        let checked = self
+            .unless_wanted(mirror, is_overdue, mirror.check_connectivity())
+            .await;
+        checked
+            .transpose()
+            .map(|checked| checked.is_some())
+            .map_err(|error| of_git(&error))
     }
 
     async fn tidy(&self, mirror: &Mirror, is_overdue: bool) -> bool {
-        self.unless_wanted(mirror, is_overdue, maintain(mirror)).await.unwrap_or(false)
+        self.unless_wanted(mirror, is_overdue, maintain(mirror))
+            .await
+            .unwrap_or(false)
     }
 
     /// A command that waits for the mirror need not wait for its upkeep: that may be cut off at any time (what it leaves is
     /// removed by the next fetch or upkeep), and is begun again with the next sync. Mirrors that commands use all day are
     /// looked after all the same, when it is overdue.
-    async fn unless_wanted<T>(&self, mirror: &Mirror, is_overdue: bool, work: impl Future<Output = T>) -> Option<T> {
-        let done = self.gates.unless_wanted(mirror.repo(), is_overdue, work).await;
+    async fn unless_wanted<T>(
+        &self,
+        mirror: &Mirror,
+        is_overdue: bool,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let done = self
+            .gates
+            .unless_wanted(mirror.repo(), is_overdue, work)
+            .await;
         if done.is_none() {
             info!(repo = %mirror.repo(), "Upkeep of a mirror steps aside for a command");
         }
@@ -211,7 +325,9 @@ async fn size(mirror: &Mirror) -> Option<u64> {
     mirror
         .size()
         .await
-        .inspect_err(|error| warn!(repo = %mirror.repo(), %error, "The size of a mirror is not known"))
+        .inspect_err(
+            |error| warn!(repo = %mirror.repo(), %error, "The size of a mirror is not known"),
+        )
         .ok()
 }
 

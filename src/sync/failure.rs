@@ -9,7 +9,10 @@ const MAX_MESSAGE: usize = 1000;
 
 /// A failure with its message cut to what a row and a page can take.
 pub(super) fn failure(kind: FailureKind, message: &str) -> SyncFailure {
-    SyncFailure { kind, message: message.chars().take(MAX_MESSAGE).collect() }
+    SyncFailure {
+        kind,
+        message: message.chars().take(MAX_MESSAGE).collect(),
+    }
 }
 
 pub(super) fn of_git(error: &GitError) -> SyncFailure {
@@ -20,9 +23,10 @@ pub(super) fn of_git(error: &GitError) -> SyncFailure {
         GitError::TimedOut { .. } => FailureKind::TimedOut,
         // A mirror that was changed is replaced like a damaged one.
         GitError::Corrupt { .. } | GitError::Altered { .. } => FailureKind::Corrupt,
-        GitError::Busy { .. } | GitError::TooLarge { .. } | GitError::Fsck { .. } | GitError::Other { .. } => {
-            FailureKind::Other
-        }
+        GitError::Busy { .. }
+        | GitError::TooLarge { .. }
+        | GitError::Fsck { .. }
+        | GitError::Other { .. } => FailureKind::Other,
     };
     failure(kind, &error.to_string())
 }
@@ -53,10 +57,17 @@ mod tests {
 
     #[test]
     fn a_damaged_mirror_that_runs_kept_in_place_is_replaced_by_the_next_attempt() {
-        let busy = GitError::Busy { doing: "make the mirror anew".to_owned(), message: "runs use it".to_owned() };
+        let busy = GitError::Busy {
+            doing: "make the mirror anew".to_owned(),
+            message: "runs use it".to_owned(),
+        };
         let kind = |before| of_replacing(&busy, Some(&failure(before, "before"))).kind;
         assert_eq!(kind(FailureKind::Corrupt), FailureKind::Corrupt);
-        assert_eq!(kind(FailureKind::Verification), FailureKind::Other, "the mismatches are counted by themselves");
+        assert_eq!(
+            kind(FailureKind::Verification),
+            FailureKind::Other,
+            "the mismatches are counted by themselves"
+        );
         assert_eq!(of_replacing(&busy, None).kind, FailureKind::Other);
     }
 }

@@ -33,15 +33,24 @@ impl Flights {
         open.next += 1;
         open.waiting.insert(number, refs.to_vec());
         drop(open);
-        Ticket { board, number, refs: refs.to_vec() }
+        Ticket {
+            board,
+            number,
+            refs: refs.to_vec(),
+        }
     }
 
     /// Everybody who waits now is taken along by a sync that has not yet asked the forge what its references are.
     pub(super) fn aboard(&self, repo: &RepoId) -> Aboard {
         let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let board = flights.get(repo).map(Arc::clone);
-        let tickets = board.as_ref().map(|board| locked(board).waiting.keys().copied().collect());
-        Aboard { board, tickets: tickets.unwrap_or_default() }
+        let tickets = board
+            .as_ref()
+            .map(|board| locked(board).waiting.keys().copied().collect());
+        Aboard {
+            board,
+            tickets: tickets.unwrap_or_default(),
+        }
     }
 }
 
@@ -58,12 +67,21 @@ impl Aboard {
     pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
         let Some(board) = &self.board else { return };
         let mut board = locked(board);
-        let Board { waiting, brought, .. } = &mut *board;
-        let along = waiting.iter().filter(|(ticket, _)| self.tickets.contains(*ticket));
+        let Board {
+            waiting, brought, ..
+        } = &mut *board;
+        let along = waiting
+            .iter()
+            .filter(|(ticket, _)| self.tickets.contains(*ticket));
         let is_refused = |name: &RefName| refused.iter().any(|refused| refused.name == *name);
-        let along = along.filter(|(_, refs)| refs.iter().all(|name| wanted.includes(name) && !is_refused(name)));
+        let along = along.filter(|(_, refs)| {
+            refs.iter()
+                .all(|name| wanted.includes(name) && !is_refused(name))
+        });
         brought.extend(along.map(|(ticket, refs)| {
-            let refs = refs.iter().map(|name| (name.clone(), there.get(name).cloned()));
+            let refs = refs
+                .iter()
+                .map(|name| (name.clone(), there.get(name).cloned()));
             (*ticket, Arc::new(Ok(refs.collect())))
         }));
     }
@@ -93,8 +111,16 @@ impl Ticket {
         let brought = locked(&self.board).brought.remove(&self.number)?;
         Some(match &*brought {
             Ok(refs) => {
-                let ours = refs.iter().filter(|(name, _)| self.refs.contains(name)).cloned().collect();
-                Ok(Fetched { refs: ours, refused: Vec::new(), wanted: Head::NotAsked })
+                let ours = refs
+                    .iter()
+                    .filter(|(name, _)| self.refs.contains(name))
+                    .cloned()
+                    .collect();
+                Ok(Fetched {
+                    refs: ours,
+                    refused: Vec::new(),
+                    wanted: Head::NotAsked,
+                })
             }
             Err(error) => Err(error.clone()),
         })
@@ -104,7 +130,10 @@ impl Ticket {
     pub fn board(&self) -> Boarded {
         let board = locked(&self.board);
         let refs: BTreeSet<&RefName> = board.waiting.values().flatten().collect();
-        Boarded { tickets: board.waiting.keys().copied().collect(), refs: refs.into_iter().cloned().collect() }
+        Boarded {
+            tickets: board.waiting.keys().copied().collect(),
+            refs: refs.into_iter().cloned().collect(),
+        }
     }
 
     /// Tells those who were taken along, and still wait, what was brought. Who wants a ref that git refused fetches for
@@ -115,12 +144,22 @@ impl Ticket {
             Err(error) => Err(error.clone()),
         });
         let mut board = locked(&self.board);
-        let along = boarded.tickets.iter().filter(|ticket| **ticket != self.number);
+        let along = boarded
+            .tickets
+            .iter()
+            .filter(|ticket| **ticket != self.number);
         let refused = result.as_ref().map_or(&[][..], |fetched| &fetched.refused);
         let is_refused = |name: &RefName| refused.iter().any(|(refused, _)| refused == name);
         let takes = |refs: &Vec<RefName>| !refs.iter().any(is_refused);
-        let along: Vec<u64> = along.copied().filter(|ticket| board.waiting.get(ticket).is_some_and(takes)).collect();
-        board.brought.extend(along.into_iter().map(|ticket| (ticket, Arc::clone(&brought))));
+        let along: Vec<u64> = along
+            .copied()
+            .filter(|ticket| board.waiting.get(ticket).is_some_and(takes))
+            .collect();
+        board.brought.extend(
+            along
+                .into_iter()
+                .map(|ticket| (ticket, Arc::clone(&brought))),
+        );
     }
 }
 
@@ -137,14 +176,24 @@ mod tests {
     use super::*;
 
     fn refs(names: &[&str]) -> Vec<RefName> {
-        names.iter().map(|name| RefName::new(&format!("refs/heads/{name}")).unwrap()).collect()
+        names
+            .iter()
+            .map(|name| RefName::new(&format!("refs/heads/{name}")).unwrap())
+            .collect()
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "it is what a flight comes to")]
     fn brought(names: &[&str]) -> Result<Fetched, GitError> {
         let commit: CommitSha = "a".repeat(40).parse().unwrap();
-        let refs = refs(names).into_iter().map(|name| (name, Some(commit.clone()))).collect();
-        Ok(Fetched { refs, refused: Vec::new(), wanted: Head::Present })
+        let refs = refs(names)
+            .into_iter()
+            .map(|name| (name, Some(commit.clone())))
+            .collect();
+        Ok(Fetched {
+            refs,
+            refused: Vec::new(),
+            wanted: Head::Present,
+        })
     }
 
     fn names(fetched: &Fetched) -> Vec<&str> {
@@ -154,13 +203,19 @@ mod tests {
     #[test]
     fn whoever_waits_is_taken_along_and_who_comes_later_is_not() {
         let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
-        let [first, second] = [["main", "a"], ["main", "b"]].map(|wanted| flights.enter(&repo, &refs(&wanted)));
+        let [first, second] =
+            [["main", "a"], ["main", "b"]].map(|wanted| flights.enter(&repo, &refs(&wanted)));
         let boarded = first.board();
         let late = flights.enter(&repo, &refs(&["main"]));
         assert_eq!(boarded.refs, refs(&["a", "b", "main"]));
         first.landed(&boarded, &brought(&["a", "b", "main"]));
-        assert_eq!(names(&second.brought().unwrap().unwrap()), ["refs/heads/b", "refs/heads/main"]);
-        assert!(second.brought().is_none() && late.brought().is_none() && first.brought().is_none());
+        assert_eq!(
+            names(&second.brought().unwrap().unwrap()),
+            ["refs/heads/b", "refs/heads/main"]
+        );
+        assert!(
+            second.brought().is_none() && late.brought().is_none() && first.brought().is_none()
+        );
         let other = flights.enter(&"h/acme/other".parse().unwrap(), &refs(&["x"]));
         assert_eq!(other.board().refs, refs(&["x"]));
     }
@@ -168,32 +223,67 @@ mod tests {
     #[test]
     fn a_sync_takes_along_who_came_before_it_and_wants_what_it_brings() {
         let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
-        flights.aboard(&repo).landed(&RefSelection::default(), &RefList::default(), &[]);
-        let [main, gone, gone_too] = ["main", "gone", "main"].map(|name| flights.enter(&repo, &refs(&[name])));
+        flights
+            .aboard(&repo)
+            .landed(&RefSelection::default(), &RefList::default(), &[]);
+        let [main, gone, gone_too] =
+            ["main", "gone", "main"].map(|name| flights.enter(&repo, &refs(&[name])));
         let pull = flights.enter(&repo, &[RefName::new("refs/pull/1/head").unwrap()]);
         let refused = flights.enter(&repo, &refs(&["main", "bad"]));
         drop(gone_too);
         let aboard = flights.aboard(&repo);
         let late = flights.enter(&repo, &refs(&["main"]));
-        let there: RefList = refs(&["main"]).into_iter().map(|name| (name, "b".repeat(40).parse().unwrap())).collect();
-        let bad =
-            RefusedRef { name: refs(&["bad"]).remove(0), commit: "b".repeat(40).parse().unwrap(), why: String::new() };
-        aboard.landed(&RefSelection { branches: true, ..RefSelection::default() }, &there, &[bad]);
+        let there: RefList = refs(&["main"])
+            .into_iter()
+            .map(|name| (name, "b".repeat(40).parse().unwrap()))
+            .collect();
+        let bad = RefusedRef {
+            name: refs(&["bad"]).remove(0),
+            commit: "b".repeat(40).parse().unwrap(),
+            why: String::new(),
+        };
+        aboard.landed(
+            &RefSelection {
+                branches: true,
+                ..RefSelection::default()
+            },
+            &there,
+            &[bad],
+        );
         assert!(refused.brought().is_none(), "nobody has told why");
-        assert_eq!(names(&main.brought().unwrap().unwrap()), ["refs/heads/main"]);
+        assert_eq!(
+            names(&main.brought().unwrap().unwrap()),
+            ["refs/heads/main"]
+        );
         let gone = gone.brought().unwrap().unwrap();
-        assert_eq!((gone.refs.len(), gone.commit_of(&refs(&["gone"])[0])), (1, None));
-        assert!(late.brought().is_none() && pull.brought().is_none(), "nobody asked the forge for them");
+        assert_eq!(
+            (gone.refs.len(), gone.commit_of(&refs(&["gone"])[0])),
+            (1, None)
+        );
+        assert!(
+            late.brought().is_none() && pull.brought().is_none(),
+            "nobody asked the forge for them"
+        );
     }
 
     #[test]
     fn a_failure_is_shared_and_who_has_left_is_forgotten() {
         let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
-        let [first, second, gone] = ["a", "b", "c"].map(|name| flights.enter(&repo, &refs(&[name])));
+        let [first, second, gone] =
+            ["a", "b", "c"].map(|name| flights.enter(&repo, &refs(&[name])));
         let boarded = first.board();
         drop(gone);
-        first.landed(&boarded, &Err(GitError::Unreachable { doing: "fetch".to_owned(), message: "away".to_owned() }));
-        assert!(matches!(second.brought(), Some(Err(GitError::Unreachable { .. }))));
+        first.landed(
+            &boarded,
+            &Err(GitError::Unreachable {
+                doing: "fetch".to_owned(),
+                message: "away".to_owned(),
+            }),
+        );
+        assert!(matches!(
+            second.brought(),
+            Some(Err(GitError::Unreachable { .. }))
+        ));
         assert_eq!(first.board().refs, refs(&["a", "b"]));
         assert!(locked(&first.board).brought.is_empty());
     }

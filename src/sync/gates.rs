@@ -68,7 +68,10 @@ impl Gates {
 
     /// `None`: somebody is at the mirror.
     pub(super) fn attempt(&self, repo: &RepoId) -> Option<Gate> {
-        Arc::clone(&self.of(repo).gate).try_lock_owned().ok().map(Gate)
+        Arc::clone(&self.of(repo).gate)
+            .try_lock_owned()
+            .ok()
+            .map(Gate)
     }
 
     fn of(&self, repo: &RepoId) -> Arc<Place> {
@@ -87,10 +90,20 @@ mod tests {
     async fn upkeep_steps_aside_for_whoever_waits_until_it_is_overdue() {
         let (gates, repo) = (Gates::default(), "h/acme/infra".parse().unwrap());
         let gate = gates.wait(&repo).await;
-        assert_eq!(gates.unless_wanted(&repo, false, std::future::ready(1)).await, Some(1));
+        assert_eq!(
+            gates
+                .unless_wanted(&repo, false, std::future::ready(1))
+                .await,
+            Some(1)
+        );
         let mut next = Box::pin(gates.wait(&repo));
         assert!(next.as_mut().now_or_never().is_none());
-        assert_eq!(gates.unless_wanted(&repo, false, std::future::pending::<u8>()).await, None);
+        assert_eq!(
+            gates
+                .unless_wanted(&repo, false, std::future::pending::<u8>())
+                .await,
+            None
+        );
         let (end, work) = tokio::sync::oneshot::channel();
         let mut overdue = Box::pin(gates.unless_wanted(&repo, true, work));
         assert!(overdue.as_mut().now_or_never().is_none(), "it goes on");

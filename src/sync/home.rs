@@ -43,13 +43,24 @@ pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(data_dir, &path, server),
         read => read,
     });
-    let text = text.map_err(|source| HomeError::Io { path: shown.clone(), source })?;
-    text.trim().parse().map_err(|_| HomeError::Invalid { path: shown })
+    let text = text.map_err(|source| HomeError::Io {
+        path: shown.clone(),
+        source,
+    })?;
+    text.trim()
+        .parse()
+        .map_err(|_| HomeError::Invalid { path: shown })
 }
 
 /// Written beside and then given its name, which fails if somebody was faster: nobody ever reads half of it.
 fn make(data_dir: &Path, path: &Path, server: &str) -> io::Result<String> {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
     let name: String = server.chars().map(plain).rev().take(64).collect();
     let name: String = name.chars().rev().collect();
     let beside = data_dir.join(format!("{FILE}.{name}"));
@@ -73,7 +84,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(home(dir.path(), "Host.A/1").unwrap().as_str(), "host-a-1");
         assert_eq!(home(dir.path(), "host-b-2").unwrap().as_str(), "host-a-1");
-        let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let files: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(files, [FILE]);
     }
 
@@ -84,7 +98,10 @@ mod tests {
             let path = dir.path();
             let begin = |n: i32| scope.spawn(move || home(path, &format!("host-{n}")).unwrap());
             let threads: Vec<_> = (0..8).map(begin).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         });
         assert!(names.iter().all(|name| name == &names[0]), "{names:?}");
     }
@@ -93,7 +110,10 @@ mod tests {
     fn a_long_name_keeps_its_end_which_is_the_random_part() {
         let dir = tempfile::tempdir().unwrap();
         let name = home(dir.path(), &format!("{}-0a1b", "x".repeat(90))).unwrap();
-        assert!(name.as_str().len() == 64 && name.as_str().ends_with("x-0a1b"), "{name}");
+        assert!(
+            name.as_str().len() == 64 && name.as_str().ends_with("x-0a1b"),
+            "{name}"
+        );
     }
 
     #[test]
@@ -101,7 +121,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), "not a name!").unwrap();
         let error = home(dir.path(), "host").unwrap_err().to_string();
-        assert!(error.contains("replica-id") && error.contains("delete it"), "{error}");
+        assert!(
+            error.contains("replica-id") && error.contains("delete it"),
+            "{error}"
+        );
         fs::write(dir.path().join(FILE), "").unwrap();
         assert!(home(dir.path(), "host").is_err());
     }

@@ -89,7 +89,8 @@ impl Wants {
     /// time, so that is asked before each attempt.
     async fn includes(&self, store: &Store, repo: &RepoId) -> Result<bool, sqlx::Error> {
         let list = &self.allowlist;
-        Ok(list.allows(repo) && (!list.demands_claims() || store.claim_owner_of(repo).await?.is_some()))
+        Ok(list.allows(repo)
+            && (!list.demands_claims() || store.claim_owner_of(repo).await?.is_some()))
     }
 }
 
@@ -125,11 +126,20 @@ impl Syncer {
             parts.metrics.add(Metric::RepositorySyncs, &[outcome], 0);
         }
         for kind in FailureKind::ALL {
-            parts.metrics.add(Metric::RepositorySyncFailures, &[kind.as_str()], 0);
+            parts
+                .metrics
+                .add(Metric::RepositorySyncFailures, &[kind.as_str()], 0);
         }
         let (gates, flights) = (Gates::default(), Flights::default());
         let (turns, claims, workers) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Inner { parts, gates, flights, turns, claims, workers }))
+        Self(Arc::new(Inner {
+            parts,
+            gates,
+            flights,
+            turns,
+            claims,
+            workers,
+        }))
     }
 
     /// The data directory whose mirrors these are.
@@ -149,10 +159,17 @@ impl Syncer {
     /// The database did not answer.
     pub async fn round(&self, wants: &Wants) -> Result<Round, sqlx::Error> {
         let inner = &self.0;
-        let mut round = Round { looked_at: inner.walk().await?, orphaned: inner.end_orphans().await? };
+        let mut round = Round {
+            looked_at: inner.walk().await?,
+            orphaned: inner.end_orphans().await?,
+        };
         inner.wake_stale().await?;
         inner.backfill(wants).await?;
-        let due = inner.parts.store.mirror_list_due(&inner.parts.home, BATCH).await?;
+        let due = inner
+            .parts
+            .store
+            .mirror_list_due(&inner.parts.home, BATCH)
+            .await?;
         let many = {
             let mut turns = inner.turns();
             turns.set(due);
@@ -198,10 +215,14 @@ impl Syncer {
     /// A command uses a mirror: it is known from now on, and one that was removed to make room is wanted again. The
     /// command does not fail because that could not be noted.
     pub async fn used(&self, repo: &RepoId, installation: Option<u64>) {
-        let Parts { store, home, clock, .. } = &self.0.parts;
+        let Parts {
+            store, home, clock, ..
+        } = &self.0.parts;
         let noted = async {
             store.mirror_know(home, repo, installation).await?;
-            store.mirror_change(home, repo, &MirrorEvent::Used { at: clock.now() }).await
+            store
+                .mirror_change(home, repo, &MirrorEvent::Used { at: clock.now() })
+                .await
         };
         if let Err(error) = noted.await {
             warn!(%repo, %error, "That a mirror is used could not be noted");
@@ -214,15 +235,21 @@ impl Syncer {
     ///
     /// The database did not answer.
     pub async fn evicted(&self, repo: &RepoId) -> Result<(), sqlx::Error> {
-        let Parts { store, home, clock, .. } = &self.0.parts;
-        let _change = store.mirror_change(home, repo, &MirrorEvent::Evicted { at: clock.now() }).await?;
+        let Parts {
+            store, home, clock, ..
+        } = &self.0.parts;
+        let _change = store
+            .mirror_change(home, repo, &MirrorEvent::Evicted { at: clock.now() })
+            .await?;
         Ok(())
     }
 
     /// As many as there is work for, together with those that are still at it not more than the operator wants.
     fn start_workers(&self, due: usize, wants: &Wants) {
         for _ in 0..due {
-            let Some(place) = Place::take(&self.0, wants.parallel) else { return };
+            let Some(place) = Place::take(&self.0, wants.parallel) else {
+                return;
+            };
             let (inner, wants) = (Arc::clone(&self.0), wants.clone());
             tokio::spawn(async move { inner.work(&wants, place).await });
         }
@@ -256,9 +283,16 @@ impl Inner {
         let Parts { store, clock, .. } = &self.parts;
         let mut ended = 0;
         for (home, repo) in store.mirror_list_orphaned(BATCH).await? {
-            let event = MirrorEvent::Orphaned { at: clock.now(), jitter: self.jitter(&repo) };
+            let event = MirrorEvent::Orphaned {
+                at: clock.now(),
+                jitter: self.jitter(&repo),
+            };
             if let MirrorChange::Changed(row) = store.mirror_change(&home, &repo, &event).await? {
-                let message = row.state.failure.map(|failure| failure.message).unwrap_or_default();
+                let message = row
+                    .state
+                    .failure
+                    .map(|failure| failure.message)
+                    .unwrap_or_default();
                 info!(%repo, %home, message, "The sync of a mirror was cut off and is made again");
                 ended += 1;
             }
@@ -268,9 +302,13 @@ impl Inner {
 
     /// What nobody has told of for long is looked at all the same.
     async fn wake_stale(&self) -> Result<(), sqlx::Error> {
-        let Parts { store, home, clock, .. } = &self.parts;
+        let Parts {
+            store, home, clock, ..
+        } = &self.parts;
         for repo in store.mirror_list_stale(home, BATCH).await? {
-            let _change = store.mirror_change(home, &repo, &MirrorEvent::Due { at: clock.now() }).await?;
+            let _change = store
+                .mirror_change(home, &repo, &MirrorEvent::Due { at: clock.now() })
+                .await?;
         }
         Ok(())
     }
@@ -278,12 +316,21 @@ impl Inner {
     /// Makes mirrors known of repositories that somebody means to work with: those that are claimed (as those of applications
     /// are) and those that the allow-list names. Nobody waits for them.
     async fn backfill(&self, wants: &Wants) -> Result<(), sqlx::Error> {
-        let Parts { store, home, forge, .. } = &self.parts;
-        let after = self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Parts {
+            store, home, forge, ..
+        } = &self.parts;
+        let after = self
+            .claims
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let claims = store.claim_list(None, after.as_ref(), CLAIMS).await?;
         // After the last page the first one follows.
         let is_full = i64::try_from(claims.len()).is_ok_and(|many| many == CLAIMS);
-        let next = claims.last().map(|claim| claim.url.clone()).filter(|_| is_full);
+        let next = claims
+            .last()
+            .map(|claim| claim.url.clone())
+            .filter(|_| is_full);
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = next;
         let claimed = claims.iter().filter_map(|claim| claim.url.repo_id());
         let mut wanted: Vec<RepoId> = claimed.chain(wants.allowlist.named()).collect();
@@ -301,7 +348,10 @@ impl Inner {
     async fn measure(&self) -> Result<(), sqlx::Error> {
         let counted = self.parts.store.mirror_count(&self.parts.home).await?;
         for state in SyncState::ALL {
-            let many = counted.iter().find(|(known, _)| known == state).map_or(0, |(_, many)| *many);
+            let many = counted
+                .iter()
+                .find(|(known, _)| known == state)
+                .map_or(0, |(_, many)| *many);
             self.parts.metrics.set(
                 Metric::RepositoryMirrors,
                 &[state.as_str()],
@@ -314,7 +364,9 @@ impl Inner {
     /// Takes one mirror after the other until none is left, or the server closes.
     async fn work(&self, wants: &Wants, place: Place) {
         while !self.parts.closing.is_cancelled() {
-            let Some(Turn { repo, is_backfill }) = self.turns().next(wants.parallel) else { break };
+            let Some(Turn { repo, is_backfill }) = self.turns().next(wants.parallel) else {
+                break;
+            };
             let _backfill = is_backfill.then(|| Backfill(self));
             match wants.includes(&self.parts.store, &repo).await {
                 Ok(true) => {
@@ -328,7 +380,9 @@ impl Inner {
                     }
                 }
                 // It stays due: the next round asks again.
-                Err(error) => error!(%repo, %error, "Whether somebody has claimed a repository could not be asked"),
+                Err(error) => {
+                    error!(%repo, %error, "Whether somebody has claimed a repository could not be asked")
+                }
             }
         }
         drop(place);
@@ -338,7 +392,9 @@ impl Inner {
     /// as when somebody claims the repository and pushes, keeps the row.
     async fn forget(&self, wants: &Wants, repo: &RepoId) -> Result<(), sqlx::Error> {
         let Parts { home, store, .. } = &self.parts;
-        let Some(row) = store.mirror_get(home, repo).await? else { return Ok(()) };
+        let Some(row) = store.mirror_get(home, repo).await? else {
+            return Ok(());
+        };
         if !wants.includes(store, repo).await? && !store.mirror_forget(&row).await? {
             debug!(%repo, "A mirror that was to be forgotten was changed at that moment, and is looked at again");
         }

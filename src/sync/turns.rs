@@ -41,14 +41,20 @@ impl Turns {
     /// The next one, for one of so many workers. Half of them may be at what nobody waits for.
     pub(super) fn next(&mut self, workers: usize) -> Option<Turn> {
         if let Some(repo) = self.first.pop_front() {
-            return Some(Turn { repo, is_backfill: false });
+            return Some(Turn {
+                repo,
+                is_backfill: false,
+            });
         }
         if self.backfilling >= (workers / 2).max(1) {
             return None;
         }
         let repo = self.backfill.pop_front()?;
         self.backfilling += 1;
-        Some(Turn { repo, is_backfill: true })
+        Some(Turn {
+            repo,
+            is_backfill: true,
+        })
     }
 
     /// A worker is done with one that nobody waited for.
@@ -59,7 +65,13 @@ impl Turns {
 
 /// Every mirror that is due and that somebody may wait for, once, in the order of its turn.
 fn in_turn(due: MirrorsDue) -> VecDeque<RepoId> {
-    let MirrorsDue { asked, updated, retries, never, backfill: _ } = due;
+    let MirrorsDue {
+        asked,
+        updated,
+        retries,
+        never,
+        backfill: _,
+    } = due;
     let mut sorts = [updated, retries, never].map(Vec::into_iter);
     let mut turns = asked;
     loop {
@@ -79,7 +91,10 @@ mod tests {
     use super::*;
 
     fn repos(names: &str) -> Vec<RepoId> {
-        names.split_whitespace().map(|name| format!("h/o/{name}").parse().unwrap()).collect()
+        names
+            .split_whitespace()
+            .map(|name| format!("h/o/{name}").parse().unwrap())
+            .collect()
     }
 
     #[test]
@@ -93,23 +108,56 @@ mod tests {
         };
         let turns = in_turn(due);
         let names: Vec<&str> = turns.iter().map(RepoId::name).collect();
-        assert_eq!(names, ["a1", "a2", "u1", "r1", "n1", "u2", "r2", "n2", "r3", "n3", "r4"]);
+        assert_eq!(
+            names,
+            [
+                "a1", "a2", "u1", "r1", "n1", "u2", "r2", "n2", "r3", "n3", "r4"
+            ]
+        );
     }
 
     #[test]
     fn what_nobody_waits_for_comes_last_and_leaves_half_of_the_workers() {
         let mut turns = Turns::default();
-        turns.set(MirrorsDue { never: repos("n1"), backfill: repos("b1 b2 b3 b4"), ..MirrorsDue::default() });
+        turns.set(MirrorsDue {
+            never: repos("n1"),
+            backfill: repos("b1 b2 b3 b4"),
+            ..MirrorsDue::default()
+        });
         assert_eq!(turns.len(), 5);
-        let next = |turns: &mut Turns, workers| turns.next(workers).map(|turn| turn.repo.name().to_owned());
+        let next = |turns: &mut Turns, workers| {
+            turns.next(workers).map(|turn| turn.repo.name().to_owned())
+        };
         let told: Vec<_> = (0..4).map(|_| next(&mut turns, 4)).collect();
-        assert_eq!(told, [Some("n1".to_owned()), Some("b1".to_owned()), Some("b2".to_owned()), None]);
-        turns.set(MirrorsDue { updated: repos("u1"), backfill: repos("b3 b4"), ..MirrorsDue::default() });
-        assert_eq!((next(&mut turns, 4).as_deref(), next(&mut turns, 4)), (Some("u1"), None), "two are still at it");
+        assert_eq!(
+            told,
+            [
+                Some("n1".to_owned()),
+                Some("b1".to_owned()),
+                Some("b2".to_owned()),
+                None
+            ]
+        );
+        turns.set(MirrorsDue {
+            updated: repos("u1"),
+            backfill: repos("b3 b4"),
+            ..MirrorsDue::default()
+        });
+        assert_eq!(
+            (next(&mut turns, 4).as_deref(), next(&mut turns, 4)),
+            (Some("u1"), None),
+            "two are still at it"
+        );
         turns.backfilled();
         assert_eq!(next(&mut turns, 4).as_deref(), Some("b3"));
         let mut alone = Turns::default();
-        alone.set(MirrorsDue { backfill: repos("b1 b2"), ..MirrorsDue::default() });
-        assert_eq!((next(&mut alone, 1).as_deref(), next(&mut alone, 1)), (Some("b1"), None));
+        alone.set(MirrorsDue {
+            backfill: repos("b1 b2"),
+            ..MirrorsDue::default()
+        });
+        assert_eq!(
+            (next(&mut alone, 1).as_deref(), next(&mut alone, 1)),
+            (Some("b1"), None)
+        );
     }
 }

@@ -28,13 +28,20 @@ pub(super) async fn verify(
     compare(mirror, remote, wanted).await
 }
 
-async fn compare(mirror: &Mirror, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Verdict, GitError> {
+async fn compare(
+    mirror: &Mirror,
+    remote: &Remote<'_>,
+    wanted: &RefSelection,
+) -> Result<Verdict, GitError> {
     let (advertised, refused) = (mirror.advertised(remote, wanted).await?, mirror.refused());
     // A gap counts only as long as the forge names the very commit that was refused.
     let there = without_refused(&advertised, &refused);
     let here = mirror.refs().await?.selected(wanted);
     if here.checksum() == there.checksum() {
-        let still = refused.into_iter().filter(|one| advertised.get(&one.name) == Some(&one.commit)).collect();
+        let still = refused
+            .into_iter()
+            .filter(|one| advertised.get(&one.name) == Some(&one.commit))
+            .collect();
         return Ok(Verdict::Same(there, still));
     }
     Ok(Verdict::Differs(difference(&here, &there)))
@@ -42,17 +49,32 @@ async fn compare(mirror: &Mirror, remote: &Remote<'_>, wanted: &RefSelection) ->
 
 /// Names at most one reference of each sort: the forge may have thousands.
 fn difference(here: &RefList, there: &RefList) -> String {
-    let missing: Vec<_> = there.iter().filter(|(name, _)| here.get(name).is_none()).collect();
-    let gone: Vec<_> = here.iter().filter(|(name, _)| there.get(name).is_none()).collect();
-    let moved: Vec<_> = there.iter().filter(|(name, id)| here.get(name).is_some_and(|ours| ours != *id)).collect();
-    let sorts = [("missing here", missing), ("gone there", gone), ("at another commit", moved)];
+    let missing: Vec<_> = there
+        .iter()
+        .filter(|(name, _)| here.get(name).is_none())
+        .collect();
+    let gone: Vec<_> = here
+        .iter()
+        .filter(|(name, _)| there.get(name).is_none())
+        .collect();
+    let moved: Vec<_> = there
+        .iter()
+        .filter(|(name, id)| here.get(name).is_some_and(|ours| ours != *id))
+        .collect();
+    let sorts = [
+        ("missing here", missing),
+        ("gone there", gone),
+        ("at another commit", moved),
+    ];
     let named = sorts.iter().filter_map(|(what, refs)| {
         let (name, _) = refs.first()?;
         Some(format!("{} {what}, as {name}", refs.len()))
     });
     let (ours, theirs) = (here.checksum(), there.checksum());
     let named = named.collect::<Vec<_>>().join("; ");
-    format!("the references fetched ({ours}) are not those that the forge advertises ({theirs}): {named}")
+    format!(
+        "the references fetched ({ours}) are not those that the forge advertises ({theirs}): {named}"
+    )
 }
 
 #[cfg(test)]
@@ -61,15 +83,28 @@ mod tests {
     use crate::git::RefName;
 
     fn refs(list: &[(&str, char)]) -> RefList {
-        let one = |(name, id): &(&str, char)| (RefName::new(name).unwrap(), id.to_string().repeat(40).parse().unwrap());
+        let one = |(name, id): &(&str, char)| {
+            (
+                RefName::new(name).unwrap(),
+                id.to_string().repeat(40).parse().unwrap(),
+            )
+        };
         list.iter().map(one).collect()
     }
 
     #[test]
     fn a_difference_is_counted_and_one_of_each_sort_named() {
-        let here = refs(&[("refs/heads/a", 'a'), ("refs/heads/b", 'b'), ("refs/heads/old", 'c')]);
-        let there =
-            refs(&[("refs/heads/a", 'd'), ("refs/heads/b", 'b'), ("refs/heads/new", 'e'), ("refs/heads/other", 'e')]);
+        let here = refs(&[
+            ("refs/heads/a", 'a'),
+            ("refs/heads/b", 'b'),
+            ("refs/heads/old", 'c'),
+        ]);
+        let there = refs(&[
+            ("refs/heads/a", 'd'),
+            ("refs/heads/b", 'b'),
+            ("refs/heads/new", 'e'),
+            ("refs/heads/other", 'e'),
+        ]);
         let text = difference(&here, &there);
         let (_, named) = text.split_once("): ").unwrap();
         assert_eq!(

@@ -15,7 +15,9 @@ use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 /// Seconds a run may take: from a plan of nothing to the usual `--run-timeout`.
-const BUCKETS: [f64; 12] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 900.0, 2700.0, 7200.0];
+const BUCKETS: [f64; 12] = [
+    1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 900.0, 2700.0, 7200.0,
+];
 
 /// What sort of number it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +150,9 @@ struct Inner {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).expect("there are buckets");
+        let builder = PrometheusBuilder::new()
+            .set_buckets(&BUCKETS)
+            .expect("there are buckets");
         let recorder = builder.build_recorder();
         for metric in Metric::ALL {
             let (name, help) = (KeyName::from_const_str(metric.name()), metric.help().into());
@@ -158,7 +162,11 @@ impl Default for Metrics {
                 Sort::Histogram => recorder.describe_histogram(name, None, help),
             }
         }
-        Self(Arc::new(Inner { handle: recorder.handle(), recorder, shown: Mutex::default() }))
+        Self(Arc::new(Inner {
+            handle: recorder.handle(),
+            recorder,
+            shown: Mutex::default(),
+        }))
     }
 }
 
@@ -173,14 +181,21 @@ const META: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None)
 /// `values` are those of the metric's labels, in their order.
 fn key(metric: Metric, values: &[&str]) -> Key {
     debug_assert_eq!(metric.labels().len(), values.len(), "{metric:?}");
-    let labels = metric.labels().iter().zip(values).map(|(name, value)| Label::new(*name, (*value).to_owned()));
+    let labels = metric
+        .labels()
+        .iter()
+        .zip(values)
+        .map(|(name, value)| Label::new(*name, (*value).to_owned()));
     Key::from_parts(metric.name(), labels.collect::<Vec<_>>())
 }
 
 impl Metrics {
     /// Adds to a counter. Zero makes the series appear.
     pub fn add(&self, metric: Metric, labels: &[&str], by: u64) {
-        self.0.recorder.register_counter(&key(metric, labels), &META).increment(by);
+        self.0
+            .recorder
+            .register_counter(&key(metric, labels), &META)
+            .increment(by);
     }
 
     /// Adds one to a counter.
@@ -190,20 +205,32 @@ impl Metrics {
 
     /// Sets a gauge.
     pub fn set(&self, metric: Metric, labels: &[&str], value: f64) {
-        self.0.recorder.register_gauge(&key(metric, labels), &META).set(value);
+        self.0
+            .recorder
+            .register_gauge(&key(metric, labels), &META)
+            .set(value);
     }
 
     /// Adds to a gauge, or takes from it.
     pub fn change(&self, metric: Metric, labels: &[&str], by: f64) {
-        self.0.recorder.register_gauge(&key(metric, labels), &META).increment(by);
+        self.0
+            .recorder
+            .register_gauge(&key(metric, labels), &META)
+            .increment(by);
     }
 
     /// Sets every series of a gauge: those that had a value before and are not named now become 0.
     pub fn set_all(&self, metric: Metric, rows: &[(Vec<String>, f64)]) {
         let mut shown = self.0.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = shown.entry(metric).or_default();
-        let mut values: BTreeMap<&[String], f64> = shown.iter().map(|labels| (labels.as_slice(), 0.0)).collect();
-        values.extend(rows.iter().map(|(labels, value)| (labels.as_slice(), *value)));
+        let mut values: BTreeMap<&[String], f64> = shown
+            .iter()
+            .map(|labels| (labels.as_slice(), 0.0))
+            .collect();
+        values.extend(
+            rows.iter()
+                .map(|(labels, value)| (labels.as_slice(), *value)),
+        );
         for (labels, value) in values {
             let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
             self.set(metric, &labels, value);
@@ -213,7 +240,10 @@ impl Metrics {
 
     /// Notes how long something took.
     pub fn observe(&self, metric: Metric, labels: &[&str], took: Duration) {
-        self.0.recorder.register_histogram(&key(metric, labels), &META).record(took.as_secs_f64());
+        self.0
+            .recorder
+            .register_histogram(&key(metric, labels), &META)
+            .record(took.as_secs_f64());
     }
 
     /// Everything as Prometheus reads it.
@@ -243,7 +273,11 @@ pub fn status_class(status: u16) -> &'static str {
 /// The lines between `<!-- metrics:begin -->` and `<!-- metrics:end -->` in `docs/operations.md`.
 pub fn metric_table() -> String {
     let row = |metric: &Metric| {
-        let labels: Vec<String> = metric.labels().iter().map(|label| format!("`{label}`")).collect();
+        let labels: Vec<String> = metric
+            .labels()
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
         let (name, sort, help) = (metric.name(), metric.sort().name(), metric.help());
         format!("| `{name}` | {sort} | {} | {help} |\n", labels.join(", "))
     };
@@ -257,20 +291,39 @@ mod tests {
 
     #[test]
     fn the_table_in_the_documentation_is_what_the_program_describes() {
-        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
-        let (_, rest) = text.split_once("<!-- metrics:begin -->\n").expect("the mark metrics:begin");
-        let (block, _) = rest.split_once("<!-- metrics:end -->").expect("the mark metrics:end");
+        let text =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md"))
+                .unwrap();
+        let (_, rest) = text
+            .split_once("<!-- metrics:begin -->\n")
+            .expect("the mark metrics:begin");
+        let (block, _) = rest
+            .split_once("<!-- metrics:end -->")
+            .expect("the mark metrics:end");
         let expected = metric_table();
-        assert!(block.trim() == expected.trim(), "put this between the marks in docs/operations.md:\n{expected}");
+        assert!(
+            block.trim() == expected.trim(),
+            "put this between the marks in docs/operations.md:\n{expected}"
+        );
     }
 
     #[test]
     fn names_follow_the_habits_of_prometheus() {
         for metric in Metric::ALL {
             let name = metric.name();
-            assert!(name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{name}");
-            assert_eq!(name.ends_with("_total"), metric.sort() == Sort::Counter, "{name}");
-            assert!(metric.help().ends_with('.') && metric.help().len() > 15, "{name}");
+            assert!(
+                name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'),
+                "{name}"
+            );
+            assert_eq!(
+                name.ends_with("_total"),
+                metric.sort() == Sort::Counter,
+                "{name}"
+            );
+            assert!(
+                metric.help().ends_with('.') && metric.help().len() > 15,
+                "{name}"
+            );
         }
     }
 
@@ -281,21 +334,42 @@ mod tests {
         metrics.clone().add(Metric::Deliveries, &["handled"], 2);
         metrics.observe(Metric::RunDuration, &["plan"], Duration::from_secs(3));
         let text = metrics.render();
-        assert!(text.contains("# TYPE lockkeeper_deliveries_total counter\n"), "{text}");
-        assert!(text.contains("lockkeeper_deliveries_total{outcome=\"handled\"} 3\n"), "{text}");
-        assert!(text.contains("lockkeeper_run_duration_seconds_bucket{kind=\"plan\",le=\"5\"} 1\n"), "{text}");
-        assert!(text.contains("# HELP lockkeeper_run_duration_seconds How long runs took"), "{text}");
+        assert!(
+            text.contains("# TYPE lockkeeper_deliveries_total counter\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("lockkeeper_deliveries_total{outcome=\"handled\"} 3\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("lockkeeper_run_duration_seconds_bucket{kind=\"plan\",le=\"5\"} 1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("# HELP lockkeeper_run_duration_seconds How long runs took"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_gauge_that_is_not_named_any_more_falls_to_zero() {
         let metrics = Metrics::default();
         let labels = |kind: &str| vec![kind.to_owned()];
-        metrics.set_all(Metric::QueueOldest, &[(labels("a"), 5.0), (labels("b"), 6.0)]);
+        metrics.set_all(
+            Metric::QueueOldest,
+            &[(labels("a"), 5.0), (labels("b"), 6.0)],
+        );
         metrics.set_all(Metric::QueueOldest, &[(labels("b"), 7.0)]);
         let text = metrics.render();
-        assert!(text.contains("lockkeeper_queue_oldest_seconds{kind=\"a\"} 0\n"), "{text}");
-        assert!(text.contains("lockkeeper_queue_oldest_seconds{kind=\"b\"} 7\n"), "{text}");
+        assert!(
+            text.contains("lockkeeper_queue_oldest_seconds{kind=\"a\"} 0\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("lockkeeper_queue_oldest_seconds{kind=\"b\"} 7\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -87,7 +87,9 @@ pub fn init_file(file: File, aloud: bool) -> Result<(), TryInitError> {
 /// Our own messages from `level` on; of the libraries only what may explain a failure.
 fn directives(level: LogLevel) -> &'static str {
     match level {
-        LogLevel::Debug => "info,lockkeeper=debug,tower_http=debug,sqlx=info,hyper=info,octocrab=info,globset=warn",
+        LogLevel::Debug => {
+            "info,lockkeeper=debug,tower_http=debug,sqlx=info,hyper=info,octocrab=info,globset=warn"
+        }
         LogLevel::Info => "warn,lockkeeper=info",
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
@@ -103,7 +105,9 @@ fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let builder = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(directives(level))).with_writer(writer);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(directives(level)))
+        .with_writer(writer);
     match format {
         LogFormat::Text => Box::new(builder.with_target(false).with_ansi(colours).finish()),
         LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
@@ -152,17 +156,29 @@ mod tests {
             warn!(target: "hyper", "Connection lost");
         };
         let text = logged(LogLevel::Info, LogFormat::Text, log);
-        let lines: Vec<&str> = text.lines().filter_map(|line| line.split_once("Z  ").map(|(_, rest)| rest)).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once("Z  ").map(|(_, rest)| rest))
+            .collect();
         assert_eq!(lines, ["INFO Claimed a job job=7", "WARN Connection lost"]);
         assert_eq!(logged(LogLevel::Error, LogFormat::Text, log), "");
-        assert_eq!(logged(LogLevel::Debug, LogFormat::Text, log).lines().count(), 4);
+        assert_eq!(
+            logged(LogLevel::Debug, LogFormat::Text, log)
+                .lines()
+                .count(),
+            4
+        );
     }
 
     #[test]
     fn json_lines_carry_the_fields() {
         let log = || info!(target: "lockkeeper::queue", job = 7, token = ?Secret::new("ghp_x"), "Claimed");
-        let line: serde_json::Value = serde_json::from_str(&logged(LogLevel::Info, LogFormat::Json, log)).unwrap();
-        assert_eq!((&line["message"], &line["job"], &line["level"]), (&"Claimed".into(), &7.into(), &"INFO".into()));
+        let line: serde_json::Value =
+            serde_json::from_str(&logged(LogLevel::Info, LogFormat::Json, log)).unwrap();
+        assert_eq!(
+            (&line["message"], &line["job"], &line["level"]),
+            (&"Claimed".into(), &7.into(), &"INFO".into())
+        );
         assert_eq!(line["token"], "Secret(…)");
     }
 }

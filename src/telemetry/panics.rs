@@ -29,7 +29,10 @@ pub struct Panics {
 impl Panics {
     /// None yet; nothing is noticed before [`Self::watch`].
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, seen: Mutex::default() })
+        Arc::new(Self {
+            clock,
+            seen: Mutex::default(),
+        })
     }
 
     /// Notices every panic of the process from now on, before it is told as ever.
@@ -43,7 +46,10 @@ impl Panics {
 
     /// Notices one.
     pub fn note(&self, place: &str) {
-        let panic = Panic { at: self.clock.now(), place: place.to_owned() };
+        let panic = Panic {
+            at: self.clock.now(),
+            place: place.to_owned(),
+        };
         // A panic in here would end the process.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() == KEPT {
@@ -55,12 +61,18 @@ impl Panics {
     /// Those since a time, the oldest first.
     pub fn since(&self, time: DateTime<Utc>) -> Vec<Panic> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.iter().filter(|panic| panic.at >= time).cloned().collect()
+        seen.iter()
+            .filter(|panic| panic.at >= time)
+            .cloned()
+            .collect()
     }
 }
 
 fn place(info: &PanicHookInfo<'_>) -> String {
-    info.location().map_or_else(|| "an unknown place".to_owned(), |at| format!("{}:{}", at.file(), at.line()))
+    info.location().map_or_else(
+        || "an unknown place".to_owned(),
+        |at| format!("{}:{}", at.file(), at.line()),
+    )
 }
 
 #[cfg(test)]
@@ -77,7 +89,15 @@ mod tests {
         let caught = std::panic::catch_unwind(|| panic!("on purpose"));
         assert!(caught.is_err());
         let place = format!("{}:{line}", file!());
-        assert!(panics.since(DateTime::UNIX_EPOCH).iter().any(|panic| panic.place == place));
-        assert_eq!(panics.since(SystemClock.now() + chrono::TimeDelta::days(1)), []);
+        assert!(
+            panics
+                .since(DateTime::UNIX_EPOCH)
+                .iter()
+                .any(|panic| panic.place == place)
+        );
+        assert_eq!(
+            panics.since(SystemClock.now() + chrono::TimeDelta::days(1)),
+            []
+        );
     }
 }

@@ -40,7 +40,9 @@ pub enum AccessError {
         reason: OpenError,
     },
     /// It was decrypted, and says nothing.
-    #[error("the credential {0} that its owner gave for it is not understood here: was it kept by a newer server?")]
+    #[error(
+        "the credential {0} that its owner gave for it is not understood here: was it kept by a newer server?"
+    )]
     Unknown(CredentialId),
     /// The database did not answer; a passing fault.
     #[error("the database did not say which credential its owner gave for it")]

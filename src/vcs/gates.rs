@@ -16,13 +16,22 @@ use crate::model::{RateScope, Traffic};
 #[async_trait]
 pub trait RateGates: Send + Sync + 'static {
     /// Returns the time until which a gate is closed; `None`: it is open.
-    async fn closed(&self, scope: &RateScope, traffic: Traffic) -> Result<Option<DateTime<Utc>>, GateError>;
+    async fn closed(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+    ) -> Result<Option<DateTime<Utc>>, GateError>;
 
     /// Reserves the next turn of a write, so that writes leave at least `spacing` apart, and returns its time.
     async fn turn(&self, scope: &RateScope, spacing: Duration) -> Result<DateTime<Utc>, GateError>;
 
     /// Closes a gate until the given time, unless it is closed for longer.
-    async fn close(&self, scope: &RateScope, traffic: Traffic, until: DateTime<Utc>) -> Result<(), GateError>;
+    async fn close(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+        until: DateTime<Utc>,
+    ) -> Result<(), GateError>;
 }
 
 /// The database did not answer; a passing fault.
@@ -45,7 +54,10 @@ struct Gate {
 impl LocalGates {
     /// Gates that are open.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, gates: Mutex::default() }
+        Self {
+            clock,
+            gates: Mutex::default(),
+        }
     }
 
     fn gates(&self) -> MutexGuard<'_, HashMap<(RateScope, Traffic), Gate>> {
@@ -55,9 +67,16 @@ impl LocalGates {
 
 #[async_trait]
 impl RateGates for LocalGates {
-    async fn closed(&self, scope: &RateScope, traffic: Traffic) -> Result<Option<DateTime<Utc>>, GateError> {
+    async fn closed(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+    ) -> Result<Option<DateTime<Utc>>, GateError> {
         let now = self.clock.now();
-        let until = self.gates().get(&(scope.clone(), traffic)).and_then(|gate| gate.closed_until);
+        let until = self
+            .gates()
+            .get(&(scope.clone(), traffic))
+            .and_then(|gate| gate.closed_until);
         Ok(until.filter(|until| *until > now))
     }
 
@@ -70,7 +89,12 @@ impl RateGates for LocalGates {
         Ok(turn)
     }
 
-    async fn close(&self, scope: &RateScope, traffic: Traffic, until: DateTime<Utc>) -> Result<(), GateError> {
+    async fn close(
+        &self,
+        scope: &RateScope,
+        traffic: Traffic,
+        until: DateTime<Utc>,
+    ) -> Result<(), GateError> {
         let mut gates = self.gates();
         let gate = gates.entry((scope.clone(), traffic)).or_default();
         gate.closed_until = gate.closed_until.max(Some(until));

@@ -79,10 +79,18 @@ mod tests {
 
     #[test]
     fn a_budget_is_below_a_share_of_the_whole_window() {
-        let left = |remaining, limit| Budget { remaining, limit, resets_at: DateTime::UNIX_EPOCH, per_owner: false };
+        let left = |remaining, limit| Budget {
+            remaining,
+            limit,
+            resets_at: DateTime::UNIX_EPOCH,
+            per_owner: false,
+        };
         assert!(!left(1000, 5000).is_below(20));
         assert!(left(999, 5000).is_below(20));
-        assert!(!left(0, 0).is_below(20), "a forge that says nothing sensible limits nothing");
+        assert!(
+            !left(0, 0).is_below(20),
+            "a forge that says nothing sensible limits nothing"
+        );
         assert!(!left(u64::MAX, u64::MAX).is_below(20));
     }
 }

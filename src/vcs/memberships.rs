@@ -120,7 +120,10 @@ impl<K: std::hash::Hash + Eq, V: Clone> Answers<K, V> {
     }
 
     fn get(&self, key: &K, now: DateTime<Utc>) -> Option<V> {
-        self.lock().get(key).filter(|(_, until)| now < *until).map(|(answer, _)| answer.clone())
+        self.lock()
+            .get(key)
+            .filter(|(_, until)| now < *until)
+            .map(|(answer, _)| answer.clone())
     }
 
     fn put(&self, key: K, answer: V, now: DateTime<Utc>) {
@@ -143,7 +146,10 @@ mod tests {
     fn an_answer_is_believed_for_a_short_time_only() {
         let (answers, now) = (Answers::default(), DateTime::UNIX_EPOCH);
         answers.put("ops", true, now);
-        assert_eq!(answers.get(&"ops", now + KEPT - TimeDelta::microseconds(1)), Some(true));
+        assert_eq!(
+            answers.get(&"ops", now + KEPT - TimeDelta::microseconds(1)),
+            Some(true)
+        );
         assert_eq!(answers.get(&"ops", now + KEPT), None);
         assert_eq!(answers.get(&"devs", now), None);
     }

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, MergeMethod, Mergeability, Pull,
-    PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, MergeMethod,
+    Mergeability, Pull, PullRef, RepoId,
 };
 use crate::secret::Secret;
 
@@ -131,12 +131,22 @@ pub struct GitCredentials {
 impl GitCredentials {
     /// User name and password.
     pub fn new(username: String, password: Secret) -> Self {
-        Self { username, password, ssh: None, of_owner: false }
+        Self {
+            username,
+            password,
+            ssh: None,
+            of_owner: false,
+        }
     }
 
     /// An SSH key, which only owners give.
     pub fn by_ssh(login: SshLogin) -> Self {
-        Self { username: String::new(), password: Secret::new(""), ssh: Some(Arc::new(login)), of_owner: true }
+        Self {
+            username: String::new(),
+            password: Secret::new(""),
+            ssh: Some(Arc::new(login)),
+            of_owner: true,
+        }
     }
 }
 
@@ -169,20 +179,40 @@ pub trait Forge: Send + Sync + 'static {
     async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
 
     /// The repository with an identifier. It is asked for with the credentials for `known_as`.
-    async fn repository_by_id(&self, id: u64, known_as: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
+    async fn repository_by_id(
+        &self,
+        id: u64,
+        known_as: &RepoId,
+        via: Installation,
+    ) -> Result<RepoFacts, ForgeError>;
 
     /// Whether a repository that is there has a branch.
-    async fn has_branch(&self, repo: &RepoId, via: Installation, branch: &BranchName) -> Result<bool, ForgeError>;
+    async fn has_branch(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        branch: &BranchName,
+    ) -> Result<bool, ForgeError>;
 
     /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
     /// given, the forge only says so.
-    async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
+    async fn open_pulls(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        page: PageAsk<'_>,
+    ) -> Result<OpenPulls, ForgeError>;
 
     /// Who approves of a pull, by the reviews that it has now.
     async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError>;
 
     /// Whether an account may write to a repository. One that does not exist may not.
-    async fn may_write(&self, repo: &RepoId, via: Installation, login: &str) -> Result<bool, ForgeError>;
+    async fn may_write(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        login: &str,
+    ) -> Result<bool, ForgeError>;
 
     /// Whether everybody may read a repository, also if the forge does not tell.
     async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError>;
@@ -197,7 +227,11 @@ pub trait Forge: Send + Sync + 'static {
     ) -> Result<Mergeability, ForgeError>;
 
     /// Methods by which pulls of a repository may be merged, as far as the forge tells.
-    async fn merge_methods(&self, repo: &RepoId, via: Installation) -> Result<Vec<MergeMethod>, ForgeError>;
+    async fn merge_methods(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<Vec<MergeMethod>, ForgeError>;
 
     /// Merges a pull, but only at exactly this head. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
     /// whether it got through, which [`Self::pull`] answers.
@@ -261,11 +295,22 @@ pub trait Forge: Send + Sync + 'static {
     /// Whether an account belongs to a team, or to one below it, of the organisation that owns the repository. A team
     /// that does not exist, or that our credentials may not see, has no members. An invitation that was not accepted
     /// yet does not count.
-    async fn team_has(&self, repo: &RepoId, via: Installation, team: &str, login: &str) -> Result<bool, ForgeError>;
+    async fn team_has(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        team: &str,
+        login: &str,
+    ) -> Result<bool, ForgeError>;
 
     /// Slugs of the teams of the organisation that owns the repository, as far as our credentials may see them; none if
     /// a person owns it. More than `most` of them are [`ForgeError::Rejected`].
-    async fn team_list(&self, repo: &RepoId, via: Installation, most: usize) -> Result<Vec<String>, ForgeError>;
+    async fn team_list(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        most: usize,
+    ) -> Result<Vec<String>, ForgeError>;
 
     /// URL for `git fetch`, without credentials.
     fn clone_url(&self, repo: &RepoId) -> String;
@@ -274,9 +319,17 @@ pub trait Forge: Send + Sync + 'static {
     fn pull_head_ref(&self, at: &PullRef) -> String;
 
     /// Fresh credentials for [`Self::clone_url`].
-    async fn git_credentials(&self, repo: &RepoId, via: Installation) -> Result<GitCredentials, ForgeError>;
+    async fn git_credentials(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<GitCredentials, ForgeError>;
 
     /// Fresh credentials for code of other repositories on the forge that code of this one refers to; `None`: the ones that
     /// there are, are for this repository alone. Where the forge can limit them, they can only read.
-    async fn module_credentials(&self, repo: &RepoId, via: Installation) -> Result<Option<GitCredentials>, ForgeError>;
+    async fn module_credentials(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<Option<GitCredentials>, ForgeError>;
 }

@@ -26,7 +26,10 @@ impl SshLogin {
     /// Writes the key down in a directory of its own below `place`. `host` is the name of the host, without the port of its
     /// web server.
     pub fn new(access: &SshAccess, host: &str, place: &Path) -> std::io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(place)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(place)?;
         let dir = tempfile::Builder::new().prefix("ssh-").tempdir_in(place)?;
         // As private as it is made; said once more, whatever the umask is.
         let inner = dir.path().join("login");
@@ -34,7 +37,12 @@ impl SshLogin {
         // OpenSSH refuses a key without a line break at its end.
         write(&inner.join("key"), &[access.key.expose(), "\n"])?;
         write(&inner.join("known_hosts"), &[&access.known_hosts, "\n"])?;
-        Ok(Self { dir, user: access.user.clone(), host: host.to_owned(), port: access.port })
+        Ok(Self {
+            dir,
+            user: access.user.clone(),
+            host: host.to_owned(),
+            port: access.port,
+        })
     }
 
     /// File with the private key.
@@ -54,8 +62,14 @@ impl SshLogin {
 }
 
 fn write(path: &Path, parts: &[&str]) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    parts.iter().try_for_each(|part| file.write_all(part.as_bytes()))
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    parts
+        .iter()
+        .try_for_each(|part| file.write_all(part.as_bytes()))
 }
 
 #[cfg(test)]
@@ -78,12 +92,19 @@ mod tests {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let (key, known_hosts) = (login.key(), login.known_hosts());
         assert_eq!((mode(&key), mode(key.parent().unwrap())), (0o600, 0o700));
-        assert!(key.starts_with(place.path().join("tmp")), "{}", key.display());
+        assert!(
+            key.starts_with(place.path().join("tmp")),
+            "{}",
+            key.display()
+        );
         assert_eq!(std::fs::read_to_string(&key).unwrap(), "a key\n");
         assert_eq!(login.base_url(), "ssh://git@git.example:2222/");
         assert!(!format!("{login:?}").contains("a key"));
         drop(login);
         assert!(!key.exists() && !known_hosts.exists());
-        assert_eq!(std::fs::read_dir(place.path().join("tmp")).unwrap().count(), 0);
+        assert_eq!(
+            std::fs::read_dir(place.path().join("tmp")).unwrap().count(),
+            0
+        );
     }
 }

@@ -92,9 +92,15 @@ impl Artifacts {
     /// Plan files in a directory, which is made if need be.
     pub fn in_directory(root: &Path) -> Result<Self, object_store::Error> {
         let make = std::fs::create_dir_all(root);
-        make.map_err(|source| object_store::Error::Generic { store: "LocalFileSystem", source: source.into() })?;
+        make.map_err(|source| object_store::Error::Generic {
+            store: "LocalFileSystem",
+            source: source.into(),
+        })?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_automatic_cleanup(true);
-        Ok(Self(Place::Directory { files: Arc::new(files), dir: root.join(FOLDER) }))
+        Ok(Self(Place::Directory {
+            files: Arc::new(files),
+            dir: root.join(FOLDER),
+        }))
     }
 
     /// Plan files in the database, each of at most so many bytes.
@@ -107,35 +113,62 @@ impl Artifacts {
         let digest = Sha256Digest::of(&bytes);
         match &self.0 {
             Place::Directory { files, .. } => {
-                files.put(&key(id), PutPayload::from(bytes)).await.map_err(ArtifactError::Store)?;
-                Ok(Saved { digest, with_record: None })
+                files
+                    .put(&key(id), PutPayload::from(bytes))
+                    .await
+                    .map_err(ArtifactError::Store)?;
+                Ok(Saved {
+                    digest,
+                    with_record: None,
+                })
             }
             Place::Database { limit, .. } => match bytes.len() as u64 {
-                size if size > *limit => Err(ArtifactError::TooLarge { bytes: size, limit: *limit }),
-                _ => Ok(Saved { digest, with_record: Some(bytes) }),
+                size if size > *limit => Err(ArtifactError::TooLarge {
+                    bytes: size,
+                    limit: *limit,
+                }),
+                _ => Ok(Saved {
+                    digest,
+                    with_record: Some(bytes),
+                }),
             },
         }
     }
 
     /// The plan file of a record, if it is still exactly what was stored.
     pub async fn load(&self, plan: &PlanRecord) -> Result<Vec<u8>, ArtifactError> {
-        let bytes = self.read(plan.id).await?.ok_or(ArtifactError::Missing(plan.id))?;
+        let bytes = self
+            .read(plan.id)
+            .await?
+            .ok_or(ArtifactError::Missing(plan.id))?;
         let found = Sha256Digest::of(&bytes);
         if plan.digest.as_ref() == Some(&found) {
             return Ok(bytes);
         }
-        let recorded = plan.digest.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
-        Err(ArtifactError::Altered { id: plan.id, found, recorded })
+        let recorded = plan
+            .digest
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), ToString::to_string);
+        Err(ArtifactError::Altered {
+            id: plan.id,
+            found,
+            recorded,
+        })
     }
 
     async fn read(&self, id: PlanId) -> Result<Option<Vec<u8>>, ArtifactError> {
         match &self.0 {
             Place::Directory { files, .. } => match files.get(&key(id)).await {
-                Ok(got) => Ok(Some(got.bytes().await.map_err(ArtifactError::Store)?.into())),
+                Ok(got) => Ok(Some(
+                    got.bytes().await.map_err(ArtifactError::Store)?.into(),
+                )),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(ArtifactError::Store(error)),
             },
-            Place::Database { store, .. } => store.plan_file_get(id).await.map_err(ArtifactError::Database),
+            Place::Database { store, .. } => store
+                .plan_file_get(id)
+                .await
+                .map_err(ArtifactError::Database),
         }
     }
 
@@ -146,16 +179,23 @@ impl Artifacts {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(ArtifactError::Store(error)),
             },
-            Place::Database { store, .. } => store.plan_file_remove(id).await.map_err(ArtifactError::Database),
+            Place::Database { store, .. } => store
+                .plan_file_remove(id)
+                .await
+                .map_err(ArtifactError::Database),
         }
     }
 
     /// Lists the plan files in the directory, also those that were not written to their end. The database has none without
     /// a record.
     pub async fn found(&self) -> io::Result<Vec<FoundPlanFile>> {
-        let Place::Directory { dir, .. } = &self.0 else { return Ok(Vec::new()) };
+        let Place::Directory { dir, .. } = &self.0 else {
+            return Ok(Vec::new());
+        };
         let dir = dir.clone();
-        tokio::task::spawn_blocking(move || found_in(&dir)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || found_in(&dir))
+            .await
+            .map_err(io::Error::other)?
     }
 
     /// Removes a file that was found; one that is gone already is fine.
@@ -184,10 +224,17 @@ fn found_in(dir: &Path) -> io::Result<Vec<FoundPlanFile>> {
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;
-        let Some((plan, is_whole)) = entry.file_name().to_str().and_then(plan_of) else { continue };
+        let Some((plan, is_whole)) = entry.file_name().to_str().and_then(plan_of) else {
+            continue;
+        };
         match entry.metadata() {
             Ok(meta) if meta.is_file() => {
-                found.push(FoundPlanFile { plan, modified: meta.modified()?.into(), is_whole, path: entry.path() });
+                found.push(FoundPlanFile {
+                    plan,
+                    modified: meta.modified()?.into(),
+                    is_whole,
+                    path: entry.path(),
+                });
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(_) | Err(_) => {}
@@ -200,7 +247,8 @@ fn found_in(dir: &Path) -> io::Result<Vec<FoundPlanFile>> {
 fn plan_of(name: &str) -> Option<(PlanId, bool)> {
     let (id, rest) = name.split_once(ENDING)?;
     let number = rest.strip_prefix('#');
-    let is_ours = rest.is_empty() || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+    let is_ours = rest.is_empty()
+        || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
     let plan: PlanId = id.parse().ok().filter(|_| is_ours)?;
     (plan.to_string() == id).then_some((plan, rest.is_empty()))
 }
@@ -240,7 +288,10 @@ mod tests {
         let mut found = artifacts.found().await.unwrap();
         found.sort_by_key(|file| file.is_whole);
         assert_eq!(
-            found.iter().map(|file| (file.plan, file.is_whole)).collect::<Vec<_>>(),
+            found
+                .iter()
+                .map(|file| (file.plan, file.is_whole))
+                .collect::<Vec<_>>(),
             [(plan, false), (plan, true)]
         );
         for file in found.iter().chain(&found) {

@@ -16,16 +16,36 @@ pub(super) fn open(dir: &Path, path: &Path) -> Result<File> {
     let mut at: OwnedFd = File::open(dir)?.into();
     let mut parts = path.components().peekable();
     while let Some(part) = parts.next() {
-        let Component::Normal(name) = part else { return Err(Error::from(ErrorKind::InvalidInput)) };
-        let kind = if parts.peek().is_some() { OFlag::O_DIRECTORY } else { OFlag::O_NONBLOCK };
-        let opened = openat(&at, name, OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | kind, Mode::empty());
-        at = opened.map_err(|error| if is_plain_file(&at, name) { Errno::ENOENT } else { error })?;
+        let Component::Normal(name) = part else {
+            return Err(Error::from(ErrorKind::InvalidInput));
+        };
+        let kind = if parts.peek().is_some() {
+            OFlag::O_DIRECTORY
+        } else {
+            OFlag::O_NONBLOCK
+        };
+        let opened = openat(
+            &at,
+            name,
+            OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | kind,
+            Mode::empty(),
+        );
+        at = opened.map_err(|error| {
+            if is_plain_file(&at, name) {
+                Errno::ENOENT
+            } else {
+                error
+            }
+        })?;
     }
     let file = File::from(at);
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(Error::new(ErrorKind::InvalidData, "it is not a regular file"))
+    Err(Error::new(
+        ErrorKind::InvalidData,
+        "it is not a regular file",
+    ))
 }
 
 /// Below a file there is nothing; what is behind a link is another matter.
@@ -53,7 +73,10 @@ pub(super) fn read(dir: &Path, path: &Path, most: u64) -> Result<Option<String>>
     let mut text = String::new();
     let length = file.take(most + 1).read_to_string(&mut text)?;
     if length as u64 > most {
-        return Err(Error::new(ErrorKind::InvalidData, format!("it is larger than {most} bytes")));
+        return Err(Error::new(
+            ErrorKind::InvalidData,
+            format!("it is larger than {most} bytes"),
+        ));
     }
     Ok(Some(text))
 }
@@ -79,11 +102,25 @@ mod tests {
         for path in ["env/none", "none/prod", "env/prod/below"] {
             assert_eq!(text(path), Ok(None), "{path}");
         }
-        for path in ["env/link", "env/out", "linked/prod", "env/sub", "env/../env/prod", "../secret", "/etc/passwd"] {
+        for path in [
+            "env/link",
+            "env/out",
+            "linked/prod",
+            "env/sub",
+            "env/../env/prod",
+            "../secret",
+            "/etc/passwd",
+        ] {
             assert_eq!(text(path), Err("refused"), "{path}");
             assert!(is_there(&root, Path::new(path)).is_err(), "{path}");
         }
-        assert!(read(&root, Path::new("env/prod"), 3).is_err(), "it is longer");
-        assert!(is_there(&root, Path::new("env/prod")).unwrap() && !is_there(&root, Path::new("env/none")).unwrap());
+        assert!(
+            read(&root, Path::new("env/prod"), 3).is_err(),
+            "it is longer"
+        );
+        assert!(
+            is_there(&root, Path::new("env/prod")).unwrap()
+                && !is_there(&root, Path::new("env/none")).unwrap()
+        );
     }
 }

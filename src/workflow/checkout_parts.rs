@@ -36,10 +36,23 @@ impl Checkouts {
         }
         let _gate = self.syncer.gate(repo).await;
         let credentials = forge.git_credentials(repo, via).await?;
-        let held = self.leases.obtain(repo, &format!("fetch submodules and LFS files for {}", source.pull)).await?;
+        let held = self
+            .leases
+            .obtain(
+                repo,
+                &format!("fetch submodules and LFS files for {}", source.pull),
+            )
+            .await?;
         let url = forge.clone_url(repo);
-        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.fetch_time };
-        let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, rules)).await.done();
+        let remote = Remote {
+            url: &url,
+            credentials: Some(&credentials),
+            deadline: self.fetch_time,
+        };
+        let brought = held
+            .run(self.bring(&self.git.mirror(repo), &remote, &commit, rules))
+            .await
+            .done();
         let brought = brought.ok_or_else(|| CheckoutError::LeaseLost { repo: repo.clone() })?;
         brought.map_err(of_part)
     }
@@ -47,7 +60,8 @@ impl Checkouts {
     /// Whether a commit has anything to be fetched besides. Of what cannot be read now that is found out when nobody else is
     /// at the mirror.
     async fn has_parts(&self, mirror: &Mirror, commit: &CommitSha) -> bool {
-        let has_submodules = self.contents.submodules && mirror.has_submodules(commit).await.unwrap_or(true);
+        let has_submodules =
+            self.contents.submodules && mirror.has_submodules(commit).await.unwrap_or(true);
         has_submodules || (self.contents.lfs && mirror.has_lfs(commit).await.unwrap_or(true))
     }
 
@@ -70,7 +84,13 @@ impl Checkouts {
 
     /// Whether a commit that was fetched has submodules which its checkouts lack. What cannot be read has none.
     pub async fn leaves_submodules_out(&self, repo: &RepoId, commit: &CommitSha) -> bool {
-        !self.contents.submodules && self.git.mirror(repo).has_submodules(commit).await.unwrap_or(false)
+        !self.contents.submodules
+            && self
+                .git
+                .mirror(repo)
+                .has_submodules(commit)
+                .await
+                .unwrap_or(false)
     }
 
     /// Puts them into a checkout that was just prepared.

@@ -18,11 +18,13 @@ use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::config::{NotUtf8, text_of};
 use crate::git::{
-    BaseCommit, Changes, Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git,
-    GitError, Head, Ignored, LinkOut, MirrorInUse, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
+    BaseCommit, Changes, Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent,
+    FetchRequest, Fetched, Git, GitError, Head, Ignored, LinkOut, MirrorInUse, Prepared, RefName,
+    Remote, TreeFiles, TreeReader, Wanted,
 };
 use crate::model::{
-    BranchName, ChangedFile, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName,
+    BranchName, ChangedFile, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath,
+    WorkspaceName,
 };
 use crate::render::StateLock;
 use crate::sync::{Syncer, Ticket};
@@ -152,20 +154,47 @@ impl Checkouts {
         syncer: Syncer,
     ) -> Self {
         let fetch_time = syncer.fetch_time();
-        Self { git, contents, clock, leases, syncer, fetch_time, uses: Uses::default() }
+        Self {
+            git,
+            contents,
+            clock,
+            leases,
+            syncer,
+            fetch_time,
+            uses: Uses::default(),
+        }
     }
 
     /// Brings the mirror up to the head and the base branch of a pull.
-    pub async fn fetch(&self, forge: &dyn Forge, pull: &Pull, via: Installation) -> Result<Source, CheckoutError> {
+    pub async fn fetch(
+        &self,
+        forge: &dyn Forge,
+        pull: &Pull,
+        via: Installation,
+    ) -> Result<Source, CheckoutError> {
         if pull.at.number.is_application() {
             return self.fetch_application(forge, pull, via).await;
         }
         let base_ref = RefName::branch(&pull.base_branch);
-        let fetched =
-            self.fetch_commit(forge, &pull.at, Some(&pull.head), std::slice::from_ref(&base_ref), via).await?;
+        let fetched = self
+            .fetch_commit(
+                forge,
+                &pull.at,
+                Some(&pull.head),
+                std::slice::from_ref(&base_ref),
+                via,
+            )
+            .await?;
         let base = fetched.commit_of(&base_ref).cloned();
-        let base = base.ok_or_else(|| CheckoutError::BaseGone { base: pull.base_branch.clone() })?;
-        Ok(Source { pull: pull.at.clone(), head: pull.head.clone(), base_branch: pull.base_branch.clone(), base })
+        let base = base.ok_or_else(|| CheckoutError::BaseGone {
+            base: pull.base_branch.clone(),
+        })?;
+        Ok(Source {
+            pull: pull.at.clone(),
+            head: pull.head.clone(),
+            base_branch: pull.base_branch.clone(),
+            base,
+        })
     }
 
     /// The commit of an application is that of its branch as it was looked at, whatever the branch is by now; mostly that
@@ -177,10 +206,28 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Source, CheckoutError> {
         let (at, head, base) = (pull.at.clone(), pull.head.clone(), pull.head.clone());
-        if !self.git.mirror(&at.repo).has_commit(&head).await.unwrap_or(false) {
-            self.fetch_commit(forge, &at, Some(&head), &[RefName::branch(&pull.base_branch)], via).await?;
+        if !self
+            .git
+            .mirror(&at.repo)
+            .has_commit(&head)
+            .await
+            .unwrap_or(false)
+        {
+            self.fetch_commit(
+                forge,
+                &at,
+                Some(&head),
+                &[RefName::branch(&pull.base_branch)],
+                via,
+            )
+            .await?;
         }
-        Ok(Source { pull: at, head, base_branch: pull.base_branch.clone(), base })
+        Ok(Source {
+            pull: at,
+            head,
+            base_branch: pull.base_branch.clone(),
+            base,
+        })
     }
 
     /// Brings the mirror up to a branch, and tells its newest commit; `None`: there is no such branch.
@@ -192,7 +239,9 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
-        let fetched = self.fetch_commit(forge, at, None, std::slice::from_ref(&name), via).await?;
+        let fetched = self
+            .fetch_commit(forge, at, None, std::slice::from_ref(&name), via)
+            .await?;
         Ok(fetched.commit_of(&name).cloned())
     }
 
@@ -203,9 +252,17 @@ impl Checkouts {
         let is_merged = self.contents.strategy == CheckoutStrategy::Merge;
         let in_planned = match self.contents.strategy {
             CheckoutStrategy::Branch => in_head,
-            CheckoutStrategy::Merge => mirror.count_missing(&newest.base, &[&planned.head, &planned.base]).await?,
+            CheckoutStrategy::Merge => {
+                mirror
+                    .count_missing(&newest.base, &[&planned.head, &planned.base])
+                    .await?
+            }
         };
-        Ok(BaseGap { in_head, in_planned, is_merged })
+        Ok(BaseGap {
+            in_head,
+            in_planned,
+            is_merged,
+        })
     }
 
     /// What is checked out.
@@ -222,15 +279,29 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
-        let fetched =
-            self.fetch_commit(forge, &source.pull, Some(&source.head), std::slice::from_ref(&name), via).await?;
+        let fetched = self
+            .fetch_commit(
+                forge,
+                &source.pull,
+                Some(&source.head),
+                std::slice::from_ref(&name),
+                via,
+            )
+            .await?;
         Ok(fetched.commit_of(&name).cloned())
     }
 
     /// The merge of the head into the base branch, whatever is checked out.
     pub async fn merged(&self, source: &Source) -> Result<CommitSha, CheckoutError> {
-        let merged = self.git.mirror(&source.pull.repo).merged(&source.base, &source.head).await?;
-        merged.map_err(|files| CheckoutError::Conflict { base: source.base_branch.clone(), files })
+        let merged = self
+            .git
+            .mirror(&source.pull.repo)
+            .merged(&source.base, &source.head)
+            .await?;
+        merged.map_err(|files| CheckoutError::Conflict {
+            base: source.base_branch.clone(),
+            files,
+        })
     }
 
     /// Brings the mirror up to the commits of a plan: on this replica they may never have been fetched (P9).
@@ -247,15 +318,22 @@ impl Checkouts {
         if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
             for commit in commits {
                 if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
-                    self.fetch_commit(forge, &plan.pull, Some(commit), &[], via).await?;
+                    self.fetch_commit(forge, &plan.pull, Some(commit), &[], via)
+                        .await?;
                 }
             }
         }
         if mirror.is_partial() {
             let credentials = forge.git_credentials(&plan.pull.repo, via).await?;
             let url = forge.clone_url(&plan.pull.repo);
-            let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.fetch_time };
-            mirror.bring_files(&remote, &[&plan.head, &plan.base]).await?;
+            let remote = Remote {
+                url: &url,
+                credentials: Some(&credentials),
+                deadline: self.fetch_time,
+            };
+            mirror
+                .bring_files(&remote, &[&plan.head, &plan.base])
+                .await?;
         }
         Ok(Source::of_plan(plan))
     }
@@ -270,29 +348,46 @@ impl Checkouts {
     ) -> Result<Fetched, CheckoutError> {
         self.check_mirror(&at.repo)?;
         let (is_pull, needed) = (!at.number.is_application(), refs);
-        let pull_ref = is_pull.then(|| RefName::new(&forge.pull_head_ref(at)).ok()).flatten();
+        let pull_ref = is_pull
+            .then(|| RefName::new(&forge.pull_head_ref(at)).ok())
+            .flatten();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
         let ticket = self.syncer.enter(&at.repo, &refs);
         let _gate = self.syncer.gate(&at.repo).await;
         if let Some(brought) = ticket.brought() {
             let fetched = brought?;
-            let Some(commit) = commit else { return Ok(fetched) };
+            let Some(commit) = commit else {
+                return Ok(fetched);
+            };
             if self.git.mirror(&at.repo).has_commit(commit).await? {
                 self.syncer.used(&at.repo, via).await;
-                return Ok(Fetched { wanted: Head::Present, ..fetched });
+                return Ok(Fetched {
+                    wanted: Head::Present,
+                    ..fetched
+                });
             }
         }
         // It is large, and part of whatever waits for it.
         let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
         self.syncer.used(&at.repo, via).await;
         let refused = |name: &dyn std::fmt::Display, why: &String| {
-            GitError::Fsck { doing: format!("fetch {name} of {}", at.repo), message: why.clone() }.into()
+            GitError::Fsck {
+                doing: format!("fetch {name} of {}", at.repo),
+                message: why.clone(),
+            }
+            .into()
         };
-        if let Some((name, why)) = fetched.refused.iter().find(|(name, _)| needed.contains(name)) {
+        if let Some((name, why)) = fetched
+            .refused
+            .iter()
+            .find(|(name, _)| needed.contains(name))
+        {
             return Err(refused(name, why));
         }
         match (&fetched.wanted, commit) {
-            (Head::Gone, Some(commit)) => Err(CheckoutError::HeadGone { head: commit.clone() }),
+            (Head::Gone, Some(commit)) => Err(CheckoutError::HeadGone {
+                head: commit.clone(),
+            }),
             (Head::Refused(why), Some(commit)) => Err(refused(&commit.short(), why)),
             (Head::Present | Head::NotAsked | Head::Gone | Head::Refused(_), _) => Ok(fetched),
         }
@@ -308,7 +403,10 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
         let credentials = forge.git_credentials(&at.repo, via).await?;
-        let held = self.leases.obtain(&at.repo, &format!("fetch for {at}")).await?;
+        let held = self
+            .leases
+            .obtain(&at.repo, &format!("fetch for {at}"))
+            .await?;
         let boarded = ticket.board();
         let request = FetchRequest {
             url: &forge.clone_url(&at.repo),
@@ -317,8 +415,14 @@ impl Checkouts {
             wanted: commit,
             deadline: self.fetch_time,
         };
-        let Some(fetched) = held.run(self.git.mirror(&at.repo).fetch(&request)).await.done() else {
-            return Err(CheckoutError::LeaseLost { repo: at.repo.clone() });
+        let Some(fetched) = held
+            .run(self.git.mirror(&at.repo).fetch(&request))
+            .await
+            .done()
+        else {
+            return Err(CheckoutError::LeaseLost {
+                repo: at.repo.clone(),
+            });
         };
         ticket.landed(&boarded, &fetched);
         Ok(fetched?)
@@ -328,7 +432,11 @@ impl Checkouts {
     /// before anything runs. One that is noted as damaged is replaced by the next fetch.
     pub fn check_mirror(&self, repo: &RepoId) -> Result<(), CheckoutError> {
         let mirror = self.git.mirror(repo);
-        if mirror.is_damaged() { Ok(()) } else { Ok(mirror.check_ours(&format!("use the mirror of {repo}"))?) }
+        if mirror.is_damaged() {
+            Ok(())
+        } else {
+            Ok(mirror.check_ours(&format!("use the mirror of {repo}"))?)
+        }
     }
 
     /// Whether checkouts may hold less than a commit has.
@@ -342,7 +450,11 @@ impl Checkouts {
             CheckoutStrategy::Branch => None,
             CheckoutStrategy::Merge => Some(source.base.clone()),
         };
-        CheckedOut { pull: source.pull.clone(), head: source.head.clone(), base }
+        CheckedOut {
+            pull: source.pull.clone(),
+            head: source.head.clone(),
+            base,
+        }
     }
 
     /// The commit that is checked out of a source.
@@ -378,12 +490,19 @@ impl Checkouts {
                 }
                 Ok(checkout)
             }
-            Prepared::Conflict { files } => Err(CheckoutError::Conflict { base: source.base_branch.clone(), files }),
+            Prepared::Conflict { files } => Err(CheckoutError::Conflict {
+                base: source.base_branch.clone(),
+                files,
+            }),
         }
     }
 
     /// The symbolic links of a checkout that lead out of it.
-    pub async fn links_out(&self, repo: &RepoId, checkout: &Checkout) -> Result<Vec<LinkOut>, GitError> {
+    pub async fn links_out(
+        &self,
+        repo: &RepoId,
+        checkout: &Checkout,
+    ) -> Result<Vec<LinkOut>, GitError> {
         let links = self.git.mirror(repo).links(&checkout.commit).await?;
         let checkout = checkout.clone();
         let looked = tokio::task::spawn_blocking(move || checkout.links_out(&links)).await;
@@ -400,14 +519,24 @@ impl Checkouts {
 
     /// What the pull changes, whatever is checked out; `None`: more than can be listed.
     pub async fn changed(&self, source: &Source) -> Result<Option<Changes>, GitError> {
-        self.git.mirror(&source.pull.repo).changed(&source.base, &source.head).await
+        self.git
+            .mirror(&source.pull.repo)
+            .changed(&source.base, &source.head)
+            .await
     }
 
     /// What the base branch changed since the pull left it, if what is planned lacks that. `None`: more than can be listed.
-    pub async fn lacks(&self, source: &Source, left_at: &CommitSha) -> Result<Option<Vec<ChangedFile>>, GitError> {
+    pub async fn lacks(
+        &self,
+        source: &Source,
+        left_at: &CommitSha,
+    ) -> Result<Option<Vec<ChangedFile>>, GitError> {
         match self.contents.strategy {
             CheckoutStrategy::Branch if *left_at != source.base => {
-                self.git.mirror(&source.pull.repo).changed_since(left_at, &source.base).await
+                self.git
+                    .mirror(&source.pull.repo)
+                    .changed_since(left_at, &source.base)
+                    .await
             }
             CheckoutStrategy::Branch | CheckoutStrategy::Merge => Ok(Some(Vec::new())),
         }
@@ -422,7 +551,10 @@ impl Checkouts {
         dirs: &[RepoPath],
         most: usize,
     ) -> Result<Vec<BaseCommit>, GitError> {
-        self.git.mirror(&source.pull.repo).merged_between((left_at, &source.base), dirs, most).await
+        self.git
+            .mirror(&source.pull.repo)
+            .merged_between((left_at, &source.base), dirs, most)
+            .await
     }
 
     /// Reads them.
@@ -437,7 +569,10 @@ impl Checkouts {
         checkout: &Checkout,
         ignored: Ignored,
     ) -> Result<TreeFiles, GitError> {
-        self.git.mirror(&source.pull.repo).untracked(checkout, ignored).await
+        self.git
+            .mirror(&source.pull.repo)
+            .untracked(checkout, ignored)
+            .await
     }
 
     /// The id of what a commit has: the same wherever the files are the same.
@@ -473,15 +608,27 @@ impl Checkouts {
     }
 
     /// Whether a file is part of what is checked out.
-    pub async fn is_tracked(&self, repo: &RepoId, checkout: &Checkout, path: &RepoPath) -> Result<bool, GitError> {
-        self.git.mirror(repo).is_tracked(&checkout.commit, path).await
+    pub async fn is_tracked(
+        &self,
+        repo: &RepoId,
+        checkout: &Checkout,
+        path: &RepoPath,
+    ) -> Result<bool, GitError> {
+        self.git
+            .mirror(repo)
+            .is_tracked(&checkout.commit, path)
+            .await
     }
 
     /// The tool's own lock of a local state that a run left behind in the checkout of a project, if it is on this disk.
     pub async fn state_lock_left(&self, pull: &PullRef, project: &ProjectKey) -> Option<StateLock> {
-        let root = self.git.mirror(&pull.repo).checkout_root(pull.number, &project.workspace);
+        let root = self
+            .git
+            .mirror(&pull.repo)
+            .checkout_root(pull.number, &project.workspace);
         let (dir, workspace) = (project.dir.clone(), project.workspace.clone());
-        let left = tokio::task::spawn_blocking(move || state_lock::left_in(&root, &dir, &workspace)).await;
+        let left =
+            tokio::task::spawn_blocking(move || state_lock::left_in(&root, &dir, &workspace)).await;
         left.unwrap_or_else(|error| {
             warn!(%error, %pull, "Whether Terraform left a lock of its own behind could not be looked at");
             None
@@ -521,7 +668,9 @@ impl Checkouts {
 
     /// Removes a part of what is on this disk; `false`: it is in use, or a checkout needs it, and stays.
     pub async fn evict(&self, part: &DiskPart) -> Result<bool, GitError> {
-        let Some(_alone) = self.uses.alone(part) else { return Ok(false) };
+        let Some(_alone) = self.uses.alone(part) else {
+            return Ok(false);
+        };
         match part {
             DiskPart::Checkouts(pull) => self.git.mirror(&pull.repo).evict_pull(pull.number).await,
             DiskPart::Mirror(repo) => self.evict_mirror(repo).await,
@@ -530,7 +679,9 @@ impl Checkouts {
 
     /// What was known of a mirror is not true of what comes after it: no sync ends or begins before that is noted.
     async fn evict_mirror(&self, repo: &RepoId) -> Result<bool, GitError> {
-        let Some(_gate) = self.syncer.gate_if_free(repo) else { return Ok(false) };
+        let Some(_gate) = self.syncer.gate_if_free(repo) else {
+            return Ok(false);
+        };
         let removed = self.git.mirror(repo).evict().await?;
         if removed && let Err(error) = self.syncer.evicted(repo).await {
             warn!(%repo, %error, "That a mirror was removed to make room could not be noted; it will be made again");
@@ -552,7 +703,9 @@ impl Checkouts {
         match self.git.rename(old, new).await {
             Ok(true) => info!(%old, %new, "The mirror of a repository has followed its name"),
             Ok(false) => {}
-            Err(error) => warn!(%old, %new, %error, "The mirror of a repository that was renamed could not be moved"),
+            Err(error) => {
+                warn!(%old, %new, %error, "The mirror of a repository that was renamed could not be moved")
+            }
         }
     }
 

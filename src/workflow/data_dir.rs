@@ -35,9 +35,15 @@ pub(super) struct DataDir {
 impl DataDir {
     /// The directory at `dir`. The note lies beside the checkout that has the lock file `hold`, and goes with it.
     pub fn new(dir: PathBuf, hold: &Path) -> Self {
-        let of_pull = hold.parent().and_then(Path::parent).unwrap_or(Path::new("/nowhere"));
+        let of_pull = hold
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(Path::new("/nowhere"));
         let name = Sha256Digest::of(dir.as_os_str().as_bytes()).to_string();
-        let note = of_pull.join(".init").join(hold.file_name().unwrap_or_default()).join(name);
+        let note = of_pull
+            .join(".init")
+            .join(hold.file_name().unwrap_or_default())
+            .join(name);
         Self { dir, note }
     }
 
@@ -103,7 +109,10 @@ impl DataDir {
                 let found = entry.metadata()?;
                 lines.push(self.line(&path, &found)?);
                 if lines.len() > MOST_ENTRIES {
-                    return Err(Error::new(ErrorKind::QuotaExceeded, format!("it has more than {MOST_ENTRIES} files")));
+                    return Err(Error::new(
+                        ErrorKind::QuotaExceeded,
+                        format!("it has more than {MOST_ENTRIES} files"),
+                    ));
                 }
                 if found.is_dir() {
                     left.push(path);
@@ -126,8 +135,18 @@ impl DataDir {
         if found.is_dir() {
             return Ok(line);
         }
-        let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
-        let own = format!("\0{} {} {} {times:?}\0", found.dev(), found.ino(), found.size());
+        let times = [
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ];
+        let own = format!(
+            "\0{} {} {} {times:?}\0",
+            found.dev(),
+            found.ino(),
+            found.size()
+        );
         line.extend(own.into_bytes());
         if found.is_symlink() {
             line.extend(fs::read_link(self.dir.join(path))?.as_os_str().as_bytes());
@@ -166,17 +185,29 @@ mod tests {
                 let file = dir.join("modules/m/run.sh");
                 let times = file.metadata()?.modified()?;
                 fs::write(&file, "echo attacked\n")?;
-                fs::File::options().write(true).open(&file)?.set_modified(times)
+                fs::File::options()
+                    .write(true)
+                    .open(&file)?
+                    .set_modified(times)
             }),
             ("another file in its place", |dir| {
                 fs::write(dir.join("modules/m/new"), "echo reviewed\n")?;
                 fs::rename(dir.join("modules/m/new"), dir.join("modules/m/run.sh"))
             }),
-            ("a new file", |dir| fs::write(dir.join("modules/m/more.sh"), "")),
-            ("a new directory", |dir| fs::create_dir(dir.join("providers/more"))),
-            ("a file less", |dir| fs::remove_file(dir.join("modules/m/run.sh"))),
+            ("a new file", |dir| {
+                fs::write(dir.join("modules/m/more.sh"), "")
+            }),
+            ("a new directory", |dir| {
+                fs::create_dir(dir.join("providers/more"))
+            }),
+            ("a file less", |dir| {
+                fs::remove_file(dir.join("modules/m/run.sh"))
+            }),
             ("another mode", |dir| {
-                fs::set_permissions(dir.join("modules/m/run.sh"), fs::Permissions::from_mode(0o755))
+                fs::set_permissions(
+                    dir.join("modules/m/run.sh"),
+                    fs::Permissions::from_mode(0o755),
+                )
             }),
             ("another link", |dir| {
                 fs::remove_file(dir.join("providers/null"))?;
@@ -193,7 +224,10 @@ mod tests {
             assert!(data_dir.is_changed(), "{name}");
             assert!(data_dir.remove_changed().unwrap(), "{name}");
             assert!(data_dir.dir.symlink_metadata().is_err(), "{name}");
-            assert!(!data_dir.is_changed(), "{name}: what is not there has to be made, and is no change");
+            assert!(
+                !data_dir.is_changed(),
+                "{name}: what is not there has to be made, and is no change"
+            );
         }
     }
 
@@ -202,7 +236,10 @@ mod tests {
         let (_top, data_dir) = noted();
         fs::write(data_dir.dir.join(WORKSPACE), "staging").unwrap();
         fs::read(data_dir.dir.join("modules/m/run.sh")).unwrap();
-        fs::File::open(&data_dir.dir).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        fs::File::open(&data_dir.dir)
+            .unwrap()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .unwrap();
         assert!(!data_dir.is_changed());
         assert!(!data_dir.remove_changed().unwrap());
     }
@@ -233,7 +270,10 @@ mod tests {
     #[test]
     fn the_note_of_one_directory_is_not_that_of_another() {
         let (_top, data_dir) = noted();
-        let other = DataDir { dir: data_dir.dir.with_file_name("other"), note: data_dir.note.clone() };
+        let other = DataDir {
+            dir: data_dir.dir.with_file_name("other"),
+            note: data_dir.note.clone(),
+        };
         fs::create_dir_all(&other.dir).unwrap();
         assert!(other.is_changed());
     }

@@ -21,7 +21,10 @@ impl StageSetup {
             Some(file) => environment.with(GIT_CONFIG, file.into()),
             None => environment,
         };
-        Self { environment, sandbox }
+        Self {
+            environment,
+            sandbox,
+        }
     }
 }
 
@@ -41,7 +44,10 @@ impl FromIterator<(OsString, OsString)> for ChildEnvironment {
 impl ChildEnvironment {
     /// The search path.
     pub fn path(&self) -> OsString {
-        self.0.get(&OsString::from("PATH")).cloned().unwrap_or_default()
+        self.0
+            .get(&OsString::from("PATH"))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The same with one more variable.

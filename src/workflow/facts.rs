@@ -62,7 +62,10 @@ impl Facts {
             ("PULL_URL", text(&self.url)),
             ("USER_NAME", text(&self.user)),
         ];
-        for (name, answer) in [("ATLANTIS_PR_APPROVED", self.approved), ("ATLANTIS_PR_MERGEABLE", self.mergeable)] {
+        for (name, answer) in [
+            ("ATLANTIS_PR_APPROVED", self.approved),
+            ("ATLANTIS_PR_MERGEABLE", self.mergeable),
+        ] {
             all.extend(answer.map(|answer| (name, text(&answer.to_string()))));
         }
         all

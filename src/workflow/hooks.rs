@@ -45,7 +45,11 @@ pub struct HookPlace<'a> {
 impl Terraform {
     /// Runs a hook to its end; what it has written into `OUTPUT_STATUS_FILE`, if anything, is for its status. That file
     /// is new for every hook, and outside of the checkout.
-    pub async fn hook(&self, hook: &Hook, place: &HookPlace<'_>) -> Result<Option<String>, RunError> {
+    pub async fn hook(
+        &self,
+        hook: &Hook,
+        place: &HookPlace<'_>,
+    ) -> Result<Option<String>, RunError> {
         let setup = match place.command {
             CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => &self.applies,
             CommandKind::Plan
@@ -74,7 +78,8 @@ impl Terraform {
             place: scratch.place(place.root, place.mirror),
         };
         let cmd = exec.of_command(cmd, Path::new(&hook.shell.program));
-        exec.run(cmd, StepName::new(&hook.command, None), &hook.command, None).await?;
+        exec.run(cmd, StepName::new(&hook.command, None), &hook.command, None)
+            .await?;
         Ok(line_in(&status))
     }
 }
@@ -87,14 +92,22 @@ fn variables(place: &HookPlace<'_>, status: &Path) -> Vec<(&'static str, OsStrin
         ("PROJECT_NAME", place.project.unwrap_or_default().into()),
         ("OUTPUT_STATUS_FILE", status.into()),
     ]);
-    all.extend(place.has_errors.map(|has_errors| ("COMMAND_HAS_ERRORS", has_errors.to_string().into())));
+    all.extend(
+        place
+            .has_errors
+            .map(|has_errors| ("COMMAND_HAS_ERRORS", has_errors.to_string().into())),
+    );
     all
 }
 
 /// The first bytes of a regular file on one line; `None` when there is nothing in it.
 fn line_in(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    scratch::open(file).ok()??.take(LINE_BYTES).read_to_end(&mut bytes).ok()?;
+    scratch::open(file)
+        .ok()??
+        .take(LINE_BYTES)
+        .read_to_end(&mut bytes)
+        .ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let words: Vec<&str> = text.split_whitespace().collect();
     (!words.is_empty()).then(|| words.join(" ").replace(char::is_control, ""))
@@ -109,9 +122,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("status");
         assert_eq!(line_in(&file), None);
-        for (text, expected) in
-            [("", None), (" \n", None), ("done\n", Some("done")), ("a\nb\u{7}\n\n c", Some("a b c"))]
-        {
+        for (text, expected) in [
+            ("", None),
+            (" \n", None),
+            ("done\n", Some("done")),
+            ("a\nb\u{7}\n\n c", Some("a b c")),
+        ] {
             std::fs::write(&file, text).unwrap();
             assert_eq!(line_in(&file).as_deref(), expected, "{text:?}");
         }

@@ -21,7 +21,10 @@ use crate::model::RunUser;
 
 /// Deepest directory in a checkout.
 const DEEPEST: usize = 200;
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Makes the user the owner of a directory and all that is below, and lets it come from `top`, which holds the directory,
@@ -36,7 +39,11 @@ pub(super) fn lend(top: &Path, dir: &Path, user: RunUser) -> io::Result<()> {
 
 /// Lets the group of the user search the directories from `top` to the one that holds `path`. It cannot list them.
 pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<()> {
-    for dir in path.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
+    for dir in path
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| dir.starts_with(top))
+    {
         let meta = fs::metadata(dir)?;
         let mode = meta.mode() & 0o7777;
         let is_open = mode & 0o001 != 0 || meta.gid() == user.gid && mode & 0o010 != 0;
@@ -65,7 +72,11 @@ pub(super) fn publish(dir: &Path) -> io::Result<()> {
 
 /// Copies regular files and directories that belong to the user of runs. Anything else among them is an error.
 pub(super) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
-    copy_below(&openat(rustix::fs::CWD, from, DIRECTORY, Mode::empty())?, to, 0)
+    copy_below(
+        &openat(rustix::fs::CWD, from, DIRECTORY, Mode::empty())?,
+        to,
+        0,
+    )
 }
 
 fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
@@ -79,8 +90,12 @@ fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
         if name == c"." || name == c".." {
             continue;
         }
-        let opened =
-            openat(from, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let opened = openat(
+            from,
+            name,
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let (stat, to) = (fstat(&opened)?, to.join(OsStr::from_bytes(name.to_bytes())));
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
@@ -89,14 +104,20 @@ fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
             io::copy(&mut fs::File::from(opened), &mut fs::File::create_new(&to)?)?;
             fs::set_permissions(&to, fs::Permissions::from_mode(stat.st_mode & 0o777))?;
         } else {
-            return Err(Error::new(ErrorKind::InvalidData, format!("{} is no regular file", to.display())));
+            return Err(Error::new(
+                ErrorKind::InvalidData,
+                format!("{} is no regular file", to.display()),
+            ));
         }
     }
     Ok(())
 }
 
 fn too_deep() -> Error {
-    Error::new(ErrorKind::InvalidData, "there are directories that are nested too deep")
+    Error::new(
+        ErrorKind::InvalidData,
+        "there are directories that are nested too deep",
+    )
 }
 
 fn give_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {
@@ -134,7 +155,11 @@ fn give_entry(dir: &OwnedFd, name: &std::ffi::CStr, user: RunUser, depth: usize)
     }
     let opened = openat(dir, name, ANYTHING, Mode::empty())?;
     let stat = fstat(&opened)?;
-    if stat.st_nlink == 1 { give(&opened, &stat, user) } else { Ok(()) }
+    if stat.st_nlink == 1 {
+        give(&opened, &stat, user)
+    } else {
+        Ok(())
+    }
 }
 
 fn give(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
@@ -142,7 +167,13 @@ fn give(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
         return Ok(());
     }
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-    Ok(chownat(opened, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+    Ok(chownat(
+        opened,
+        c"",
+        Some(uid),
+        Some(gid),
+        AtFlags::EMPTY_PATH,
+    )?)
 }
 
 #[cfg(test)]
@@ -151,7 +182,10 @@ mod tests {
 
     use super::*;
 
-    const USER: RunUser = RunUser { uid: 4343, gid: 4344 };
+    const USER: RunUser = RunUser {
+        uid: 4343,
+        gid: 4344,
+    };
 
     /// Only root may give files away.
     fn may_give() -> bool {
@@ -160,14 +194,27 @@ mod tests {
 
     #[test]
     fn what_is_lent_belongs_to_the_user_and_nothing_else_does() {
-        assert!(may_give(), "this test needs root, who alone may give files to others");
+        assert!(
+            may_give(),
+            "this test needs root, who alone may give files to others"
+        );
         let top = tempfile::tempdir().unwrap();
         let at = |name: &str| top.path().join(name);
-        for dir in ["data", "data/checkouts", "data/checkouts/1", "data/checkouts/1/sub", "data/other"] {
+        for dir in [
+            "data",
+            "data/checkouts",
+            "data/checkouts/1",
+            "data/checkouts/1/sub",
+            "data/other",
+        ] {
             fs::create_dir(at(dir)).unwrap();
             fs::set_permissions(at(dir), fs::Permissions::from_mode(0o700)).unwrap();
         }
-        for file in ["data/database", "data/checkouts/1/sub/file", "data/checkouts/1/linked"] {
+        for file in [
+            "data/database",
+            "data/checkouts/1/sub/file",
+            "data/checkouts/1/linked",
+        ] {
             fs::write(at(file), "").unwrap();
         }
         fs::hard_link(at("data/database"), at("data/checkouts/1/hard")).unwrap();
@@ -183,7 +230,11 @@ mod tests {
                 ("data/other", 0, 0, 0o700),
             ] {
                 let meta = at(path).symlink_metadata().unwrap();
-                assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (uid, gid, mode), "{path}");
+                assert_eq!(
+                    (meta.uid(), meta.gid(), meta.mode() & 0o777),
+                    (uid, gid, mode),
+                    "{path}"
+                );
             }
             for (path, uid) in [
                 ("data/checkouts/1/sub/file", 4343),
@@ -208,7 +259,10 @@ mod tests {
         fs::set_permissions(at("from/sub/program"), fs::Permissions::from_mode(0o4755)).unwrap();
         copy_files(&at("from"), &at("to")).unwrap();
         assert_eq!(fs::read_to_string(at("to/sub/program")).unwrap(), "content");
-        assert_eq!(at("to/sub/program").metadata().unwrap().mode() & 0o7777, 0o755);
+        assert_eq!(
+            at("to/sub/program").metadata().unwrap().mode() & 0o7777,
+            0o755
+        );
         fs::write(at("secret"), "").unwrap();
         symlink(at("secret"), at("from/sub/link")).unwrap();
         assert!(copy_files(&at("from"), &at("second")).is_err());

@@ -29,7 +29,14 @@ impl MirrorLeases {
         let key = LeaseKey::repository_sync(&self.home, repo);
         match self.leases.obtain(&key, purpose, self.time).await? {
             Obtained::Held(held) => Ok(held),
-            Obtained::Busy { key, holder, until: _ } => Err(CheckoutError::Busy { key: key.to_string(), holder }),
+            Obtained::Busy {
+                key,
+                holder,
+                until: _,
+            } => Err(CheckoutError::Busy {
+                key: key.to_string(),
+                holder,
+            }),
         }
     }
 }

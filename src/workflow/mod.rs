@@ -36,7 +36,7 @@ pub use shown::Shown;
 pub use steps::{CommentWords, MultienvError, StepError, StepFailure, StepName};
 pub use terraform::{Place, PlanMade, PlanText, ProfileSetup, RunError, StateWork, Terraform};
 pub use tools::{
-    ChosenBy, DownloadError, DownloadSettings, DownloadUse, Downloads, InvalidKey, Keys, Platform, Sources, Tool,
-    ToolError, Tools, VersionChoice, Wish,
+    ChosenBy, DownloadError, DownloadSettings, DownloadUse, Downloads, InvalidKey, Keys, Platform,
+    Sources, Tool, ToolError, Tools, VersionChoice, Wish,
 };
 pub use uses::InUse;

@@ -52,8 +52,17 @@ impl RunOutput {
     /// Starts to store the lines of a run.
     pub fn start(store: Store, hub: OutputHub, run: RunId) -> Self {
         let (lines, received) = mpsc::channel(WAITING_LINES);
-        let writer = Writer { store, hub, run, seq: 0, pending: String::new() };
-        Self { lines, writer: tokio::spawn(writer.work(received)) }
+        let writer = Writer {
+            store,
+            hub,
+            run,
+            seq: 0,
+            pending: String::new(),
+        };
+        Self {
+            lines,
+            writer: tokio::spawn(writer.work(received)),
+        }
     }
 
     /// Adds a line; waits when the database cannot keep up.
@@ -107,7 +116,10 @@ impl Writer {
 
     async fn flush(&mut self) {
         self.seq += 1;
-        let piece = OutputPiece { seq: self.seq, text: std::mem::take(&mut self.pending) };
+        let piece = OutputPiece {
+            seq: self.seq,
+            text: std::mem::take(&mut self.pending),
+        };
         if let Err(error) = self.store.run_output_append(self.run, &piece).await {
             warn!(run = %self.run, %error, "A piece of output could not be stored");
         }

@@ -79,7 +79,12 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// Configuration of Terraform and OpenTofu in the home directory; what is in it is meant for runs.
-const OF_HOME: &[&str] = &[".terraformrc", ".tofurc", ".terraform.d", ".config/opentofu"];
+const OF_HOME: &[&str] = &[
+    ".terraformrc",
+    ".tofurc",
+    ".terraform.d",
+    ".config/opentofu",
+];
 
 /// Variables whose values are paths that the operator hands to runs by handing over the variable; some are lists.
 const PATH_VARIABLES: &[&str] = &[
@@ -142,19 +147,42 @@ pub(super) struct RunPlace<'a> {
 impl RunSandbox {
     /// No boundary and no limits.
     pub fn none() -> Self {
-        Self { mechanism: None, read: Vec::new(), write: Vec::new(), limits: Limits::default(), user: None }
+        Self {
+            mechanism: None,
+            read: Vec::new(),
+            write: Vec::new(),
+            limits: Limits::default(),
+            user: None,
+        }
     }
 
     /// A boundary held by `mechanism`, for programs that are given `environment`.
-    pub fn new(mechanism: Option<Mechanism>, environment: &ChildEnvironment, limits: Limits) -> Self {
-        let read = SYSTEM.iter().map(PathBuf::from).chain(named_by(environment)).collect();
-        Self { mechanism, read, write: Vec::new(), limits, user: None }
+    pub fn new(
+        mechanism: Option<Mechanism>,
+        environment: &ChildEnvironment,
+        limits: Limits,
+    ) -> Self {
+        let read = SYSTEM
+            .iter()
+            .map(PathBuf::from)
+            .chain(named_by(environment))
+            .collect();
+        Self {
+            mechanism,
+            read,
+            write: Vec::new(),
+            limits,
+            user: None,
+        }
     }
 
     /// Has runs be another user than the server.
     #[must_use]
     pub fn of_user(self, user: Option<RunUser>, data_dir: &Path) -> Self {
-        Self { user: user.map(|user| (user, data_dir.to_owned())), ..self }
+        Self {
+            user: user.map(|user| (user, data_dir.to_owned())),
+            ..self
+        }
     }
 
     /// Who runs are; `None`: the server.
@@ -164,7 +192,9 @@ impl RunSandbox {
 
     /// Makes the user of runs the owner of the directories of a run, and lets it come to programs that were downloaded.
     pub(super) async fn hand_over(&self, place: RunPlace<'_>) -> io::Result<()> {
-        let Some((user, top)) = self.user.clone() else { return Ok(()) };
+        let Some((user, top)) = self.user.clone() else {
+            return Ok(());
+        };
         let own = [place.root, place.scratch, place.tmp].map(Path::to_owned);
         let handing_over = move || {
             let programs = top.join("bin");
@@ -173,7 +203,9 @@ impl RunSandbox {
             }
             own.iter().try_for_each(|dir| lend::lend(&top, dir, user))
         };
-        tokio::task::spawn_blocking(handing_over).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(handing_over)
+            .await
+            .map_err(io::Error::other)?
     }
 
     /// Lets every run read more.
@@ -204,13 +236,21 @@ impl RunSandbox {
             return None;
         }
         let home = environment.get("HOME").map(PathBuf::from)?;
-        let xdg = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+        let xdg = environment
+            .get("XDG_CONFIG_HOME")
+            .map_or_else(|| home.join(".config"), PathBuf::from);
         let of_user = [xdg.join("git/config"), home.join(".gitconfig")];
-        let (readable, other): (Vec<_>, Vec<_>) = of_user.into_iter().partition(|file| sandbox.covers(file));
+        let (readable, other): (Vec<_>, Vec<_>) =
+            of_user.into_iter().partition(|file| sandbox.covers(file));
         if other.is_empty() {
             return None;
         }
-        Some(readable.into_iter().next_back().unwrap_or_else(|| PathBuf::from("/dev/null")))
+        Some(
+            readable
+                .into_iter()
+                .next_back()
+                .unwrap_or_else(|| PathBuf::from("/dev/null")),
+        )
     }
 
     /// Limits of each run.
@@ -221,21 +261,31 @@ impl RunSandbox {
     /// The limit that a failed program has probably reached, in the words of the setting.
     pub(super) fn reached(&self, signal: Option<i32>, output: &str) -> Option<String> {
         let limits = self.limits;
-        let whose = if self.user.is_some() { "the user of runs" } else { "the user of the server" };
+        let whose = if self.user.is_some() {
+            "the user of runs"
+        } else {
+            "the user of the server"
+        };
         Some(match limits.reached(signal, output)? {
             Reached::Memory => {
                 let most = crate::config::size::shown(limits.memory?);
                 format!("a run may have {most} of memory (`--run-memory`)")
             }
             Reached::Processes => {
-                format!("a run, and {whose}, may have {} processes and threads (`--run-processes`)", limits.processes?)
+                format!(
+                    "a run, and {whose}, may have {} processes and threads (`--run-processes`)",
+                    limits.processes?
+                )
             }
             Reached::FileSize => {
                 let most = crate::config::size::shown(limits.file_size?);
                 format!("a file may be {most} long (`--run-file-size`)")
             }
             Reached::Cpu => {
-                format!("a run may use {} s of processor time (`--run-cpu-time`)", limits.cpu?.as_secs())
+                format!(
+                    "a run may use {} s of processor time (`--run-cpu-time`)",
+                    limits.cpu?.as_secs()
+                )
             }
         })
     }
@@ -243,20 +293,29 @@ impl RunSandbox {
     /// What every run may use, without what is of a single one; `None`: there is no boundary.
     pub fn common(&self) -> Option<Sandbox> {
         let mechanism = self.mechanism.clone()?;
-        Some(Sandbox::new(mechanism).reads(self.read.iter().cloned()).writes(self.write.iter().cloned()))
+        Some(
+            Sandbox::new(mechanism)
+                .reads(self.read.iter().cloned())
+                .writes(self.write.iter().cloned()),
+        )
     }
 
     /// What the tool of a run may use.
     pub(super) fn of_tool(&self, place: RunPlace<'_>, program: &Path) -> Option<Sandbox> {
         let own = [place.root, place.scratch, place.tmp].map(Path::to_owned);
         // A program may be a link to where it is installed.
-        let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+        let program = program
+            .canonicalize()
+            .unwrap_or_else(|_| program.to_owned());
         Some(self.common()?.reads([program]).writes(own))
     }
 
     /// What a command of the operator may use.
     pub(super) fn of_command(&self, place: RunPlace<'_>, program: &Path) -> Option<Sandbox> {
-        Some(self.of_tool(place, program)?.reads([place.mirror.to_owned()]))
+        Some(
+            self.of_tool(place, program)?
+                .reads([place.mirror.to_owned()]),
+        )
     }
 }
 
@@ -264,10 +323,16 @@ impl RunSandbox {
 fn named_by(environment: &ChildEnvironment) -> Vec<PathBuf> {
     let paths = |name: &str| -> Vec<PathBuf> {
         let value = environment.get(name).cloned().unwrap_or_default();
-        std::env::split_paths(&value).filter(|path| path.is_absolute()).collect()
+        std::env::split_paths(&value)
+            .filter(|path| path.is_absolute())
+            .collect()
     };
     let mut named = paths("PATH");
-    named.extend(paths("HOME").iter().flat_map(|home| OF_HOME.iter().map(|name| home.join(name))));
+    named.extend(
+        paths("HOME")
+            .iter()
+            .flat_map(|home| OF_HOME.iter().map(|name| home.join(name))),
+    );
     named.extend(PATH_VARIABLES.iter().flat_map(|name| paths(name)));
     let tokens = TOKEN_VARIABLES.iter().flat_map(|name| paths(name));
     named.extend(tokens.filter_map(|token| token.parent().map(Path::to_owned)));
@@ -298,7 +363,9 @@ mod tests {
             ]
             .map(|(name, value)| (name.into(), value.into())),
         );
-        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &environment, Limits::default()).common().unwrap();
+        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &environment, Limits::default())
+            .common()
+            .unwrap();
         for path in [
             "/opt/tools/bin/terraform",
             "/home/us/.terraformrc",
@@ -327,11 +394,17 @@ mod tests {
     #[test]
     fn git_reads_of_its_user_what_runs_may_read() {
         let environment = |pairs: &[(&str, &str)]| -> ChildEnvironment {
-            pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+            pairs
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect()
         };
         let home = environment(&[("HOME", "/home/us")]);
         let xdg = environment(&[("HOME", "/home/us"), ("XDG_CONFIG_HOME", "/srv/config")]);
-        let own = environment(&[("HOME", "/home/us"), ("GIT_CONFIG_GLOBAL", "/srv/gitconfig")]);
+        let own = environment(&[
+            ("HOME", "/home/us"),
+            ("GIT_CONFIG_GLOBAL", "/srv/gitconfig"),
+        ]);
         let both = ["/home/us/.gitconfig", "/home/us/.config/git/config"];
         for (environment, named, expected) in [
             (&home, &[] as &[&str], Some("/dev/null")),
@@ -342,24 +415,35 @@ mod tests {
             (&xdg, &["/srv/config/git"], Some("/srv/config/git/config")),
             (&own, &[], None),
         ] {
-            let sandbox = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default());
+            let sandbox =
+                RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default());
             let sandbox = sandbox.reads(named.iter().map(PathBuf::from));
-            assert_eq!(sandbox.git_config(environment), expected.map(PathBuf::from), "{environment:?} {named:?}");
+            assert_eq!(
+                sandbox.git_config(environment),
+                expected.map(PathBuf::from),
+                "{environment:?} {named:?}"
+            );
             assert_eq!(RunSandbox::none().git_config(environment), None);
         }
     }
 
     #[test]
     fn a_run_has_its_own_places_and_only_commands_have_the_mirror() {
-        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &ChildEnvironment::default(), Limits::default());
+        let sandbox = RunSandbox::new(
+            Some(Mechanism::Landlock),
+            &ChildEnvironment::default(),
+            Limits::default(),
+        );
         let place = RunPlace {
             root: Path::new("/data/checkouts/1"),
             mirror: Path::new("/data/mirrors/infra.git"),
             scratch: Path::new("/data/tmp/run-1"),
             tmp: Path::new("/data/tmp/run-1/tmp"),
         };
-        let (tool, command) =
-            (sandbox.of_tool(place, Path::new("/x/terraform")), sandbox.of_command(place, Path::new("/bin/sh")));
+        let (tool, command) = (
+            sandbox.of_tool(place, Path::new("/x/terraform")),
+            sandbox.of_command(place, Path::new("/bin/sh")),
+        );
         let (tool, command) = (tool.unwrap(), command.unwrap());
         for (path, by_tool, by_command) in [
             ("/data/checkouts/1/main.tf", true, true),
@@ -370,7 +454,10 @@ mod tests {
             ("/data/tmp/run-2", false, false),
         ] {
             assert_eq!(
-                (tool.covers(Path::new(path)), command.covers(Path::new(path))),
+                (
+                    tool.covers(Path::new(path)),
+                    command.covers(Path::new(path))
+                ),
                 (by_tool, by_command),
                 "{path}"
             );

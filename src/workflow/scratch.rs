@@ -37,10 +37,16 @@ impl Scratch {
         let within = dir.path().join("tmp");
         if within.as_os_str().len() <= LONGEST_TMP {
             std::fs::create_dir(&within)?;
-            return Ok(Self { dir, tmp: Tmp::Within(within) });
+            return Ok(Self {
+                dir,
+                tmp: Tmp::Within(within),
+            });
         }
         let beside = tempfile::Builder::new().prefix("lockkeeper-").tempdir()?;
-        Ok(Self { dir, tmp: Tmp::Beside(beside) })
+        Ok(Self {
+            dir,
+            tmp: Tmp::Beside(beside),
+        })
     }
 
     /// Where plan files and other files of the run are.
@@ -58,23 +64,35 @@ impl Scratch {
 
     /// The directories of a run in a checkout.
     pub fn place<'a>(&'a self, root: &'a Path, mirror: &'a Path) -> RunPlace<'a> {
-        RunPlace { root, mirror, scratch: self.dir(), tmp: self.tmp() }
+        RunPlace {
+            root,
+            mirror,
+            scratch: self.dir(),
+            tmp: self.tmp(),
+        }
     }
 }
 
 /// Reads a file that programs of a run have left; `None`: there is none.
 pub(super) async fn read(file: PathBuf, most: u64) -> Result<Option<Vec<u8>>> {
     let reading = move || {
-        let Some(opened) = open(&file)? else { return Ok(None) };
+        let Some(opened) = open(&file)? else {
+            return Ok(None);
+        };
         let mut bytes = Vec::new();
         opened.take(most + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most {
-            let what = format!("{} is larger than the {most} bytes that are read", file.display());
+            let what = format!(
+                "{} is larger than the {most} bytes that are read",
+                file.display()
+            );
             return Err(Error::new(ErrorKind::FileTooLarge, what));
         }
         Ok(Some(bytes))
     };
-    tokio::task::spawn_blocking(reading).await.map_err(Error::other)?
+    tokio::task::spawn_blocking(reading)
+        .await
+        .map_err(Error::other)?
 }
 
 /// Opens a regular file, no link; `None`: there is nothing.
@@ -87,7 +105,10 @@ pub(super) fn open(file: &Path) -> Result<Option<File>> {
     if opened.metadata()?.is_file() {
         return Ok(Some(opened));
     }
-    Err(Error::new(ErrorKind::InvalidData, format!("{} is not a regular file", file.display())))
+    Err(Error::new(
+        ErrorKind::InvalidData,
+        format!("{} is not a regular file", file.display()),
+    ))
 }
 
 #[cfg(test)]
@@ -102,8 +123,14 @@ mod tests {
         std::os::unix::fs::symlink(at("secret"), at("link")).unwrap();
         nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(read(at("absent"), 7).await.unwrap(), None);
-        assert_eq!(read(at("secret"), 7).await.unwrap().as_deref(), Some(&b"hunter2"[..]));
-        assert_eq!(read(at("secret"), 6).await.unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(
+            read(at("secret"), 7).await.unwrap().as_deref(),
+            Some(&b"hunter2"[..])
+        );
+        assert_eq!(
+            read(at("secret"), 6).await.unwrap_err().kind(),
+            ErrorKind::FileTooLarge
+        );
         for name in ["link", "pipe", ""] {
             assert!(read(at(name), 7).await.is_err(), "{name}");
         }
@@ -115,8 +142,14 @@ mod tests {
         for top in [top.path().to_owned(), top.path().join("x".repeat(80))] {
             let scratch = Scratch::new(&top).unwrap();
             let place = scratch.place(Path::new("/c"), Path::new("/m"));
-            assert!(place.scratch.starts_with(&top) && place.tmp.is_dir(), "{place:?}");
-            assert!(place.tmp.as_os_str().len() <= 80 || !place.tmp.starts_with(&top), "{place:?}");
+            assert!(
+                place.scratch.starts_with(&top) && place.tmp.is_dir(),
+                "{place:?}"
+            );
+            assert!(
+                place.tmp.as_os_str().len() <= 80 || !place.tmp.starts_with(&top),
+                "{place:?}"
+            );
         }
     }
 }

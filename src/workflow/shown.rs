@@ -43,7 +43,9 @@ pub(super) enum ShownError {
 
 /// Reads a file that holds what `show -json` printed.
 pub(super) fn read(file: &Path) -> Result<PlanChanges, ShownError> {
-    let file = scratch::open(file)?.ok_or(std::io::ErrorKind::NotFound).map_err(std::io::Error::from)?;
+    let file = scratch::open(file)?
+        .ok_or(std::io::ErrorKind::NotFound)
+        .map_err(std::io::Error::from)?;
     if file.metadata()?.len() > MAX_BYTES {
         return Err(ShownError::TooLarge);
     }
@@ -67,7 +69,10 @@ fn parse(json: impl Read) -> serde_json::Result<PlanChanges> {
     let plan: Plan = serde_json::from_reader(json)?;
     let mut resources = plan.resource_changes.0;
     resources.extend(plan.action_invocations.0);
-    Ok(PlanChanges { resources, outputs: plan.output_changes.0 })
+    Ok(PlanChanges {
+        resources,
+        outputs: plan.output_changes.0,
+    })
 }
 
 /// The document. `format_version` is what tells a plan from anything else that is JSON.
@@ -122,8 +127,19 @@ impl RawResource {
             ["read"] => PlannedAction::Read,
             _ => PlannedAction::Unknown,
         };
-        let Self { address, deposed, previous_address: previous, .. } = self;
-        Some(ResourceChange { address, deposed, previous, action, imported })
+        let Self {
+            address,
+            deposed,
+            previous_address: previous,
+            ..
+        } = self;
+        Some(ResourceChange {
+            address,
+            deposed,
+            previous,
+            action,
+            imported,
+        })
     }
 }
 
@@ -146,7 +162,9 @@ struct Outputs(u32);
 
 impl<'de> Deserialize<'de> for Resources {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Entries(RawResource::entry)).map(Self)
+        deserializer
+            .deserialize_any(Entries(RawResource::entry))
+            .map(Self)
     }
 }
 
@@ -154,7 +172,13 @@ impl<'de> Deserialize<'de> for Invocations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entry = |raw: RawInvocation| {
             let (address, action) = (raw.address, PlannedAction::Invoke);
-            Some(ResourceChange { address, deposed: None, previous: None, action, imported: false })
+            Some(ResourceChange {
+                address,
+                deposed: None,
+                previous: None,
+                action,
+                imported: false,
+            })
         };
         deserializer.deserialize_any(Entries(entry)).map(Self)
     }
@@ -241,7 +265,14 @@ mod tests {
         let lines: Vec<String> = changes
             .resources
             .iter()
-            .map(|change| format!("{} {} {}", change.action.verb(), change.address, change.imported))
+            .map(|change| {
+                format!(
+                    "{} {} {}",
+                    change.action.verb(),
+                    change.address,
+                    change.imported
+                )
+            })
             .collect();
         assert_eq!(
             lines,
@@ -269,7 +300,15 @@ mod tests {
 
     #[test]
     fn what_is_no_plan_is_not_read_as_an_empty_one() {
-        for json in ["", "{}", "[]", "null", "{\"resource_changes\":[]}", "{\"format_version\":\"1.2\"} x", "a plan"] {
+        for json in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            "{\"resource_changes\":[]}",
+            "{\"format_version\":\"1.2\"} x",
+            "a plan",
+        ] {
             assert!(parse(json.as_bytes()).is_err(), "{json}");
         }
         let twice = r#"{"format_version":"1.2","resource_changes":[],"resource_changes":[]}"#;
@@ -291,13 +330,28 @@ mod tests {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let changes = read(&path.with_extension("json")).unwrap();
                 assert_eq!(disagreement(&text, &changes), None, "{name}");
-                for lost in changes.resources.iter().filter(|change| change.action.is_marked()) {
+                for lost in changes
+                    .resources
+                    .iter()
+                    .filter(|change| change.action.is_marked())
+                {
                     let without = PlanChanges {
-                        resources: changes.resources.iter().filter(|other| *other != lost).cloned().collect(),
+                        resources: changes
+                            .resources
+                            .iter()
+                            .filter(|other| *other != lost)
+                            .cloned()
+                            .collect(),
                         ..changes.clone()
                     };
-                    let hides = lost.action != PlannedAction::Forget || text.contains(" to forget.");
-                    assert_eq!(disagreement(&text, &without).is_some(), hides, "{name} without {}", lost.address);
+                    let hides =
+                        lost.action != PlannedAction::Forget || text.contains(" to forget.");
+                    assert_eq!(
+                        disagreement(&text, &without).is_some(),
+                        hides,
+                        "{name} without {}",
+                        lost.address
+                    );
                 }
                 names.push(name);
             }
@@ -309,9 +363,12 @@ mod tests {
     fn a_warning_before_the_document_is_no_part_of_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let warning = "\nWarning: Unable to open CLI configuration file\n\nIt does not exist.\n";
-        for (before, is_read) in
-            [("", true), (warning, true), ("{\"format_version\":\"1.2\"}\n", false), ("{}\n", false)]
-        {
+        for (before, is_read) in [
+            ("", true),
+            (warning, true),
+            ("{\"format_version\":\"1.2\"}\n", false),
+            ("{}\n", false),
+        ] {
             std::fs::write(file.path(), format!("{before}{PLAN}")).unwrap();
             assert_eq!(read(file.path()).is_ok(), is_read, "{before}");
         }

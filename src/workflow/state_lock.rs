@@ -35,7 +35,9 @@ pub(super) fn left_in(root: &Path, dir: &RepoPath, workspace: &WorkspaceName) ->
     let beside = if workspace.is_default() {
         Path::new(name).to_owned()
     } else {
-        Path::new("terraform.tfstate.d").join(workspace.as_str()).join(name)
+        Path::new("terraform.tfstate.d")
+            .join(workspace.as_str())
+            .join(name)
     };
     let root = root.canonicalize().ok()?;
     let file = root.join(dir.as_str()).join(beside).canonicalize().ok()?;
@@ -43,7 +45,11 @@ pub(super) fn left_in(root: &Path, dir: &RepoPath, workspace: &WorkspaceName) ->
         return None;
     }
     let mut text = String::new();
-    scratch::open(&file).ok()??.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    scratch::open(&file)
+        .ok()??
+        .take(MAX_BYTES)
+        .read_to_string(&mut text)
+        .ok()?;
     let info: Info = serde_json::from_str(&text).ok()?;
     StateLock::new(info.id, info.who, info.created, info.operation)
 }
@@ -56,7 +62,11 @@ mod tests {
         "Who":"root@keeper-0","Version":"1.11.4","Created":"2026-03-02T09:00:00Z","Path":"terraform.tfstate"}"#;
 
     fn left(root: &Path, workspace: &str) -> Option<StateLock> {
-        left_in(root, &RepoPath::new("network").unwrap(), &workspace.parse().unwrap())
+        left_in(
+            root,
+            &RepoPath::new("network").unwrap(),
+            &workspace.parse().unwrap(),
+        )
     }
 
     #[test]
@@ -70,7 +80,10 @@ mod tests {
         let found = left(root.path(), "prod").unwrap();
         assert_eq!(
             (found.id.as_str(), found.who.as_deref()),
-            ("9db590f1-b6fe-c5f2-2678-8804f089deba", Some("root@keeper-0"))
+            (
+                "9db590f1-b6fe-c5f2-2678-8804f089deba",
+                Some("root@keeper-0")
+            )
         );
         std::fs::rename(
             of_prod.join(".terraform.tfstate.lock.info"),
@@ -85,15 +98,25 @@ mod tests {
         let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let file = root.path().join("network/.terraform.tfstate.lock.info");
         std::fs::create_dir(root.path().join("network")).unwrap();
-        for text in
-            ["", "{}", "[]", r#"{"ID": "$(reboot)"}"#, r#"{"ID": "a b"}"#, r#"{"ID": ""}"#, r#"{"ID": "-force"}"#]
-        {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"ID": "$(reboot)"}"#,
+            r#"{"ID": "a b"}"#,
+            r#"{"ID": ""}"#,
+            r#"{"ID": "-force"}"#,
+        ] {
             std::fs::write(&file, text).unwrap();
             assert_eq!(left(root.path(), "default"), None, "{text}");
         }
         std::fs::remove_file(&file).unwrap();
         std::fs::write(outside.path().join("info"), INFO).unwrap();
         std::os::unix::fs::symlink(outside.path().join("info"), &file).unwrap();
-        assert_eq!(left(root.path(), "default"), None, "a link out of the checkout");
+        assert_eq!(
+            left(root.path(), "default"),
+            None,
+            "a link out of the checkout"
+        );
     }
 }

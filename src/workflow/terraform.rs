@@ -8,10 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::data_dir::DataDir;
 use super::scratch::{self, Scratch};
-use super::steps::{CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, initialises, preparation};
+use super::steps::{
+    CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, initialises, preparation,
+};
 use super::{
-    ArtifactError, CheckoutError, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StageSetup, StepError, StepFailure,
-    StepName, Tool, ToolError, Tools, Wish,
+    ArtifactError, CheckoutError, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StageSetup,
+    StepError, StepFailure, StepName, Tool, ToolError, Tools, Wish,
 };
 use crate::config::server::RunStage;
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
@@ -116,7 +118,10 @@ pub struct StateWork {
 impl StateWork {
     /// Nothing was begun.
     pub fn not_begun(error: impl Into<RunError>) -> Self {
-        Self { ended: Err(error.into()), touched: false }
+        Self {
+            ended: Err(error.into()),
+            touched: false,
+        }
     }
 }
 
@@ -156,7 +161,13 @@ impl Terraform {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
         let setup = self.setup(place, RunStage::Plan)?;
-        let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
+        let mut steps = self.steps(
+            place,
+            &tool,
+            &scratch,
+            setup,
+            Deadline::after(place.timeout),
+        );
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let shown = match steps.list().await {
             Ok(shown) => shown,
@@ -164,7 +175,14 @@ impl Terraform {
         };
         let file = scratch::read(Files::within(scratch.dir()).plan, MAX_PLAN).await?;
         let plan_output = plan.map(|Kept { text, is_cut }| PlanText { text, is_cut });
-        Ok(PlanMade { file, output, plan_output, shown, tool, workflow: place.workflow.fingerprint() })
+        Ok(PlanMade {
+            file,
+            output,
+            plan_output,
+            shown,
+            tool,
+            workflow: place.workflow.fingerprint(),
+        })
     }
 
     /// The program for a project. A download can take a while, and ends when the run is told to.
@@ -182,7 +200,12 @@ impl Terraform {
     /// The steps that apply a plan, with its file if it has one. As for the plan, a checkout is prepared first when it was
     /// made anew since then, or when something else than `init` has changed what `init` left: that would run with the
     /// credentials of applies.
-    pub async fn apply(&self, place: &Place<'_>, tool: &Tool, plan: Option<&[u8]>) -> Result<String, RunError> {
+    pub async fn apply(
+        &self,
+        place: &Place<'_>,
+        tool: &Tool,
+        plan: Option<&[u8]>,
+    ) -> Result<String, RunError> {
         let scratch = self.scratch()?;
         if let Some(plan) = plan {
             tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
@@ -194,7 +217,11 @@ impl Terraform {
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
-        Ok(self.steps(place, tool, &scratch, setup, deadline).run(&place.workflow.apply.steps).await?.output)
+        Ok(self
+            .steps(place, tool, &scratch, setup, deadline)
+            .run(&place.workflow.apply.steps)
+            .await?
+            .output)
     }
 
     /// The steps of `import` or `state_rm`.
@@ -211,27 +238,50 @@ impl Terraform {
             Ok(setup) => setup,
             Err(error) => return StateWork::not_begun(error),
         };
-        let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
+        let mut steps = self.steps(
+            place,
+            &tool,
+            &scratch,
+            setup,
+            Deadline::after(place.timeout),
+        );
         let ended = steps.run(&stage.steps).await;
-        StateWork { ended: ended.map(|printed| printed.output).map_err(RunError::from), touched: steps.touched }
+        StateWork {
+            ended: ended.map(|printed| printed.output).map_err(RunError::from),
+            touched: steps.touched,
+        }
     }
 
     /// What the program that would run says of itself.
     pub async fn version(&self, place: &Place<'_>, wish: &Wish) -> Result<String, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        Ok(self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout)).version().await?)
+        Ok(self
+            .steps(
+                place,
+                &tool,
+                &scratch,
+                &self.plans,
+                Deadline::after(place.timeout),
+            )
+            .version()
+            .await?)
     }
 
     /// What the programs of a stage are given. An environment profile that the server did not find at its start never becomes
     /// none.
-    #[expect(clippy::result_large_err, reason = "made once for a run, at its beginning")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "made once for a run, at its beginning"
+    )]
     fn setup(&self, place: &Place<'_>, stage: RunStage) -> Result<&StageSetup, StepError> {
         let of_stage = |plans, applies| match stage {
             RunStage::Plan => plans,
             RunStage::Apply => applies,
         };
-        let Some(name) = place.profile else { return Ok(of_stage(&self.plans, &self.applies)) };
+        let Some(name) = place.profile else {
+            return Ok(of_stage(&self.plans, &self.applies));
+        };
         let unknown = || StepError::not_begun("the run", StepFailure::Profile(name.to_owned()));
         let profile = self.profiles.get(name).ok_or_else(unknown)?;
         Ok(of_stage(&profile.plans, &profile.applies))
@@ -272,7 +322,8 @@ impl Terraform {
             modules: place.modules,
             given: place.given,
             files: Files::within(scratch.dir()),
-            workflow: (*place.workflow != *Workflow::builtin()).then_some(place.workflow.name.as_str()),
+            workflow: (*place.workflow != *Workflow::builtin())
+                .then_some(place.workflow.name.as_str()),
             set: BTreeMap::new(),
             touched: false,
         }
@@ -281,12 +332,19 @@ impl Terraform {
 
 fn stopped(wish: &Wish) -> StepError {
     let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
-    StepError { step, why: StepFailure::Stopped { killed: false }, output: String::new() }
+    StepError {
+        step,
+        why: StepFailure::Stopped { killed: false },
+        output: String::new(),
+    }
 }
 
 /// Whether an apply has to prepare the directory: nothing has, or what `init` left was changed since.
 async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
-    let data_dir = setup.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
+    let data_dir = setup
+        .environment
+        .get("TF_DATA_DIR")
+        .map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
     let data_dir = place.dir.join(data_dir);
     if !data_dir.is_dir() {
         return needs_preparation(place.workflow);
@@ -296,7 +354,9 @@ async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
         return false;
     }
     let data_dir = DataDir::new(data_dir, place.hold);
-    tokio::task::spawn_blocking(move || data_dir.is_changed()).await.unwrap_or(true)
+    tokio::task::spawn_blocking(move || data_dir.is_changed())
+        .await
+        .unwrap_or(true)
 }
 
 /// Whether the built-in `apply` finds a checkout that no step of its own stage has initialised.

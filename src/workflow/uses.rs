@@ -32,7 +32,10 @@ impl Uses {
     /// Begins to use the checkouts of a pull and the mirror of its repository; waits only for their removal.
     pub async fn enter(&self, pull: &PullRef) -> InUse {
         let (of_pull, of_repo) = (self.pulls.gate(pull), self.repos.gate(&pull.repo));
-        InUse { _repo: of_repo.read_owned().await, _pull: of_pull.read_owned().await }
+        InUse {
+            _repo: of_repo.read_owned().await,
+            _pull: of_pull.read_owned().await,
+        }
     }
 
     /// The right to remove a part, unless somebody uses it.
@@ -73,14 +76,20 @@ mod tests {
     use super::*;
 
     fn pull(number: i64) -> PullRef {
-        PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: crate::model::PullNumber(number) }
+        PullRef {
+            repo: "github.com/acme/infra".parse().unwrap(),
+            number: crate::model::PullNumber(number),
+        }
     }
 
     #[tokio::test]
     async fn what_is_used_is_not_removed_and_other_pulls_are() {
         let uses = Uses::default();
-        let (mirror, one, two) =
-            (DiskPart::Mirror(pull(1).repo), DiskPart::Checkouts(pull(1)), DiskPart::Checkouts(pull(2)));
+        let (mirror, one, two) = (
+            DiskPart::Mirror(pull(1).repo),
+            DiskPart::Checkouts(pull(1)),
+            DiskPart::Checkouts(pull(2)),
+        );
         let (first, second) = (uses.enter(&pull(1)).await, uses.enter(&pull(1)).await);
         drop(first);
         assert!(uses.alone(&one).is_none() && uses.alone(&mirror).is_none());

@@ -7,7 +7,14 @@ use std::path::{Path, PathBuf};
 /// The rooms by level, the lowest first. A room may use any room of a lower level.
 const LEVELS: &[&[&str]] = &[
     &["model", "clock", "errors", "secret", "telemetry"],
-    &["command", "config", "discovery", "render", "credential", "seal"],
+    &[
+        "command",
+        "config",
+        "discovery",
+        "render",
+        "credential",
+        "seal",
+    ],
     &["store", "vcs", "git", "process", "atlantis"],
     &["claims", "leases", "locks", "queue", "sync", "workflow"],
     &["handlers", "jobs", "context"],
@@ -21,24 +28,59 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("telemetry", "clock", "a panic is told with its time"),
     ("git", "process", "git is a program"),
     ("git", "vcs", "credentials of a forge are what git presents"),
-    ("discovery", "config", "projects are found by the configuration of the repository"),
-    ("config", "command", "what no comment may hand to Terraform, no flag of the server can allow"),
-    ("render", "discovery", "an explanation is shown as it was made"),
-    ("render", "config", "samples of explanations are made from files as people write them"),
+    (
+        "discovery",
+        "config",
+        "projects are found by the configuration of the repository",
+    ),
+    (
+        "config",
+        "command",
+        "what no comment may hand to Terraform, no flag of the server can allow",
+    ),
+    (
+        "render",
+        "discovery",
+        "an explanation is shown as it was made",
+    ),
+    (
+        "render",
+        "config",
+        "samples of explanations are made from files as people write them",
+    ),
     ("workflow", "leases", "a mirror is changed under a lease"),
-    ("workflow", "sync", "a command and the syncer wait for each other at one gate"),
+    (
+        "workflow",
+        "sync",
+        "a command and the syncer wait for each other at one gate",
+    ),
     ("sync", "leases", "a mirror is changed under a lease"),
-    ("credential", "seal", "what a sealed credential belongs to is part of its seal"),
+    (
+        "credential",
+        "seal",
+        "what a sealed credential belongs to is part of its seal",
+    ),
     ("handlers", "context", "a handler is given its context"),
-    ("handlers", "jobs", "what a handler wants to be done is a job"),
+    (
+        "handlers",
+        "jobs",
+        "what a handler wants to be done is a job",
+    ),
     ("jobs", "context", "a job is given its context"),
-    ("jobs", "handlers", "the job of a command calls the handler of that command"),
+    (
+        "jobs",
+        "handlers",
+        "the job of a command calls the handler of that command",
+    ),
     ("cli", "emulator", "`demo` runs against the emulator"),
 ];
 
 /// The only import that goes up.
-const UPWARDS: &[(&str, &str, &str)] =
-    &[("cli", "app", "the command line is the door to the application: `server` builds and runs it")];
+const UPWARDS: &[(&str, &str, &str)] = &[(
+    "cli",
+    "app",
+    "the command line is the door to the application: `server` builds and runs it",
+)];
 
 #[test]
 fn imports_only_go_down() {
@@ -53,9 +95,19 @@ fn imports_only_go_down() {
 
 #[test]
 fn every_room_has_a_level() {
-    let rooms: BTreeSet<String> = modules(&read(&root().join("src/lib.rs"))).into_iter().collect();
-    let listed: BTreeSet<String> = LEVELS.iter().copied().flatten().map(ToString::to_string).collect();
-    assert_eq!(rooms, listed, "src/lib.rs left, the table of this test right");
+    let rooms: BTreeSet<String> = modules(&read(&root().join("src/lib.rs")))
+        .into_iter()
+        .collect();
+    let listed: BTreeSet<String> = LEVELS
+        .iter()
+        .copied()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        rooms, listed,
+        "src/lib.rs left, the table of this test right"
+    );
 }
 
 #[test]
@@ -71,8 +123,14 @@ fn a_wrong_import_is_found_with_its_file_line_and_rule() {
              does not let them",
         ]
     );
-    assert_eq!(violations("cli", "x", "use crate::app::run;\nuse crate::emulator;\n"), Vec::<String>::new());
-    assert_eq!(violations("http", "x", "use crate::attic::run;\n"), ["x:1: `attic` is no room of src/lib.rs"]);
+    assert_eq!(
+        violations("cli", "x", "use crate::app::run;\nuse crate::emulator;\n"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        violations("http", "x", "use crate::attic::run;\n"),
+        ["x:1: `attic` is no room of src/lib.rs"]
+    );
 }
 
 #[test]
@@ -81,29 +139,54 @@ fn every_test_file_is_reachable_by_a_mod_line() {
     let mut reachable = BTreeSet::new();
     let mut open = vec![tests.join("main.rs")];
     while let Some(file) = open.pop() {
-        open.extend(modules(&read(&file)).iter().map(|module| module_file(&file, module)));
+        open.extend(
+            modules(&read(&file))
+                .iter()
+                .map(|module| module_file(&file, module)),
+        );
         reachable.insert(file);
     }
-    let forgotten: Vec<_> = rust_files(&tests).into_iter().filter(|file| !reachable.contains(file)).collect();
-    assert!(forgotten.is_empty(), "no `mod` line leads to {forgotten:?}: its tests never run");
+    let forgotten: Vec<_> = rust_files(&tests)
+        .into_iter()
+        .filter(|file| !reachable.contains(file))
+        .collect();
+    assert!(
+        forgotten.is_empty(),
+        "no `mod` line leads to {forgotten:?}: its tests never run"
+    );
 }
 
 /// `SECURITY.md` says of each class of advisories which tests exclude it.
 #[test]
 fn tests_that_the_security_policy_names_are_there() {
     let policy = read(&root().join("SECURITY.md"));
-    let (_, table) = policy.split_once("| Excluded by |").expect("the table of advisories");
-    let rows: Vec<&str> = table.lines().filter(|row| row.starts_with("| ") && row.matches('|').count() == 4).collect();
+    let (_, table) = policy
+        .split_once("| Excluded by |")
+        .expect("the table of advisories");
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|row| row.starts_with("| ") && row.matches('|').count() == 4)
+        .collect();
     assert!(rows.len() >= 5, "{rows:?}");
-    let files: String =
-        ["src", "tests/it"].iter().flat_map(|dir| rust_files(&root().join(dir))).map(|file| read(&file)).collect();
+    let files: String = ["src", "tests/it"]
+        .iter()
+        .flat_map(|dir| rust_files(&root().join(dir)))
+        .map(|file| read(&file))
+        .collect();
     for row in rows {
         let proof = row.split('|').nth(3).unwrap_or_default();
-        let names: Vec<&str> =
-            proof.split('`').skip(1).step_by(2).filter(|name| name.matches('_').count() > 2).collect();
+        let names: Vec<&str> = proof
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|name| name.matches('_').count() > 2)
+            .collect();
         assert!(!names.is_empty(), "no test is named in: {row}");
         for name in names {
-            assert!(files.contains(&format!("fn {name}(")), "there is no test `{name}`, which SECURITY.md names");
+            assert!(
+                files.contains(&format!("fn {name}(")),
+                "there is no test `{name}`, which SECURITY.md names"
+            );
         }
     }
 }
@@ -117,9 +200,16 @@ fn violations(room: &str, file: &str, text: &str) -> Vec<String> {
 }
 
 fn broken_rule(room: &str, used: &str) -> Option<String> {
-    let listed = |table: &[(&str, &str, &str)]| table.iter().any(|(who, whom, _)| *who == room && *whom == used);
+    let listed = |table: &[(&str, &str, &str)]| {
+        table
+            .iter()
+            .any(|(who, whom, _)| *who == room && *whom == used)
+    };
     let (Some(from), Some(to)) = (level(room), level(used)) else {
-        return Some(format!("`{}` is no room of src/lib.rs", if level(used).is_none() { used } else { room }));
+        return Some(format!(
+            "`{}` is no room of src/lib.rs",
+            if level(used).is_none() { used } else { room }
+        ));
     };
     if room == used || to < from || listed(NEIGHBOURS) || listed(UPWARDS) {
         return None;
@@ -140,7 +230,10 @@ fn level(room: &str) -> Option<usize> {
 /// A macro's fragment is no room: it is judged where the macro is used.
 fn imports(text: &str) -> Vec<(usize, String)> {
     let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code: Vec<&str> = product
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect();
     let code = code.join("\n");
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::") {
@@ -148,7 +241,11 @@ fn imports(text: &str) -> Vec<(usize, String)> {
             continue;
         }
         let line = code[..at].matches('\n').count() + 1;
-        found.extend(first_segments(&code[at + "crate::".len()..]).into_iter().map(|room| (line, room)));
+        found.extend(
+            first_segments(&code[at + "crate::".len()..])
+                .into_iter()
+                .map(|room| (line, room)),
+        );
     }
     found.retain(|(_, room)| !matches!(room.as_str(), "" | "self") && !is_macro(room, &code));
     found
@@ -161,8 +258,12 @@ fn is_macro(name: &str, code: &str) -> bool {
 
 /// `model` of `model::Lock`; `model` and `store` of `{model::{Lock, LockId}, store}`.
 fn first_segments(path: &str) -> Vec<String> {
-    let word =
-        |text: &str| -> String { text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let word = |text: &str| -> String {
+        text.trim_start()
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
     let Some(group) = path.strip_prefix('{') else {
         return vec![word(path)];
     };
@@ -209,9 +310,17 @@ fn modules(text: &str) -> Vec<String> {
 fn module_file(parent: &Path, name: &str) -> PathBuf {
     let dir = parent.parent().expect("a file is in a directory");
     let stem = parent.file_stem().expect("a file has a name");
-    let dir = if stem == "main" || stem == "mod" { dir.to_owned() } else { dir.join(stem) };
+    let dir = if stem == "main" || stem == "mod" {
+        dir.to_owned()
+    } else {
+        dir.join(stem)
+    };
     let flat = dir.join(format!("{name}.rs"));
-    if flat.exists() { flat } else { dir.join(name).join("mod.rs") }
+    if flat.exists() {
+        flat
+    } else {
+        dir.join(name).join("mod.rs")
+    }
 }
 
 fn rust_files(dir: &Path) -> Vec<PathBuf> {
@@ -233,7 +342,10 @@ fn read(file: &Path) -> String {
 }
 
 fn shown(file: &Path) -> String {
-    file.strip_prefix(root()).unwrap_or(file).display().to_string()
+    file.strip_prefix(root())
+        .unwrap_or(file)
+        .display()
+        .to_string()
 }
 
 fn root() -> &'static Path {

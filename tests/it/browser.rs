@@ -32,7 +32,12 @@ struct Looked {
 }
 
 /// Sizes and schemes: everything, or each of them once.
-const ALL_LOOKS: [[&str; 2]; 4] = [["phone", "light"], ["phone", "dark"], ["desk", "light"], ["desk", "dark"]];
+const ALL_LOOKS: [[&str; 2]; 4] = [
+    ["phone", "light"],
+    ["phone", "dark"],
+    ["desk", "light"],
+    ["desk", "dark"],
+];
 const TWO_LOOKS: [[&str; 2]; 2] = [["phone", "light"], ["desk", "dark"]];
 
 /// What a file of --repo-config is refused with: lines that fit on no phone.
@@ -51,7 +56,15 @@ async fn look(views: &[View<'_>], looks: &[[&str; 2]]) -> Looked {
 async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home() {
     let (mut world, shown) = long_names().await;
     let site = Site::serve(world.signed_in_app().await).await;
-    let idle = world.store.lock_list().await.unwrap().into_iter().find(|lock| lock.id != shown.lock).unwrap().id;
+    let idle = world
+        .store
+        .lock_list()
+        .await
+        .unwrap()
+        .into_iter()
+        .find(|lock| lock.id != shown.lock)
+        .unwrap()
+        .id;
     world.web_rules = WebRules::new(&["none"]).unwrap();
     let closed = Site::serve(world.signed_in_app().await).await;
     let unused = pages::fixture::World::new().await;
@@ -65,54 +78,167 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let mistaken = misconfigured_world(REFUSED).await;
     let misconfigured = Site::serve(mistaken.signed_in_app().await).await;
     let (exclusive, mirrored) = (pages::leases::world().await, pages::repos::world().await);
-    let (leased, kept) =
-        (Site::serve(exclusive.signed_in_app().await).await, Site::serve(mirrored.signed_in_app().await).await);
+    let (leased, kept) = (
+        Site::serve(exclusive.signed_in_app().await).await,
+        Site::serve(mirrored.signed_in_app().await).await,
+    );
     let (registered, [planned, busy]) = pages::apps::world().await;
     let apps = Site::serve(registered.signed_in_app().await).await;
     let looked = look(
         &[
-            ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
-            ("home", site.at("/"), &["Applies are allowed", "prod-eu-transit-gateway", "mallory"]),
-            ("search", site.at("/locks?q=nowhere"), &["None of the 3 locks match"]),
+            (
+                "empty",
+                new.at("/"),
+                &["No locks are held.", "Nothing was asked for yet."],
+            ),
+            (
+                "home",
+                site.at("/"),
+                &["Applies are allowed", "prod-eu-transit-gateway", "mallory"],
+            ),
+            (
+                "search",
+                site.at("/locks?q=nowhere"),
+                &["None of the 3 locks match"],
+            ),
             (
                 "lock",
                 site.at(&format!("/locks/{}", shown.lock)),
-                &["Give it back", "2 to add, 1 to change", "Yes, take it away", "Yes, hand over to #14"],
+                &[
+                    "Give it back",
+                    "2 to add, 1 to change",
+                    "Yes, take it away",
+                    "Yes, hand over to #14",
+                ],
             ),
-            ("lock-idle", site.at(&format!("/locks/{idle}")), &["Yes, release", "Nobody waits for this lock."]),
+            (
+                "lock-idle",
+                site.at(&format!("/locks/{idle}")),
+                &["Yes, release", "Nobody waits for this lock."],
+            ),
             (
                 "lock-closed",
                 closed.at(&format!("/locks/{}", shown.lock)),
-                &["does not let its pages take locks away", "does not let its pages hand locks over"],
+                &[
+                    "does not let its pages take locks away",
+                    "does not let its pages hand locks over",
+                ],
             ),
-            ("finished", site.at(&format!("/jobs/{}", shown.finished)), &["planned", "colour 97"]),
-            ("running", site.at(&format!("/jobs/{}", shown.running)), &["running", "Live: new lines appear"]),
+            (
+                "finished",
+                site.at(&format!("/jobs/{}", shown.finished)),
+                &["planned", "colour 97"],
+            ),
+            (
+                "running",
+                site.at(&format!("/jobs/{}", shown.running)),
+                &["running", "Live: new lines appear"],
+            ),
             (
                 "apply-locks",
                 frozen.at("/apply-locks"),
-                &["Everywhere", "no changes over the weekend", "somebody ends it"],
+                &[
+                    "Everywhere",
+                    "no changes over the weekend",
+                    "somebody ends it",
+                ],
             ),
-            ("frozen", frozen.at("/"), &["All applies are stopped", "2 more apply locks"]),
+            (
+                "frozen",
+                frozen.at("/"),
+                &["All applies are stopped", "2 more apply locks"],
+            ),
             ("owners", owned.at("/owners"), &["net", "web", "ada"]),
-            ("owner", owned.at("/owners/net"), &["a-repository-with-a-long-name", "a token", "user ci-bot", "never"]),
-            ("app", apps.at(&planned), &["2 to add, 1 to change", "Apply…", "Discard the plan"]),
-            ("app-busy", apps.at(&busy), &["Something works on it right now", "Cancel…"]),
+            (
+                "owner",
+                owned.at("/owners/net"),
+                &[
+                    "a-repository-with-a-long-name",
+                    "a token",
+                    "user ci-bot",
+                    "never",
+                ],
+            ),
+            (
+                "app",
+                apps.at(&planned),
+                &["2 to add, 1 to change", "Apply…", "Discard the plan"],
+            ),
+            (
+                "app-busy",
+                apps.at(&busy),
+                &["Something works on it right now", "Cancel…"],
+            ),
             ("claims", owned.at("/claims"), &["All owners", "shop"]),
-            ("audit", owned.at("/audit"), &["All owners", "repository claimed", "registered", "by comment"]),
+            (
+                "audit",
+                owned.at("/audit"),
+                &[
+                    "All owners",
+                    "repository claimed",
+                    "registered",
+                    "by comment",
+                ],
+            ),
             ("no-owners", new.at("/owners"), &["There are none."]),
-            ("no-claims", new.at("/claims"), &["No repository is claimed"]),
-            ("no-audit", new.at("/audit"), &["Nothing is in the log yet."]),
-            ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
-            ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
-            ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),
-            ("operations-refused", misconfigured.at("/operations"), &["refused", "is not a key of an entry"]),
-            ("leases", leased.at("/operations"), &["Exclusive work", "its server is gone", "Take away…"]),
-            ("repos-empty", new.at("/repos"), &["No mirror is known yet."]),
-            ("repos", kept.at("/repos"), &["The forge refused the credentials.", "differs", "waiting", "syncing"]),
+            (
+                "no-claims",
+                new.at("/claims"),
+                &["No repository is claimed"],
+            ),
+            (
+                "no-audit",
+                new.at("/audit"),
+                &["Nothing is in the log yet."],
+            ),
+            (
+                "no-apply-locks",
+                new.at("/apply-locks"),
+                &["None is set.", "Stop these applies"],
+            ),
+            (
+                "operations-empty",
+                new.at("/operations"),
+                &["Everything is in order", "Nothing is waiting"],
+            ),
+            (
+                "operations",
+                troubled.at("/operations"),
+                &["Somebody should look at this", "closed_pulls", "whole"],
+            ),
+            (
+                "operations-refused",
+                misconfigured.at("/operations"),
+                &["refused", "is not a key of an entry"],
+            ),
+            (
+                "leases",
+                leased.at("/operations"),
+                &["Exclusive work", "its server is gone", "Take away…"],
+            ),
+            (
+                "repos-empty",
+                new.at("/repos"),
+                &["No mirror is known yet."],
+            ),
+            (
+                "repos",
+                kept.at("/repos"),
+                &[
+                    "The forge refused the credentials.",
+                    "differs",
+                    "waiting",
+                    "syncing",
+                ],
+            ),
             (
                 "repo",
                 kept.at(&format!("/repos/{}", pages::repos::INFRA)),
-                &["The last sync failed", "Checksum of the references", "Ask for a sync"],
+                &[
+                    "The last sync failed",
+                    "Checksum of the references",
+                    "Ask for a sync",
+                ],
             ),
             ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
         ],
@@ -120,7 +246,11 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     )
     .await;
     assert_none(&looked.problems);
-    let refused: Vec<_> = looked.statuses.into_iter().filter(|(_, status)| *status != 200).collect();
+    let refused: Vec<_> = looked
+        .statuses
+        .into_iter()
+        .filter(|(_, status)| *status != 200)
+        .collect();
     assert_eq!(refused, [("missing".to_owned(), 404)]);
 }
 
@@ -133,15 +263,48 @@ async fn hostile_text_is_read_and_not_run() {
     let attacks = [ATTACK, ATTACK_PATH, ATTACK_WORKSPACE];
     let looked = look(
         &[
-            ("hostile-home", site.at("/"), &["All applies are stopped", ATTACK, ATTACK_PATH, ATTACK_WORKSPACE]),
-            ("hostile-apply-locks", site.at("/apply-locks"), &[ATTACK, ATTACK_PATH]),
+            (
+                "hostile-home",
+                site.at("/"),
+                &[
+                    "All applies are stopped",
+                    ATTACK,
+                    ATTACK_PATH,
+                    ATTACK_WORKSPACE,
+                ],
+            ),
+            (
+                "hostile-apply-locks",
+                site.at("/apply-locks"),
+                &[ATTACK, ATTACK_PATH],
+            ),
             ("hostile-audit", site.at("/audit"), &attacks),
-            ("hostile-lock", site.at(&format!("/locks/{}", shown.lock)), &attacks),
-            ("hostile-finished", site.at(&format!("/jobs/{}", shown.finished)), &attacks),
-            ("hostile-running", site.at(&format!("/jobs/{}", shown.running)), &attacks),
+            (
+                "hostile-lock",
+                site.at(&format!("/locks/{}", shown.lock)),
+                &attacks,
+            ),
+            (
+                "hostile-finished",
+                site.at(&format!("/jobs/{}", shown.finished)),
+                &attacks,
+            ),
+            (
+                "hostile-running",
+                site.at(&format!("/jobs/{}", shown.running)),
+                &attacks,
+            ),
             ("hostile-operations", troubled.at("/operations"), &[ATTACK]),
-            ("hostile-search", site.at("/?q=%22%3E%3Cscript%3Eran=1%3C/script%3E"), &["\"><script>ran=1</script>"]),
-            ("hostile-address", site.at("/locks/%3Cscript%3Eran=1%3C%2Fscript%3E"), &["<script>ran=1</script>"]),
+            (
+                "hostile-search",
+                site.at("/?q=%22%3E%3Cscript%3Eran=1%3C/script%3E"),
+                &["\"><script>ran=1</script>"],
+            ),
+            (
+                "hostile-address",
+                site.at("/locks/%3Cscript%3Eran=1%3C%2Fscript%3E"),
+                &["<script>ran=1</script>"],
+            ),
         ],
         &TWO_LOOKS,
     )
@@ -158,15 +321,39 @@ async fn a_bad_page_would_be_noticed() {
     let policy = [(CONTENT_SECURITY_POLICY, "script-src 'none'")];
     let app = Router::new()
         .route("/", get(|| async { Html(BAD_PAGE) }))
-        .route("/strict", get(move || async move { (policy, Html("<script>ran=1</script>")) }));
+        .route(
+            "/strict",
+            get(move || async move { (policy, Html("<script>ran=1</script>")) }),
+        );
     let site = Site::serve(app).await;
-    let views: [View<'_>; 2] = [("bad", site.at("/"), &["nowhere"]), ("bad-strict", site.at("/strict"), &[])];
+    let views: [View<'_>; 2] = [
+        ("bad", site.at("/"), &["nowhere"]),
+        ("bad-strict", site.at("/strict"), &[]),
+    ];
     let looked = look(&views, &TWO_LOOKS[..1]).await;
-    let kinds: BTreeSet<&str> = looked.problems.iter().map(|problem| problem.kind.as_str()).collect();
-    let all = ["accessibility", "console", "foreign request", "missing text", "script", "sideways scrolling"];
+    let kinds: BTreeSet<&str> = looked
+        .problems
+        .iter()
+        .map(|problem| problem.kind.as_str())
+        .collect();
+    let all = [
+        "accessibility",
+        "console",
+        "foreign request",
+        "missing text",
+        "script",
+        "sideways scrolling",
+    ];
     assert_eq!(kinds, BTreeSet::from(all));
-    let blocked = |problem: &&Problem| problem.kind == "console" && problem.what.contains("Content Security Policy");
-    assert_eq!(looked.problems.iter().filter(blocked).count(), 1, "{:?}", looked.problems);
+    let blocked = |problem: &&Problem| {
+        problem.kind == "console" && problem.what.contains("Content Security Policy")
+    };
+    assert_eq!(
+        looked.problems.iter().filter(blocked).count(),
+        1,
+        "{:?}",
+        looked.problems
+    );
 }
 
 #[derive(Deserialize)]
@@ -180,23 +367,51 @@ struct Switched {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_back() {
-    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = Settings::default()
+        .flag("--web-basic-auth")
+        .flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
-    let pull = world.open("feature", &[("x.tf", &resource("a", "1"))]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    let pull = world
+        .open("feature", &[("x.tf", &resource("a", "1"))])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
 
     let user = json!({ "username": "ops", "password": "correct horse battery" });
     let task = json!({ "job": "switchAndRelease", "url": world.server.url(), "user": user, "reason": ATTACK });
     let seen: Switched = browse(task).await;
     assert_none(&seen.problems);
-    assert!(seen.stopped.contains("All applies are stopped. What was running already goes on"), "{}", seen.stopped);
-    assert!(seen.stopped.contains(&format!("{ATTACK}\n\nby ops")), "{}", seen.stopped);
-    assert!(seen.allowed.contains("Applies are allowed again."), "{}", seen.allowed);
-    assert!(seen.released.contains("The lock is given back and its plans are discarded."), "{}", seen.released);
+    assert!(
+        seen.stopped
+            .contains("All applies are stopped. What was running already goes on"),
+        "{}",
+        seen.stopped
+    );
+    assert!(
+        seen.stopped.contains(&format!("{ATTACK}\n\nby ops")),
+        "{}",
+        seen.stopped
+    );
+    assert!(
+        seen.allowed.contains("Applies are allowed again."),
+        "{}",
+        seen.allowed
+    );
+    assert!(
+        seen.released
+            .contains("The lock is given back and its plans are discarded."),
+        "{}",
+        seen.released
+    );
     assert!(!seen.scripts);
 
-    world.answer(pull).await.is("lock_lost success | . default discarded");
+    world
+        .answer(pull)
+        .await
+        .is("lock_lost success | . default discarded");
     world.finish(&[]).await;
 }
 
@@ -223,7 +438,11 @@ struct Facts {
 }
 
 /// Printed by a provisioner, which waits at a pipe between them.
-const LINES: [&str; 3] = ["the first line", "<script>ran=1</script> in bold red", "the last line, in green"];
+const LINES: [&str; 3] = [
+    "the first line",
+    "<script>ran=1</script> in bold red",
+    "the last line, in green",
+];
 
 /// The script is a file because Terraform shows the command.
 fn code_that_prints(dir: &Path, gate: &ApplyGate) -> String {
@@ -243,12 +462,22 @@ fn code_that_prints(dir: &Path, gate: &ApplyGate) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_knows_the_password_watches_a_run_to_its_end_without_a_reload() {
-    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = Settings::default()
+        .flag("--web-basic-auth")
+        .flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let gate = ApplyGate::new(world.dir.path());
-    let pull = world.open("feature", &[("x.tf", &code_that_prints(world.dir.path(), &gate))]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    let pull = world
+        .open(
+            "feature",
+            &[("x.tf", &code_that_prints(world.dir.path(), &gate))],
+        )
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     world.comment(pull, "lockkeeper apply").await;
     let applying = gate.reached().await;
 
@@ -258,13 +487,20 @@ async fn whoever_knows_the_password_watches_a_run_to_its_end_without_a_reload() 
     assert_none(&seen.problems);
     assert_eq!((seen.refused, seen.welcome), (401, 200));
     assert_eq!(seen.running.title, "Apply of ., running · Lockkeeper");
-    assert!(seen.running.facts.contains("Running for"), "{}", seen.running.facts);
+    assert!(
+        seen.running.facts.contains("Running for"),
+        "{}",
+        seen.running.facts
+    );
     assert_eq!(seen.appeared, ["b c1", "c2"]);
     assert_eq!(seen.ended.title, "Apply of ., applied · Lockkeeper");
     assert!(seen.ended.facts.contains("Took"), "{}", seen.ended.facts);
     assert_eq!((seen.loads, seen.scripts), (0, false));
 
     drop(applying);
-    world.answer(pull).await.is("apply success | . default applied");
+    world
+        .answer(pull)
+        .await
+        .is("apply success | . default applied");
     world.finish(&["#1 . default"]).await;
 }

@@ -11,7 +11,12 @@ fn told(said: &Said) -> String {
     let shas = regex::Regex::new("`[0-9a-f]{8}`").unwrap();
     let folder = regex::Regex::new("/[^ `]*/infra/").unwrap();
     let out = shas.replace_all(&said.out, "`COMMIT`");
-    format!("exit code {}\n{}{}", said.code, folder.replace_all(&out, "DIR/"), said.err)
+    format!(
+        "exit code {}\n{}{}",
+        said.code,
+        folder.replace_all(&out, "DIR/"),
+        said.err
+    )
 }
 
 #[test]
@@ -50,7 +55,10 @@ fn every_mistake_of_all_files_is_shown_where_it_is() {
     Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
     `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
     ");
-    tree.write(&[("repos.yaml", "repos:\n- id: /.*/\n  aply_requirements: [approved]\n")]);
+    tree.write(&[(
+        "repos.yaml",
+        "repos:\n- id: /.*/\n  aply_requirements: [approved]\n",
+    )]);
     assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"
     exit code 1
     error: `aply_requirements` is not a key of an entry of `repos`
@@ -66,7 +74,10 @@ fn every_mistake_of_all_files_is_shown_where_it_is() {
     `main`, configured by `lockkeeper.yaml`, on a server with `repos.yaml`.
     ");
     let json = tree.check(&["--json"]).json();
-    assert_eq!((&json["problems"][0]["line"], &json["explanation"]), (&3.into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&json["problems"][0]["line"], &json["explanation"]),
+        (&3.into(), &serde_json::Value::Null)
+    );
 }
 
 #[test]
@@ -74,8 +85,16 @@ fn files_that_would_be_overlooked_are_pointed_out() {
     let tree = WorkingTree::new(&[("atlantis.yml", "version: 3\n"), ("main.tf", CODE)]);
     let said = tree.check(&[]);
     assert_eq!(said.code, 1);
-    assert!(said.out.contains("`atlantis.yml` would not be read: rename it to `atlantis.yaml`"), "{}", said.out);
-    let tree = WorkingTree::new(&[("atlantis.yaml", "version: 3\n"), ("lockkeeper.yaml", "version: 3\n")]);
+    assert!(
+        said.out
+            .contains("`atlantis.yml` would not be read: rename it to `atlantis.yaml`"),
+        "{}",
+        said.out
+    );
+    let tree = WorkingTree::new(&[
+        ("atlantis.yaml", "version: 3\n"),
+        ("lockkeeper.yaml", "version: 3\n"),
+    ]);
     assert!(tree.check(&[]).out.contains("only one may exist"));
 }
 
@@ -84,7 +103,10 @@ fn a_change_is_explained_with_what_is_not_committed() {
     let tree = WorkingTree::new(&[
         ("app/main.tf", CODE),
         ("net/main.tf", CODE),
-        ("old/main.tf", "# a file that is long enough to be found again when it moves\n# second line\n"),
+        (
+            "old/main.tf",
+            "# a file that is long enough to be found again when it moves\n# second line\n",
+        ),
         ("idle/main.tf", CODE),
         (
             "lockkeeper.yaml",
@@ -94,7 +116,11 @@ fn a_change_is_explained_with_what_is_not_committed() {
     tree.write(&[("app/main.tf", "# changed\n")]);
     tree.git(&["rm", "-q", "--cached", "old/main.tf"]);
     std::fs::create_dir(tree.path().join("new")).unwrap();
-    std::fs::rename(tree.path().join("old/main.tf"), tree.path().join("new/main.tf")).unwrap();
+    std::fs::rename(
+        tree.path().join("old/main.tf"),
+        tree.path().join("new/main.tf"),
+    )
+    .unwrap();
     tree.commit();
     tree.write(&[("net/more.tf", CODE), ("README.md", "Read me.\n")]);
     assert_snapshot!(told(&tree.check(&[])), @"
@@ -135,12 +161,18 @@ fn a_change_is_explained_with_what_is_not_committed() {
 fn without_anything_to_compare_with_only_the_files_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("main.tf"), CODE).unwrap();
-    let check = |args: &[&str]| told(&run(env!("CARGO_BIN_EXE_lockkeeper"), dir.path(), args, &[]));
+    let check = |args: &[&str]| {
+        told(&run(
+            env!("CARGO_BIN_EXE_lockkeeper"),
+            dir.path(),
+            args,
+            &[],
+        ))
+    };
     assert!(check(&["check"]).starts_with("exit code 0\nNothing is wrong with the files.\n"));
-    assert!(
-        check(&["check", "--all"])
-            .starts_with("exit code 0\n1 project would be planned.\nAs if all of its 1 file had changed.\n")
-    );
+    assert!(check(&["check", "--all"]).starts_with(
+        "exit code 0\n1 project would be planned.\nAs if all of its 1 file had changed.\n"
+    ));
     assert!(check(&["check", "--base", "main"]).starts_with("exit code 2\nerror: "));
     assert!(check(&["check", "absent"]).contains("is no directory"));
 }
@@ -148,12 +180,29 @@ fn without_anything_to_compare_with_only_the_files_are_checked() {
 #[test]
 fn files_that_are_no_text_and_json_that_is_none_are_told() {
     let dir = tempfile::tempdir().unwrap();
-    let check = |args: &[&str]| told(&run(env!("CARGO_BIN_EXE_lockkeeper"), dir.path(), args, &[]));
+    let check = |args: &[&str]| {
+        told(&run(
+            env!("CARGO_BIN_EXE_lockkeeper"),
+            dir.path(),
+            args,
+            &[],
+        ))
+    };
     let json = check(&["check", "--repo-config-json", "{\"repos\":[}"]);
-    assert!(json.contains("error: this is not valid JSON: ") && !json.contains("yaml.org"), "{json}");
-    std::fs::write(dir.path().join("lockkeeper.yaml"), b"version: 3\n# caf\xe9\n").unwrap();
+    assert!(
+        json.contains("error: this is not valid JSON: ") && !json.contains("yaml.org"),
+        "{json}"
+    );
+    std::fs::write(
+        dir.path().join("lockkeeper.yaml"),
+        b"version: 3\n# caf\xe9\n",
+    )
+    .unwrap();
     let file = check(&["check"]);
-    assert!(file.contains("error: `lockkeeper.yaml` cannot be read: line 2 is not UTF-8"), "{file}");
+    assert!(
+        file.contains("error: `lockkeeper.yaml` cannot be read: line 2 is not UTF-8"),
+        "{file}"
+    );
 }
 
 #[test]
@@ -161,21 +210,48 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
     let tree = WorkingTree::new(&[("a/main.tf", CODE)]);
     tree.write(&[
         ("a/main.tf", "# changed\n"),
-        ("repos.yaml", "repos:\n- id: /acme\\/.*/\n  repo_locks: {mode: on_apply}\n"),
+        (
+            "repos.yaml",
+            "repos:\n- id: /acme\\/.*/\n  repo_locks: {mode: on_apply}\n",
+        ),
     ]);
     tree.git(&["remote", "add", "origin", "git@github.com:acme/infra.git"]);
     let mode = |said: Said| said.json()["explanation"]["autodiscover"]["mode"].to_string();
     let variable = tree.check_with(&["--json"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
-    assert_eq!(mode(variable), r#"{"by":{"flag":"autodiscover-mode","who":"flag"},"value":"disabled"}"#);
-    let flag =
-        tree.check_with(&["--json", "--autodiscover-mode", "enabled"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
+    assert_eq!(
+        mode(variable),
+        r#"{"by":{"flag":"autodiscover-mode","who":"flag"},"value":"disabled"}"#
+    );
+    let flag = tree.check_with(
+        &["--json", "--autodiscover-mode", "enabled"],
+        &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")],
+    );
     assert!(mode(flag).contains("enabled"));
     let said = tree.check(&["--repo-config", "repos.yaml"]);
-    assert!(said.out.contains("`/acme\\/.*/` fits a part of this repository's name only"), "{}", said.out);
-    assert!(said.out.contains("Checked as `github.com/acme/infra` into `main`"), "{}", said.out);
-    let wrong = tree.check(&["--default-tf-version", "new", "--repo-config", "absent.yaml"]);
+    assert!(
+        said.out
+            .contains("`/acme\\/.*/` fits a part of this repository's name only"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out
+            .contains("Checked as `github.com/acme/infra` into `main`"),
+        "{}",
+        said.out
+    );
+    let wrong = tree.check(&[
+        "--default-tf-version",
+        "new",
+        "--repo-config",
+        "absent.yaml",
+    ]);
     assert_eq!(wrong.code, 2);
-    assert!(wrong.err.contains("--default-tf-version") && wrong.err.contains("absent.yaml"), "{}", wrong.err);
+    assert!(
+        wrong.err.contains("--default-tf-version") && wrong.err.contains("absent.yaml"),
+        "{}",
+        wrong.err
+    );
 }
 
 #[test]
@@ -185,33 +261,58 @@ fn more_projects_than_the_server_allows_are_told_with_the_flag() {
     let words = |said: Said| said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     let refused = words(tree.check_with(&[], &[("LOCKKEEPER_MAX_PROJECTS", "1")]));
     assert!(
-        refused.contains("would refuse that: a command may concern 1 projects at most (`--max-projects`)."),
+        refused.contains(
+            "would refuse that: a command may concern 1 projects at most (`--max-projects`)."
+        ),
         "{refused}"
     );
     let allowed = words(tree.check(&["--max-projects", "2"]));
-    assert!(allowed.contains("2 projects would be planned") && !allowed.contains("refuse"), "{allowed}");
+    assert!(
+        allowed.contains("2 projects would be planned") && !allowed.contains("refuse"),
+        "{allowed}"
+    );
 }
 
 #[test]
 fn a_server_that_reads_the_configuration_elsewhere_is_told_of_by_entry_and_by_flag() {
-    let tree = WorkingTree::new(&[("a/main.tf", CODE), ("lockkeeper.yaml", "version: 3\nprojects:\n- {dir: a}\n")]);
+    let tree = WorkingTree::new(&[
+        ("a/main.tf", CODE),
+        ("lockkeeper.yaml", "version: 3\nprojects:\n- {dir: a}\n"),
+    ]);
     tree.write(&[
         ("a/main.tf", "# changed\n"),
-        ("base.yaml", "repos:\n- {id: /.*/, repo_config_source: base}\n"),
-        ("head.yaml", "repos:\n- {id: /.*/, repo_config_source: pull_head}\n"),
+        (
+            "base.yaml",
+            "repos:\n- {id: /.*/, repo_config_source: base}\n",
+        ),
+        (
+            "head.yaml",
+            "repos:\n- {id: /.*/, repo_config_source: pull_head}\n",
+        ),
     ]);
     let told = |args: &[&str], source: &str| {
         let said = tree.check_with(args, &[("LOCKKEEPER_REPO_CONFIG_SOURCE", source)]);
         let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
         let (_, rest) = words.split_once("The server reads the repository's file from ")?;
-        rest.split_once("; here it is that of the working tree.").map(|(source, _)| source.to_owned())
+        rest.split_once("; here it is that of the working tree.")
+            .map(|(source, _)| source.to_owned())
     };
     let flag = "(`--repo-config-source` of the server)";
     assert_eq!(told(&[], "base"), Some(format!("`base` {flag}")));
-    assert_eq!(told(&["--repo-config-source", "branch:main"], "base"), Some(format!("`branch:main` {flag}")));
+    assert_eq!(
+        told(&["--repo-config-source", "branch:main"], "base"),
+        Some(format!("`branch:main` {flag}"))
+    );
     let entry = "`base` (line 2 of the server's `base.yaml`, for `/.*/`)";
-    assert_eq!(told(&["--repo-config", "base.yaml"], "pull_head").as_deref(), Some(entry));
-    assert_eq!(told(&["--repo-config", "head.yaml"], "base"), None, "the entry wins");
+    assert_eq!(
+        told(&["--repo-config", "base.yaml"], "pull_head").as_deref(),
+        Some(entry)
+    );
+    assert_eq!(
+        told(&["--repo-config", "head.yaml"], "base"),
+        None,
+        "the entry wins"
+    );
     assert_eq!(told(&[], ""), None);
     assert_eq!(tree.check(&["--repo-config-source", "main"]).code, 2);
 }
@@ -220,7 +321,10 @@ fn a_server_that_reads_the_configuration_elsewhere_is_told_of_by_entry_and_by_fl
 fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
     let tree = WorkingTree::new(&[
         ("terragrunt.hcl", ""),
-        ("net/terragrunt.hcl", "include \"root\" {\n  path = find_in_parent_folders()\n}\n"),
+        (
+            "net/terragrunt.hcl",
+            "include \"root\" {\n  path = find_in_parent_folders()\n}\n",
+        ),
         ("net/main.tf", CODE),
         ("off/terragrunt.hcl", "skip = true\n"),
         ("off/main.tf", CODE),
@@ -244,8 +348,16 @@ fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
     ] {
         assert!(words.contains(part), "{part}\n{}", said.out);
     }
-    let json = tree.check(&["--json", "--repo-config", "repos.yaml"]).json();
-    assert_eq!((&json["pre_workflow_hooks"], &json["explanation"]["hooks_not_run"]), (&1.into(), &1.into()));
+    let json = tree
+        .check(&["--json", "--repo-config", "repos.yaml"])
+        .json();
+    assert_eq!(
+        (
+            &json["pre_workflow_hooks"],
+            &json["explanation"]["hooks_not_run"]
+        ),
+        (&1.into(), &1.into())
+    );
     let skipped = json["explanation"]["skipped"].as_array().unwrap();
     let why = |one: &serde_json::Value| format!("{} {}", one["dir"], one["reason"]);
     assert_eq!(
@@ -260,10 +372,16 @@ fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
 fn code_that_is_a_link_counts_where_the_link_is() {
     let demand = "terraform {\n  required_version = \"~> 1.9.0\"\n}\n";
     let tree = WorkingTree::new(&[
-        ("base/main.tf", "module \"net\" {\n  source = \"../../modules/net\"\n}\n"),
+        (
+            "base/main.tf",
+            "module \"net\" {\n  source = \"../../modules/net\"\n}\n",
+        ),
         ("base/versions.tf", demand),
         ("modules/net/main.tf", CODE),
-        ("lockkeeper.yaml", "version: 3\nprojects:\n- dir: live/prod\n"),
+        (
+            "lockkeeper.yaml",
+            "version: 3\nprojects:\n- dir: live/prod\n",
+        ),
     ]);
     let dir = tree.path().join("live/prod");
     std::fs::create_dir_all(&dir).unwrap();
@@ -292,14 +410,29 @@ fn code_that_is_a_link_counts_where_the_link_is() {
 
 #[test]
 fn a_thousand_projects_are_told_in_a_screenful() {
-    let names: Vec<String> = (0..1000).map(|n| format!("team{:02}/app{n:03}", n / 50)).collect();
-    let files: Vec<(String, &str)> = names.iter().map(|name| (format!("{name}/main.tf"), CODE)).collect();
+    let names: Vec<String> = (0..1000)
+        .map(|n| format!("team{:02}/app{n:03}", n / 50))
+        .collect();
+    let files: Vec<(String, &str)> = names
+        .iter()
+        .map(|name| (format!("{name}/main.tf"), CODE))
+        .collect();
     let project = |name: &String| format!("- {{dir: {name}, terraform_version: 1.9.8}}\n");
-    let config = format!("version: 3\nprojects:\n{}", names.iter().map(project).collect::<Vec<_>>().concat());
-    let mut all: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let config = format!(
+        "version: 3\nprojects:\n{}",
+        names.iter().map(project).collect::<Vec<_>>().concat()
+    );
+    let mut all: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), *text))
+        .collect();
     all.push(("lockkeeper.yaml", &config));
     let tree = WorkingTree::new(&all);
-    tree.write(&[("team00/app007/main.tf", "# changed\n"), ("team07/app350/x.tfvars", ""), ("docs/x.md", "")]);
+    tree.write(&[
+        ("team00/app007/main.tf", "# changed\n"),
+        ("team07/app350/x.tfvars", ""),
+        ("docs/x.md", ""),
+    ]);
     let said = tree.check(&[]);
     assert_snapshot!(told(&said), @"
     exit code 0
@@ -330,7 +463,10 @@ fn a_thousand_projects_are_told_in_a_screenful() {
       docs/x.md  it matches `when_modified` of no project
     ");
     let everything = tree.check(&["--all"]).out;
-    assert!(everything.lines().count() > 998 && everything.contains("\n        team19/app999\n"), "{everything}");
+    assert!(
+        everything.lines().count() > 998 && everything.contains("\n        team19/app999\n"),
+        "{everything}"
+    );
 }
 
 #[test]

@@ -36,7 +36,8 @@ impl Demo {
 
     /// An executable shell script that says it is Terraform, and does `then` when it is asked for anything else.
     fn script(&self, then: &str) -> PathBuf {
-        let version = r#"if [ "$1" = version ]; then echo '{"terraform_version":"1.9.9"}'; exit; fi"#;
+        let version =
+            r#"if [ "$1" = version ]; then echo '{"terraform_version":"1.9.9"}'; exit; fi"#;
         self.program(&format!("{version}\n{then}"))
     }
 
@@ -49,11 +50,19 @@ impl Demo {
 
     fn command(&self, args: &[&str]) -> Cmd {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let dirs = [self.mark()].into_iter().chain(std::env::split_paths(&path));
+        let dirs = [self.mark()]
+            .into_iter()
+            .chain(std::env::split_paths(&path));
         let path = std::env::join_paths(dirs).unwrap();
-        let command = Cmd::new(LOCKKEEPER).args(["demo"]).args(args.iter().copied());
+        let command = Cmd::new(LOCKKEEPER)
+            .args(["demo"])
+            .args(args.iter().copied());
         let command = command.arg("--data-dir").arg(self.data());
-        command.dir(env!("CARGO_MANIFEST_DIR")).env("PATH", path).env("HOME", self.dir.path()).deadline(LONG)
+        command
+            .dir(env!("CARGO_MANIFEST_DIR"))
+            .env("PATH", path)
+            .env("HOME", self.dir.path())
+            .deadline(LONG)
     }
 
     async fn run(&self, args: &[&str]) -> Output {
@@ -63,7 +72,9 @@ impl Demo {
     /// Processes of this demo that live: their command lines.
     fn processes(&self) -> Vec<String> {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        processes.filter_map(|process| command_line(&process.path(), &self.mark())).collect()
+        processes
+            .filter_map(|process| command_line(&process.path(), &self.mark()))
+            .collect()
     }
 }
 
@@ -71,7 +82,9 @@ impl Demo {
 fn command_line(process: &Path, mark: &Path) -> Option<String> {
     let environment = std::fs::read(process.join("environ")).ok()?;
     let path = format!("PATH={}", mark.display());
-    let ours = environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(path.as_bytes()));
+    let ours = environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable.starts_with(path.as_bytes()));
     let line = std::fs::read(process.join("cmdline")).ok()?;
     // A process that has ended and was not waited for yet has no command line.
     (ours && !line.is_empty()).then(|| String::from_utf8_lossy(&line).replace('\0', " "))
@@ -81,7 +94,9 @@ fn command_line(process: &Path, mark: &Path) -> Option<String> {
 fn assert_in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
-        let Some(at) = rest.find(part) else { panic!("{part:?} is missing, or comes too early, in:\n{text}") };
+        let Some(at) = rest.find(part) else {
+            panic!("{part:?} is missing, or comes too early, in:\n{text}")
+        };
         rest = &rest[at + part.len()..];
     }
 }
@@ -96,13 +111,22 @@ struct Running {
 
 impl Running {
     fn start(command: Cmd) -> Self {
-        let supervisor = Supervisor { exe: LOCKKEEPER.into(), grace: LONG, pulse: Pulse::unneeded() };
+        let supervisor = Supervisor {
+            exe: LOCKKEEPER.into(),
+            grace: LONG,
+            pulse: Pulse::unneeded(),
+        };
         let (sender, lines) = mpsc::channel(256);
         let ctrl_c = CancellationToken::new();
         let token = ctrl_c.clone();
         let run = command.supervised(&supervisor);
         let end = tokio::spawn(async move { run.run(sender, &token).await.unwrap() });
-        Self { lines, ctrl_c, end, seen: String::new() }
+        Self {
+            lines,
+            ctrl_c,
+            end,
+            seen: String::new(),
+        }
     }
 
     /// Reads on until a line has this text.
@@ -130,7 +154,11 @@ async fn the_whole_story_holds() {
     let demo = Demo::new();
     let output = demo.run(&["--exit"]).await;
     let text = output.stdout.text();
-    assert_eq!((output.code, &*output.stderr.text()), (Some(0), ""), "{text}");
+    assert_eq!(
+        (output.code, &*output.stderr.text()),
+        (Some(0), ""),
+        "{text}"
+    );
     assert_in_order(
         &text,
         &[
@@ -178,7 +206,9 @@ async fn the_whole_story_holds() {
 async fn a_terraform_that_fails_ends_the_story_with_what_was_seen() {
     let demo = Demo::new();
     let terraform = demo.script("echo 'Error: the disk is made of cheese' >&2; exit 1");
-    let output = demo.run(&["--exit", "--terraform", terraform.to_str().unwrap()]).await;
+    let output = demo
+        .run(&["--exit", "--terraform", terraform.to_str().unwrap()])
+        .await;
     let text = output.stdout.text();
     assert_eq!(output.code, Some(1), "{text}");
     assert_in_order(
@@ -194,7 +224,10 @@ async fn a_terraform_that_fails_ends_the_story_with_what_was_seen() {
             "Lockkeeper has stopped",
         ],
     );
-    assert!(demo.data().join("lockkeeper.log").is_file(), "the log is kept");
+    assert!(
+        demo.data().join("lockkeeper.log").is_file(),
+        "the log is kept"
+    );
     assert_eq!(demo.processes(), Vec::<String>::new());
 }
 
@@ -202,19 +235,38 @@ async fn a_terraform_that_fails_ends_the_story_with_what_was_seen() {
 async fn a_program_that_is_no_terraform_is_refused_before_anything_begins() {
     let demo = Demo::new();
     let program = demo.program("echo I am a teapot");
-    let output = demo.run(&["--exit", "--terraform", program.to_str().unwrap()]).await;
+    let output = demo
+        .run(&["--exit", "--terraform", program.to_str().unwrap()])
+        .await;
     assert_eq!((output.code, &*output.stdout.text()), (Some(1), ""));
-    assert_in_order(&output.stderr.text(), &["error: ", "my-terraform is of no use as Terraform", "I am a teapot"]);
+    assert_in_order(
+        &output.stderr.text(),
+        &[
+            "error: ",
+            "my-terraform is of no use as Terraform",
+            "I am a teapot",
+        ],
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_terraform_is_told_with_the_way_out() {
     let demo = Demo::new();
-    let command = demo.command(&["--exit"]).env("PATH", demo.mark()).dir(demo.dir.path());
+    let command = demo
+        .command(&["--exit"])
+        .env("PATH", demo.mark())
+        .dir(demo.dir.path());
     let output = command.output().await.unwrap();
     assert_eq!(output.code, Some(1));
     let problem = output.stderr.text();
-    assert_in_order(&problem, &["neither `terraform` nor `tofu`", "--terraform PROGRAM", "`make demo`"]);
+    assert_in_order(
+        &problem,
+        &[
+            "neither `terraform` nor `tofu`",
+            "--terraform PROGRAM",
+            "`make demo`",
+        ],
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,15 +274,38 @@ async fn the_dashboard_stays_up_until_ctrl_c() {
     let demo = Demo::new();
     let mut running = Running::start(demo.command(&[]));
     running.until("Ctrl-C").await;
-    let address = running.seen.lines().rev().find_map(|line| line.trim().strip_prefix("Dashboard")).unwrap();
+    let address = running
+        .seen
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix("Dashboard"))
+        .unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let sign_in = running.seen.lines().rev().find_map(|line| line.trim().strip_prefix("Sign in")).unwrap();
-    let (user, password) = sign_in.trim().strip_prefix("as ").unwrap().split_once(", password ").unwrap();
+    let sign_in = running
+        .seen
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix("Sign in"))
+        .unwrap();
+    let (user, password) = sign_in
+        .trim()
+        .strip_prefix("as ")
+        .unwrap()
+        .split_once(", password ")
+        .unwrap();
     let page = client.get(address.trim()).send().await.unwrap();
     assert_eq!(page.status(), 401);
-    let page = client.get(address.trim()).basic_auth(user, Some(password)).send().await.unwrap();
+    let page = client
+        .get(address.trim())
+        .basic_auth(user, Some(password))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(page.status(), 200);
-    assert!(page.text().await.unwrap().contains("infrastructure"), "the lock is on the page");
+    assert!(
+        page.text().await.unwrap().contains("infrastructure"),
+        "the lock is on the page"
+    );
     let (exit, seen) = running.interrupt().await;
     assert_eq!((exit.code, exit.how), (Some(0), Ended::Cancelled), "{seen}");
 }
@@ -239,12 +314,22 @@ async fn the_dashboard_stays_up_until_ctrl_c() {
 async fn ctrl_c_in_the_middle_ends_the_terraform_that_runs() {
     let demo = Demo::new();
     let told = demo.data().join("states/told");
-    let terraform = demo
-        .script(&format!("trap 'echo interrupted >{}; exit 1' INT\necho hanging\nsleep 1000 &\nwait", told.display()));
-    let mut running =
-        Running::start(demo.command(&["--exit", "--verbose", "--terraform", terraform.to_str().unwrap()]));
+    let terraform = demo.script(&format!(
+        "trap 'echo interrupted >{}; exit 1' INT\necho hanging\nsleep 1000 &\nwait",
+        told.display()
+    ));
+    let mut running = Running::start(demo.command(&[
+        "--exit",
+        "--verbose",
+        "--terraform",
+        terraform.to_str().unwrap(),
+    ]));
     running.until("Took a delivery").await;
-    while !demo.processes().iter().any(|line| line.contains("sleep 1000")) {
+    while !demo
+        .processes()
+        .iter()
+        .any(|line| line.contains("sleep 1000"))
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let (exit, seen) = running.interrupt().await;

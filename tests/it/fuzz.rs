@@ -72,7 +72,11 @@ struct Options {
 
 impl Options {
     /// What is part of every test run.
-    const SHORT: Self = Self { seed: 3, texts: 200, time: None };
+    const SHORT: Self = Self {
+        seed: 3,
+        texts: 200,
+        time: None,
+    };
 
     /// The words of `make chaos`: `--seconds` is shared by all targets, at most a minute in all; `--seed`.
     fn parse(text: &str) -> Self {
@@ -82,7 +86,11 @@ impl Options {
             words.get(at + 1)?.parse::<u64>().ok()
         };
         let seconds = value("--seconds").unwrap_or(60).min(60);
-        Self { seed: value("--seed").unwrap_or(Self::SHORT.seed), texts: u64::MAX, time: Some(share(seconds)) }
+        Self {
+            seed: value("--seed").unwrap_or(Self::SHORT.seed),
+            texts: u64::MAX,
+            time: Some(share(seconds)),
+        }
     }
 }
 
@@ -92,15 +100,25 @@ fn share(seconds: u64) -> Duration {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the only way to hand something to a test")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the only way to hand something to a test"
+)]
 fn no_text_makes_a_reader_panic() {
-    let options = std::env::var("LOCKKEEPER_CHAOS").map_or(Options::SHORT, |text| Options::parse(&text));
-    let failed: Vec<String> = ALL.iter().filter_map(|(name, target)| run(name, *target, &options)).collect();
+    let options =
+        std::env::var("LOCKKEEPER_CHAOS").map_or(Options::SHORT, |text| Options::parse(&text));
+    let failed: Vec<String> = ALL
+        .iter()
+        .filter_map(|(name, target)| run(name, *target, &options))
+        .collect();
     assert_eq!(failed, [""; 0], "a reader panicked; its text is above");
 }
 
 /// Runs one target; says how to repeat what failed.
-#[expect(clippy::print_stdout, reason = "a seed that nobody sees repeats nothing")]
+#[expect(
+    clippy::print_stdout,
+    reason = "a seed that nobody sees repeats nothing"
+)]
 fn run(name: &str, target: Target, options: &Options) -> Option<String> {
     let corpus = corpus(name);
     let Options { seed, texts, time } = *options;
@@ -115,25 +133,44 @@ fn run(name: &str, target: Target, options: &Options) -> Option<String> {
         }
         count += 1;
     }
-    println!("fuzz {name}: {count} texts in {} ms", begun.elapsed().as_millis());
+    println!(
+        "fuzz {name}: {count} texts in {} ms",
+        begun.elapsed().as_millis()
+    );
     None
 }
 
 fn corpus(name: &str) -> Vec<String> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("fuzz/corpus").join(name));
-    let dir = dir.into_iter().find(|dir| dir.is_dir()).expect("every target has a corpus");
-    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("fuzz/corpus").join(name));
+    let dir = dir
+        .into_iter()
+        .find(|dir| dir.is_dir())
+        .expect("every target has a corpus");
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
-    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+    files
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect()
 }
 
 /// A text by its number; the first ones are the corpus as it is.
 fn text(corpus: &[String], seed: u64, number: u64) -> String {
     let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
-    if let Some(text) = usize::try_from(number).ok().and_then(|number| corpus.get(number)) {
+    if let Some(text) = usize::try_from(number)
+        .ok()
+        .and_then(|number| corpus.get(number))
+    {
         return text.clone();
     }
-    let mut bytes = corpus[rng.random_range(0..corpus.len())].clone().into_bytes();
+    let mut bytes = corpus[rng.random_range(0..corpus.len())]
+        .clone()
+        .into_bytes();
     for _ in 0..rng.random_range(1..8) {
         mutate(&mut bytes, corpus, &mut rng);
     }
@@ -182,36 +219,56 @@ fn chaos_tells_how_long_and_from_which_seed() {
     let options = Options::parse("--seconds 10 --seed 9 --database both");
     assert_eq!((options.seed, options.time), (9, Some(share(10))));
     assert_eq!(Options::parse("").time, Some(share(60)));
-    assert_eq!(Options::parse("--seconds 3600").time, Some(share(60)), "at most a minute in all");
+    assert_eq!(
+        Options::parse("--seconds 3600").time,
+        Some(share(60)),
+        "at most a minute in all"
+    );
 }
 
 #[test]
 fn all_targets_together_take_no_longer_than_asked() {
     let all: Duration = ALL.iter().map(|_| share(10)).sum();
-    assert!(all <= Duration::from_secs(10) && all > Duration::from_secs(9), "{all:?}");
+    assert!(
+        all <= Duration::from_secs(10) && all > Duration::from_secs(9),
+        "{all:?}"
+    );
 }
 
 /// cargo-fuzz needs another compiler, so nobody would notice a target that it cannot find.
 #[test]
 fn cargo_fuzz_has_every_target_and_no_other() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("fuzz"));
-    let here = here.into_iter().find(|dir| dir.join("Cargo.toml").is_file()).expect("the folder of cargo-fuzz");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("fuzz"));
+    let here = here
+        .into_iter()
+        .find(|dir| dir.join("Cargo.toml").is_file())
+        .expect("the folder of cargo-fuzz");
     let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();
     let names = |dir: &str| {
-        let stem = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().file_stem().unwrap().to_owned();
+        let stem = |entry: std::io::Result<fs::DirEntry>| {
+            entry.unwrap().path().file_stem().unwrap().to_owned()
+        };
         let mut names: Vec<_> = fs::read_dir(here.join(dir)).unwrap().map(stem).collect();
         names.sort();
         names
     };
     let mut all: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
     all.sort_unstable();
-    assert_eq!((names("fuzz_targets"), names("corpus")), (all.iter().map(Into::into).collect(), names("fuzz_targets")));
+    assert_eq!(
+        (names("fuzz_targets"), names("corpus")),
+        (all.iter().map(Into::into).collect(), names("fuzz_targets"))
+    );
     assert_eq!(manifest.matches("[[bin]]").count(), ALL.len());
     for name in all {
         let bin = format!("[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n");
         assert!(manifest.contains(&bin), "{name} is not in the manifest");
         let target = fs::read_to_string(here.join(format!("fuzz_targets/{name}.rs"))).unwrap();
         let calls = format!("fuzz_target!(|text: &str| targets::{name}(text));");
-        assert!(target.contains(&calls) && target.contains("tests/it/fuzz/targets.rs"), "{target}");
+        assert!(
+            target.contains(&calls) && target.contains("tests/it/fuzz/targets.rs"),
+            "{target}"
+        );
     }
 }

@@ -12,7 +12,9 @@ use crate::support::program::{Said, lockkeeper};
 
 /// A file of `tests/fixtures/bolt`.
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bolt").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/bolt")
+        .join(name)
 }
 
 /// `outcome key` of each lock.
@@ -20,7 +22,10 @@ fn locks(said: &Said) -> Vec<String> {
     let word = |lock: &Value, name: &str| lock[name].as_str().unwrap_or_default().to_owned();
     let json = said.json();
     let locks = json["locks"].as_array().unwrap();
-    locks.iter().map(|lock| format!("{} {}", word(lock, "outcome"), word(lock, "atlantis_key"))).collect()
+    locks
+        .iter()
+        .map(|lock| format!("{} {}", word(lock, "outcome"), word(lock, "atlantis_key")))
+        .collect()
 }
 
 /// `lockkeeper import atlantis …` into a database.

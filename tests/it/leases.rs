@@ -38,7 +38,10 @@ const HOURS: Duration = Duration::from_hours(3);
 async fn server(db: &TestDb, name: &str) -> (Leases, Metrics) {
     let metrics = Metrics::default();
     let (store, clock, ids) = (db.reopen().await, db.clock.clone(), db.ids.clone());
-    (Leases::new(store, clock, ids, name.to_owned(), metrics.clone()), metrics)
+    (
+        Leases::new(store, clock, ids, name.to_owned(), metrics.clone()),
+        metrics,
+    )
 }
 
 fn key() -> LeaseKey {
@@ -61,9 +64,17 @@ async fn is_busy(leases: &Leases) -> bool {
 }
 
 /// Work that goes on until it is told to end.
-fn working(held: HeldLease) -> (JoinHandle<LeaseOutcome<&'static str>>, oneshot::Sender<&'static str>) {
+fn working(
+    held: HeldLease,
+) -> (
+    JoinHandle<LeaseOutcome<&'static str>>,
+    oneshot::Sender<&'static str>,
+) {
     let (end, ended) = oneshot::channel();
-    (tokio::spawn(held.run(async { ended.await.expect("the test tells it to end") })), end)
+    (
+        tokio::spawn(held.run(async { ended.await.expect("the test tells it to end") })),
+        end,
+    )
 }
 
 async fn seen(db: &TestDb) -> Option<Lease> {
@@ -77,28 +88,45 @@ async fn until_free(db: &TestDb) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), free).await.expect("the lease is given back");
+    tokio::time::timeout(Duration::from_secs(30), free)
+        .await
+        .expect("the lease is given back");
 }
 
 async fn a_lease_is_renewed_while_its_work_goes_on_and_given_back_at_its_end(db: &TestDb) {
     let (leases, _) = server(db, "one").await;
     let (work, end) = working(held(&leases).await);
     let first = seen(db).await.unwrap();
-    assert!(first.holder.starts_with("one/") && first.purpose == "sync it" && first.until == db.now() + HOURS);
+    assert!(
+        first.holder.starts_with("one/")
+            && first.purpose == "sync it"
+            && first.until == db.now() + HOURS
+    );
     db.clock.advance(Duration::from_secs(9));
     leases.tick().await;
-    assert_eq!(seen(db).await.unwrap(), first, "it was renewed a moment ago");
+    assert_eq!(
+        seen(db).await.unwrap(),
+        first,
+        "it was renewed a moment ago"
+    );
     for _ in 0..5 {
         db.clock.advance(HOURS / 3);
         leases.tick().await;
-        let renewed = Lease { renewed_at: db.now(), until: db.now() + HOURS, ..first.clone() };
+        let renewed = Lease {
+            renewed_at: db.now(),
+            until: db.now() + HOURS,
+            ..first.clone()
+        };
         assert_eq!(seen(db).await.unwrap(), renewed);
     }
     end.send("done").unwrap();
     assert_eq!(work.await.unwrap(), LeaseOutcome::Done("done"));
     assert_eq!(seen(db).await, None);
     held(&leases).await.release().await;
-    assert_eq!(held(&leases).await.run(async { Err::<(), _>("no") }).await, LeaseOutcome::Done(Err("no")));
+    assert_eq!(
+        held(&leases).await.run(async { Err::<(), _>("no") }).await,
+        LeaseOutcome::Done(Err("no"))
+    );
     assert_eq!(seen(db).await, None, "an error is an end like another");
 }
 
@@ -125,11 +153,27 @@ async fn what_cannot_be_obtained_is_logged_and_counted(db: &TestDb) {
     let ((one, _), (two, metrics)) = (server(db, "one").await, server(db, "two").await);
     let held = held(&one).await;
     let heard = log::listen();
-    let Obtained::Busy { key: refused, holder, until } = obtained(&two).await else { panic!("one has it") };
-    assert_eq!((refused, &holder, until), (key(), &held.hold().holder, db.now() + HOURS));
+    let Obtained::Busy {
+        key: refused,
+        holder,
+        until,
+    } = obtained(&two).await
+    else {
+        panic!("one has it")
+    };
+    assert_eq!(
+        (refused, &holder, until),
+        (key(), &held.hold().holder, db.now() + HOURS)
+    );
     let heard = heard.end();
-    let line = heard.lines().find(|line| line.contains("cannot obtain an exclusive lease")).expect(&heard);
-    assert!(line.contains("WARN") && line.contains(key().as_str()) && line.contains(&holder), "{line}");
+    let line = heard
+        .lines()
+        .find(|line| line.contains("cannot obtain an exclusive lease"))
+        .expect(&heard);
+    assert!(
+        line.contains("WARN") && line.contains(key().as_str()) && line.contains(&holder),
+        "{line}"
+    );
     let series = "lockkeeper_lease_refusals_total{kind=\"repository_sync\"} 1\n";
     assert!(metrics.render().contains(series), "{}", metrics.render());
 }
@@ -137,21 +181,34 @@ async fn what_cannot_be_obtained_is_logged_and_counted(db: &TestDb) {
 async fn work_stops_when_its_lease_was_given_back_by_hand(db: &TestDb) {
     let ((one, metrics), (two, _)) = (server(db, "one").await, server(db, "two").await);
     let (work, end) = working(held(&one).await);
-    let freed = db.store().lease_free(key().as_str(), None, None, by()).await.unwrap();
+    let freed = db
+        .store()
+        .lease_free(key().as_str(), None, None, by())
+        .await
+        .unwrap();
     assert!(matches!(freed, FreeLease::Told(_)), "{freed:?}");
-    assert!(is_busy(&two).await && !work.is_finished(), "it has not heard of it");
+    assert!(
+        is_busy(&two).await && !work.is_finished(),
+        "it has not heard of it"
+    );
     db.clock.advance(Duration::from_secs(10));
     one.tick().await;
     assert_eq!(work.await.unwrap(), LeaseOutcome::Lost);
     assert!(end.is_closed(), "the work is gone");
-    assert!(metrics.render().contains("lockkeeper_leases_lost_total{kind=\"repository_sync\"} 1\n"));
+    assert!(
+        metrics
+            .render()
+            .contains("lockkeeper_leases_lost_total{kind=\"repository_sync\"} 1\n")
+    );
     drop(held(&two).await);
     assert!(db.now() < freed_at(&freed));
 }
 
 fn freed_at(freed: &FreeLease) -> chrono::DateTime<chrono::Utc> {
     match freed {
-        FreeLease::Told(lease) | FreeLease::Freed(lease) | FreeLease::AlreadyTold(lease) => lease.until,
+        FreeLease::Told(lease) | FreeLease::Freed(lease) | FreeLease::AlreadyTold(lease) => {
+            lease.until
+        }
         FreeLease::NotHeld => panic!("it was held"),
     }
 }
@@ -159,7 +216,8 @@ fn freed_at(freed: &FreeLease) -> chrono::DateTime<chrono::Utc> {
 async fn work_stops_before_a_lease_that_could_not_be_renewed_ends(db: &TestDb) {
     let ((one, _), (two, _)) = (server(db, "one").await, server(db, "two").await);
     let (work, end) = working(held(&one).await);
-    db.clock.advance((HOURS / 10 * 9).saturating_sub(Duration::from_secs(1)));
+    db.clock
+        .advance((HOURS / 10 * 9).saturating_sub(Duration::from_secs(1)));
     one.look();
     assert!(!end.is_closed());
     db.clock.advance(Duration::from_secs(1));
@@ -183,7 +241,9 @@ async fn work_stops_when_its_server_is_not_heard_of(db: &TestDb) {
 }
 
 /// After a pause of the machine the row may be free before the work was told to stop.
-async fn a_process_that_works_does_not_begin_the_same_again_whatever_the_database_says(db: &TestDb) {
+async fn a_process_that_works_does_not_begin_the_same_again_whatever_the_database_says(
+    db: &TestDb,
+) {
     let (one, _) = server(db, "one").await;
     let (work, _end) = working(held(&one).await);
     execute(db, "DELETE FROM leases").await;
@@ -198,15 +258,23 @@ async fn the_lease_of_a_killed_holder_ends_by_time_or_with_its_server(db: &TestD
     let (one, _) = server(db, "one").await;
     let (two, _) = server(db, "two").await;
     std::mem::forget(held(&one).await);
-    db.clock.advance(HOURS.saturating_sub(Duration::from_micros(1)));
+    db.clock
+        .advance(HOURS.saturating_sub(Duration::from_micros(1)));
     assert!(is_busy(&two).await);
     db.clock.advance(Duration::from_micros(1));
     held(&two).await.release().await;
 
-    let three =
-        ReplicaId { name: "three".to_owned(), host: "h".to_owned(), address: "a".to_owned(), version: "1".to_owned() };
+    let three = ReplicaId {
+        name: "three".to_owned(),
+        host: "h".to_owned(),
+        address: "a".to_owned(),
+        version: "1".to_owned(),
+    };
     let last_word = db.now() + Duration::from_secs(45);
-    db.store().replica_beat(&three, Presence::Serving, &[], last_word).await.unwrap();
+    db.store()
+        .replica_beat(&three, Presence::Serving, &[], last_word)
+        .await
+        .unwrap();
     std::mem::forget(held(&server(db, "three").await.0).await);
     db.clock.advance_to(last_word);
     assert!(is_busy(&two).await);
@@ -219,13 +287,23 @@ async fn a_turn_lasts_to_its_end_after_a_success_and_no_longer_after_a_failure(d
     let (key, period) = (LeaseKey::reconciler("disk"), Duration::from_mins(5));
     let turn = async |leases: &Leases| leases.turn(&key, "looks", period).await.unwrap();
     let held = turn(&one).await.unwrap();
-    assert_eq!(held.run_turn(async { Err::<(), _>("no") }).await, LeaseOutcome::Done(Err("no")));
+    assert_eq!(
+        held.run_turn(async { Err::<(), _>("no") }).await,
+        LeaseOutcome::Done(Err("no"))
+    );
     let held = turn(&two).await.unwrap();
-    assert_eq!(held.run_turn(async { Ok::<_, ()>(1) }).await, LeaseOutcome::Done(Ok(1)));
+    assert_eq!(
+        held.run_turn(async { Ok::<_, ()>(1) }).await,
+        LeaseOutcome::Done(Ok(1))
+    );
     let heard = log::listen();
-    db.clock.advance(period.saturating_sub(Duration::from_micros(1)));
+    db.clock
+        .advance(period.saturating_sub(Duration::from_micros(1)));
     assert!(turn(&one).await.is_none() && turn(&two).await.is_none());
-    assert!(!heard.end().contains("cannot obtain") && metrics.render().contains("{kind=\"reconciler\"} 0\n"));
+    assert!(
+        !heard.end().contains("cannot obtain")
+            && metrics.render().contains("{kind=\"reconciler\"} 0\n")
+    );
     db.clock.advance(Duration::from_micros(1));
     assert!(turn(&one).await.is_some());
 }
@@ -246,7 +324,9 @@ async fn a_lease_that_nobody_waits_for_any_more_is_given_back(db: &TestDb) {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), free).await.expect("it is given back");
+        tokio::time::timeout(Duration::from_secs(30), free)
+            .await
+            .expect("it is given back");
         until_free(db).await;
     }
 }
@@ -283,7 +363,9 @@ impl Drop for Worker<'_> {
 
 /// Some end well, some panic, some are dropped half-way.
 async fn work_somehow(number: usize, leases: &Leases, floor: Arc<Floor>) -> bool {
-    let Obtained::Held(held) = obtained(leases).await else { return false };
+    let Obtained::Held(held) = obtained(leases).await else {
+        return false;
+    };
     let work = async move {
         let _worker = Worker::begin(&floor);
         for _ in 0..10 {
@@ -304,15 +386,35 @@ async fn work_somehow(number: usize, leases: &Leases, floor: Arc<Floor>) -> bool
 }
 
 async fn of_64_workers_on_three_servers_one_works_at_a_time(db: &TestDb) {
-    let servers = [server(db, "one").await.0, server(db, "two").await.0, server(db, "three").await.0];
+    let servers = [
+        server(db, "one").await.0,
+        server(db, "two").await.0,
+        server(db, "three").await.0,
+    ];
     let floor = Arc::new(Floor::default());
     let mut waiting: Vec<usize> = (0..64).collect();
     while !waiting.is_empty() {
-        let tries = waiting.iter().map(|number| work_somehow(*number, &servers[number % 3], Arc::clone(&floor)));
+        let tries = waiting
+            .iter()
+            .map(|number| work_somehow(*number, &servers[number % 3], Arc::clone(&floor)));
         let worked = join_all(tries).await;
-        waiting = waiting.into_iter().zip(worked).filter(|(_, worked)| !worked).map(|(number, _)| number).collect();
+        waiting = waiting
+            .into_iter()
+            .zip(worked)
+            .filter(|(_, worked)| !worked)
+            .map(|(number, _)| number)
+            .collect();
     }
     until_free(db).await;
-    assert_eq!((floor.now.load(Ordering::SeqCst), floor.most.load(Ordering::SeqCst)), (0, 1));
-    assert!(floor.times.load(Ordering::SeqCst) >= 43, "those that were not dropped before they began");
+    assert_eq!(
+        (
+            floor.now.load(Ordering::SeqCst),
+            floor.most.load(Ordering::SeqCst)
+        ),
+        (0, 1)
+    );
+    assert!(
+        floor.times.load(Ordering::SeqCst) >= 43,
+        "those that were not dropped before they began"
+    );
 }

@@ -1,6 +1,9 @@
 //! Tests that need the whole program, other programs, or the network of this machine, in one binary.
 
-#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test, here and in the helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "an unexpected error fails the test, here and in the helpers of tests"
+)]
 
 mod architecture;
 mod browser;

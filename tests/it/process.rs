@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper::process::{
-    Cmd, Ended, Exit, Hold, Limits, Line, Mechanism, ProcessError, Pulse, Reached, Sandbox, Stream, Supervisor,
+    Cmd, Ended, Exit, Hold, Limits, Line, Mechanism, ProcessError, Pulse, Reached, Sandbox, Stream,
+    Supervisor,
 };
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
@@ -19,11 +20,18 @@ const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 const LONG: Duration = Duration::from_mins(1);
 
 fn supervisor(grace: Duration) -> Supervisor {
-    Supervisor { exe: LOCKKEEPER.into(), grace, pulse: Pulse::unneeded() }
+    Supervisor {
+        exe: LOCKKEEPER.into(),
+        grace,
+        pulse: Pulse::unneeded(),
+    }
 }
 
 fn sh(script: &str) -> Cmd {
-    Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script]).deadline(LONG)
+    Cmd::new("sh")
+        .env("PATH", "/usr/bin:/bin")
+        .args(["-c", script])
+        .deadline(LONG)
 }
 
 // Scripts that trap a signal wait with `wait`: a shell acts on a trap only between commands and inside of `wait`.
@@ -58,13 +66,20 @@ impl Run {
 
     /// The next line of standard output or error.
     async fn line(&mut self) -> String {
-        tokio::time::timeout(LONG, self.lines.recv()).await.expect("a line in time").expect("a line").text
+        tokio::time::timeout(LONG, self.lines.recv())
+            .await
+            .expect("a line in time")
+            .expect("a line")
+            .text
     }
 
     /// All lines that are left, and the end.
     async fn finish(mut self) -> (Vec<(Stream, String)>, Exit) {
         let mut all = Vec::new();
-        while let Some(line) = tokio::time::timeout(LONG, self.lines.recv()).await.expect("the end in time") {
+        while let Some(line) = tokio::time::timeout(LONG, self.lines.recv())
+            .await
+            .expect("the end in time")
+        {
             all.push((line.stream, line.text));
         }
         (all, self.end.await.unwrap().unwrap())
@@ -91,38 +106,68 @@ impl Gate {
 /// Whether a process still exists (a zombie does not count).
 fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+    status
+        .lines()
+        .any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
 #[tokio::test]
 async fn lines_of_both_streams_arrive_in_order_with_the_exit_code() {
-    let run = Run::start(sh("for i in 1 2 3; do echo out $i; echo err $i >&2; done; printf end; exit 7"), LONG);
+    let run = Run::start(
+        sh("for i in 1 2 3; do echo out $i; echo err $i >&2; done; printf end; exit 7"),
+        LONG,
+    );
     let (lines, exit) = run.finish().await;
-    let of = |stream| lines.iter().filter(|l| l.0 == stream).map(|l| l.1.clone()).collect::<Vec<_>>();
+    let of = |stream| {
+        lines
+            .iter()
+            .filter(|l| l.0 == stream)
+            .map(|l| l.1.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(of(Stream::Out), ["out 1", "out 2", "out 3", "end"]);
     assert_eq!(of(Stream::Err), ["err 1", "err 2", "err 3"]);
-    assert_eq!((exit.code, exit.signal, exit.how), (Some(7), None, Ended::Finished));
+    assert_eq!(
+        (exit.code, exit.signal, exit.how),
+        (Some(7), None, Ended::Finished)
+    );
 }
 
 #[tokio::test]
 async fn a_program_ended_by_a_signal_says_which() {
     let (_, exit) = Run::start(sh("kill -TERM $$"), LONG).finish().await;
-    assert_eq!((exit.code, exit.signal, exit.how), (Some(143), Some(15), Ended::Finished));
+    assert_eq!(
+        (exit.code, exit.signal, exit.how),
+        (Some(143), Some(15), Ended::Finished)
+    );
 }
 
 #[tokio::test]
 async fn a_long_line_is_split_and_not_lost() {
-    let (lines, _) = Run::start(sh("head -c 150000 /dev/zero | tr '\\0' x; echo; echo next"), LONG).finish().await;
+    let (lines, _) = Run::start(
+        sh("head -c 150000 /dev/zero | tr '\\0' x; echo; echo next"),
+        LONG,
+    )
+    .finish()
+    .await;
     let sizes: Vec<usize> = lines.iter().map(|line| line.1.len()).collect();
     assert_eq!(sizes, [65536, 65536, 150_000 - 2 * 65536, 4]);
 }
 
 #[tokio::test]
 async fn output_beyond_the_cap_is_announced_once_and_does_not_block_the_program() {
-    let (lines, exit) = Run::start(sh("yes 123456789 | head -n 100000").cap(100), LONG).finish().await;
+    let (lines, exit) = Run::start(sh("yes 123456789 | head -n 100000").cap(100), LONG)
+        .finish()
+        .await;
     assert_eq!(lines.len(), 11);
     assert_eq!(lines[9], (Stream::Out, "123456789".into()));
-    assert_eq!(lines[10], (Stream::Notice, "Output is longer than 100 bytes; the rest is not kept.".into()));
+    assert_eq!(
+        lines[10],
+        (
+            Stream::Notice,
+            "Output is longer than 100 bytes; the rest is not kept.".into()
+        )
+    );
     assert!(exit.is_success());
 }
 
@@ -131,14 +176,23 @@ async fn a_receiver_that_went_away_does_not_stop_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let (sender, lines) = mpsc::channel(1);
     drop(lines);
-    let run = sh("yes | head -n 100000; echo done > done").dir(dir.path()).supervised(&supervisor(LONG));
-    assert!(run.run(sender, &CancellationToken::new()).await.unwrap().is_success());
+    let run = sh("yes | head -n 100000; echo done > done")
+        .dir(dir.path())
+        .supervised(&supervisor(LONG));
+    assert!(
+        run.run(sender, &CancellationToken::new())
+            .await
+            .unwrap()
+            .is_success()
+    );
     assert!(dir.path().join("done").exists());
 }
 
 #[tokio::test]
 async fn the_environment_is_only_what_was_given() {
-    let (lines, _) = Run::start(Cmd::new("/usr/bin/env").env("ONLY", "this"), LONG).finish().await;
+    let (lines, _) = Run::start(Cmd::new("/usr/bin/env").env("ONLY", "this"), LONG)
+        .finish()
+        .await;
     assert_eq!(lines, [(Stream::Out, "ONLY=this".into())]);
 }
 
@@ -159,7 +213,13 @@ async fn the_program_can_hear_every_signal_that_asks_it_to_stop() {
     assert_eq!(lines.len(), 2);
     for (_, line) in lines {
         let bits = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {
+        for signal in [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+            Signal::SIGPIPE,
+        ] {
             assert_eq!(bits & (1 << (signal as i32 - 1)), 0, "{signal}: {line}");
         }
     }
@@ -167,7 +227,10 @@ async fn the_program_can_hear_every_signal_that_asks_it_to_stop() {
 
 #[tokio::test]
 async fn cancel_is_polite_and_the_code_is_seen() {
-    let mut run = Run::start(sh("trap 'kill $!; echo saved; exit 5' INT; sleep 1000 & echo ready; wait"), LONG);
+    let mut run = Run::start(
+        sh("trap 'kill $!; echo saved; exit 5' INT; sleep 1000 & echo ready; wait"),
+        LONG,
+    );
     assert_eq!(run.line().await, "ready");
     run.cancel.cancel();
     let (lines, exit) = run.finish().await;
@@ -178,7 +241,9 @@ async fn cancel_is_polite_and_the_code_is_seen() {
 #[tokio::test]
 async fn the_deadline_is_polite_too() {
     let script = "trap 'kill $!; exit 5' INT; sleep 1000 & wait";
-    let (_, exit) = Run::start(sh(script).deadline(Duration::from_secs(2)), LONG).finish().await;
+    let (_, exit) = Run::start(sh(script).deadline(Duration::from_secs(2)), LONG)
+        .finish()
+        .await;
     assert_eq!((exit.code, exit.how), (Some(5), Ended::TimedOut));
 }
 
@@ -189,7 +254,10 @@ async fn a_program_that_ignores_sigint_is_killed_after_the_grace_period() {
     assert_eq!(run.line().await, "ready");
     run.cancel.cancel();
     let (_, exit) = run.finish().await;
-    assert_eq!((exit.code, exit.signal, exit.how), (Some(137), Some(9), Ended::Cancelled));
+    assert_eq!(
+        (exit.code, exit.signal, exit.how),
+        (Some(137), Some(9), Ended::Cancelled)
+    );
     assert!(exit.duration >= Duration::from_millis(200));
 }
 
@@ -198,7 +266,11 @@ async fn a_run_that_is_cancelled_before_it_starts_does_not_start() {
     let (sender, _lines) = mpsc::channel(1);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let exit = sh("exit 0").supervised(&supervisor(LONG)).run(sender, &cancel).await.unwrap();
+    let exit = sh("exit 0")
+        .supervised(&supervisor(LONG))
+        .run(sender, &cancel)
+        .await
+        .unwrap();
     assert_eq!((exit.code, exit.how), (None, Ended::Cancelled));
 }
 
@@ -234,9 +306,17 @@ except OSError:
     pass
 print(said.decode())
 "#;
-    let cmd = Cmd::new("python3").env("PATH", "/usr/bin:/bin").args(["-c", script, LOCKKEEPER]).deadline(LONG);
+    let cmd = Cmd::new("python3")
+        .env("PATH", "/usr/bin:/bin")
+        .args(["-c", script, LOCKKEEPER])
+        .deadline(LONG);
     let output = cmd.output().await.unwrap();
-    assert_eq!(output.stdout.text().trim(), format!("has none: {}", nix::libc::ENXIO), "{}", output.stderr.text());
+    assert_eq!(
+        output.stdout.text().trim(),
+        format!("has none: {}", nix::libc::ENXIO),
+        "{}",
+        output.stderr.text()
+    );
 }
 
 #[tokio::test]
@@ -251,14 +331,23 @@ async fn a_polite_child_of_an_impatient_shell_gets_the_grace_period() {
     gate.open();
     let (lines, exit) = run.finish().await;
     assert_eq!(lines, [(Stream::Out, "saved".into())]);
-    assert_eq!((exit.signal, exit.how), (Some(2), Ended::Cancelled), "the shell itself did not wait");
+    assert_eq!(
+        (exit.signal, exit.how),
+        (Some(2), Ended::Cancelled),
+        "the shell itself did not wait"
+    );
 }
 
 #[tokio::test]
 async fn a_missing_program_is_an_error_and_not_an_exit_code() {
     let (sender, _lines) = mpsc::channel(1);
-    let run = Cmd::new("no-such-terraform").env("PATH", "/usr/bin:/bin").supervised(&supervisor(LONG));
-    let error = run.run(sender, &CancellationToken::new()).await.unwrap_err();
+    let run = Cmd::new("no-such-terraform")
+        .env("PATH", "/usr/bin:/bin")
+        .supervised(&supervisor(LONG));
+    let error = run
+        .run(sender, &CancellationToken::new())
+        .await
+        .unwrap_err();
     insta::assert_snapshot!(error, @r#"the program "no-such-terraform" was not found or is not executable (searched: /usr/bin:/bin)"#);
 }
 
@@ -273,7 +362,10 @@ async fn the_hold_is_released_only_after_the_last_process_has_gone() {
     // The future is dropped, as in a server that gives up: nobody observes the end but through the hold.
     run.end.abort();
     let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
-    assert_eq!(std::fs::read_to_string(dir.path().join("saved")).unwrap(), "saved\n");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("saved")).unwrap(),
+        "saved\n"
+    );
 }
 
 #[tokio::test]
@@ -283,7 +375,13 @@ async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() 
     let script = "echo $PPID; read x < gate; touch over";
     let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
     let supervisor = run.line().await;
-    assert!(sh(&format!("kill -9 {supervisor}")).output().await.unwrap().is_success());
+    assert!(
+        sh(&format!("kill -9 {supervisor}"))
+            .output()
+            .await
+            .unwrap()
+            .is_success()
+    );
     assert_eq!(run.finish().await.1.code, None);
     assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
     gate.open();
@@ -296,15 +394,24 @@ async fn nothing_starts_while_somebody_holds_the_files_exclusively() {
     let dir = tempfile::tempdir().unwrap();
     let hold = dir.path().join("hold");
     let _server = Hold::exclusive(&hold, Duration::ZERO).await.unwrap();
-    let (lines, exit) = Run::start_holding(sh("echo started"), LONG, Some(&hold)).finish().await;
+    let (lines, exit) = Run::start_holding(sh("echo started"), LONG, Some(&hold))
+        .finish()
+        .await;
     assert_eq!(exit.code, Some(125));
-    assert!(lines.len() == 1 && lines[0].1.starts_with("lockkeeper supervise: a run started earlier"), "{lines:?}");
+    assert!(
+        lines.len() == 1
+            && lines[0]
+                .1
+                .starts_with("lockkeeper supervise: a run started earlier"),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test]
 async fn nothing_starts_when_the_leash_is_gone_already() {
     // A short call has an empty standard input.
-    let output = Cmd::new(LOCKKEEPER).args(["supervise", "--grace", "1", "--", "/bin/echo", "started"]);
+    let output =
+        Cmd::new(LOCKKEEPER).args(["supervise", "--grace", "1", "--", "/bin/echo", "started"]);
     let output = output.output().await.unwrap();
     assert_eq!((output.code, &*output.stdout.text()), (Some(130), ""));
 }
@@ -329,16 +436,28 @@ async fn killing_the_server_ends_the_program_politely() {
     let killed = sh(&format!("kill -9 {pid}")).output().await.unwrap();
     assert!(killed.is_success());
     let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
-    assert_eq!(std::fs::read_to_string(dir.path().join("saved")).unwrap(), "saved\n");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("saved")).unwrap(),
+        "saved\n"
+    );
 }
 
 #[tokio::test]
 async fn signals_for_the_supervisor_do_not_reach_the_program() {
     let (dir, gate) = gate();
-    let mut run = Run::start(sh("echo $PPID; read x < gate; echo alive").dir(dir.path()), LONG);
+    let mut run = Run::start(
+        sh("echo $PPID; read x < gate; echo alive").dir(dir.path()),
+        LONG,
+    );
     let supervisor = run.line().await;
     for signal in ["INT", "TERM", "HUP"] {
-        assert!(sh(&format!("kill -{signal} {supervisor}")).output().await.unwrap().is_success());
+        assert!(
+            sh(&format!("kill -{signal} {supervisor}"))
+                .output()
+                .await
+                .unwrap()
+                .is_success()
+        );
     }
     gate.open();
     let (lines, exit) = run.finish().await;
@@ -351,7 +470,10 @@ const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; 
 
 #[tokio::test]
 async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
-    let supervisor = Supervisor { pulse: Pulse::every(SECOND * 2), ..supervisor(LONG) };
+    let supervisor = Supervisor {
+        pulse: Pulse::every(SECOND * 2),
+        ..supervisor(LONG)
+    };
     supervisor.pulse.beat(supervisor.pulse.prepare());
     let mut run = Run::start_under(sh(POLITE), &supervisor, None);
     assert_eq!(run.line().await, "begun");
@@ -365,8 +487,14 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let (dir, gate) = gate();
     let pulse = Pulse::every(SECOND * 2);
     pulse.beat(pulse.prepare());
-    let supervisor = Supervisor { pulse: pulse.clone(), ..supervisor(LONG) };
-    let script = format!("echo begun; read x < {}/gate; echo ended", dir.path().display());
+    let supervisor = Supervisor {
+        pulse: pulse.clone(),
+        ..supervisor(LONG)
+    };
+    let script = format!(
+        "echo begun; read x < {}/gate; echo ended",
+        dir.path().display()
+    );
     let mut run = Run::start_under(sh(&script), &supervisor, None);
     assert_eq!(run.line().await, "begun");
     let mut ticks = tokio::time::interval(SECOND / 4);
@@ -376,29 +504,60 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     }
     tokio::task::spawn_blocking(|| gate.open()).await.unwrap();
     let (lines, exit) = run.finish().await;
-    assert_eq!((lines, exit.how), (vec![(Stream::Out, "ended".to_owned())], Ended::Finished));
+    assert_eq!(
+        (lines, exit.how),
+        (vec![(Stream::Out, "ended".to_owned())], Ended::Finished)
+    );
 }
 
 /// The server is paused: it holds the leash and says nothing.
 #[tokio::test]
 async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
     let (leash, _held) = nix::unistd::pipe().unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the supervisor as a server would start it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the supervisor as a server would start it"
+    )]
     let mut supervisor = tokio::process::Command::new(LOCKKEEPER);
-    supervisor.args(["supervise", "--grace", "60", "--lease", "1", "--", "/bin/sh", "-c", POLITE]);
+    supervisor.args([
+        "supervise",
+        "--grace",
+        "60",
+        "--lease",
+        "1",
+        "--",
+        "/bin/sh",
+        "-c",
+        POLITE,
+    ]);
     let output = supervisor.stdin(leash).kill_on_drop(true).output();
-    let output = tokio::time::timeout(LONG, output).await.expect("the end in time").unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "begun\ninterrupted\n");
+    let output = tokio::time::timeout(LONG, output)
+        .await
+        .expect("the end in time")
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "begun\ninterrupted\n"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
 fn landlocked() -> Sandbox {
-    Sandbox::new(Mechanism::Landlock).reads(["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc"])
+    Sandbox::new(Mechanism::Landlock).reads([
+        "/usr",
+        "/bin",
+        "/lib",
+        "/lib64",
+        "/etc/ld.so.cache",
+        "/proc",
+    ])
 }
 
 /// What a script prints in a sandbox.
 async fn within(sandbox: Sandbox, script: &str) -> String {
-    let (lines, _) = Run::start(sh(script).sandbox(Some(sandbox)), LONG).finish().await;
+    let (lines, _) = Run::start(sh(script).sandbox(Some(sandbox)), LONG)
+        .finish()
+        .await;
     lines.into_iter().map(|(_, line)| line + "\n").collect()
 }
 
@@ -410,7 +569,9 @@ async fn a_program_in_a_sandbox_has_its_own_directory_and_nothing_beside_it() {
         std::fs::write(dir.path().join(name).join("file"), format!("of {name}\n")).unwrap();
     }
     std::os::unix::fs::symlink(dir.path().join("other/file"), dir.path().join("own/link")).unwrap();
-    let sandbox = landlocked().writes([dir.path().join("own")]).reads([dir.path().join("shown"), "/nowhere".into()]);
+    let sandbox = landlocked()
+        .writes([dir.path().join("own")])
+        .reads([dir.path().join("shown"), "/nowhere".into()]);
     let script = format!(
         "cd {}; try() {{ if \"$@\" 2>/dev/null; then :; else echo \"denied: $*\"; fi; }}\n\
          try cat own/file; try cat shown/file; try cat other/file; try cat own/link; try ls .\n\
@@ -432,13 +593,19 @@ async fn a_program_in_a_sandbox_can_neither_signal_nor_look_into_processes_outsi
         std::process::id()
     );
     let said = within(landlocked(), &script).await;
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["no signal", "no look", "no signal", "no look", "own child"]);
+    assert_eq!(
+        said.lines().collect::<Vec<_>>(),
+        ["no signal", "no look", "no signal", "no look", "own child"]
+    );
 }
 
 #[tokio::test]
 async fn short_calls_and_dialogues_are_confined_as_well() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let cmd = Cmd::new("cat").env("PATH", "/usr/bin:/bin").arg(file.path()).sandbox(Some(landlocked()));
+    let cmd = Cmd::new("cat")
+        .env("PATH", "/usr/bin:/bin")
+        .arg(file.path())
+        .sandbox(Some(landlocked()));
     assert_eq!(cmd.output().await.unwrap().code, Some(1));
     let mut dialogue = cmd.dialogue().unwrap();
     assert_eq!(dialogue.line(100).await.unwrap(), None);
@@ -448,14 +615,26 @@ async fn short_calls_and_dialogues_are_confined_as_well() {
 
 #[tokio::test]
 async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
-    let limits =
-        Limits { memory: Some(64 << 20), processes: None, file_size: Some(1 << 20), cpu: Some(Duration::from_secs(1)) };
+    let limits = Limits {
+        memory: Some(64 << 20),
+        processes: None,
+        file_size: Some(1 << 20),
+        cpu: Some(Duration::from_secs(1)),
+    };
     let dir = tempfile::tempdir().unwrap();
     let run = |script: &str| Run::start(sh(script).dir(dir.path()).limits(limits), LONG).finish();
-    let (lines, exit) = run("head -c 4000000 /dev/zero >file; ls -l file | tr -s ' ' | cut -d ' ' -f 5").await;
-    assert_eq!((lines.last().map(|line| line.1.as_str()), exit.code), (Some("1048576"), Some(0)), "{lines:?}");
+    let (lines, exit) =
+        run("head -c 4000000 /dev/zero >file; ls -l file | tr -s ' ' | cut -d ' ' -f 5").await;
+    assert_eq!(
+        (lines.last().map(|line| line.1.as_str()), exit.code),
+        (Some("1048576"), Some(0)),
+        "{lines:?}"
+    );
     let (_, exit) = run("while :; do :; done").await;
-    assert_eq!((exit.signal, limits.reached(exit.signal, "")), (Some(24), Some(Reached::Cpu)));
+    assert_eq!(
+        (exit.signal, limits.reached(exit.signal, "")),
+        (Some(24), Some(Reached::Cpu))
+    );
     let (lines, exit) = run("exec dd if=/dev/zero of=/dev/null bs=200M count=1").await;
     let said: String = lines.into_iter().map(|line| line.1).collect();
     assert!(!exit.is_success() && said.contains("memory"), "{said}");
@@ -470,13 +649,42 @@ async fn limits_hold_for_all_processes_of_a_run_together() {
     let burn = "for i in 1 2 3 4; do while :; do :; done & done; wait";
     let sleepers = "for i in $(seq 40); do sleep 600 & done; wait";
     for (script, limits, expected, reached) in [
-        (format!("exec python3 -c \"{hogs}\""), Limits { memory: Some(250 << 20), ..none }, Some(3), Reached::Memory),
-        (burn.to_owned(), Limits { cpu: Some(Duration::from_secs(3)), ..none }, None, Reached::Cpu),
-        (sleepers.to_owned(), Limits { processes: Some(20), ..none }, None, Reached::Processes),
+        (
+            format!("exec python3 -c \"{hogs}\""),
+            Limits {
+                memory: Some(250 << 20),
+                ..none
+            },
+            Some(3),
+            Reached::Memory,
+        ),
+        (
+            burn.to_owned(),
+            Limits {
+                cpu: Some(Duration::from_secs(3)),
+                ..none
+            },
+            None,
+            Reached::Cpu,
+        ),
+        (
+            sleepers.to_owned(),
+            Limits {
+                processes: Some(20),
+                ..none
+            },
+            None,
+            Reached::Processes,
+        ),
     ] {
-        let (lines, exit) = Run::start(sh(&script).limits(limits), Duration::ZERO).finish().await;
+        let (lines, exit) = Run::start(sh(&script).limits(limits), Duration::ZERO)
+            .finish()
+            .await;
         let said: String = lines.into_iter().map(|line| line.1 + "\n").collect();
-        assert!(!exit.is_success() && (expected.is_none() || exit.code == expected), "{exit:?} {said}");
+        assert!(
+            !exit.is_success() && (expected.is_none() || exit.code == expected),
+            "{exit:?} {said}"
+        );
         assert_eq!(limits.reached(exit.signal, &said), Some(reached), "{said}");
     }
 }
@@ -504,12 +712,17 @@ async fn standard_output_goes_into_a_private_file_up_to_its_limit() {
     for (name, limit, kept) in [("all", 6, "abcdef"), ("some", 3, "abc")] {
         let file = dir.path().join(name);
         let (sender, mut lines) = mpsc::channel(4);
-        let run = sh("printf abcdef; echo seen >&2").supervised(&supervisor(LONG)).stdout_within(&file, limit);
+        let run = sh("printf abcdef; echo seen >&2")
+            .supervised(&supervisor(LONG))
+            .stdout_within(&file, limit);
         let exit = run.run(sender, &CancellationToken::new()).await.unwrap();
         assert!(exit.is_success());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(lines.recv().await.map(|line| line.text), Some("seen".to_owned()));
+        assert_eq!(
+            lines.recv().await.map(|line| line.text),
+            Some("seen".to_owned())
+        );
         assert_eq!(lines.recv().await, None);
     }
 }

@@ -30,7 +30,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("lockkeeper-providers-").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("lockkeeper-providers-")
+            .tempdir()
+            .unwrap();
         for name in ["one", "two"] {
             publish(&dir.path().join("mirror"), name);
         }
@@ -42,22 +45,40 @@ impl World {
         std::fs::write(dir.path().join("terraformrc"), config).unwrap();
         let clock = Arc::new(ManualClock::new(start_of_time()));
         let cache = ProviderCache::new(&dir.path().canonicalize().unwrap(), clock.clone());
-        Self { cache, clock, terraform: find_terraform(), dir }
+        Self {
+            cache,
+            clock,
+            terraform: find_terraform(),
+            dir,
+        }
     }
 
     /// A directory with code that needs both providers.
     fn project(&self, name: &str) -> PathBuf {
         let dir = self.dir.path().join("checkouts").join(name);
         std::fs::create_dir_all(&dir).unwrap();
-        let provider = |name: &str| format!("    {name} = {{ source = \"example.com/acme/{name}\" }}\n");
-        let code = format!("terraform {{\n  required_providers {{\n{}{}  }}\n}}\n", provider("one"), provider("two"));
+        let provider =
+            |name: &str| format!("    {name} = {{ source = \"example.com/acme/{name}\" }}\n");
+        let code = format!(
+            "terraform {{\n  required_providers {{\n{}{}  }}\n}}\n",
+            provider("one"),
+            provider("two")
+        );
         std::fs::write(dir.join("main.tf"), code).unwrap();
         dir
     }
 
     async fn enter(&self, dir: &Path, lock_file_tracked: bool) -> Session {
-        let place = InitPlace { dir: dir.to_owned(), data_dir: dir.join(".terraform"), lock_file_tracked };
-        self.cache.enter(place, None).await.unwrap().expect("nobody set another cache")
+        let place = InitPlace {
+            dir: dir.to_owned(),
+            data_dir: dir.join(".terraform"),
+            lock_file_tracked,
+        };
+        self.cache
+            .enter(place, None)
+            .await
+            .unwrap()
+            .expect("nobody set another cache")
     }
 
     /// The packages of the store.
@@ -81,7 +102,8 @@ impl World {
 
     /// An `init` as a run does it.
     async fn init(&self, dir: &Path, lock_file_tracked: bool) -> Output {
-        self.init_by(Cmd::new(&self.terraform), dir, lock_file_tracked).await
+        self.init_by(Cmd::new(&self.terraform), dir, lock_file_tracked)
+            .await
     }
 
     async fn init_by(&self, terraform: Cmd, dir: &Path, lock_file_tracked: bool) -> Output {
@@ -106,9 +128,17 @@ impl World {
 
     async fn good_init(&self, dir: &Path, lock_file_tracked: bool) -> String {
         let output = self.init(dir, lock_file_tracked).await;
-        assert!(output.is_success(), "{}\n{}", output.stdout.text(), output.stderr.text());
+        assert!(
+            output.is_success(),
+            "{}\n{}",
+            output.stdout.text(),
+            output.stderr.text()
+        );
         for name in ["one", "two"] {
-            assert_eq!(std::fs::read_to_string(program(dir, name)).unwrap(), content(name));
+            assert_eq!(
+                std::fs::read_to_string(program(dir, name)).unwrap(),
+                content(name)
+            );
         }
         output.stdout.text().to_string()
     }
@@ -120,10 +150,17 @@ impl World {
         while let Some(path) = todo.pop() {
             let meta = path.symlink_metadata().unwrap();
             if meta.is_dir() {
-                todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                todo.extend(
+                    std::fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
             }
             if path.extension().is_none_or(|ending| ending != "used") {
-                found.insert(path, (meta.ino(), meta.mode(), meta.ctime(), meta.ctime_nsec()));
+                found.insert(
+                    path,
+                    (meta.ino(), meta.mode(), meta.ctime(), meta.ctime_nsec()),
+                );
             }
         }
         found
@@ -131,7 +168,10 @@ impl World {
 
     fn leads_to_the_store(&self, dir: &Path, name: &str) -> bool {
         let store = self.dir.path().canonicalize().unwrap().join("plugin-cache");
-        program(dir, name).canonicalize().unwrap().starts_with(store)
+        program(dir, name)
+            .canonicalize()
+            .unwrap()
+            .starts_with(store)
     }
 
     fn sessions(&self) -> usize {
@@ -147,18 +187,26 @@ fn publish(mirror: &Path, name: &str) {
     let platform = Platform::here();
     let dir = mirror.join("example.com/acme").join(name);
     std::fs::create_dir_all(&dir).unwrap();
-    let file = std::fs::File::create(dir.join(format!("terraform-provider-{name}_1.0.0_{platform}.zip"))).unwrap();
+    let file =
+        std::fs::File::create(dir.join(format!("terraform-provider-{name}_1.0.0_{platform}.zip")))
+            .unwrap();
     let mut archive = zip::ZipWriter::new(file);
     let options = SimpleFileOptions::default().unix_permissions(0o755);
-    archive.start_file(format!("terraform-provider-{name}_v1.0.0"), options).unwrap();
+    archive
+        .start_file(format!("terraform-provider-{name}_v1.0.0"), options)
+        .unwrap();
     archive.write_all(content(name).as_bytes()).unwrap();
     archive.finish().unwrap();
 }
 
 /// The program of a provider, through the link of a project.
 fn program(dir: &Path, name: &str) -> PathBuf {
-    let package = format!(".terraform/providers/example.com/acme/{name}/1.0.0/{}", Platform::here());
-    dir.join(package).join(format!("terraform-provider-{name}_v1.0.0"))
+    let package = format!(
+        ".terraform/providers/example.com/acme/{name}/1.0.0/{}",
+        Platform::here()
+    );
+    dir.join(package)
+        .join(format!("terraform-provider-{name}_v1.0.0"))
 }
 
 #[tokio::test]
@@ -182,12 +230,22 @@ async fn many_inits_at_once_share_packages_and_never_write_one_file() {
         async move {
             let dir = world.project(&format!("locked{number}"));
             std::fs::copy(lock, dir.join(".terraform.lock.hcl")).unwrap();
-            assert!(world.good_init(&dir, true).await.contains("from the shared cache directory"));
+            assert!(
+                world
+                    .good_init(&dir, true)
+                    .await
+                    .contains("from the shared cache directory")
+            );
             dir
         }
     });
     let (again, locked) = tokio::join!(join_all(round("second")), join_all(locked));
-    assert!(again.iter().chain(&locked).all(|dir| world.leads_to_the_store(dir, "one")));
+    assert!(
+        again
+            .iter()
+            .chain(&locked)
+            .all(|dir| world.leads_to_the_store(dir, "one"))
+    );
     assert_eq!(world.store(), before, "the store was written to");
     assert_eq!(world.sessions(), 0);
 }
@@ -215,7 +273,11 @@ async fn a_lock_file_with_another_checksum_neither_uses_nor_harms_the_package_of
     std::fs::write(dir.join(".terraform.lock.hcl"), other).unwrap();
     let output = world.init(&dir, true).await;
     assert!(!output.is_success());
-    assert!(output.stderr.text().contains("checksum"), "{}", output.stderr.text());
+    assert!(
+        output.stderr.text().contains("checksum"),
+        "{}",
+        output.stderr.text()
+    );
     assert_eq!(world.store(), before);
     assert_eq!(world.sessions(), 0);
 
@@ -256,9 +318,27 @@ async fn an_init_that_fails_leaves_nothing_and_the_next_one_mends_it() {
 async fn a_cache_that_the_operator_set_stays_as_it_is() {
     let world = World::new();
     let dir = world.project("a");
-    let place = InitPlace { data_dir: dir.join(".terraform"), dir, lock_file_tracked: false };
-    assert!(world.cache.enter(place.clone(), Some("/srv/cache".as_ref())).await.unwrap().is_none());
-    assert!(world.cache.enter(place, Some("".as_ref())).await.unwrap().is_some());
+    let place = InitPlace {
+        data_dir: dir.join(".terraform"),
+        dir,
+        lock_file_tracked: false,
+    };
+    assert!(
+        world
+            .cache
+            .enter(place.clone(), Some("/srv/cache".as_ref()))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        world
+            .cache
+            .enter(place, Some("".as_ref()))
+            .await
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -271,7 +351,8 @@ async fn packages_go_when_no_project_links_to_them_any_more() {
     let used = world.cache.disk_use().await.unwrap();
     assert_eq!(used.len(), 2);
     assert!(
-        used.iter().all(|one| one.bytes > 0 && one.used_at == world.clock.now()),
+        used.iter()
+            .all(|one| one.bytes > 0 && one.used_at == world.clock.now()),
         "the second has used them: {used:?}"
     );
     assert_eq!(world.make_room().await, [""; 0]);
@@ -279,14 +360,27 @@ async fn packages_go_when_no_project_links_to_them_any_more() {
     std::fs::remove_dir_all(&a).unwrap();
     std::fs::remove_file(program(&b, "two").parent().unwrap()).unwrap();
     assert_eq!(world.make_room().await, ["example.com/acme/two 1.0.0"]);
-    assert_eq!(std::fs::read_to_string(program(&b, "one")).unwrap(), content("one"), "it is in use");
+    assert_eq!(
+        std::fs::read_to_string(program(&b, "one")).unwrap(),
+        content("one"),
+        "it is in use"
+    );
     std::fs::remove_dir_all(&b).unwrap();
     assert_eq!(world.make_room().await, ["example.com/acme/one 1.0.0"]);
-    assert_eq!(std::fs::read_dir(world.dir.path().join("plugin-cache")).unwrap().count(), 0);
+    assert_eq!(
+        std::fs::read_dir(world.dir.path().join("plugin-cache"))
+            .unwrap()
+            .count(),
+        0
+    );
     assert_eq!(world.sessions(), 0);
 
     world.good_init(&world.project("c"), false).await;
-    assert_eq!(world.packages().await.len(), 2, "they come back when they are needed");
+    assert_eq!(
+        world.packages().await.len(),
+        2,
+        "they come back when they are needed"
+    );
 }
 
 #[tokio::test]
@@ -299,7 +393,10 @@ async fn no_package_goes_while_an_init_is_about_to_use_it() {
     let package = world.packages().await[0].clone();
 
     let session = world.enter(&world.project("b"), false).await;
-    assert!(!world.cache.evict(&package, &before).await.unwrap(), "a session has a link to it");
+    assert!(
+        !world.cache.evict(&package, &before).await.unwrap(),
+        "a session has a link to it"
+    );
     assert_eq!(world.make_room().await, [""; 0]);
     drop(session);
 
@@ -333,8 +430,14 @@ async fn inits_go_on_while_room_is_made() {
     tokio::select! { _ = join_all(inits) => {}, () = room => {} }
     for number in (1..MANY / 2).step_by(2) {
         let dir = world.dir.path().join(format!("checkouts/p{number}"));
-        assert_eq!(std::fs::read_to_string(program(&dir, "one")).unwrap(), content("one"));
-        assert_eq!(std::fs::read_to_string(program(&dir, "two")).unwrap(), content("two"));
+        assert_eq!(
+            std::fs::read_to_string(program(&dir, "one")).unwrap(),
+            content("one")
+        );
+        assert_eq!(
+            std::fs::read_to_string(program(&dir, "two")).unwrap(),
+            content("two")
+        );
     }
 }
 
@@ -342,25 +445,53 @@ async fn inits_go_on_while_room_is_made() {
 #[tokio::test]
 async fn another_user_takes_packages_from_the_store_and_owns_nothing_in_it() {
     const USER: u32 = 4343;
-    assert!(nix::unistd::geteuid().is_root(), "this test has runs of another user, and needs root to begin them");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test has runs of another user, and needs root to begin them"
+    );
     let world = World::new();
-    let cache = world.cache.clone().of_user(Some(USER.to_string().parse().unwrap()));
+    let cache = world
+        .cache
+        .clone()
+        .of_user(Some(USER.to_string().parse().unwrap()));
     let world = World { cache, ..world };
-    let may_come = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let may_come = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+    };
     may_come(world.dir.path(), 0o700);
     for (name, is_shared) in [("first", false), ("second", true)] {
         let dir = world.project(name);
         for path in [dir.clone(), dir.join("main.tf")] {
             std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
         }
-        let as_user = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()];
+        let as_user = [
+            format!("--reuid={USER}"),
+            format!("--regid={USER}"),
+            "--clear-groups".to_owned(),
+        ];
         let terraform = Cmd::new("setpriv").args(as_user).arg(&world.terraform);
         let output = world.init_by(terraform, &dir, false).await;
-        assert!(output.is_success(), "{}{}", output.stdout.text(), output.stderr.text());
-        assert_eq!(output.stdout.text().contains("from the shared cache directory"), is_shared);
+        assert!(
+            output.is_success(),
+            "{}{}",
+            output.stdout.text(),
+            output.stderr.text()
+        );
+        assert_eq!(
+            output
+                .stdout
+                .text()
+                .contains("from the shared cache directory"),
+            is_shared
+        );
         assert!(world.leads_to_the_store(&dir, "one") && world.leads_to_the_store(&dir, "two"));
         for (path, _) in world.store() {
-            assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
+            assert_eq!(
+                path.symlink_metadata().unwrap().uid(),
+                0,
+                "{}",
+                path.display()
+            );
         }
         // As a server leaves it, whose files are its own.
         let store = world.dir.path().join("plugin-cache");

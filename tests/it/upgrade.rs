@@ -22,9 +22,17 @@ impl Released {
     fn newest() -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/released");
         let text = std::fs::read_to_string(file).unwrap();
-        let line = text.lines().rfind(|line| !line.starts_with('#')).expect("a version is recorded");
-        let [version, _commit, last] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
-        Self { version: version.to_owned(), last_migration: last.parse().unwrap() }
+        let line = text
+            .lines()
+            .rfind(|line| !line.starts_with('#'))
+            .expect("a version is recorded");
+        let [version, _commit, last] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        Self {
+            version: version.to_owned(),
+            last_migration: last.parse().unwrap(),
+        }
     }
 
     /// Where `make interop` has put the program.
@@ -36,15 +44,37 @@ impl Released {
 
 /// What of a migration a server of the version before would miss, read as something else, or not write.
 fn taken_away(sql: &str) -> Vec<String> {
-    const WORDS: [&str; 6] = ["DROP TABLE", "DROP COLUMN", "RENAME ", "ALTER COLUMN", "SET NOT NULL", "DELETE FROM"];
+    const WORDS: [&str; 6] = [
+        "DROP TABLE",
+        "DROP COLUMN",
+        "RENAME ",
+        "ALTER COLUMN",
+        "SET NOT NULL",
+        "DELETE FROM",
+    ];
     let is_said = |line: &&str| !line.trim_start().starts_with("--");
-    let said: Vec<&str> = sql.lines().filter(is_said).flat_map(str::split_whitespace).collect();
+    let said: Vec<&str> = sql
+        .lines()
+        .filter(is_said)
+        .flat_map(str::split_whitespace)
+        .collect();
     let said = said.join(" ").to_uppercase();
-    let taken = WORDS.into_iter().filter(|words| said.contains(words)).map(str::to_owned);
+    let taken = WORDS
+        .into_iter()
+        .filter(|words| said.contains(words))
+        .map(str::to_owned);
     let demanded = |statement: &&str| {
-        statement.contains("ADD COLUMN") && statement.contains("NOT NULL") && !statement.contains("DEFAULT")
+        statement.contains("ADD COLUMN")
+            && statement.contains("NOT NULL")
+            && !statement.contains("DEFAULT")
     };
-    taken.chain(said.split(';').filter(demanded).map(|statement| statement.trim().to_owned())).collect()
+    taken
+        .chain(
+            said.split(';')
+                .filter(demanded)
+                .map(|statement| statement.trim().to_owned()),
+        )
+        .collect()
 }
 
 #[test]
@@ -56,7 +86,10 @@ fn what_a_migration_takes_away_is_found_however_it_is_written() {
         ("ALTER TABLE locks RENAME COLUMN dir TO path;", "RENAME "),
         ("ALTER TABLE locks RENAME TO held;", "RENAME "),
         ("DELETE FROM locks WHERE dir = '';", "DELETE FROM"),
-        ("ALTER TABLE locks ADD COLUMN x TEXT NOT NULL;", "ALTER TABLE LOCKS ADD COLUMN X TEXT NOT NULL"),
+        (
+            "ALTER TABLE locks ADD COLUMN x TEXT NOT NULL;",
+            "ALTER TABLE LOCKS ADD COLUMN X TEXT NOT NULL",
+        ),
     ] {
         assert_eq!(taken_away(sql), [found], "{sql}");
     }
@@ -76,10 +109,20 @@ fn migrations_since_the_last_version_only_add() {
     let released = Released::newest();
     let mut seen = 0;
     for dialect in ["sqlite", "postgres"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(dialect);
-        for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("migrations")
+            .join(dialect);
+        for file in std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
             let name = file.file_name().unwrap().to_str().unwrap();
-            let number: u32 = name.split_once('_').expect("a number stands first").0.parse().unwrap();
+            let number: u32 = name
+                .split_once('_')
+                .expect("a number stands first")
+                .0
+                .parse()
+                .unwrap();
             seen += 1;
             let sql = std::fs::read_to_string(&file).unwrap();
             if number <= released.last_migration || sql.starts_with(CONTRACTS) {
@@ -112,25 +155,46 @@ async fn the_last_version_works_beside_this_one() {
     let database = new_database(Content::Empty).await;
     let settings = || Settings::default().database(database.clone());
     // The old one makes the database, and the new one migrates it while the old one works.
-    let mut world =
-        World::start_with(settings().program(released.program()), |_| vec![("README.md", String::new())]).await;
+    let mut world = World::start_with(settings().program(released.program()), |_| {
+        vec![("README.md", String::new())]
+    })
+    .await;
     let first = open(&world, "first").await;
-    world.answer(first).await.is("autoplan success | first default planned");
+    world
+        .answer(first)
+        .await
+        .is("autoplan success | first default planned");
     let mut new = Server::start(&world.github, settings().writes(world.dir.path())).await;
 
     send_webhooks_to(&world.github, &world.server);
-    world.ask(first, "lockkeeper plan").await.is("plan success | first default planned");
+    world
+        .ask(first, "lockkeeper plan")
+        .await
+        .is("plan success | first default planned");
     send_webhooks_to(&world.github, &new);
-    world.ask(first, "lockkeeper apply").await.is("apply success | first default applied");
+    world
+        .ask(first, "lockkeeper apply")
+        .await
+        .is("apply success | first default applied");
     let second = open(&world, "second").await;
-    world.answer(second).await.is("autoplan success | second default planned");
+    world
+        .answer(second)
+        .await
+        .is("autoplan success | second default planned");
 
     // A server of the old version is started again, as it is when its machine fails in the middle of the roll-out.
     world.server.kill9().await;
     world.server.restart().await;
     send_webhooks_to(&world.github, &world.server);
-    world.ask(second, "lockkeeper apply").await.is("apply success | second default applied");
-    world.github.merge(REPO, first, "alice").await.expect("it is open");
+    world
+        .ask(second, "lockkeeper apply")
+        .await
+        .is("apply success | second default applied");
+    world
+        .github
+        .merge(REPO, first, "alice")
+        .await
+        .expect("it is open");
     world.answer(first).await;
     send_webhooks_to(&world.github, &new);
     world.ask(second, "lockkeeper unlock").await;

@@ -99,7 +99,12 @@ pub(super) struct Place {
 
 impl Admission {
     pub fn new(limits: Limits, proxies: TrustedProxies, metrics: Metrics) -> Arc<Self> {
-        Arc::new(Self { limits, proxies, metrics, open: Mutex::default() })
+        Arc::new(Self {
+            limits,
+            proxies,
+            metrics,
+            open: Mutex::default(),
+        })
     }
 
     /// Gives a place to a connection. If all are taken, the one that has gone longest without completing a request gives
@@ -108,9 +113,18 @@ impl Admission {
         let peer = peer.to_canonical();
         let is_proxy = self.proxies.trusts(peer);
         let network = (!is_proxy).then(|| network(peer));
-        let Limits { headers, idle, idle_of_proxies, blocked, .. } = self.limits;
-        let progress =
-            Progress::new(Deadlines { headers, idle: if is_proxy { idle_of_proxies } else { idle }, blocked });
+        let Limits {
+            headers,
+            idle,
+            idle_of_proxies,
+            blocked,
+            ..
+        } = self.limits;
+        let progress = Progress::new(Deadlines {
+            headers,
+            idle: if is_proxy { idle_of_proxies } else { idle },
+            blocked,
+        });
         let mut open = self.open();
         if let Err(full) = self.make_room(&mut open, network, peer.is_loopback()) {
             self.refuse(&mut open, full, peer);
@@ -121,13 +135,31 @@ impl Admission {
         if let Some(network) = network {
             *open.of_network.entry(network).or_default() += 1;
         }
-        open.connections.insert(number, Connection { network, progress: progress.clone() });
+        open.connections.insert(
+            number,
+            Connection {
+                network,
+                progress: progress.clone(),
+            },
+        );
         self.metrics.change(Metric::HttpConnections, &[], 1.0);
-        Some(Place { admission: Arc::clone(self), number, progress })
+        Some(Place {
+            admission: Arc::clone(self),
+            number,
+            progress,
+        })
     }
 
-    fn make_room(&self, open: &mut Open, network: Option<IpAddr>, is_here: bool) -> Result<(), Full> {
-        let of_network = network.and_then(|network| open.of_network.get(&network)).copied().unwrap_or_default();
+    fn make_room(
+        &self,
+        open: &mut Open,
+        network: Option<IpAddr>,
+        is_here: bool,
+    ) -> Result<(), Full> {
+        let of_network = network
+            .and_then(|network| open.of_network.get(&network))
+            .copied()
+            .unwrap_or_default();
         if of_network >= self.limits.per_address {
             return self.dismiss(open, network).ok_or(Full::OfAddress);
         }
@@ -140,8 +172,12 @@ impl Admission {
 
     /// Ends the connection, of one network or of all, that has gone longest without completing a request.
     fn dismiss(&self, open: &mut Open, network: Option<IpAddr>) -> Option<()> {
-        let candidates = open.connections.iter().filter(|(_, other)| network.is_none() || other.network == network);
-        let waiting = candidates.filter_map(|(number, other)| Some((other.progress.incomplete_since()?, *number)));
+        let candidates = open
+            .connections
+            .iter()
+            .filter(|(_, other)| network.is_none() || other.network == network);
+        let waiting = candidates
+            .filter_map(|(number, other)| Some((other.progress.incomplete_since()?, *number)));
         let (_, number) = waiting.min()?;
         if let Some(dismissed) = self.remove(open, number) {
             dismissed.progress.give_way();
@@ -175,7 +211,11 @@ impl Admission {
         }
         let refused = std::mem::take(&mut open.untold);
         open.told_at = Some(Instant::now());
-        let Limits { in_all, per_address, .. } = self.limits;
+        let Limits {
+            in_all,
+            per_address,
+            ..
+        } = self.limits;
         match full {
             Full::InAll => warn!(
                 refused, most = in_all, %peer,
@@ -211,7 +251,9 @@ impl Drop for Place {
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
     }
 }
 
@@ -221,8 +263,16 @@ mod tests {
     use super::*;
 
     fn admission(in_all: usize, per_address: usize, proxies: &[&str]) -> Arc<Admission> {
-        let limits = Limits { in_all, per_address, ..Limits::within(1024) };
-        Admission::new(limits, TrustedProxies::new(proxies).unwrap(), Metrics::default())
+        let limits = Limits {
+            in_all,
+            per_address,
+            ..Limits::within(1024)
+        };
+        Admission::new(
+            limits,
+            TrustedProxies::new(proxies).unwrap(),
+            Metrics::default(),
+        )
     }
 
     fn admit(admission: &Arc<Admission>, peer: &str) -> Option<Place> {
@@ -238,7 +288,9 @@ mod tests {
 
     fn counted(admission: &Arc<Admission>) -> Vec<String> {
         let text = admission.metrics.render();
-        let lines = text.lines().filter_map(|line| line.strip_prefix("lockkeeper_http_connections"));
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("lockkeeper_http_connections"));
         let mut lines: Vec<String> = lines.map(str::to_owned).collect();
         lines.sort();
         lines
@@ -246,45 +298,80 @@ mod tests {
 
     #[test]
     fn descriptors_are_kept_for_the_database_and_git() {
-        for (descriptors, expected) in [(0, 0), (64, 32), (256, 128), (1024, 768), (4096, 1024), (u64::MAX, 1024)] {
-            assert_eq!(Limits::within(descriptors).in_all, expected, "{descriptors}");
+        for (descriptors, expected) in [
+            (0, 0),
+            (64, 32),
+            (256, 128),
+            (1024, 768),
+            (4096, 1024),
+            (u64::MAX, 1024),
+        ] {
+            assert_eq!(
+                Limits::within(descriptors).in_all,
+                expected,
+                "{descriptors}"
+            );
         }
     }
 
     #[tokio::test]
     async fn an_address_has_so_many_connections_and_a_trusted_proxy_has_more() {
         let admission = admission(100, 2, &["10.0.0.0/8"]);
-        let _open =
-            ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2:1", "10.0.0.1", "10.0.0.1", "10.0.0.1"]
-                .map(|peer| busy(&admission, peer).unwrap_or_else(|| panic!("{peer} is let in")));
+        let _open = [
+            "192.0.2.1",
+            "::ffff:192.0.2.1",
+            "2001:db8::1",
+            "2001:db8::2:1",
+            "10.0.0.1",
+            "10.0.0.1",
+            "10.0.0.1",
+        ]
+        .map(|peer| busy(&admission, peer).unwrap_or_else(|| panic!("{peer} is let in")));
         for full in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::3:1"] {
             assert!(admit(&admission, full).is_none(), "{full}");
         }
         for other in ["192.0.2.2", "2001:db8:0:1::1", "10.0.0.1"] {
             assert!(admit(&admission, other).is_some(), "{other}");
         }
-        assert_eq!(counted(&admission), [" 7", "_closed_total{reason=\"address\"} 3"]);
+        assert_eq!(
+            counted(&admission),
+            [" 7", "_closed_total{reason=\"address\"} 3"]
+        );
     }
 
     #[tokio::test]
     async fn a_request_that_is_not_complete_gives_way_and_one_that_is_answered_does_not() {
         let admission = admission(3, 3, &[]);
         let answered = busy(&admission, "192.0.2.1").unwrap();
-        let (older, newer) = (admit(&admission, "192.0.2.2").unwrap(), admit(&admission, "192.0.2.2").unwrap());
+        let (older, newer) = (
+            admit(&admission, "192.0.2.2").unwrap(),
+            admit(&admission, "192.0.2.2").unwrap(),
+        );
         let third = busy(&admission, "192.0.2.3").unwrap();
         assert_eq!(older.progress.overdue().await, End::MadeRoom);
         drop(older);
         let fourth = busy(&admission, "192.0.2.4").unwrap();
         assert_eq!(newer.progress.overdue().await, End::MadeRoom);
-        assert!(admit(&admission, "192.0.2.5").is_none(), "all are being answered");
-        let here: Vec<_> = (0..FROM_THIS_MACHINE).map_while(|_| busy(&admission, "127.0.0.1")).collect();
+        assert!(
+            admit(&admission, "192.0.2.5").is_none(),
+            "all are being answered"
+        );
+        let here: Vec<_> = (0..FROM_THIS_MACHINE)
+            .map_while(|_| busy(&admission, "127.0.0.1"))
+            .collect();
         assert_eq!(here.len(), 3, "an address has its limit here, too");
-        let closed = ["_closed_total{reason=\"full\"} 1", "_closed_total{reason=\"made_room\"} 2"];
+        let closed = [
+            "_closed_total{reason=\"full\"} 1",
+            "_closed_total{reason=\"made_room\"} 2",
+        ];
         let address = "_closed_total{reason=\"address\"} 1";
         assert_eq!(counted(&admission), [" 6", address, closed[0], closed[1]]);
         drop((answered, newer, third, fourth, here));
         assert_eq!(counted(&admission)[0], " 0");
         let open = admission.open();
-        assert!(open.connections.is_empty() && open.of_network.is_empty(), "nothing is kept of connections that ended");
+        assert!(
+            open.connections.is_empty() && open.of_network.is_empty(),
+            "nothing is kept of connections that ended"
+        );
     }
 }

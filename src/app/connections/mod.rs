@@ -64,8 +64,17 @@ pub(super) struct WebServer {
 
 impl WebServer {
     /// Answers with the router, over TLS if there is a certificate.
-    pub fn new(router: Router, certificate: Option<Arc<Certificate>>, admission: Arc<Admission>) -> Self {
-        Self { router, certificate, admission, peers: None }
+    pub fn new(
+        router: Router,
+        certificate: Option<Arc<Certificate>>,
+        admission: Arc<Admission>,
+    ) -> Self {
+        Self {
+            router,
+            certificate,
+            admission,
+            peers: None,
+        }
     }
 
     /// Refuses connections of runs.
@@ -77,7 +86,10 @@ impl WebServer {
     /// all connections off.
     pub async fn serve(self, listener: TcpListener, ended: CancellationToken) {
         let server = Arc::new(self);
-        let watching = server.certificate.clone().map(|certificate| tokio::spawn(certificate.watch()));
+        let watching = server
+            .certificate
+            .clone()
+            .map(|certificate| tokio::spawn(certificate.watch()));
         let _watching = watching.map(AbortOnDropHandle::new);
         let mut connections = JoinSet::new();
         loop {
@@ -102,7 +114,13 @@ impl WebServer {
         while connections.join_next().await.is_some() {}
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place, ended: CancellationToken) {
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: Place,
+        ended: CancellationToken,
+    ) {
         tokio::select! {
             end = place.progress.overdue() => {
                 debug!(%peer, ?end, "A connection was ended");
@@ -114,8 +132,16 @@ impl WebServer {
         }
     }
 
-    async fn talk(&self, stream: TcpStream, peer: SocketAddr, progress: &Progress, ended: CancellationToken) {
-        let Ok(local) = stream.local_addr() else { return };
+    async fn talk(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        progress: &Progress,
+        ended: CancellationToken,
+    ) {
+        let Ok(local) = stream.local_addr() else {
+            return;
+        };
         if let Some(peers) = &self.peers
             && !peers.admits(&stream, peer, local).await
         {
@@ -137,10 +163,15 @@ impl WebServer {
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(Observed::new(io, progress.clone()));
-        let respond = service_fn(|request| respond(self.router.clone(), request, ends, progress.clone()).boxed());
+        let respond = service_fn(|request| {
+            respond(self.router.clone(), request, ends, progress.clone()).boxed()
+        });
         // The deadline of headers is in `Progress`, which knows waiting for a request from receiving one.
         let mut http = http1::Builder::new();
-        let mut connection = http.header_read_timeout(None).max_buf_size(BUFFER).serve_connection(io, respond);
+        let mut connection = http
+            .header_read_timeout(None)
+            .max_buf_size(BUFFER)
+            .serve_connection(io, respond);
         let mut ended = Box::pin(ended.cancelled_owned().fuse());
         loop {
             tokio::select! {
@@ -152,7 +183,11 @@ impl WebServer {
                 () = &mut ended => std::pin::Pin::new(&mut connection).graceful_shutdown(),
             }
         }
-        linger(connection.into_parts().io.into_inner(), self.admission.limits.lingering).await;
+        linger(
+            connection.into_parts().io.into_inner(),
+            self.admission.limits.lingering,
+        )
+        .await;
     }
 }
 
@@ -192,7 +227,10 @@ async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin, time: Duration) {
 /// The connection was gone before it was accepted; the next one can be accepted at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 #[cfg(test)]

@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use nix::unistd::geteuid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -69,12 +71,25 @@ impl Peers {
     /// `None`, with a warning, where the kernel does not say whose sockets are.
     pub fn new(listener: &TcpListener, runner: Option<RunUser>) -> io::Result<Option<Self>> {
         let local = listener.local_addr()?;
-        let nobody = SocketAddr::new(if local.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) }, 0);
+        let nobody = SocketAddr::new(
+            if local.is_ipv4() {
+                IpAddr::from([0; 4])
+            } else {
+                IpAddr::from([0; 16])
+            },
+            0,
+        );
         if !matches!(socket_between(local, nobody), Ok(Some(_))) {
-            warn!("The kernel does not say whose connections are (CONFIG_INET_DIAG), so runs can open the pages");
+            warn!(
+                "The kernel does not say whose connections are (CONFIG_INET_DIAG), so runs can open the pages"
+            );
             return Ok(None);
         }
-        Ok(Some(Self { looks: Semaphore::new(1), told_at: Mutex::default(), runner }))
+        Ok(Some(Self {
+            looks: Semaphore::new(1),
+            told_at: Mutex::default(),
+            runner,
+        }))
     }
 
     /// Whether the connection is to be answered.
@@ -82,7 +97,10 @@ impl Peers {
         let refusal = match owner(stream, peer, local) {
             Ok(Owner::Elsewhere) => None,
             Ok(Owner::Nobody) => Some(Refusal::Closed),
-            Ok(Owner::Other { user }) => self.runner.filter(|runner| runner.uid == user).map(|_| Refusal::OfRun),
+            Ok(Owner::Other { user }) => self
+                .runner
+                .filter(|runner| runner.uid == user)
+                .map(|_| Refusal::OfRun),
             // Runs are somebody else.
             Ok(Owner::OurUser { .. }) if self.runner.is_some() => None,
             Ok(Owner::OurUser { .. }) if !runs::any() => None,
@@ -96,8 +114,12 @@ impl Peers {
     }
 
     async fn look(&self, inode: u32) -> Option<Refusal> {
-        let Ok(_turn) = self.looks.acquire().await else { return Some(Refusal::Unknown) };
-        tokio::task::spawn_blocking(move || refusal_of(inode)).await.unwrap_or(Some(Refusal::Unknown))
+        let Ok(_turn) = self.looks.acquire().await else {
+            return Some(Refusal::Unknown);
+        };
+        tokio::task::spawn_blocking(move || refusal_of(inode))
+            .await
+            .unwrap_or(Some(Refusal::Unknown))
     }
 
     fn tell(&self, refusal: Refusal, peer: SocketAddr) {
@@ -123,26 +145,39 @@ enum Owner {
 }
 
 fn owner(stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
-    Ok(match socket_between(peer, local)?.filter(|socket| socket.is_connected) {
-        Some(Socket { inode: 0, .. }) => Owner::Nobody,
-        Some(Socket { user, .. }) if user != geteuid().as_raw() => Owner::Other { user },
-        Some(Socket { inode, .. }) => Owner::OurUser { inode },
-        // Looked at after that: as long as our end has not heard of an end, the other end is there, and not on this machine.
-        None if has_heard_of_an_end(stream)? => Owner::Nobody,
-        None => Owner::Elsewhere,
-    })
+    Ok(
+        match socket_between(peer, local)?.filter(|socket| socket.is_connected) {
+            Some(Socket { inode: 0, .. }) => Owner::Nobody,
+            Some(Socket { user, .. }) if user != geteuid().as_raw() => Owner::Other { user },
+            Some(Socket { inode, .. }) => Owner::OurUser { inode },
+            // Looked at after that: as long as our end has not heard of an end, the other end is there, and not on this machine.
+            None if has_heard_of_an_end(stream)? => Owner::Nobody,
+            None => Owner::Elsewhere,
+        },
+    )
 }
 
 fn has_heard_of_an_end(stream: &TcpStream) -> io::Result<bool> {
     let stream = stream.as_fd();
     let mut looked = [PollFd::new(&stream, PollFlags::RDHUP)];
-    poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    Ok(looked[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
+    poll(
+        &mut looked,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )?;
+    Ok(looked[0]
+        .revents()
+        .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
 }
 
 /// Looks through all processes for those that have a socket; `None`: it is somebody else's than a run's.
 fn refusal_of(inode: u32) -> Option<Refusal> {
-    let whose: BTreeSet<_> = holders(inode).into_iter().map(|id| runs::belongs(id) as u8).collect();
+    let whose: BTreeSet<_> = holders(inode)
+        .into_iter()
+        .map(|id| runs::belongs(id) as u8)
+        .collect();
     let is_there = |belongs: Belongs| whose.contains(&(belongs as u8));
     if is_there(Belongs::ToRun) {
         Some(Refusal::OfRun)
@@ -157,13 +192,19 @@ fn refusal_of(inode: u32) -> Option<Refusal> {
 fn holders(inode: u32) -> Vec<i32> {
     let name = format!("socket:[{inode}]");
     let has_it = |id: &i32| {
-        let descriptors = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+        let descriptors = fs::read_dir(format!("/proc/{id}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
         descriptors
             .map(|entry| fs::read_link(entry.path()))
             .any(|link| link.is_ok_and(|link| link.as_os_str() == &*name))
     };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has_it).collect()
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(has_it)
+        .collect()
 }
 
 /// A socket of this machine.
@@ -195,7 +236,12 @@ const INODE_AT: usize = HEAD + 68;
 
 /// The socket at `near` whose other end is `far`, if it is on this machine.
 fn socket_between(near: SocketAddr, far: SocketAddr) -> io::Result<Option<Socket>> {
-    let asked = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    let asked = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
     send(&asked, &question(near, far), SendFlags::empty())?;
     let mut answer = [0; 1024];
     // The kernel has answered when the question has been sent.
@@ -235,12 +281,23 @@ fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
 }
 
 fn read_answer(answer: &[u8]) -> io::Result<Option<Socket>> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer about a socket cannot be read");
+    let odd = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel's answer about a socket cannot be read",
+        )
+    };
     let number = |at: usize| {
-        let bytes = answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        let bytes = answer
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok());
         bytes.map(u32::from_ne_bytes).ok_or_else(odd)
     };
-    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes).ok_or_else(odd)?;
+    let kind = answer
+        .get(4..6)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u16::from_ne_bytes)
+        .ok_or_else(odd)?;
     match kind {
         NLMSG_ERROR => match number(HEAD)?.cast_signed().saturating_neg() {
             ENOENT => Ok(None),
@@ -249,7 +306,11 @@ fn read_answer(answer: &[u8]) -> io::Result<Option<Socket>> {
         SOCK_DIAG_BY_FAMILY => {
             let state = *answer.get(STATE_AT).ok_or_else(odd)?;
             let (user, inode) = (number(USER_AT)?, number(INODE_AT)?);
-            Ok(Some(Socket { user, inode, is_connected: state != TCP_LISTEN }))
+            Ok(Some(Socket {
+                user,
+                inode,
+                is_connected: state != TCP_LISTEN,
+            }))
         }
         _ => Err(odd()),
     }
@@ -262,10 +323,14 @@ mod tests {
     use super::*;
 
     /// A connection on loopback: the end of the client, the end of the server, and their addresses.
-    async fn connected(bind: &str, from: &str) -> (std::net::TcpStream, TcpStream, SocketAddr, SocketAddr) {
+    async fn connected(
+        bind: &str,
+        from: &str,
+    ) -> (std::net::TcpStream, TcpStream, SocketAddr, SocketAddr) {
         let listener = TcpListener::bind((bind, 0)).await.unwrap();
         assert!(Peers::new(&listener, None).unwrap().is_some(), "{bind}");
-        let client = std::net::TcpStream::connect((from, listener.local_addr().unwrap().port())).unwrap();
+        let client =
+            std::net::TcpStream::connect((from, listener.local_addr().unwrap().port())).unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
         let local = stream.local_addr().unwrap();
         (client, stream, peer, local)
@@ -273,12 +338,18 @@ mod tests {
 
     #[tokio::test]
     async fn the_process_at_the_other_end_is_found_whatever_the_addresses_are() {
-        for (bind, from) in
-            [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.3"), ("::1", "::1"), ("::", "::1"), ("::", "127.0.0.1")]
-        {
+        for (bind, from) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("0.0.0.0", "127.0.0.3"),
+            ("::1", "::1"),
+            ("::", "::1"),
+            ("::", "127.0.0.1"),
+        ] {
             let (_client, stream, peer, local) = connected(bind, from).await;
             let owner = owner(&stream, peer, local).unwrap();
-            let Owner::OurUser { inode } = owner else { panic!("{bind} {from}: {owner:?}") };
+            let Owner::OurUser { inode } = owner else {
+                panic!("{bind} {from}: {owner:?}")
+            };
             let me = i32::try_from(std::process::id()).unwrap();
             assert_eq!(holders(inode), [me], "{bind} {from}");
             assert_eq!(refusal_of(inode), None);
@@ -291,7 +362,11 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         drop(client);
         assert_eq!(owner(&stream, peer, local).unwrap(), Owner::Nobody);
-        assert_eq!(refusal_of(u32::MAX), Some(Refusal::Unknown), "no process has that socket");
+        assert_eq!(
+            refusal_of(u32::MAX),
+            Some(Refusal::Unknown),
+            "no process has that socket"
+        );
     }
 
     #[tokio::test]
@@ -302,7 +377,11 @@ mod tests {
         assert_eq!(owner(&stream, far, local).unwrap(), Owner::Elsewhere);
         let (client, stream, ..) = connected("127.0.0.1", "127.0.0.1").await;
         client.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(owner(&stream, far, local).unwrap(), Owner::Nobody, "it was closed, perhaps by somebody here");
+        assert_eq!(
+            owner(&stream, far, local).unwrap(),
+            Owner::Nobody,
+            "it was closed, perhaps by somebody here"
+        );
     }
 
     #[test]

@@ -62,8 +62,16 @@ struct Inner {
 impl Progress {
     /// A connection that begins, and whose first headers are awaited.
     pub fn new(deadlines: Deadlines) -> Self {
-        let state = State { stage: Stage::Headers, since: Instant::now(), blocked_since: None, gives_way: false };
-        Self(Arc::new(Inner { state: watch::Sender::new(state), deadlines }))
+        let state = State {
+            stage: Stage::Headers,
+            since: Instant::now(),
+            blocked_since: None,
+            gives_way: false,
+        };
+        Self(Arc::new(Inner {
+            state: watch::Sender::new(state),
+            deadlines,
+        }))
     }
 
     /// Since when a request has been on its way that has not arrived as a whole. `None` while one is answered.
@@ -97,20 +105,32 @@ impl Progress {
     }
 
     fn deadline(&self, state: State) -> Option<(Instant, End)> {
-        let Deadlines { headers, idle, blocked } = self.0.deadlines;
+        let Deadlines {
+            headers,
+            idle,
+            blocked,
+        } = self.0.deadlines;
         let of_stage = match state.stage {
             Stage::Idle => Some((state.since + idle, End::Idle)),
             Stage::Headers => Some((state.since + headers, End::TooSlow)),
             // Bodies and answers have deadlines in the rooms that make something of them.
             Stage::Body | Stage::Answer => None,
         };
-        let of_writing = state.blocked_since.map(|since| (since + blocked, End::TooSlow));
-        of_stage.into_iter().chain(of_writing).min_by_key(|(deadline, _)| *deadline)
+        let of_writing = state
+            .blocked_since
+            .map(|since| (since + blocked, End::TooSlow));
+        of_stage
+            .into_iter()
+            .chain(of_writing)
+            .min_by_key(|(deadline, _)| *deadline)
     }
 
     /// The headers of a request have arrived.
     pub fn request_begins(&self, has_body: bool) {
-        self.go_on(&[Stage::Idle, Stage::Headers], if has_body { Stage::Body } else { Stage::Answer });
+        self.go_on(
+            &[Stage::Idle, Stage::Headers],
+            if has_body { Stage::Body } else { Stage::Answer },
+        );
     }
 
     fn bytes_arrived(&self) {
@@ -160,7 +180,11 @@ impl<Io> Observed<Io> {
 }
 
 impl<Io: AsyncRead + Unpin> AsyncRead for Observed<Io> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let poll = Pin::new(&mut self.io).poll_read(cx, buf);
         if buf.filled().len() > before {
@@ -171,7 +195,11 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Observed<Io> {
 }
 
 impl<Io: AsyncWrite + Unpin> AsyncWrite for Observed<Io> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.io).poll_write(cx, buf);
         self.progress.wrote(poll)
     }

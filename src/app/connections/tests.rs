@@ -22,25 +22,48 @@ struct World {
 
 fn far_away() -> Limits {
     let far = Duration::from_hours(1);
-    Limits { headers: far, idle: far, idle_of_proxies: far, blocked: far, ..Limits::within(1024) }
+    Limits {
+        headers: far,
+        idle: far,
+        idle_of_proxies: far,
+        blocked: far,
+        ..Limits::within(1024)
+    }
 }
 
 async fn start(limits: Limits) -> World {
     let [begun, go] = [0; 2].map(|permits| Arc::new(Semaphore::new(permits)));
     let (ended, metrics) = (CancellationToken::new(), Metrics::default());
     let slow = [Arc::clone(&begun), Arc::clone(&go)];
-    let endless = || Body::from_stream(futures::stream::repeat_with(|| Ok::<_, io::Error>(vec![0; 65536])));
+    let endless = || {
+        Body::from_stream(futures::stream::repeat_with(|| {
+            Ok::<_, io::Error>(vec![0; 65536])
+        }))
+    };
     let router = Router::new()
-        .route("/", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.ip().to_string()))
+        .route(
+            "/",
+            get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.ip().to_string()),
+        )
         .route("/refuses", post(async || "not read"))
-        .route("/echo", post(async |body: Bytes| body).layer(DefaultBodyLimit::disable()))
+        .route(
+            "/echo",
+            post(async |body: Bytes| body).layer(DefaultBodyLimit::disable()),
+        )
         .route("/endless", get(async move || endless()))
         .route("/slow", get(async move || answer_slowly(slow).await));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let admission = Admission::new(limits, TrustedProxies::default(), metrics.clone());
     let serving = WebServer::new(router, None, admission).serve(listener, ended.clone());
-    World { address, metrics, begun, go, ended, serving: AbortOnDropHandle::new(tokio::spawn(serving)) }
+    World {
+        address,
+        metrics,
+        begun,
+        go,
+        ended,
+        serving: AbortOnDropHandle::new(tokio::spawn(serving)),
+    }
 }
 
 async fn answer_slowly([begun, go]: [Arc<Semaphore>; 2]) -> &'static str {
@@ -56,7 +79,9 @@ impl World {
 
     async fn connect_from(&self, from: &str) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+        socket
+            .bind(SocketAddr::new(from.parse().unwrap(), 0))
+            .unwrap();
         socket.connect(self.address).await.unwrap()
     }
 
@@ -99,18 +124,37 @@ async fn requests_follow_each_other_on_one_connection() {
     let mut stream = world.connect_from("127.0.0.9").await;
     for _ in 0..3 {
         send(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        assert!(until(&mut stream, "127.0.0.9").await.starts_with("HTTP/1.1 200 OK\r\n"));
-        send(&mut stream, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello").await;
-        assert!(until(&mut stream, "hello").await.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(
+            until(&mut stream, "127.0.0.9")
+                .await
+                .starts_with("HTTP/1.1 200 OK\r\n")
+        );
+        send(
+            &mut stream,
+            "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello",
+        )
+        .await;
+        assert!(
+            until(&mut stream, "hello")
+                .await
+                .starts_with("HTTP/1.1 200 OK\r\n")
+        );
     }
     assert!(world.counted("lockkeeper_http_connections 1"));
 }
 
 #[tokio::test]
 async fn headers_that_do_not_come_to_their_end_are_not_waited_for() {
-    let world = start(Limits { headers: Duration::from_millis(200), ..far_away() }).await;
-    let (mut silent, mut unfinished, mut trickling) =
-        (world.connect().await, world.connect().await, world.connect().await);
+    let world = start(Limits {
+        headers: Duration::from_millis(200),
+        ..far_away()
+    })
+    .await;
+    let (mut silent, mut unfinished, mut trickling) = (
+        world.connect().await,
+        world.connect().await,
+        world.connect().await,
+    );
     send(&mut unfinished, "GET / HTTP/1.1\r\nhost: x\r\nx-").await;
     // Each byte alone is in time.
     let trickle = async {
@@ -130,7 +174,11 @@ async fn headers_that_do_not_come_to_their_end_are_not_waited_for() {
 
 #[tokio::test]
 async fn a_connection_without_another_request_is_closed_and_that_is_no_fault() {
-    let world = start(Limits { idle: Duration::ZERO, ..far_away() }).await;
+    let world = start(Limits {
+        idle: Duration::ZERO,
+        ..far_away()
+    })
+    .await;
     let mut stream = world.connect().await;
     send(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     assert!(all(&mut stream).await.ends_with("\r\n\r\n127.0.0.1"));
@@ -139,7 +187,11 @@ async fn a_connection_without_another_request_is_closed_and_that_is_no_fault() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_takes_is_broken_off() {
-    let world = start(Limits { blocked: Duration::from_millis(200), ..far_away() }).await;
+    let world = start(Limits {
+        blocked: Duration::from_millis(200),
+        ..far_away()
+    })
+    .await;
     let mut stream = world.connect().await;
     send(&mut stream, "GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await;
     while !world.counted("lockkeeper_http_connections_closed_total{reason=\"too_slow\"} 1") {
@@ -152,43 +204,89 @@ async fn an_answer_that_nobody_takes_is_broken_off() {
 async fn an_answer_before_the_body_arrives_although_the_body_is_still_sent() {
     let world = start(far_away()).await;
     let mut stream = world.connect().await;
-    send(&mut stream, "POST /refuses HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n").await;
-    assert!(until(&mut stream, "not read").await.starts_with("HTTP/1.1 200 OK\r\n"));
+    send(
+        &mut stream,
+        "POST /refuses HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n",
+    )
+    .await;
+    assert!(
+        until(&mut stream, "not read")
+            .await
+            .starts_with("HTTP/1.1 200 OK\r\n")
+    );
     let mut other = world.connect().await;
-    send(&mut other, "POST /refuses HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n").await;
+    send(
+        &mut other,
+        "POST /refuses HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n",
+    )
+    .await;
     other.write_all(&vec![b' '; 1_000_000]).await.unwrap();
     assert!(all(&mut other).await.ends_with("not read"));
 }
 
 #[tokio::test]
 async fn idle_connections_give_way_and_requests_that_are_answered_do_not() {
-    let world = start(Limits { in_all: 20, per_address: 10, ..far_away() }).await;
+    let world = start(Limits {
+        in_all: 20,
+        per_address: 10,
+        ..far_away()
+    })
+    .await;
     let mut asking = world.ask_slowly("127.0.0.2").await;
     let mut uploading = world.connect_from("127.0.0.2").await;
-    send(&mut uploading, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel").await;
+    send(
+        &mut uploading,
+        "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel",
+    )
+    .await;
     let mut idle = Vec::new();
     for number in 0..200 {
-        idle.push(world.connect_from(&format!("127.0.1.{}", number % 40 + 1)).await);
+        idle.push(
+            world
+                .connect_from(&format!("127.0.1.{}", number % 40 + 1))
+                .await,
+        );
     }
     let mut visitor = world.connect().await;
-    send(&mut visitor, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    send(
+        &mut visitor,
+        "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    )
+    .await;
     assert!(all(&mut visitor).await.ends_with("127.0.0.1"));
     assert_eq!(all(&mut idle[0]).await, "", "the oldest has given way");
-    assert_eq!(all(&mut uploading).await, "", "a body that does not come to its end gives way, too");
+    assert_eq!(
+        all(&mut uploading).await,
+        "",
+        "a body that does not come to its end gives way, too"
+    );
     world.go.add_permits(1);
-    assert!(until(&mut asking, "at last").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(
+        until(&mut asking, "at last")
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+    );
 }
 
 #[tokio::test]
 async fn one_address_gets_no_more_than_its_share_and_others_still_get_theirs() {
-    let world = start(Limits { in_all: 20, per_address: 3, ..far_away() }).await;
+    let world = start(Limits {
+        in_all: 20,
+        per_address: 3,
+        ..far_away()
+    })
+    .await;
     let asking = [(); 3].map(|()| world.ask_slowly("127.0.0.2"));
     let asking = futures::future::join_all(asking).await;
     assert_eq!(all(&mut world.connect_from("127.0.0.2").await).await, "");
     assert!(world.counted("lockkeeper_http_connections_closed_total{reason=\"address\"} 1"));
     let mut other = world.connect_from("127.0.0.3").await;
     send(&mut other, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    assert!(until(&mut other, "127.0.0.3").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(
+        until(&mut other, "127.0.0.3")
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+    );
     drop(asking);
 }
 
@@ -202,7 +300,10 @@ async fn requests_under_way_are_answered_at_the_end_and_idle_connections_closed(
     assert_eq!(all(&mut idle).await, "");
     world.go.add_permits(1);
     let answer = all(&mut asking).await;
-    assert!(answer.contains("connection: close") && answer.ends_with("at last"), "{answer}");
+    assert!(
+        answer.contains("connection: close") && answer.ends_with("at last"),
+        "{answer}"
+    );
     drop((idle, asking));
     world.serving.await.unwrap();
 }

@@ -50,7 +50,9 @@ pub enum BoltError {
     #[error("it has version {0} of the bbolt format; only version 2 is known")]
     Version(u32),
     /// The end is missing.
-    #[error("it is cut off: it has {has} bytes of at least {needs}. Copy it again, with Atlantis stopped")]
+    #[error(
+        "it is cut off: it has {has} bytes of at least {needs}. Copy it again, with Atlantis stopped"
+    )]
     Truncated {
         /// Length of the file.
         has: u64,
@@ -107,7 +109,10 @@ pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entrie
     if !path.metadata()?.is_file() {
         return Err(BoltError::NotAFile);
     }
-    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
     match file.try_lock_shared() {
         Ok(()) => read(file, wanted),
         Err(std::fs::TryLockError::WouldBlock) => Err(BoltError::InUse),
@@ -116,12 +121,17 @@ pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entrie
 }
 
 /// The same from anything that can be read at any place.
-pub fn read(source: impl Read + Seek, wanted: &[&str]) -> Result<BTreeMap<String, Entries>, BoltError> {
+pub fn read(
+    source: impl Read + Seek,
+    wanted: &[&str],
+) -> Result<BTreeMap<String, Entries>, BoltError> {
     let mut reader = Reader::new(source)?;
     let root = reader.meta.root;
     let (mut buckets, mut content) = (Vec::new(), 0);
     reader.walk(root, 0, &mut |item| {
-        let name = std::str::from_utf8(item.key).ok().filter(|name| item.is_bucket && wanted.contains(name));
+        let name = std::str::from_utf8(item.key)
+            .ok()
+            .filter(|name| item.is_bucket && wanted.contains(name));
         if let Some(name) = name {
             // A page that was made up can have one name many times, and one value for all of them.
             content += item.value.len();
@@ -152,7 +162,12 @@ impl<R: Read + Seek> Reader<R> {
         if len < needs {
             return Err(BoltError::Truncated { has: len, needs });
         }
-        Ok(Self { source, meta, seen: HashSet::new(), content: 0 })
+        Ok(Self {
+            source,
+            meta,
+            seen: HashSet::new(),
+            content: 0,
+        })
     }
 
     /// The entries of a bucket, whose value was found on page `at`. Buckets inside of it are left out; Atlantis makes
@@ -166,13 +181,22 @@ impl<R: Read + Seek> Reader<R> {
             }
             content += item.key.len() + item.value.len();
             entries.push((item.key.to_vec(), item.value.to_vec()));
-            if content > MAX_CONTENT { Err(BoltError::TooLarge) } else { Ok(()) }
+            if content > MAX_CONTENT {
+                Err(BoltError::TooLarge)
+            } else {
+                Ok(())
+            }
         };
         match BucketRoot::read(value).map_err(|damage| BoltError::Damaged { page: at, damage })? {
             BucketRoot::Page(root) => self.walk(root, 0, &mut keep)?,
             BucketRoot::Inline(page) => match node(at, page)? {
                 Node::Leaf(items) => items.iter().try_for_each(&mut keep)?,
-                Node::Branch(_) => return Err(BoltError::Damaged { page: at, damage: Damage::Kind(1) }),
+                Node::Branch(_) => {
+                    return Err(BoltError::Damaged {
+                        page: at,
+                        damage: Damage::Kind(1),
+                    });
+                }
             },
         }
         self.content = content;
@@ -187,12 +211,17 @@ impl<R: Read + Seek> Reader<R> {
         take: &mut impl FnMut(&page::Item<'_>) -> Result<(), BoltError>,
     ) -> Result<(), BoltError> {
         if depth > MAX_DEPTH {
-            return Err(BoltError::Damaged { page: id, damage: Damage::Deep });
+            return Err(BoltError::Damaged {
+                page: id,
+                damage: Damage::Deep,
+            });
         }
         let page = self.page(id)?;
         match node(id, &page)? {
             Node::Leaf(items) => items.iter().try_for_each(take),
-            Node::Branch(children) => children.into_iter().try_for_each(|child| self.walk(child, depth + 1, take)),
+            Node::Branch(children) => children
+                .into_iter()
+                .try_for_each(|child| self.walk(child, depth + 1, take)),
         }
     }
 
@@ -220,13 +249,20 @@ impl<R: Read + Seek> Reader<R> {
             return damaged(Damage::Twice);
         }
         let len = pages * u64::from(self.meta.page_size);
-        let mut page = vec![0; usize::try_from(len).ok().filter(|len| *len <= MAX_CONTENT).ok_or(BoltError::TooLarge)?];
+        let mut page = vec![
+            0;
+            usize::try_from(len)
+                .ok()
+                .filter(|len| *len <= MAX_CONTENT)
+                .ok_or(BoltError::TooLarge)?
+        ];
         self.read_at(id, &mut page)?;
         Ok(page)
     }
 
     fn read_at(&mut self, id: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.source.seek(SeekFrom::Start(id * u64::from(self.meta.page_size)))?;
+        self.source
+            .seek(SeekFrom::Start(id * u64::from(self.meta.page_size)))?;
         self.source.read_exact(bytes)
     }
 }
@@ -243,9 +279,15 @@ fn newest_meta(source: &mut (impl Read + Seek)) -> Result<Meta, BoltError> {
         MetaPage::OtherVersion(_) | MetaPage::Bad => second_meta(source)?,
     };
     match (first, second) {
-        (MetaPage::Good(a), MetaPage::Good(b)) if b.page_size == a.page_size && b.transaction > a.transaction => Ok(b),
+        (MetaPage::Good(a), MetaPage::Good(b))
+            if b.page_size == a.page_size && b.transaction > a.transaction =>
+        {
+            Ok(b)
+        }
         (MetaPage::Good(meta), _) | (_, MetaPage::Good(meta)) => Ok(meta),
-        (MetaPage::OtherVersion(version), _) | (_, MetaPage::OtherVersion(version)) => Err(BoltError::Version(version)),
+        (MetaPage::OtherVersion(version), _) | (_, MetaPage::OtherVersion(version)) => {
+            Err(BoltError::Version(version))
+        }
         (MetaPage::Bad, MetaPage::Bad) => Err(BoltError::NotBolt),
     }
 }
@@ -264,7 +306,10 @@ fn second_meta(source: &mut (impl Read + Seek)) -> io::Result<MetaPage> {
 fn meta_at(source: &mut (impl Read + Seek), at: u64) -> io::Result<MetaPage> {
     let mut page = Vec::with_capacity(HEADER + 64);
     source.seek(SeekFrom::Start(at))?;
-    source.by_ref().take(HEADER as u64 + 64).read_to_end(&mut page)?;
+    source
+        .by_ref()
+        .take(HEADER as u64 + 64)
+        .read_to_end(&mut page)?;
     Ok(MetaPage::read(&page))
 }
 

@@ -19,15 +19,21 @@ const ELEMENT: usize = 16;
 const MAX_KEY: usize = 32768;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+    Some(u16::from_le_bytes(
+        bytes.get(at..at.checked_add(2)?)?.try_into().ok()?,
+    ))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+    Some(u32::from_le_bytes(
+        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
+    ))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+    Some(u64::from_le_bytes(
+        bytes.get(at..at.checked_add(8)?)?.try_into().ok()?,
+    ))
 }
 
 fn usize_at(bytes: &[u8], at: usize) -> Option<usize> {
@@ -103,7 +109,9 @@ impl MetaPage {
 
 /// FNV-1a of 64 bits, with which bbolt seals its meta pages.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// What a page of a tree holds.
@@ -128,12 +136,14 @@ impl<'a> Node<'a> {
         let header = Header::read(page).ok_or(Damage::Short)?;
         let count = usize::from(header.count);
         match header.kind {
-            BRANCH => {
-                (0..count).map(|n| child(page, n).ok_or(Damage::Element(n))).collect::<Result<_, _>>().map(Self::Branch)
-            }
-            LEAF => {
-                (0..count).map(|n| item(page, n).ok_or(Damage::Element(n))).collect::<Result<_, _>>().map(Self::Leaf)
-            }
+            BRANCH => (0..count)
+                .map(|n| child(page, n).ok_or(Damage::Element(n)))
+                .collect::<Result<_, _>>()
+                .map(Self::Branch),
+            LEAF => (0..count)
+                .map(|n| item(page, n).ok_or(Damage::Element(n)))
+                .collect::<Result<_, _>>()
+                .map(Self::Leaf),
             other => Err(Damage::Kind(other)),
         }
     }
@@ -145,7 +155,11 @@ fn child(page: &[u8], n: usize) -> Option<u64> {
 
 fn item(page: &[u8], n: usize) -> Option<Item<'_>> {
     let at = HEADER + n * ELEMENT;
-    let (from, key, value) = (usize_at(page, at + 4)?, usize_at(page, at + 8)?, usize_at(page, at + 12)?);
+    let (from, key, value) = (
+        usize_at(page, at + 4)?,
+        usize_at(page, at + 8)?,
+        usize_at(page, at + 12)?,
+    );
     let start = at.checked_add(from)?;
     let middle = start.checked_add(key).filter(|_| key <= MAX_KEY)?;
     Some(Item {
@@ -165,7 +179,10 @@ pub(super) enum BucketRoot<'a> {
 
 impl<'a> BucketRoot<'a> {
     pub fn read(value: &'a [u8]) -> Result<Self, Damage> {
-        match u64_at(value, 0).filter(|_| value.len() >= 16).ok_or(Damage::Short)? {
+        match u64_at(value, 0)
+            .filter(|_| value.len() >= 16)
+            .ok_or(Damage::Short)?
+        {
             0 => Ok(Self::Inline(&value[16..])),
             page => Ok(Self::Page(page)),
         }

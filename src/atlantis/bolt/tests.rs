@@ -10,7 +10,9 @@ use super::*;
 const WANTED: &[&str] = &["runLocks", "pulls", "globalLocks"];
 
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bolt").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/bolt")
+        .join(name)
 }
 
 fn bytes(name: &str) -> Vec<u8> {
@@ -18,32 +20,53 @@ fn bytes(name: &str) -> Vec<u8> {
 }
 
 fn keys(entries: &Entries) -> Vec<&str> {
-    entries.iter().map(|(key, _)| std::str::from_utf8(key).unwrap()).collect()
+    entries
+        .iter()
+        .map(|(key, _)| std::str::from_utf8(key).unwrap())
+        .collect()
 }
 
 #[test]
 fn every_bucket_of_the_list_is_read() {
     let buckets = read_file(&fixture("current.db"), WANTED).unwrap();
-    let expected = ["acme/infra/./staging/", "acme/infra/infra/net/default/net", "acme/web/app/default/"];
+    let expected = [
+        "acme/infra/./staging/",
+        "acme/infra/infra/net/default/net",
+        "acme/web/app/default/",
+    ];
     assert_eq!(keys(&buckets["runLocks"]), expected);
     assert_eq!(keys(&buckets["pulls"]), ["github.com::acme/infra::12"]);
     assert_eq!(keys(&buckets["globalLocks"]), ["apply/lock"]);
-    assert_eq!(read_file(&fixture("current.db"), &["pulls", "none"]).unwrap().len(), 1);
+    assert_eq!(
+        read_file(&fixture("current.db"), &["pulls", "none"])
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[test]
 fn empty_buckets_are_empty() {
     let buckets = read_file(&fixture("empty.db"), WANTED).unwrap();
-    assert_eq!(buckets.values().map(Vec::len).collect::<Vec<_>>(), [0, 0, 0]);
+    assert_eq!(
+        buckets.values().map(Vec::len).collect::<Vec<_>>(),
+        [0, 0, 0]
+    );
 }
 
 #[test]
 fn branches_and_overflow_pages_are_followed() {
     let many = &read_file(&fixture("many.db"), WANTED).unwrap()["runLocks"];
-    let expected: Vec<String> = (0..150).map(|n| format!("acme/infra/live/{n:03}/default/")).collect();
+    let expected: Vec<String> = (0..150)
+        .map(|n| format!("acme/infra/live/{n:03}/default/"))
+        .collect();
     assert_eq!(keys(many), expected);
     let large = &read_file(&fixture("overflow.db"), WANTED).unwrap()["runLocks"];
-    assert!(large[0].1.len() > 16384 && large[0].1.ends_with(b"}"), "{}", large[0].1.len());
+    assert!(
+        large[0].1.len() > 16384 && large[0].1.ends_with(b"}"),
+        "{}",
+        large[0].1.len()
+    );
 }
 
 #[test]
@@ -65,11 +88,17 @@ fn what_is_no_database_is_said_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x");
     assert!(matches!(read_file(&path, WANTED), Err(BoltError::Io(_))));
-    assert!(matches!(read_file(dir.path(), WANTED), Err(BoltError::NotAFile)));
+    assert!(matches!(
+        read_file(dir.path(), WANTED),
+        Err(BoltError::NotAFile)
+    ));
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert!(matches!(read_file(&path, WANTED), Err(BoltError::NotAFile)));
     for text in [&b""[..], b"SQLite format 3\0", &[0; 9000]] {
-        assert!(matches!(read(Cursor::new(text), WANTED), Err(BoltError::NotBolt)));
+        assert!(matches!(
+            read(Cursor::new(text), WANTED),
+            Err(BoltError::NotBolt)
+        ));
     }
 }
 
@@ -77,9 +106,9 @@ fn what_is_no_database_is_said_so() {
 fn reseal(file: &mut [u8], at: usize, change: impl Fn(&mut [u8])) {
     let fields = &mut file[at + 16..at + 72];
     change(fields);
-    let hash = fields
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = fields.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     file[at + 72..at + 80].copy_from_slice(&hash.to_le_bytes());
 }
 
@@ -101,7 +130,10 @@ fn one_good_meta_page_is_enough() {
     for at in [0, 4096] {
         reseal(&mut file, at, |fields| fields[4] = 3);
     }
-    assert!(matches!(read(Cursor::new(file), WANTED), Err(BoltError::Version(3))));
+    assert!(matches!(
+        read(Cursor::new(file), WANTED),
+        Err(BoltError::Version(3))
+    ));
 }
 
 #[test]
@@ -137,7 +169,16 @@ fn a_tree_that_leads_back_to_itself_ends() {
         }
     }
     let error = read(Cursor::new(file), WANTED).unwrap_err();
-    assert!(matches!(error, BoltError::Damaged { damage: Damage::Twice, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            BoltError::Damaged {
+                damage: Damage::Twice,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 proptest! {

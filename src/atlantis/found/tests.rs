@@ -20,10 +20,20 @@ fn lock_json() -> Value {
 
 fn understand(locks: &[(&str, Value)], pulls: &[(&str, Value)], host: Option<&str>) -> Found {
     let entries = |list: &[(&str, Value)]| {
-        list.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.to_string().into_bytes())).collect()
+        list.iter()
+            .map(|(key, value)| (key.as_bytes().to_vec(), value.to_string().into_bytes()))
+            .collect()
     };
-    let contents = Contents { locks: entries(locks), pulls: entries(pulls), apply_lock: None };
-    Found::understand(&contents, host.map(|host| host.parse().unwrap()).as_ref(), DateTime::UNIX_EPOCH)
+    let contents = Contents {
+        locks: entries(locks),
+        pulls: entries(pulls),
+        apply_lock: None,
+    };
+    Found::understand(
+        &contents,
+        host.map(|host| host.parse().unwrap()).as_ref(),
+        DateTime::UNIX_EPOCH,
+    )
 }
 
 fn why(key: &str, value: Value, host: Option<&str>) -> String {
@@ -47,9 +57,15 @@ fn a_lock_is_understood_under_both_forms_of_its_key() {
         let lock = &found.locks[0];
         assert_eq!(lock.lock_key().to_string(), "acme/infra/infra/net/default");
         assert_eq!(lock.pull.to_string(), "git.example.com/acme/infra#12");
-        assert_eq!(lock.project.name.as_ref().map(ProjectName::as_str), Some("net"));
+        assert_eq!(
+            lock.project.name.as_ref().map(ProjectName::as_str),
+            Some("net")
+        );
         assert_eq!(lock.holder, "bob");
-        assert_eq!(lock.taken_at.unwrap().to_rfc3339(), "2026-02-27T13:03:05.123456789+00:00");
+        assert_eq!(
+            lock.taken_at.unwrap().to_rfc3339(),
+            "2026-02-27T13:03:05.123456789+00:00"
+        );
     }
 }
 
@@ -66,7 +82,10 @@ fn the_host_is_the_one_on_record_else_the_one_of_the_address_else_the_flag() {
         let found = understand(&[(KEY, lock)], &[], flag);
         assert_eq!(found.locks[0].pull.repo.host().as_str(), expected);
     }
-    assert_eq!(why(KEY, bare, None), "it does not say on which host the repository is: name the host with --host");
+    assert_eq!(
+        why(KEY, bare, None),
+        "it does not say on which host the repository is: name the host with --host"
+    );
 }
 
 #[test]
@@ -75,34 +94,81 @@ fn what_is_not_on_record_is_filled_in_with_care() {
     lock["Time"] = json!("0001-01-01T00:00:00Z");
     lock["Pull"]["URL"] = json!("javascript:alert(1)");
     let found = understand(&[(KEY, lock)], &[], None);
-    assert_eq!((found.locks[0].holder.as_str(), found.locks[0].taken_at), ("ada", None));
-    assert_eq!(found.locks[0].pull_url, "https://git.example.com/acme/infra/pull/12");
+    assert_eq!(
+        (found.locks[0].holder.as_str(), found.locks[0].taken_at),
+        ("ada", None)
+    );
+    assert_eq!(
+        found.locks[0].pull_url,
+        "https://git.example.com/acme/infra/pull/12"
+    );
 }
 
 #[test]
 fn what_cannot_be_used_says_why() {
     let outside = "Acme/Infra/../x/default/net";
     for (key, value, expected) in [
-        (KEY, with("/Pull/Num", json!(-3)), "it belongs to no pull request"),
-        (KEY, with("/Pull/Num", json!(0)), "it does not say which pull request it belongs to"),
-        ("Acme/Infra/x/default/", lock_json(), "the value says `Acme/Infra/infra/net/default/net`"),
-        ("Acme/Infra/x/default/", json!({}), "its key and its value speak of different things"),
-        (outside, with("/Project/Path", json!("../x")), "`../x` leaves the repository"),
-        (KEY, with("/Project/Path", json!(["x"])), "its value cannot be read: invalid type"),
-        (KEY, with("/Pull/BaseRepo/VCSHost/Hostname", json!("a b")), "`a b` is not a repository"),
+        (
+            KEY,
+            with("/Pull/Num", json!(-3)),
+            "it belongs to no pull request",
+        ),
+        (
+            KEY,
+            with("/Pull/Num", json!(0)),
+            "it does not say which pull request it belongs to",
+        ),
+        (
+            "Acme/Infra/x/default/",
+            lock_json(),
+            "the value says `Acme/Infra/infra/net/default/net`",
+        ),
+        (
+            "Acme/Infra/x/default/",
+            json!({}),
+            "its key and its value speak of different things",
+        ),
+        (
+            outside,
+            with("/Project/Path", json!("../x")),
+            "`../x` leaves the repository",
+        ),
+        (
+            KEY,
+            with("/Project/Path", json!(["x"])),
+            "its value cannot be read: invalid type",
+        ),
+        (
+            KEY,
+            with("/Pull/BaseRepo/VCSHost/Hostname", json!("a b")),
+            "`a b` is not a repository",
+        ),
     ] {
         let said = why(key, value, None);
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert!(Why::NotOfAPull.is_harmless() && !Why::NoPull.is_harmless() && !Why::NoHost.is_harmless());
+    assert!(
+        Why::NotOfAPull.is_harmless() && !Why::NoPull.is_harmless() && !Why::NoHost.is_harmless()
+    );
 }
 
 #[test]
 fn the_oldest_lock_comes_first() {
     let mut older = with("/Project/ProjectName", json!("a"));
     older["Time"] = json!("2025-01-01T00:00:00Z");
-    let found = understand(&[(KEY, lock_json()), ("Acme/Infra/infra/net/default/a", older)], &[], None);
-    let names: Vec<_> = found.locks.iter().map(|lock| lock.project.name.as_ref().unwrap().as_str()).collect();
+    let found = understand(
+        &[
+            (KEY, lock_json()),
+            ("Acme/Infra/infra/net/default/a", older),
+        ],
+        &[],
+        None,
+    );
+    let names: Vec<_> = found
+        .locks
+        .iter()
+        .map(|lock| lock.project.name.as_ref().unwrap().as_str())
+        .collect();
     assert_eq!(names, ["a", "net"]);
 }
 
@@ -116,8 +182,11 @@ fn statuses_say_what_is_left_to_do() {
     };
     let key = "git.example.com::Acme/Infra::12";
     let found = understand(&[], &[(key, pull(0))], None);
-    let words: Vec<String> =
-        found.pulls[0].projects.iter().map(|project| format!("{} {}", project.status, project.then())).collect();
+    let words: Vec<String> = found.pulls[0]
+        .projects
+        .iter()
+        .map(|project| format!("{} {}", project.status, project.then()))
+        .collect();
     let expected = [
         "plan_errored plan_again",
         "planned plan_again",
@@ -130,20 +199,39 @@ fn statuses_say_what_is_left_to_do() {
         "unknown plan_again",
     ];
     assert_eq!(words, expected);
-    assert_eq!(understand(&[], &[(key, pull(1))], None).unusable[0].why, Why::Closed);
-    assert!(matches!(understand(&[], &[("x::y/z::1", pull(0))], None).unusable[0].why, Why::KeyDiffers(_)));
+    assert_eq!(
+        understand(&[], &[(key, pull(1))], None).unusable[0].why,
+        Why::Closed
+    );
+    assert!(matches!(
+        understand(&[], &[("x::y/z::1", pull(0))], None).unusable[0].why,
+        Why::KeyDiffers(_)
+    ));
 }
 
 #[test]
 fn a_stopped_apply_stays_stopped_whatever_its_record_says() {
     for (value, since) in [
-        (r#"{"LockMetadata":{"UnixTime":1772190185},"CommandName":0}"#, "2026-02-27T11:03:05+00:00"),
+        (
+            r#"{"LockMetadata":{"UnixTime":1772190185},"CommandName":0}"#,
+            "2026-02-27T11:03:05+00:00",
+        ),
         ("broken", "1970-01-01T00:00:00+00:00"),
-        (r#"{"LockMetadata":{"UnixTime":9223372036854775807}}"#, "1970-01-01T00:00:00+00:00"),
+        (
+            r#"{"LockMetadata":{"UnixTime":9223372036854775807}}"#,
+            "1970-01-01T00:00:00+00:00",
+        ),
     ] {
-        let contents = Contents { apply_lock: Some(value.as_bytes().to_vec()), ..Contents::default() };
+        let contents = Contents {
+            apply_lock: Some(value.as_bytes().to_vec()),
+            ..Contents::default()
+        };
         let found = Found::understand(&contents, None, DateTime::UNIX_EPOCH);
-        assert_eq!(found.apply_lock.unwrap().taken_at.to_rfc3339(), since, "{value}");
+        assert_eq!(
+            found.apply_lock.unwrap().taken_at.to_rfc3339(),
+            since,
+            "{value}"
+        );
     }
 }
 

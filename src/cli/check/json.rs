@@ -46,9 +46,20 @@ struct ProblemJson<'a> {
 pub(super) fn of(verdict: &Verdict) -> VerdictJson<'_> {
     let change = &verdict.local.change;
     let (base, uncommitted) = match change {
-        Change::Since { base, uncommitted, .. } => {
-            let base = BaseJson { rev: &base.rev, merge_base: base.merge_base.as_str() };
-            (Some(base), uncommitted.iter().map(crate::model::RepoPath::as_str).collect())
+        Change::Since {
+            base, uncommitted, ..
+        } => {
+            let base = BaseJson {
+                rev: &base.rev,
+                merge_base: base.merge_base.as_str(),
+            };
+            (
+                Some(base),
+                uncommitted
+                    .iter()
+                    .map(crate::model::RepoPath::as_str)
+                    .collect(),
+            )
         }
         Change::Everything(_) | Change::Unknown { .. } => (None, Vec::new()),
     };
@@ -70,7 +81,13 @@ pub(super) fn of(verdict: &Verdict) -> VerdictJson<'_> {
 
 fn problems(problem: &FileProblem) -> Vec<ProblemJson<'_>> {
     match problem {
-        FileProblem::Whole(what) => vec![ProblemJson { file: None, line: None, column: None, what, help: None }],
+        FileProblem::Whole(what) => vec![ProblemJson {
+            file: None,
+            line: None,
+            column: None,
+            what,
+            help: None,
+        }],
         FileProblem::Errors(errors) => errors
             .problems()
             .map(|problem| ProblemJson {

@@ -72,7 +72,10 @@ impl Local {
     ) -> anyhow::Result<Self> {
         match WorkTree::find(dir, env).await? {
             Some(tree) => Self::of_git(&tree, base, all).await,
-            None if base.is_some() => bail!("`{}` is in no repository of git, so there is no --base", dir.display()),
+            None if base.is_some() => bail!(
+                "`{}` is in no repository of git, so there is no --base",
+                dir.display()
+            ),
             None => Self::of_dir(dir, all),
         }
     }
@@ -82,29 +85,54 @@ impl Local {
         let change = match tree.base(base).await? {
             Some(base) => {
                 let changes = tree.changes(&base.merge_base).await?;
-                Change::Since { base, files: changes.files, uncommitted: changes.uncommitted }
+                Change::Since {
+                    base,
+                    files: changes.files,
+                    uncommitted: changes.uncommitted,
+                }
             }
             None if all => Change::Everything(added(&files.paths)),
             None => Change::Unknown { is_git: true },
         };
         let origin = tree.origin().await?.and_then(|url| origin::repo_of(&url));
-        Ok(Self { root: tree.root().to_owned(), files: files.paths, left_out: files.left_out, change, origin })
+        Ok(Self {
+            root: tree.root().to_owned(),
+            files: files.paths,
+            left_out: files.left_out,
+            change,
+            origin,
+        })
     }
 
     fn of_dir(dir: &Path, all: bool) -> anyhow::Result<Self> {
         let (mut files, mut left_out) = (Vec::new(), 0);
         walk(dir, &RepoPath::root(), &mut files, &mut left_out)?;
         files.sort();
-        let change = if all { Change::Everything(added(&files)) } else { Change::Unknown { is_git: false } };
-        Ok(Self { root: dir.to_owned(), files, left_out, change, origin: None })
+        let change = if all {
+            Change::Everything(added(&files))
+        } else {
+            Change::Unknown { is_git: false }
+        };
+        Ok(Self {
+            root: dir.to_owned(),
+            files,
+            left_out,
+            change,
+            origin: None,
+        })
     }
 
     /// What the server would call it, as far as that can be told.
     pub fn repo(&self) -> RepoId {
-        let name = self.root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = self
+            .root
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let localhost = || HostName::new("localhost").expect("it is a name");
         let unknown = || RepoId::new(localhost(), "unknown/unknown").expect("it is a repository");
-        let named = || RepoId::new(localhost(), &format!("unknown/{name}")).unwrap_or_else(|_| unknown());
+        let named =
+            || RepoId::new(localhost(), &format!("unknown/{name}")).unwrap_or_else(|_| unknown());
         self.origin.clone().unwrap_or_else(named)
     }
 
@@ -132,7 +160,8 @@ impl Local {
 
     /// The text of a file, if it is a regular one of bearable size.
     pub fn text(&self, file: &RepoPath) -> std::io::Result<String> {
-        let invalid = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
+        let invalid =
+            |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
         let path = self.root.join(file.as_str());
         let meta = path.symlink_metadata()?;
         if !meta.is_file() {
@@ -146,11 +175,23 @@ impl Local {
 }
 
 fn added(files: &[RepoPath]) -> Vec<ChangedFile> {
-    files.iter().map(|path| ChangedFile { path: path.clone(), previous: None, kind: ChangeKind::Added }).collect()
+    files
+        .iter()
+        .map(|path| ChangedFile {
+            path: path.clone(),
+            previous: None,
+            kind: ChangeKind::Added,
+        })
+        .collect()
 }
 
 /// Every file below a directory, but for what tools keep for themselves. No link is followed.
-fn walk(at: &Path, dir: &RepoPath, files: &mut Vec<RepoPath>, left_out: &mut usize) -> anyhow::Result<()> {
+fn walk(
+    at: &Path,
+    dir: &RepoPath,
+    files: &mut Vec<RepoPath>,
+    left_out: &mut usize,
+) -> anyhow::Result<()> {
     const SKIPPED: [&str; 3] = [".git", ".terraform", ".terragrunt-cache"];
     let context = || format!("cannot list `{}`", at.display());
     for entry in std::fs::read_dir(at).with_context(context)? {
@@ -165,7 +206,10 @@ fn walk(at: &Path, dir: &RepoPath, files: &mut Vec<RepoPath>, left_out: &mut usi
                 walk(&entry.path(), &path, files, left_out)?;
             }
         } else if files.len() >= MAX_FILES {
-            bail!("`{}` has more than {MAX_FILES} files, so it is hardly one repository", at.display());
+            bail!(
+                "`{}` has more than {MAX_FILES} files, so it is hardly one repository",
+                at.display()
+            );
         } else {
             files.push(path);
         }

@@ -25,14 +25,22 @@ use verdict::{Asked, Verdict};
 /// Widest lists that are pleasant to read.
 const WIDEST: usize = 120;
 
-pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "check", command, run };
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "check",
+    command,
+    run,
+};
 
 fn command() -> Command {
     let value = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
-    let switch =
-        |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let switch = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
     Command::new("check")
         .about("Check the configuration here, and say what would be planned and why")
         .long_about(
@@ -77,27 +85,49 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         Err(error) => return Ok(terminal.usage(&format!("error: {error:#}\n"))),
     };
     let printed = if matches.get_flag("json") {
-        terminal.line(serde_json::to_string_pretty(&json::of(&verdict)).context("cannot write JSON")?)
+        terminal
+            .line(serde_json::to_string_pretty(&json::of(&verdict)).context("cannot write JSON")?)
     } else {
         let no_color = raw.variables.get("NO_COLOR").map(String::as_str);
-        text::print(&verdict, matches.get_flag("all"), &Look::of_stdout(no_color, WIDEST), terminal)
+        text::print(
+            &verdict,
+            matches.get_flag("all"),
+            &Look::of_stdout(no_color, WIDEST),
+            terminal,
+        )
     };
     match printed {
         // Whoever reads has read enough, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         printed => printed?,
     }
-    Ok(if verdict.problems.is_empty() { Exit::Success } else { Exit::Failure })
+    Ok(if verdict.problems.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
 }
 
 /// What was said about the settings of the server, here and in the environment.
 fn raw(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = environment::read()?;
-    for setting in SETTINGS.iter().filter(|setting| SearchConfig::FLAGS.contains(&setting.flag)) {
+    for setting in SETTINGS
+        .iter()
+        .filter(|setting| SearchConfig::FLAGS.contains(&setting.flag))
+    {
         let given: Vec<String> = if setting.kind == Kind::Switch {
-            matches.get_flag(setting.flag).then(|| "true".to_owned()).into_iter().collect()
+            matches
+                .get_flag(setting.flag)
+                .then(|| "true".to_owned())
+                .into_iter()
+                .collect()
         } else {
-            matches.get_many::<String>(setting.flag).into_iter().flatten().cloned().collect()
+            matches
+                .get_many::<String>(setting.flag)
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect()
         };
         if !given.is_empty() {
             raw.flags.insert(setting.flag.to_owned(), given);
@@ -106,7 +136,11 @@ fn raw(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     Ok(raw)
 }
 
-async fn look(matches: &ArgMatches, raw: &RawSettings, config: &SearchConfig) -> anyhow::Result<Verdict> {
+async fn look(
+    matches: &ArgMatches,
+    raw: &RawSettings,
+    config: &SearchConfig,
+) -> anyhow::Result<Verdict> {
     let dir = raw.absolute(matches.get_one::<String>("dir").expect("it has a default"));
     let base = matches.get_one::<String>("base").map(String::as_str);
     let local = look_around(&dir, base, raw, matches.get_flag("all")).await?;
@@ -114,11 +148,19 @@ async fn look(matches: &ArgMatches, raw: &RawSettings, config: &SearchConfig) ->
         Some(repo) => repo.clone(),
         None => local.repo(),
     };
-    let asked = Asked { repo, branch: matches.get_one("base-branch").cloned() };
+    let asked = Asked {
+        repo,
+        branch: matches.get_one("base-branch").cloned(),
+    };
     verdict::reach(local, &asked, config)
 }
 
-async fn look_around(dir: &Path, base: Option<&str>, raw: &RawSettings, all: bool) -> anyhow::Result<Local> {
+async fn look_around(
+    dir: &Path,
+    base: Option<&str>,
+    raw: &RawSettings,
+    all: bool,
+) -> anyhow::Result<Local> {
     if !dir.is_dir() {
         return Err(anyhow!("`{}` is no directory", dir.display()));
     }
@@ -128,12 +170,24 @@ async fn look_around(dir: &Path, base: Option<&str>, raw: &RawSettings, all: boo
 /// What git gets of the environment: where programs and the settings of the person are, and nothing that would lead it
 /// to another repository.
 fn git_environment(raw: &RawSettings) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
-    const NAMES: [&str; 5] = ["PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CEILING_DIRECTORIES"];
-    let given = NAMES.iter().filter_map(|name| Some((name.into(), raw.variables.get(*name)?.into())));
+    const NAMES: [&str; 5] = [
+        "PATH",
+        "HOME",
+        "XDG_CONFIG_HOME",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CEILING_DIRECTORIES",
+    ];
+    let given = NAMES
+        .iter()
+        .filter_map(|name| Some((name.into(), raw.variables.get(*name)?.into())));
     given.collect()
 }
 
 /// `--disable-repo-locking` ends all discussion.
 fn without_locking(repos: ServerRepos, is_off: bool) -> ServerRepos {
-    if is_off { repos.without_locking() } else { repos }
+    if is_off {
+        repos.without_locking()
+    } else {
+        repos
+    }
 }

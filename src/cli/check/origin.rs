@@ -10,7 +10,11 @@ pub(super) fn repo_of(url: &str) -> Option<RepoId> {
         Some((scheme, rest)) => {
             let (authority, path) = rest.split_once('/')?;
             let host = authority.rsplit('@').next()?;
-            let host = if matches!(scheme, "http" | "https") { host } else { host.split(':').next()? };
+            let host = if matches!(scheme, "http" | "https") {
+                host
+            } else {
+                host.split(':').next()?
+            };
             format!("{scheme}://{host}/{path}")
         }
         None => url.to_owned(),
@@ -27,13 +31,28 @@ mod tests {
         for (url, expected) in [
             ("git@github.com:Acme/Infra.git", "github.com/acme/infra"),
             ("https://github.com/acme/infra", "github.com/acme/infra"),
-            ("https://kim:secret@github.com/acme/infra.git/", "github.com/acme/infra"),
-            ("ssh://git@git.example.com:2222/group/sub/infra.git", "git.example.com/group/sub/infra"),
-            ("https://git.example.com:8443/acme/infra.git", "git.example.com:8443/acme/infra"),
+            (
+                "https://kim:secret@github.com/acme/infra.git/",
+                "github.com/acme/infra",
+            ),
+            (
+                "ssh://git@git.example.com:2222/group/sub/infra.git",
+                "git.example.com/group/sub/infra",
+            ),
+            (
+                "https://git.example.com:8443/acme/infra.git",
+                "git.example.com:8443/acme/infra",
+            ),
         ] {
             assert_eq!(repo_of(url).unwrap().to_string(), expected, "{url}");
         }
-        for url in ["/srv/git/infra.git", "../infra", "file:///srv/git/infra.git", "https://github.com/infra", ""] {
+        for url in [
+            "/srv/git/infra.git",
+            "../infra",
+            "file:///srv/git/infra.git",
+            "https://github.com/infra",
+            "",
+        ] {
             assert_eq!(repo_of(url), None, "{url}");
         }
     }

@@ -7,7 +7,9 @@ use super::verdict::{FileProblem, Verdict};
 use crate::cli::Terminal;
 use crate::cli::ink::{Ink, Look};
 use crate::cli::text::Text;
-use crate::discovery::explain::{Explanation, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups};
+use crate::discovery::explain::{
+    Explanation, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups,
+};
 use crate::model::ProjectKey;
 
 /// Entries of a list that are shown, unless all are.
@@ -17,8 +19,17 @@ const SHOWN: usize = 20;
 const LEFT: usize = 32;
 
 /// Prints a verdict.
-pub(super) fn print(verdict: &Verdict, all: bool, look: &Look, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let mut page = Page { look, terminal, shown: if all { usize::MAX } else { SHOWN } };
+pub(super) fn print(
+    verdict: &Verdict,
+    all: bool,
+    look: &Look,
+    terminal: &mut Terminal<'_>,
+) -> io::Result<()> {
+    let mut page = Page {
+        look,
+        terminal,
+        shown: if all { usize::MAX } else { SHOWN },
+    };
     if !verdict.problems.is_empty() {
         return page.problems(verdict);
     }
@@ -53,9 +64,14 @@ impl Page<'_, '_> {
             self.terminal.line("")?;
         }
         let count: usize = verdict.problems.iter().map(number).sum();
-        self.prose(&format!("{}. Nothing is planned until this is mended.", plural(count, "problem")))?;
+        self.prose(&format!(
+            "{}. Nothing is planned until this is mended.",
+            plural(count, "problem")
+        ))?;
         if let (Some(file), false) = (&verdict.config_file, verdict.knows_permissions) {
-            self.prose(&format!("`{file}` was not judged: what it may say depends on the server's file."))?;
+            self.prose(&format!(
+                "`{file}` was not judged: what it may say depends on the server's file."
+            ))?;
         }
         self.about(verdict)
     }
@@ -87,17 +103,25 @@ impl Page<'_, '_> {
         }
         if verdict.local.left_out > 0 {
             let files = plural(verdict.local.left_out, "file");
-            self.prose(&format!("Passed over: {files} with names that are not UTF-8 or too long."))?;
+            self.prose(&format!(
+                "Passed over: {files} with names that are not UTF-8 or too long."
+            ))?;
         }
         let groups = groups(&explanation.planned);
         for group in groups.iter().take(self.shown) {
             self.planned(group)?;
         }
-        let unseen: usize = groups.iter().skip(self.shown).map(|group| group.projects.len()).sum();
+        let unseen: usize = groups
+            .iter()
+            .skip(self.shown)
+            .map(|group| group.projects.len())
+            .sum();
         if unseen > 0 {
             let more = plural(unseen, "more project");
             self.terminal.line("")?;
-            self.prose(&format!("{more} would be planned, with other settings: `--all` shows them."))?;
+            self.prose(&format!(
+                "{more} would be planned, with other settings: `--all` shows them."
+            ))?;
         }
         self.skipped(&skipped_groups(&explanation.skipped))?;
         self.files(explanation)
@@ -105,18 +129,32 @@ impl Page<'_, '_> {
 
     /// What the answer is about.
     fn about(&mut self, verdict: &Verdict) -> io::Result<()> {
-        let guess = if verdict.knows_branch { "" } else { " (a guess; see `--base-branch`)" };
+        let guess = if verdict.knows_branch {
+            ""
+        } else {
+            " (a guess; see `--base-branch`)"
+        };
         let into = format!(" into `{}`{guess}", super::shown(verdict.branch.as_str()));
-        let origin = if verdict.names_itself() { "" } else { " (`origin` says nothing; see `--repo`)" };
+        let origin = if verdict.names_itself() {
+            ""
+        } else {
+            " (`origin` says nothing; see `--repo`)"
+        };
         let own = match &verdict.config_file {
             Some(file) => format!("configured by `{file}`"),
             None => "without a configuration of its own".to_owned(),
         };
         let server = match &verdict.server_file {
-            Some(file) => format!("on a server with `{}`", file.rsplit('/').next().unwrap_or(file)),
+            Some(file) => format!(
+                "on a server with `{}`",
+                file.rsplit('/').next().unwrap_or(file)
+            ),
             None => "on a server without `--repo-config`".to_owned(),
         };
-        self.prose(&format!("Checked as `{}`{origin}{into}, {own}, {server}.", verdict.repo))?;
+        self.prose(&format!(
+            "Checked as `{}`{origin}{into}, {own}, {server}.",
+            verdict.repo
+        ))?;
         if let Some(elsewhere) = &verdict.elsewhere {
             self.prose(&format!(
                 "The server reads the repository's file from {elsewhere}; here it is that of the working tree."
@@ -129,7 +167,13 @@ impl Page<'_, '_> {
         self.heading("Would be planned", group.projects.len())?;
         let width = column(group.projects.iter().map(|planned| label(&planned.key)));
         for planned in group.projects.iter().take(self.shown) {
-            self.entry(2, width, Ink::Good, &label(&planned.key), &planned.because())?;
+            self.entry(
+                2,
+                width,
+                Ink::Good,
+                &label(&planned.key),
+                &planned.because(),
+            )?;
         }
         self.rest(2, group.projects.len())?;
         self.terminal.line("")?;
@@ -143,7 +187,10 @@ impl Page<'_, '_> {
         if groups.is_empty() {
             return Ok(());
         }
-        self.heading("Would not be planned", groups.iter().map(|group| group.projects.len()).sum())?;
+        self.heading(
+            "Would not be planned",
+            groups.iter().map(|group| group.projects.len()).sum(),
+        )?;
         for group in groups.iter().take(self.shown) {
             let count = group.projects.len().to_string();
             self.entry(2, 4, Ink::Changed, &format!("{count:>4}"), &group.reason)?;
@@ -167,7 +214,13 @@ impl Page<'_, '_> {
         self.heading("Changed files that concern no project", idle.len())?;
         let width = column(idle.iter().map(|(file, _)| file.path.to_string()));
         for (file, reason) in idle.iter().take(self.shown) {
-            self.entry(2, width, Ink::Plain, file.path.as_str(), &reason.to_string())?;
+            self.entry(
+                2,
+                width,
+                Ink::Plain,
+                file.path.as_str(),
+                &reason.to_string(),
+            )?;
         }
         self.rest(2, idle.len())
     }
@@ -178,9 +231,18 @@ impl Page<'_, '_> {
         }
         self.heading("Without effect, or not known", verdict.warnings.len())?;
         for warning in verdict.warnings.iter().take(self.shown) {
-            let line = warning.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let line = warning
+                .line
+                .map(|line| format!(":{line}"))
+                .unwrap_or_default();
             let text = format!("{}: {}", warning.what, warning.help);
-            self.entry(2, 20, Ink::Changed, &format!("{}{line}", warning.file), &text)?;
+            self.entry(
+                2,
+                20,
+                Ink::Changed,
+                &format!("{}{line}", warning.file),
+                &text,
+            )?;
         }
         self.rest(2, verdict.warnings.len())
     }
@@ -202,24 +264,46 @@ impl Page<'_, '_> {
     fn rest(&mut self, indent: usize, count: usize) -> io::Result<()> {
         match count.saturating_sub(self.shown) {
             0 => Ok(()),
-            rest => self.entry(indent, 0, Ink::Plain, "", &format!("… and {rest} more: `--all` shows them")),
+            rest => self.entry(
+                indent,
+                0,
+                Ink::Plain,
+                "",
+                &format!("… and {rest} more: `--all` shows them"),
+            ),
         }
     }
 
     /// Two columns, the second one broken into lines; one that is too long for the first stands above the second.
-    fn entry(&mut self, indent: usize, width: usize, ink: Ink, left: &str, right: &str) -> io::Result<()> {
+    fn entry(
+        &mut self,
+        indent: usize,
+        width: usize,
+        ink: Ink,
+        left: &str,
+        right: &str,
+    ) -> io::Result<()> {
         let gap = if width == 0 { 0 } else { width + 2 };
         let text = prose(self.look, right).lines(&self.look.narrower(indent + gap));
         let mut lines = text.into_iter();
         let length = left.chars().count();
         if width > 0 {
-            let first = if length <= width { lines.next().unwrap_or_default() } else { String::new() };
+            let first = if length <= width {
+                lines.next().unwrap_or_default()
+            } else {
+                String::new()
+            };
             let padding = " ".repeat((width + 2).saturating_sub(length));
-            let line = format!("{}{}{padding}{first}", " ".repeat(indent), self.look.ink(ink, left));
+            let line = format!(
+                "{}{}{padding}{first}",
+                " ".repeat(indent),
+                self.look.ink(ink, left)
+            );
             self.terminal.line(line.trim_end())?;
         }
         for line in lines {
-            self.terminal.line(format_args!("{}{line}", " ".repeat(indent + gap)))?;
+            self.terminal
+                .line(format_args!("{}{line}", " ".repeat(indent + gap)))?;
         }
         Ok(())
     }
@@ -239,17 +323,32 @@ fn prose(look: &Look, text: &str) -> Text {
 }
 
 fn column(texts: impl Iterator<Item = String>) -> usize {
-    texts.map(|text| text.chars().count()).filter(|length| *length <= LEFT).max().unwrap_or(LEFT)
+    texts
+        .map(|text| text.chars().count())
+        .filter(|length| *length <= LEFT)
+        .max()
+        .unwrap_or(LEFT)
 }
 
 /// Name or directory; directory and workspace where they say more.
 fn label(key: &ProjectKey) -> String {
     let workspace = (!key.workspace.is_default()).then(|| format!("workspace {}", key.workspace));
     let is_told_apart = |name: &&crate::model::ProjectName| name.as_str() != key.dir.as_str();
-    let place = key.name.as_ref().filter(is_told_apart).map(|_| key.dir.to_string());
+    let place = key
+        .name
+        .as_ref()
+        .filter(is_told_apart)
+        .map(|_| key.dir.to_string());
     let more: Vec<String> = place.into_iter().chain(workspace).collect();
-    let name = key.name.as_ref().map_or_else(|| key.dir.to_string(), ToString::to_string);
-    if more.is_empty() { name } else { format!("{name} ({})", more.join(", ")) }
+    let name = key
+        .name
+        .as_ref()
+        .map_or_else(|| key.dir.to_string(), ToString::to_string);
+    if more.is_empty() {
+        name
+    } else {
+        format!("{name} ({})", more.join(", "))
+    }
 }
 
 /// The first few of many.
@@ -278,14 +377,29 @@ fn plural(count: usize, noun: &str) -> String {
 fn sentence(clause: &str) -> String {
     let mut letters = clause.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-    format!("{}{}.", first.into_iter().collect::<String>(), letters.as_str())
+    format!(
+        "{}{}.",
+        first.into_iter().collect::<String>(),
+        letters.as_str()
+    )
 }
 
 fn compared(change: &Change) -> String {
     match change {
-        Change::Since { base, files, uncommitted } => {
-            let open = files.iter().filter(|file| uncommitted.contains(&file.path)).count();
-            let open = if open == 0 { String::new() } else { format!(", {open} of them not committed yet") };
+        Change::Since {
+            base,
+            files,
+            uncommitted,
+        } => {
+            let open = files
+                .iter()
+                .filter(|file| uncommitted.contains(&file.path))
+                .count();
+            let open = if open == 0 {
+                String::new()
+            } else {
+                format!(", {open} of them not committed yet")
+            };
             let rev = super::shown(&base.rev);
             format!(
                 "Compared with `{rev}` (`{}`): {}{open}.",
@@ -293,7 +407,10 @@ fn compared(change: &Change) -> String {
                 plural(files.len(), "changed file")
             )
         }
-        Change::Everything(files) => format!("As if all of its {} had changed.", plural(files.len(), "file")),
+        Change::Everything(files) => format!(
+            "As if all of its {} had changed.",
+            plural(files.len(), "file")
+        ),
         Change::Unknown { .. } => String::new(),
     }
 }

@@ -4,7 +4,9 @@ use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
 use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
-use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, hooks_before_plan, remarks, warnings};
+use crate::discovery::explain::{
+    Explanation, Question, Tool, Warning, explain, hooks_before_plan, remarks, warnings,
+};
 use crate::discovery::{Input, ModuleGraph, Settings, Tree};
 use crate::model::{BranchName, RepoId, RepoPath};
 
@@ -82,13 +84,20 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     let server = verdict.server(config);
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
     verdict.knows_permissions = rules.is_some();
-    verdict.elsewhere = rules.as_ref().and_then(|rules| read_elsewhere(rules, config.config_source.as_ref()));
-    verdict.hooks = rules.as_ref().map_or(0, |rules| hooks_before_plan(rules, &verdict.branch));
+    verdict.elsewhere = rules
+        .as_ref()
+        .and_then(|rules| read_elsewhere(rules, config.config_source.as_ref()));
+    verdict.hooks = rules
+        .as_ref()
+        .map_or(0, |rules| hooks_before_plan(rules, &verdict.branch));
     let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
     let repo_config = verdict.config(&tree, rules.as_ref());
     if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {
         verdict.explain(&tree, rules, repo_config.as_ref(), config)?;
-        let (file, idle) = server.as_ref().map(ServerRepos::without_effect).unwrap_or_default();
+        let (file, idle) = server
+            .as_ref()
+            .map(ServerRepos::without_effect)
+            .unwrap_or_default();
         verdict.warnings.extend(remarks(file, idle));
     }
     Ok(verdict)
@@ -97,7 +106,10 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
 impl Verdict {
     /// How many projects a command may concern, if this one concerns more.
     pub fn over_limit(&self) -> Option<usize> {
-        let planned = self.explanation.as_ref().map_or(0, |explanation| explanation.planned.len());
+        let planned = self
+            .explanation
+            .as_ref()
+            .map_or(0, |explanation| explanation.planned.len());
         (planned > self.max_projects).then_some(self.max_projects)
     }
 
@@ -108,7 +120,10 @@ impl Verdict {
 
     fn server(&mut self, config: &SearchConfig) -> Option<ServerRepos> {
         let Some(file) = &config.repo_file else {
-            return Some(without_locking(ServerRepos::default(), config.locking_is_off));
+            return Some(without_locking(
+                ServerRepos::default(),
+                config.locking_is_off,
+            ));
         };
         match file.parse() {
             Ok(repos) => Some(without_locking(repos, config.locking_is_off)),
@@ -129,7 +144,11 @@ impl Verdict {
         let permissions = rules?.permissions();
         let text = match self.local.text(&file) {
             Ok(text) => text,
-            Err(error) => return self.give_up(FileProblem::Whole(format!("`{file}` cannot be read: {error}"))),
+            Err(error) => {
+                return self.give_up(FileProblem::Whole(format!(
+                    "`{file}` cannot be read: {error}"
+                )));
+            }
         };
         let config = match RepoConfig::parse(file.as_str(), &text, permissions) {
             Ok(config) => config,
@@ -154,10 +173,16 @@ impl Verdict {
         config: &SearchConfig,
     ) -> anyhow::Result<()> {
         // Nobody waits for this one but the person who asked.
-        let settings =
-            Settings { max_projects: usize::MAX, ..discovery_settings(&config.planning, &config.terraform)? };
+        let settings = Settings {
+            max_projects: usize::MAX,
+            ..discovery_settings(&config.planning, &config.terraform)?
+        };
         let read = |file: &RepoPath| self.local.text(file).ok();
-        let graph = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read)).transpose()?;
+        let graph = settings
+            .modules
+            .as_ref()
+            .map(|from| ModuleGraph::build(tree, from, &read))
+            .transpose()?;
         let changed = self.local.change.files();
         let input = Input {
             tree,
@@ -169,8 +194,16 @@ impl Verdict {
             settings: &settings,
             read: &read,
         };
-        let tool = Tool::of_server(config.terraform.distribution, config.terraform.version.clone());
-        let question = Question { input: &input, rules, tool, autoplan: config.planning.autoplan };
+        let tool = Tool::of_server(
+            config.terraform.distribution,
+            config.terraform.version.clone(),
+        );
+        let question = Question {
+            input: &input,
+            rules,
+            tool,
+            autoplan: config.planning.autoplan,
+        };
         self.explanation = changed.map(|_| explain(&question)).transpose()?;
         self.warnings = warnings(&question, self.explanation.as_ref())?;
         Ok(())
@@ -179,18 +212,31 @@ impl Verdict {
 
 /// Whether a pull request cannot change the file that holds for it: by its entry, else by the flag.
 fn read_elsewhere(rules: &RepoRules, flag: Option<&ConfigSource>) -> Option<String> {
-    let by_flag = || Some(Decided { value: flag?.clone(), by: Decider::Flag("repo-config-source") });
+    let by_flag = || {
+        Some(Decided {
+            value: flag?.clone(),
+            by: Decider::Flag("repo-config-source"),
+        })
+    };
     let source = rules.config_source().cloned().or_else(by_flag)?;
     match source.value {
         ConfigSource::PullHead | ConfigSource::MergeResult => None,
-        ConfigSource::Base | ConfigSource::Branch(_) => Some(format!("`{}` ({})", source.value, source.by)),
+        ConfigSource::Base | ConfigSource::Branch(_) => {
+            Some(format!("`{}` ({})", source.value, source.by))
+        }
     }
 }
 
 /// The repository's file: the one that the operator names, else one of the usual names.
-fn file_of(tree: &Tree, rules: Option<&RepoRules>) -> Result<Option<RepoPath>, repo::FileNameError> {
+fn file_of(
+    tree: &Tree,
+    rules: Option<&RepoRules>,
+) -> Result<Option<RepoPath>, repo::FileNameError> {
     match rules.and_then(RepoRules::config_file) {
-        Some(file) => Ok(tree.files_in(&file.value.parent()).contains(&file.value).then(|| file.value.clone())),
+        Some(file) => Ok(tree
+            .files_in(&file.value.parent())
+            .contains(&file.value)
+            .then(|| file.value.clone())),
         None => repo::find(tree.files()),
     }
 }

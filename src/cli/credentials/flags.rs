@@ -32,16 +32,28 @@ pub(super) fn command() -> Command {
         .args(value_args(false));
     let list = Command::new("list")
         .about("Show credentials, without what is secret of them")
-        .args([text("owner", "NAME", "Only of this owner"), text("url", "URL", "Only for this repository")]);
-    let remove = Command::new("remove").about("Remove a credential, and the claim if nothing else needs it").arg(id());
+        .args([
+            text("owner", "NAME", "Only of this owner"),
+            text("url", "URL", "Only for this repository"),
+        ]);
+    let remove = Command::new("remove")
+        .about("Remove a credential, and the claim if nothing else needs it")
+        .arg(id());
     let rotate = Command::new("rotate").about("Encrypt all with the first key of the file").long_about(
         "Encrypts every credential with the first key of --encryption-key-file, a hundred at a time; it can be \
          interrupted and run again, and the servers go on working. Afterwards the older keys are not needed any more.\n\n\
          Exit code 1: some could not be read, or were changed at the same moment; run it again.",
     );
-    let keygen = Command::new("keygen").about("Print a new line for the file of keys").arg(
-        text("name", "NAME", "What the key is called; today's date unless given").value_parser(value_parser!(KeyName)),
-    );
+    let keygen = Command::new("keygen")
+        .about("Print a new line for the file of keys")
+        .arg(
+            text(
+                "name",
+                "NAME",
+                "What the key is called; today's date unless given",
+            )
+            .value_parser(value_parser!(KeyName)),
+        );
     let on_database = [add, change, list, remove, rotate].map(|command| {
         command
             .arg(text(KEY_FILE, "FILE", "Keys to encrypt with, as for `lockkeeper server`"))
@@ -66,48 +78,86 @@ fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 }
 
 fn id() -> Arg {
-    Arg::new("id").value_name("ID").required(true).value_parser(value_parser!(CredentialId)).help("As `list` shows it")
+    Arg::new("id")
+        .value_name("ID")
+        .required(true)
+        .value_parser(value_parser!(CredentialId))
+        .help("As `list` shows it")
 }
 
 fn value_args(with_default: bool) -> [Arg; 7] {
     let kind = Arg::new("kind")
         .long("kind")
         .value_name("KIND")
-        .value_parser(CredentialKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>())
+        .value_parser(
+            CredentialKind::ALL
+                .iter()
+                .map(|kind| kind.as_str())
+                .collect::<Vec<_>>(),
+        )
         .help("token, app (an installation of a GitHub App) or ssh (an SSH key, for git alone)");
     [
-        if with_default { kind.default_value("token") } else { kind },
+        if with_default {
+            kind.default_value("token")
+        } else {
+            kind
+        },
         Arg::new("value-file")
             .long("value-file")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help("File with the token or the private key; standard input unless given"),
-        text("user", "NAME", "Account of the token, or on the SSH host; most need none"),
+        text(
+            "user",
+            "NAME",
+            "Account of the token, or on the SSH host; most need none",
+        ),
         text("app-id", "NUMBER", "Number of the App").value_parser(value_parser!(u64)),
-        text("installation-id", "NUMBER", "Number of its installation").value_parser(value_parser!(u64)),
+        text("installation-id", "NUMBER", "Number of its installation")
+            .value_parser(value_parser!(u64)),
         Arg::new("known-hosts")
             .long("known-hosts")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help("Keys of the SSH host, as in a known_hosts file"),
-        text("ssh-port", "NUMBER", "Port of the SSH host, if it is not 22").value_parser(value_parser!(u16)),
+        text(
+            "ssh-port",
+            "NUMBER",
+            "Port of the SSH host, if it is not 22",
+        )
+        .value_parser(value_parser!(u16)),
     ]
 }
 
 /// What is asked for, read before anything is opened.
 pub(super) enum Given {
-    Add { owner: OwnerName, url: RepoUrl, value: Value },
-    Change { id: CredentialId, url: Option<RepoUrl>, value: Option<Value> },
-    List { owner: Option<OwnerName>, url: Option<RepoUrl> },
-    Remove { id: CredentialId },
+    Add {
+        owner: OwnerName,
+        url: RepoUrl,
+        value: Value,
+    },
+    Change {
+        id: CredentialId,
+        url: Option<RepoUrl>,
+        value: Option<Value>,
+    },
+    List {
+        owner: Option<OwnerName>,
+        url: Option<RepoUrl>,
+    },
+    Remove {
+        id: CredentialId,
+    },
     Rotate,
 }
 
 impl Given {
     pub fn read(name: &str, matches: &ArgMatches, forges: &ForgeHosts) -> Result<Self, String> {
         let given = |name: &str| matches.try_get_one::<String>(name).ok().flatten();
-        let owner = given("owner").map(|text| OwnerName::new(text).map_err(|error| format!("--owner: {error}")));
-        let url = given("url").map(|text| RepoUrl::parse_at(text, forges).map_err(|error| format!("--url: {error}")));
+        let owner = given("owner")
+            .map(|text| OwnerName::new(text).map_err(|error| format!("--owner: {error}")));
+        let url = given("url")
+            .map(|text| RepoUrl::parse_at(text, forges).map_err(|error| format!("--url: {error}")));
         let (owner, url) = (owner.transpose()?, url.transpose()?);
         let id = || *matches.get_one("id").expect("clap demands it");
         Ok(match name {
@@ -119,9 +169,16 @@ impl Given {
             "change" => {
                 let value = Value::of(matches)?;
                 if url.is_none() && value.is_none() {
-                    return Err("nothing is to be changed: give --url, or --kind and the new value".to_owned());
+                    return Err(
+                        "nothing is to be changed: give --url, or --kind and the new value"
+                            .to_owned(),
+                    );
                 }
-                Self::Change { id: id(), url, value }
+                Self::Change {
+                    id: id(),
+                    url,
+                    value,
+                }
             }
             "list" => Self::List { owner, url },
             "remove" => Self::Remove { id: id() },

@@ -10,7 +10,10 @@ use crate::model::minute;
 use crate::store::CredentialRow;
 
 pub(super) fn line(row: &CredentialRow) -> String {
-    let used = row.used_at.map_or_else(|| "never used".to_owned(), |at| format!("used {}", minute(at)));
+    let used = row.used_at.map_or_else(
+        || "never used".to_owned(),
+        |at| format!("used {}", minute(at)),
+    );
     let line = format!(
         "{} {} {}: {} ({}), added by {} on {}, {used}, key {}",
         row.id,
@@ -23,7 +26,9 @@ pub(super) fn line(row: &CredentialRow) -> String {
         row.key_id
     );
     // Names come from others; a terminal must not obey them.
-    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    line.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 pub(super) fn json_line(row: &CredentialRow) -> serde_json::Value {
@@ -46,12 +51,23 @@ fn time(at: DateTime<Utc>) -> String {
 }
 
 pub(super) fn rotation(key: &str, rotation: &Rotation) -> String {
-    let mut text = format!("{} credentials were encrypted with the key `{key}`.", rotation.resealed);
+    let mut text = format!(
+        "{} credentials were encrypted with the key `{key}`.",
+        rotation.resealed
+    );
     if rotation.changed > 0 {
-        let _infallible = write!(text, " {} were changed at the same moment: run it again.", rotation.changed);
+        let _infallible = write!(
+            text,
+            " {} were changed at the same moment: run it again.",
+            rotation.changed
+        );
     }
     if rotation.unreadable > 0 {
-        let _infallible = write!(text, " {} cannot be read; they are as they were.", rotation.unreadable);
+        let _infallible = write!(
+            text,
+            " {} cannot be read; they are as they were.",
+            rotation.unreadable
+        );
     }
     if rotation.is_complete() {
         text.push_str(" Nothing needs another key any more.");

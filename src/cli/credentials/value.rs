@@ -20,9 +20,18 @@ pub(super) struct Value {
 }
 
 enum Parts {
-    Token { user: Option<String> },
-    App { app_id: u64, installation: u64 },
-    Ssh { user: Option<String>, port: Option<u16>, known_hosts: PathBuf },
+    Token {
+        user: Option<String>,
+    },
+    App {
+        app_id: u64,
+        installation: u64,
+    },
+    Ssh {
+        user: Option<String>,
+        port: Option<u16>,
+        known_hosts: PathBuf,
+    },
 }
 
 impl Value {
@@ -37,14 +46,26 @@ impl Value {
         ];
         let secret = matches.get_one::<PathBuf>("value-file").cloned();
         let Some(kind) = matches.get_one::<String>("kind") else {
-            let stray = FOR.iter().map(|(flag, _)| *flag).chain(["value-file"]).find(|flag| matches.contains_id(flag));
-            return stray.map_or(Ok(None), |flag| Err(format!("--{flag} without --kind: which kind is it?")));
+            let stray = FOR
+                .iter()
+                .map(|(flag, _)| *flag)
+                .chain(["value-file"])
+                .find(|flag| matches.contains_id(flag));
+            return stray.map_or(Ok(None), |flag| {
+                Err(format!("--{flag} without --kind: which kind is it?"))
+            });
         };
         let kind: CredentialKind = kind.parse()?;
-        if let Some((flag, _)) = FOR.iter().find(|(flag, kinds)| matches.contains_id(flag) && !kinds.contains(&kind)) {
+        if let Some((flag, _)) = FOR
+            .iter()
+            .find(|(flag, kinds)| matches.contains_id(flag) && !kinds.contains(&kind))
+        {
             return Err(format!("--{flag} is not for {}", kind.words()));
         }
-        Ok(Some(Self { secret, parts: Parts::of(kind, matches)? }))
+        Ok(Some(Self {
+            secret,
+            parts: Parts::of(kind, matches)?,
+        }))
     }
 
     /// Reads the secret.
@@ -54,9 +75,23 @@ impl Value {
             None => Secret::new(&read_input()?),
         };
         Ok(match self.parts {
-            Parts::Token { user } => Access::Token { user, token: secret },
-            Parts::App { app_id, installation } => Access::App { app_id, installation, key: secret },
-            Parts::Ssh { user, port, known_hosts } => {
+            Parts::Token { user } => Access::Token {
+                user,
+                token: secret,
+            },
+            Parts::App {
+                app_id,
+                installation,
+            } => Access::App {
+                app_id,
+                installation,
+                key: secret,
+            },
+            Parts::Ssh {
+                user,
+                port,
+                known_hosts,
+            } => {
                 let known_hosts = read_file("known-hosts", &known_hosts)?;
                 Access::ssh(user, port, secret, known_hosts.to_string())
             }

@@ -17,14 +17,24 @@ impl Folder {
     /// The named folder, which must be empty: the story begins with nothing. Else a temporary one.
     pub fn open(named: Option<&Path>) -> anyhow::Result<Self> {
         let folder = if let Some(path) = named {
-            Self { path: empty(path)?, temporary: None }
+            Self {
+                path: empty(path)?,
+                temporary: None,
+            }
         } else {
-            let made = tempfile::Builder::new().prefix("lockkeeper-demo-").tempdir();
-            let made = made.context("cannot make a temporary folder; name another one with --data-dir")?;
-            Self { path: made.path().to_owned(), temporary: Some(made) }
+            let made = tempfile::Builder::new()
+                .prefix("lockkeeper-demo-")
+                .tempdir();
+            let made =
+                made.context("cannot make a temporary folder; name another one with --data-dir")?;
+            Self {
+                path: made.path().to_owned(),
+                temporary: Some(made),
+            }
         };
         for part in [folder.server(), folder.github(), folder.states()] {
-            std::fs::create_dir(&part).with_context(|| format!("cannot make the folder {}", part.display()))?;
+            std::fs::create_dir(&part)
+                .with_context(|| format!("cannot make the folder {}", part.display()))?;
         }
         Ok(folder)
     }
@@ -63,7 +73,10 @@ impl Folder {
     pub fn end_of_log(&self, lines: usize) -> Vec<String> {
         let text = std::fs::read_to_string(self.log()).unwrap_or_default();
         let all: Vec<&str> = text.lines().collect();
-        all[all.len().saturating_sub(lines)..].iter().map(|line| (*line).to_owned()).collect()
+        all[all.len().saturating_sub(lines)..]
+            .iter()
+            .map(|line| (*line).to_owned())
+            .collect()
     }
 
     /// Leaves it on the disk, for somebody who wants to find out what went wrong.
@@ -78,8 +91,15 @@ impl Folder {
 fn empty(path: &Path) -> anyhow::Result<PathBuf> {
     let cannot = || format!("cannot use the folder {} (--data-dir)", path.display());
     std::fs::create_dir_all(path).with_context(cannot)?;
-    if std::fs::read_dir(path).with_context(cannot)?.next().is_some() {
-        bail!("the folder {} is not empty (--data-dir); the demo begins with nothing, name a new one", path.display());
+    if std::fs::read_dir(path)
+        .with_context(cannot)?
+        .next()
+        .is_some()
+    {
+        bail!(
+            "the folder {} is not empty (--data-dir); the demo begins with nothing, name a new one",
+            path.display()
+        );
     }
     path.canonicalize().with_context(cannot)
 }

@@ -36,19 +36,42 @@ use stage::{Props, Stage};
 const LOG_LINES: usize = 25;
 
 pub(super) fn command() -> Command {
-    let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let switch = |name, help| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
     let value = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
     Command::new("demo")
         .about("Play a story with real Terraform and an emulated GitHub, on this machine alone")
-        .arg(switch("exit", "End after the story; exit code 0 only if every step held"))
-        .arg(value("port", "NUMBER", "Port of the server; a free one unless given").value_parser(value_parser!(u16)))
+        .arg(switch(
+            "exit",
+            "End after the story; exit code 0 only if every step held",
+        ))
         .arg(
-            value("data-dir", "FOLDER", "New folder for everything; a temporary one unless given")
-                .value_parser(value_parser!(PathBuf)),
+            value(
+                "port",
+                "NUMBER",
+                "Port of the server; a free one unless given",
+            )
+            .value_parser(value_parser!(u16)),
         )
         .arg(
-            value("terraform", "PROGRAM", "Terraform or OpenTofu; the one on the PATH unless given")
-                .value_parser(value_parser!(PathBuf)),
+            value(
+                "data-dir",
+                "FOLDER",
+                "New folder for everything; a temporary one unless given",
+            )
+            .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            value(
+                "terraform",
+                "PROGRAM",
+                "Terraform or OpenTofu; the one on the PATH unless given",
+            )
+            .value_parser(value_parser!(PathBuf)),
         )
         .arg(switch("verbose", "Show the server's log on standard error"))
 }
@@ -67,10 +90,19 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
 async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let mut signals = Signals::new()?;
     let raw = environment::read()?;
-    let mut page = Page::new(terminal, Look::of_stdout(raw.variables.get("NO_COLOR").map(String::as_str), Look::PROSE));
+    let mut page = Page::new(
+        terminal,
+        Look::of_stdout(
+            raw.variables.get("NO_COLOR").map(String::as_str),
+            Look::PROSE,
+        ),
+    );
     let mut folder = Folder::open(args.get_one::<PathBuf>("data-dir").map(PathBuf::as_path))?;
     // Somebody else's subscriber in this process is as good as ours.
-    drop(telemetry::init_file(folder.open_log()?, args.get_flag("verbose")));
+    drop(telemetry::init_file(
+        folder.open_log()?,
+        args.get_flag("verbose"),
+    ));
     let stage = tokio::select! {
         stage = set(args, raw, &folder, &mut page) => stage?,
         () = signals.next() => return Ok(Exit::Failure),
@@ -93,21 +125,47 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
 }
 
 /// Finds what is needed, says so, and starts everything.
-async fn set(args: &ArgMatches, raw: RawSettings, folder: &Folder, page: &mut Page<'_, '_>) -> anyhow::Result<Stage> {
+async fn set(
+    args: &ArgMatches,
+    raw: RawSettings,
+    folder: &Folder,
+    page: &mut Page<'_, '_>,
+) -> anyhow::Result<Stage> {
     let variables = terraform::environment(&raw.variables);
     let named = args.get_one::<PathBuf>("terraform").map(PathBuf::as_path);
-    let terraform = terraform::find(named, &raw.working_dir, &variables, folder.server().join("bin")).await?;
-    let tool = format!("{} {}", terraform.tool.distribution.title(), terraform.tool.version);
+    let terraform = terraform::find(
+        named,
+        &raw.working_dir,
+        &variables,
+        folder.server().join("bin"),
+    )
+    .await?;
+    let tool = format!(
+        "{} {}",
+        terraform.tool.distribution.title(),
+        terraform.tool.version
+    );
     let program = terraform.tool.program.display().to_string();
     let port = args.get_one::<u16>("port").copied().unwrap_or_default();
-    let stage =
-        Stage::set(folder, Props { port, variables, hostname: raw.hostname, terraform, states: folder.states() })
-            .await?;
+    let stage = Stage::set(
+        folder,
+        Props {
+            port,
+            variables,
+            hostname: raw.hostname,
+            terraform,
+            states: folder.states(),
+        },
+    )
+    .await?;
     page.begin(&[
         ("Terraform", format!("{tool}, {program}")),
         ("Server", stage.dashboard()),
         ("Sign in", stage.sign_in()),
-        ("GitHub", format!("emulated, with the repository {}", sample::REPO)),
+        (
+            "GitHub",
+            format!("emulated, with the repository {}", sample::REPO),
+        ),
         ("Sandbox", stage.sandbox()),
         ("Log", folder.log().display().to_string()),
     ])?;
@@ -153,7 +211,11 @@ async fn tell(stage: &Stage, page: &mut Page<'_, '_>) -> anyhow::Result<Ending> 
 }
 
 fn addresses(stage: &Stage) -> Addresses {
-    let page = |role: Role| stage.github.pull_url(sample::REPO, PullNumber(role.number()));
+    let page = |role: Role| {
+        stage
+            .github
+            .pull_url(sample::REPO, PullNumber(role.number()))
+    };
     Addresses {
         dashboard: stage.dashboard(),
         sign_in: stage.sign_in(),

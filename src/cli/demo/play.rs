@@ -12,7 +12,8 @@ use super::stage::Stage;
 use crate::claims;
 use crate::emulator::{Attempt, Comment, Delivery, NewPull, Status};
 use crate::model::{
-    Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber, RepoUrl, Rights,
+    Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber,
+    RepoUrl, Rights,
 };
 use crate::render::{MachineLine, MachineProject};
 
@@ -38,7 +39,9 @@ pub(super) struct Scene {
 impl Scene {
     /// Whether everything holds.
     pub fn holds(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.problem.is_none())
+        self.verdicts
+            .iter()
+            .all(|verdict| verdict.problem.is_none())
     }
 }
 
@@ -89,13 +92,22 @@ pub(super) struct Player<'a> {
 
 impl<'a> Player<'a> {
     pub fn new(stage: &'a Stage) -> Self {
-        Self { stage, seen: BTreeMap::new(), reply: None }
+        Self {
+            stage,
+            seen: BTreeMap::new(),
+            reply: None,
+        }
     }
 
     /// Does what the step says; returns the webhook that told the server of it, if there was anything to tell.
     pub async fn act(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
         let done = timeout(ACT_WITHIN, self.do_now(act)).await;
-        done.with_context(|| format!("the emulated GitHub did not do its part within {} s", ACT_WITHIN.as_secs()))?
+        done.with_context(|| {
+            format!(
+                "the emulated GitHub did not do its part within {} s",
+                ACT_WITHIN.as_secs()
+            )
+        })?
     }
 
     async fn do_now(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
@@ -106,11 +118,25 @@ impl<'a> Player<'a> {
         match act {
             Act::Open(role) => self.open(role).await?,
             Act::Say(role, words) => {
-                let comment = self.stage.github.comment(REPO, number(role), role.login(), words).await?;
+                let comment = self
+                    .stage
+                    .github
+                    .comment(REPO, number(role), role.login(), words)
+                    .await?;
                 self.seen.insert(number(role), comment);
             }
-            Act::Merge(role) => drop(self.stage.github.merge(REPO, number(role), role.login()).await?),
-            Act::Push => drop(self.stage.github.push(REPO, "main", &[sample::change(sample::NOTE)]).await?),
+            Act::Merge(role) => drop(
+                self.stage
+                    .github
+                    .merge(REPO, number(role), role.login())
+                    .await?,
+            ),
+            Act::Push => drop(
+                self.stage
+                    .github
+                    .push(REPO, "main", &[sample::change(sample::NOTE)])
+                    .await?,
+            ),
             Act::Wait(_) => return Ok(None),
             Act::Register(team) => {
                 self.reply = Some(self.register(team).await?);
@@ -120,20 +146,34 @@ impl<'a> Player<'a> {
         let delivery = self.stage.github.deliveries().into_iter().nth(before);
         let delivery = delivery.context("the emulated GitHub sent no webhook")?;
         let accepted = matches!(delivery.outcome(), Some(Attempt::Answered(200..=299)));
-        ensure!(accepted, "the server did not take the webhook `{}`: {:?}", delivery.event, delivery.outcome());
+        ensure!(
+            accepted,
+            "the server did not take the webhook `{}`: {:?}",
+            delivery.event,
+            delivery.outcome()
+        );
         Ok(Some(delivery))
     }
 
     async fn push(&self, role: Role) -> anyhow::Result<()> {
         let change = sample::change(role.change());
-        self.stage.github.push(REPO, role.branch(), &[change]).await?;
+        self.stage
+            .github
+            .push(REPO, role.branch(), &[change])
+            .await?;
         Ok(())
     }
 
     async fn open(&self, role: Role) -> anyhow::Result<()> {
-        let pull = NewPull::from_branch(role.branch()).titled(role.title()).by(role.login());
+        let pull = NewPull::from_branch(role.branch())
+            .titled(role.title())
+            .by(role.login());
         let opened = self.stage.github.open_pull(REPO, pull).await?;
-        ensure!(opened == number(role), "the pull request of {} got the number {opened}", role.login());
+        ensure!(
+            opened == number(role),
+            "the pull request of {} got the number {opened}",
+            role.login()
+        );
         Ok(())
     }
 
@@ -141,8 +181,19 @@ impl<'a> Player<'a> {
     async fn register(&self, team: Team) -> anyhow::Result<String> {
         let store = &self.stage.server.ctx().store;
         let owner = OwnerName::new(team.name()).context("the name of a team of the demo")?;
-        let cause = Cause::new(Actor { login: team.name().to_owned(), origin: Origin::Cli }, "the demo");
-        drop(store.owner_create(&owner, &cause).await.context("cannot add an owner")?);
+        let cause = Cause::new(
+            Actor {
+                login: team.name().to_owned(),
+                origin: Origin::Cli,
+            },
+            "the demo",
+        );
+        drop(
+            store
+                .owner_create(&owner, &cause)
+                .await
+                .context("cannot add an owner")?,
+        );
         let fields = ApplicationFields {
             url: Some(team.address()),
             branch: Some("main"),
@@ -151,12 +202,18 @@ impl<'a> Player<'a> {
         };
         let spec = fields.spec(&ForgeHosts::public()).map_err(|problems| {
             let problems: Vec<String> = problems.into_iter().map(|problem| problem.text).collect();
-            anyhow!("the address of the demo's repository: {}", problems.join(" "))
+            anyhow!(
+                "the address of the demo's repository: {}",
+                problems.join(" ")
+            )
         })?;
         let saved = claims::application_add(store, &owner, &spec, (Rights::Whole, &cause))
             .await
             .context("cannot add an application")?;
-        Ok(saved.or_why().map_or_else(|why| why, |app| format!("Added: {} of `{}`", app.spec, app.owner)))
+        Ok(saved.or_why().map_or_else(
+            |why| why,
+            |app| format!("Added: {} of `{}`", app.spec, app.owner),
+        ))
     }
 
     /// Waits for the answer and for everything that has to hold.
@@ -168,24 +225,40 @@ impl<'a> Player<'a> {
             None => self.reply.take().map_or(Heard::Nothing, Heard::Reply),
         };
         let took = started.elapsed();
-        let judge = Judge { stage: self.stage, heard: &heard, number };
+        let judge = Judge {
+            stage: self.stage,
+            heard: &heard,
+            number,
+        };
         let verdicts = judge.settle(step).await?;
-        let statuses = if step.is_about_statuses() { judge.statuses()? } else { Vec::new() };
-        Ok(Scene { heard, took, statuses, verdicts })
+        let statuses = if step.is_about_statuses() {
+            judge.statuses()?
+        } else {
+            Vec::new()
+        };
+        Ok(Scene {
+            heard,
+            took,
+            statuses,
+            verdicts,
+        })
     }
 
     async fn listen(&mut self, number: PullNumber) -> anyhow::Result<Heard> {
         let seen = self.seen.get(&number).copied().unwrap_or_default();
         let answer = self.stage.github.comment_by(REPO, number, BOT, seen);
         let answer = timeout(ANSWER_WITHIN, answer).await.ok().transpose()?;
-        self.seen.extend(answer.as_ref().map(|answer| (number, answer.id)));
+        self.seen
+            .extend(answer.as_ref().map(|answer| (number, answer.id)));
         Ok(answer.map_or(Heard::Silence, Heard::Comment))
     }
 }
 
 impl Step {
     fn is_about_statuses(&self) -> bool {
-        self.checks.iter().any(|(expect, _)| matches!(expect, Expect::Status(..) | Expect::StatusText(..)))
+        self.checks
+            .iter()
+            .any(|(expect, _)| matches!(expect, Expect::Status(..) | Expect::StatusText(..)))
     }
 }
 
@@ -206,8 +279,14 @@ impl Judge<'_> {
         let started = Instant::now();
         loop {
             let verdicts = self.verdicts(step).await?;
-            let failed = || step.checks.iter().zip(&verdicts).filter(|(_, verdict)| verdict.problem.is_some());
-            let is_final = failed().any(|((expect, _), _)| expect.is_final()) || matches!(self.heard, Heard::Silence);
+            let failed = || {
+                step.checks
+                    .iter()
+                    .zip(&verdicts)
+                    .filter(|(_, verdict)| verdict.problem.is_some())
+            };
+            let is_final = failed().any(|((expect, _), _)| expect.is_final())
+                || matches!(self.heard, Heard::Silence);
             if failed().next().is_none() || is_final || started.elapsed() > SETTLE_WITHIN {
                 return Ok(verdicts);
             }
@@ -218,24 +297,39 @@ impl Judge<'_> {
     async fn verdicts(&self, step: &Step) -> anyhow::Result<Vec<Verdict>> {
         let mut verdicts = Vec::new();
         for (expect, claim) in step.checks {
-            verdicts.push(Verdict { claim, problem: self.problem(expect).await? });
+            verdicts.push(Verdict {
+                claim,
+                problem: self.problem(expect).await?,
+            });
         }
         Ok(verdicts)
     }
 
     async fn problem(&self, expect: &Expect) -> anyhow::Result<Option<Problem>> {
-        let problem = |expected: String, seen: String| (expected != seen).then_some(Problem { expected, seen });
+        let problem = |expected: String, seen: String| {
+            (expected != seen).then_some(Problem { expected, seen })
+        };
         Ok(match expect {
             Expect::Project(outcome) => problem(format!("{PROJECT} {outcome}"), self.projects()),
             Expect::Adds(add) => {
-                let counts = PlanCounts { add: *add, ..PlanCounts::default() };
+                let counts = PlanCounts {
+                    add: *add,
+                    ..PlanCounts::default()
+                };
                 problem(counts.to_string(), self.counts())
             }
             Expect::Command(outcome) => problem(outcome.to_string(), self.outcome()),
             Expect::Words(words) => self.lacks(words),
-            Expect::Status(context, state) => problem(state.as_str().to_owned(), self.status(context)?),
-            Expect::StatusText(context, text) => problem((*text).to_owned(), self.status_text(context)?),
-            Expect::LockOf(role) => problem(format!("{PROJECT} by #{}", role.number()), self.locks().await?),
+            Expect::Status(context, state) => {
+                problem(state.as_str().to_owned(), self.status(context)?)
+            }
+            Expect::StatusText(context, text) => {
+                problem((*text).to_owned(), self.status_text(context)?)
+            }
+            Expect::LockOf(role) => problem(
+                format!("{PROJECT} by #{}", role.number()),
+                self.locks().await?,
+            ),
             Expect::Resources(count) => problem(resources(*count), resources(self.resources()?)),
             Expect::OwnedBy(team) => problem(team.name().to_owned(), self.owner(*team).await?),
             Expect::MirrorsInStep => self.out_of_step().await?,
@@ -247,14 +341,24 @@ impl Judge<'_> {
     }
 
     fn projects(&self) -> String {
-        let Some(line) = self.line() else { return NO_ANSWER.to_owned() };
+        let Some(line) = self.line() else {
+            return NO_ANSWER.to_owned();
+        };
         if line.projects.is_empty() {
             return format!("no project, {}", self.outcome());
         }
-        let name =
-            |project: &MachineProject| project.name.as_ref().map_or(project.dir.to_string(), ToString::to_string);
-        let outcome = |project: &MachineProject| project.outcome.map_or("-", |outcome| outcome.as_str());
-        let projects = line.projects.iter().map(|project| format!("{} {}", name(project), outcome(project)));
+        let name = |project: &MachineProject| {
+            project
+                .name
+                .as_ref()
+                .map_or(project.dir.to_string(), ToString::to_string)
+        };
+        let outcome =
+            |project: &MachineProject| project.outcome.map_or("-", |outcome| outcome.as_str());
+        let projects = line
+            .projects
+            .iter()
+            .map(|project| format!("{} {}", name(project), outcome(project)));
         projects.collect::<Vec<_>>().join(", ")
     }
 
@@ -264,12 +368,16 @@ impl Judge<'_> {
     }
 
     fn outcome(&self) -> String {
-        self.line().map_or_else(|| NO_ANSWER.to_owned(), |line| line.outcome.to_string())
+        self.line()
+            .map_or_else(|| NO_ANSWER.to_owned(), |line| line.outcome.to_string())
     }
 
     fn lacks(&self, words: &str) -> Option<Problem> {
         let body = self.heard.text();
-        let missing = || Problem { expected: format!("`{words}` in the answer"), seen: "other words".to_owned() };
+        let missing = || Problem {
+            expected: format!("`{words}` in the answer"),
+            seen: "other words".to_owned(),
+        };
         (!body.contains(words)).then(missing)
     }
 
@@ -282,36 +390,67 @@ impl Judge<'_> {
     fn status(&self, context: &str) -> anyhow::Result<String> {
         let statuses = self.statuses()?;
         let status = statuses.iter().find(|status| status.context == context);
-        Ok(status.map_or("no such status", |status| status.state.as_str()).to_owned())
+        Ok(status
+            .map_or("no such status", |status| status.state.as_str())
+            .to_owned())
     }
 
     fn status_text(&self, context: &str) -> anyhow::Result<String> {
         let statuses = self.statuses()?;
-        let status = statuses.into_iter().find(|status| status.context == context);
-        Ok(status.and_then(|status| status.description).unwrap_or_else(|| "no such status".to_owned()))
+        let status = statuses
+            .into_iter()
+            .find(|status| status.context == context);
+        Ok(status
+            .and_then(|status| status.description)
+            .unwrap_or_else(|| "no such status".to_owned()))
     }
 
     async fn locks(&self) -> anyhow::Result<String> {
-        let locks = self.stage.server.ctx().store.lock_list().await.context("cannot read the locks")?;
-        let locks: Vec<String> =
-            locks.iter().map(|lock| format!("{} by #{}", lock.key.dir, lock.pull.number)).collect();
-        Ok(if locks.is_empty() { NO_LOCK.to_owned() } else { locks.join(", ") })
+        let locks = self
+            .stage
+            .server
+            .ctx()
+            .store
+            .lock_list()
+            .await
+            .context("cannot read the locks")?;
+        let locks: Vec<String> = locks
+            .iter()
+            .map(|lock| format!("{} by #{}", lock.key.dir, lock.pull.number))
+            .collect();
+        Ok(if locks.is_empty() {
+            NO_LOCK.to_owned()
+        } else {
+            locks.join(", ")
+        })
     }
 
     async fn owner(&self, team: Team) -> anyhow::Result<String> {
         let url = RepoUrl::parse(team.address()).context("the address of the demo's repository")?;
-        let claim = self.stage.server.ctx().store.claim_get(&url).await.context("cannot read the claims")?;
+        let claim = self
+            .stage
+            .server
+            .ctx()
+            .store
+            .claim_get(&url)
+            .await
+            .context("cannot read the claims")?;
         Ok(claim.map_or_else(|| "nobody".to_owned(), |claim| claim.owner.to_string()))
     }
 
     /// What the disks of both servers have, and what the registry says of them, against what GitHub has.
     async fn out_of_step(&self) -> anyhow::Result<Option<Problem>> {
         let branches = self.stage.github.branches(REPO).await?;
-        let main = branches.get("main").context("the repository of the demo has no branch `main`")?;
+        let main = branches
+            .get("main")
+            .context("the repository of the demo has no branch `main`")?;
         let expected = format!("{} verified", main.short());
         for (which, mirror) in self.stage.mirrors().await?.into_iter().enumerate() {
             if mirror != expected {
-                return Ok(Some(Problem { expected, seen: format!("{mirror} (server {})", which + 1) }));
+                return Ok(Some(Problem {
+                    expected,
+                    seen: format!("{mirror} (server {})", which + 1),
+                }));
             }
         }
         Ok(None)
@@ -320,9 +459,16 @@ impl Judge<'_> {
     /// How many resources Terraform has put on record.
     fn resources(&self) -> anyhow::Result<usize> {
         let path = sample::state_file(&self.stage.states, PROJECT);
-        let Ok(text) = std::fs::read(&path) else { return Ok(0) };
-        let state: State = serde_json::from_slice(&text).context("Terraform's state cannot be read")?;
-        Ok(state.resources.iter().map(|resource| resource.instances.len()).sum())
+        let Ok(text) = std::fs::read(&path) else {
+            return Ok(0);
+        };
+        let state: State =
+            serde_json::from_slice(&text).context("Terraform's state cannot be read")?;
+        Ok(state
+            .resources
+            .iter()
+            .map(|resource| resource.instances.len())
+            .sum())
     }
 }
 

@@ -105,7 +105,9 @@ impl Act {
     /// Whose pull request it is about, if it is about one.
     pub fn role(self) -> Option<Role> {
         match self {
-            Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => Some(role),
+            Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => {
+                Some(role)
+            }
             Self::Register(_) | Self::Push => None,
         }
     }
@@ -159,10 +161,19 @@ pub(super) const STORY: &[Step] = &[
               applied here, so Terraform is going to make the whole network.",
         act: Act::Open(Role::Alice),
         checks: &[
-            (Expect::Project(ProjectOutcome::Planned), "only `network` is planned, because only its files changed"),
+            (
+                Expect::Project(ProjectOutcome::Planned),
+                "only `network` is planned, because only its files changed",
+            ),
             (Expect::Adds(3), "Terraform would add 3 resources"),
-            (Expect::Status("lockkeeper/plan", StatusState::Success), "the commit says that the plan succeeded"),
-            (Expect::LockOf(Role::Alice), "#1 holds the lock of `network`"),
+            (
+                Expect::Status("lockkeeper/plan", StatusState::Success),
+                "the commit says that the plan succeeded",
+            ),
+            (
+                Expect::LockOf(Role::Alice),
+                "#1 holds the lock of `network`",
+            ),
         ],
     },
     Step {
@@ -171,9 +182,18 @@ pub(super) const STORY: &[Step] = &[
               request through at a time, and tells everybody else who has it.",
         act: Act::Open(Role::Bob),
         checks: &[
-            (Expect::Project(ProjectOutcome::Waiting), "Terraform is not run for `network`"),
-            (Expect::Words("[#1]("), "the answer names #1 as the holder and links to it"),
-            (Expect::Words("**next in line**"), "#2 is next in line, and need not come back to ask"),
+            (
+                Expect::Project(ProjectOutcome::Waiting),
+                "Terraform is not run for `network`",
+            ),
+            (
+                Expect::Words("[#1]("),
+                "the answer names #1 as the holder and links to it",
+            ),
+            (
+                Expect::Words("**next in line**"),
+                "#2 is next in line, and need not come back to ask",
+            ),
             (
                 Expect::StatusText("lockkeeper/plan", "Waiting for #1 (alice), next in line."),
                 "the commit says for whom its plan waits",
@@ -186,7 +206,10 @@ pub(super) const STORY: &[Step] = &[
         why: "A slip gets an answer that helps, and never a guess: nothing is run.",
         act: Act::Say(Role::Alice, "lockkeeper aply"),
         checks: &[
-            (Expect::Words("Did you mean `apply`?"), "the answer suggests the nearest command"),
+            (
+                Expect::Words("Did you mean `apply`?"),
+                "the answer suggests the nearest command",
+            ),
             (Expect::Resources(0), "nothing was applied"),
         ],
     },
@@ -196,10 +219,22 @@ pub(super) const STORY: &[Step] = &[
               commit, the plan file and the Terraform version are still the same.",
         act: Act::Say(Role::Alice, "lockkeeper apply"),
         checks: &[
-            (Expect::Project(ProjectOutcome::Applied), "`network` is applied"),
-            (Expect::Status("lockkeeper/apply", StatusState::Success), "the commit says so"),
-            (Expect::Resources(3), "Terraform's state has the 3 resources"),
-            (Expect::LockOf(Role::Alice), "#1 keeps the lock until it is merged: `main` does not have its code yet"),
+            (
+                Expect::Project(ProjectOutcome::Applied),
+                "`network` is applied",
+            ),
+            (
+                Expect::Status("lockkeeper/apply", StatusState::Success),
+                "the commit says so",
+            ),
+            (
+                Expect::Resources(3),
+                "Terraform's state has the 3 resources",
+            ),
+            (
+                Expect::LockOf(Role::Alice),
+                "#1 keeps the lock until it is merged: `main` does not have its code yet",
+            ),
         ],
     },
     Step {
@@ -209,7 +244,10 @@ pub(super) const STORY: &[Step] = &[
         act: Act::Merge(Role::Alice),
         checks: &[
             (Expect::Command(CommandOutcome::Success), "#1 is told"),
-            (Expect::LockOf(Role::Bob), "#2 was next in line and holds the lock now"),
+            (
+                Expect::LockOf(Role::Bob),
+                "#2 was next in line and holds the lock now",
+            ),
         ],
     },
     Step {
@@ -218,9 +256,18 @@ pub(super) const STORY: &[Step] = &[
               merged, so her work stays where it is.",
         act: Act::Wait(Role::Bob),
         checks: &[
-            (Expect::Project(ProjectOutcome::Planned), "`network` is planned"),
-            (Expect::Adds(1), "Terraform would add the DNS zone and touch nothing of Alice's"),
-            (Expect::Status("lockkeeper/plan", StatusState::Success), "the commit says that the plan succeeded"),
+            (
+                Expect::Project(ProjectOutcome::Planned),
+                "`network` is planned",
+            ),
+            (
+                Expect::Adds(1),
+                "Terraform would add the DNS zone and touch nothing of Alice's",
+            ),
+            (
+                Expect::Status("lockkeeper/plan", StatusState::Success),
+                "the commit says that the plan succeeded",
+            ),
             (Expect::LockOf(Role::Bob), "#2 holds the lock"),
         ],
     },
@@ -229,7 +276,10 @@ pub(super) const STORY: &[Step] = &[
         why: "Many teams can share a server. Whoever registers a project of a repository owns that repository there, until \
               nothing refers to it any more.",
         act: Act::Register(Team::Network),
-        checks: &[(Expect::OwnedBy(Team::Network), "the repository is the network team's")],
+        checks: &[(
+            Expect::OwnedBy(Team::Network),
+            "the repository is the network team's",
+        )],
     },
     Step {
         title: "The database team registers the same repository, and is refused",
@@ -237,8 +287,14 @@ pub(super) const STORY: &[Step] = &[
               is the same repository is known all the same.",
         act: Act::Register(Team::Database),
         checks: &[
-            (Expect::Words("is owned by `network-team`"), "the answer names the owner"),
-            (Expect::OwnedBy(Team::Network), "the repository is still the network team's"),
+            (
+                Expect::Words("is owned by `network-team`"),
+                "the answer names the owner",
+            ),
+            (
+                Expect::OwnedBy(Team::Network),
+                "the repository is still the network team's",
+            ),
         ],
     },
     Step {
@@ -246,7 +302,10 @@ pub(super) const STORY: &[Step] = &[
         why: "A second server works on the same database, with a disk of its own. GitHub tells only one of them; both \
               bring their mirror in step and compare it with what GitHub has.",
         act: Act::Push,
-        checks: &[(Expect::MirrorsInStep, "both mirrors have the new commit, and are verified")],
+        checks: &[(
+            Expect::MirrorsInStep,
+            "both mirrors have the new commit, and are verified",
+        )],
     },
 ];
 
@@ -256,7 +315,11 @@ mod tests {
 
     #[test]
     fn every_step_checks_something_and_alice_is_first() {
-        assert!(STORY.iter().all(|step| !step.checks.is_empty() && !step.why.is_empty()));
+        assert!(
+            STORY
+                .iter()
+                .all(|step| !step.checks.is_empty() && !step.why.is_empty())
+        );
         assert_eq!(STORY[0].act, Act::Open(Role::Alice));
     }
 }

@@ -51,14 +51,20 @@ impl SecondServer {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             panics: Panics::new(Arc::new(SystemClock)),
-            exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
+            exe: std::env::current_exe()
+                .context("cannot tell where the lockkeeper executable is")?,
             environment: props.variables.clone(),
             name: format!("{}-second", props.hostname),
         };
         let name = parts.name.clone();
-        let ctx = build_on(config, parts, first.store.clone()).await.context("the second server")?;
+        let ctx = build_on(config, parts, first.store.clone())
+            .await
+            .context("the second server")?;
         let replica = Replica::new(Arc::clone(&ctx), &name);
-        replica.tick_leases().await.context("cannot tell the database that the second server is there")?;
+        replica
+            .tick_leases()
+            .await
+            .context("cannot tell the database that the second server is there")?;
         let rounds = tokio::spawn(async move {
             loop {
                 // What goes wrong is in the log, and the next round tries it again.
@@ -67,7 +73,10 @@ impl SecondServer {
                 tokio::time::sleep(ROUND_EVERY).await;
             }
         });
-        Ok(Self { ctx, _rounds: AbortOnDropHandle::new(rounds) })
+        Ok(Self {
+            ctx,
+            _rounds: AbortOnDropHandle::new(rounds),
+        })
     }
 }
 
@@ -88,19 +97,36 @@ impl Stage {
     /// Starts both, with the repository on `main`.
     pub async fn set(folder: &Folder, props: Props) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, props.port)).await;
-        let listener = listener.with_context(|| format!("cannot listen on port {} (--port)", props.port))?;
-        let url = format!("http://{}", listener.local_addr().context("cannot tell which port is listened on")?);
+        let listener =
+            listener.with_context(|| format!("cannot listen on port {} (--port)", props.port))?;
+        let url = format!(
+            "http://{}",
+            listener
+                .local_addr()
+                .context("cannot tell which port is listened on")?
+        );
         let (token, webhook_secret, password) = (secret(), secret(), secret());
         let github = github(folder, &url, &token, &webhook_secret).await?;
         let secrets = [token, webhook_secret, password.clone()];
         let config = |data_dir| config(data_dir, &props, &url, &github, &secrets);
         let (first, second) = (config(folder.server())?, config(folder.second_server())?);
-        let surroundings = Surroundings { variables: props.variables.clone(), hostname: props.hostname.clone() };
+        let surroundings = Surroundings {
+            variables: props.variables.clone(),
+            hostname: props.hostname.clone(),
+        };
         let server = Server::start(listener, &first, surroundings).await?;
         let second = SecondServer::start(&second, &props, server.ctx()).await?;
         let path = props.variables.get("PATH").cloned().unwrap_or_default();
         let data_dirs = [folder.server(), folder.second_server()];
-        Ok(Self { github, server, second, password, states: folder.states(), data_dirs, path })
+        Ok(Self {
+            github,
+            server,
+            second,
+            password,
+            states: folder.states(),
+            data_dirs,
+            path,
+        })
     }
 
     /// What the mirrors of both servers have of `main`, and what the registry says of them.
@@ -108,15 +134,27 @@ impl Stage {
         let repo: RepoId = format!("github.com/{}", sample::REPO).parse()?;
         let main = RefName::new("refs/heads/main")?;
         let mut mirrors = Vec::new();
-        let servers = [(self.server.ctx(), &self.data_dirs[0]), (&self.second.ctx, &self.data_dirs[1])];
+        let servers = [
+            (self.server.ctx(), &self.data_dirs[0]),
+            (&self.second.ctx, &self.data_dirs[1]),
+        ];
         for (ctx, data_dir) in servers {
-            let row = ctx.store.mirror_get(ctx.syncer.home(), &repo).await.context("cannot read the registry")?;
+            let row = ctx
+                .store
+                .mirror_get(ctx.syncer.home(), &repo)
+                .await
+                .context("cannot read the registry")?;
             let Some(row) = row.filter(|row| row.state.state == SyncState::Synced) else {
                 mirrors.push("no mirror that is in step".to_owned());
                 continue;
             };
-            let refs = Git::new(GitSettings::new(data_dir, &self.path)).mirror(&repo).refs().await?;
-            let commit = refs.get(&main).map_or_else(|| "nothing".to_owned(), |commit| commit.short().to_owned());
+            let refs = Git::new(GitSettings::new(data_dir, &self.path))
+                .mirror(&repo)
+                .refs()
+                .await?;
+            let commit = refs
+                .get(&main)
+                .map_or_else(|| "nothing".to_owned(), |commit| commit.short().to_owned());
             mirrors.push(format!("{commit} {}", row.state.verification));
         }
         Ok(mirrors)
@@ -136,7 +174,9 @@ impl Stage {
     pub fn sandbox(&self) -> String {
         match self.server.ctx().terraform.plans.sandbox.mechanism() {
             Some(mechanism) => format!("each run may use its own files only, held by {mechanism}"),
-            None => "none: this kernel has no Landlock, so runs may do what the server may".to_owned(),
+            None => {
+                "none: this kernel has no Landlock, so runs may do what the server may".to_owned()
+            }
         }
     }
 
@@ -148,14 +188,28 @@ impl Stage {
     }
 }
 
-async fn github(folder: &Folder, server: &str, token: &Secret, webhook_secret: &Secret) -> anyhow::Result<Emulator> {
-    let target = format!("{server}/events").parse().context("the address of the server is not a URL")?;
-    let options = Options::new(&folder.github(), Arc::new(SystemClock), webhook_secret.clone())
-        .with_token(BOT, token.clone())
-        .with_webhook_target(target);
+async fn github(
+    folder: &Folder,
+    server: &str,
+    token: &Secret,
+    webhook_secret: &Secret,
+) -> anyhow::Result<Emulator> {
+    let target = format!("{server}/events")
+        .parse()
+        .context("the address of the server is not a URL")?;
+    let options = Options::new(
+        &folder.github(),
+        Arc::new(SystemClock),
+        webhook_secret.clone(),
+    )
+    .with_token(BOT, token.clone())
+    .with_webhook_target(target);
     let github = Emulator::start(options).await?;
     let files = sample::files(&folder.states());
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, content)| (path.as_str(), content.as_str())).collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, content)| (path.as_str(), content.as_str()))
+        .collect();
     let made = github.create_repo(sample::REPO, &files).await;
     made.context("cannot make the sample repository")?;
     Ok(github)
@@ -187,14 +241,29 @@ fn config(
         ("data-dir", path(data_dir.clone())),
         ("checkout-strategy", "merge".to_owned()),
         ("shutdown-grace", "5s".to_owned()),
-        ("default-tf-distribution", props.terraform.tool.distribution.to_string()),
+        (
+            "default-tf-distribution",
+            props.terraform.tool.distribution.to_string(),
+        ),
         ("tf-bin-dir", path(props.terraform.bin_dir.clone())),
-        ("sandbox-read", props.terraform.installed_in().map(path).unwrap_or_default()),
+        (
+            "sandbox-read",
+            props.terraform.installed_in().map(path).unwrap_or_default(),
+        ),
         ("sandbox-write", path(props.states.clone())),
     ];
-    let flags = flags.into_iter().map(|(flag, value)| (flag.to_owned(), vec![value])).collect();
-    let raw = RawSettings { flags, working_dir: data_dir, hostname: props.hostname.clone(), ..RawSettings::default() };
-    let (mut config, _) = ServerConfig::from_raw(&raw, Vec::new()).context("the settings of the demo's server")?;
+    let flags = flags
+        .into_iter()
+        .map(|(flag, value)| (flag.to_owned(), vec![value]))
+        .collect();
+    let raw = RawSettings {
+        flags,
+        working_dir: data_dir,
+        hostname: props.hostname.clone(),
+        ..RawSettings::default()
+    };
+    let (mut config, _) =
+        ServerConfig::from_raw(&raw, Vec::new()).context("the settings of the demo's server")?;
     // The emulator goes by the name of github.com, and has no limits.
     config.github.write_pause = Some(Duration::ZERO);
     Ok(config)

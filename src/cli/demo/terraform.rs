@@ -25,7 +25,10 @@ impl Found {
     /// runs may read the program as it is, and need no more, or the folder is one that holds other things too.
     pub fn installed_in(&self) -> Option<PathBuf> {
         let program = self.tool.program.canonicalize().ok()?;
-        let folder = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;
+        let folder = program
+            .parent()
+            .filter(|folder| folder.ends_with("bin"))?
+            .parent()?;
         folder.ends_with(".tools").then(|| folder.to_owned())
     }
 }
@@ -34,7 +37,8 @@ impl Found {
 pub(super) fn environment(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_foreign = |name: &str| FOREIGN.iter().any(|prefix| name.starts_with(prefix));
     let kept = variables.iter().filter(|(name, _)| !is_foreign(name));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Finds the program, asks what it is, and links it into `bin_dir`.
@@ -44,7 +48,10 @@ pub(super) async fn find(
     environment: &BTreeMap<String, String>,
     bin_dir: PathBuf,
 ) -> anyhow::Result<Found> {
-    let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let path = environment
+        .get("PATH")
+        .map(String::as_str)
+        .unwrap_or_default();
     let (program, distribution) = match named {
         Some(program) => (working_dir.join(program), distribution_of(program)),
         None => look(&places(path, working_dir)).with_context(missing)?,
@@ -53,10 +60,24 @@ pub(super) async fn find(
         bail!("there is no program {} (--terraform)", program.display());
     }
     link(&program, &bin_dir.join(distribution.program()))?;
-    let children: ChildEnvironment = environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let tool = Tools::new(&[&bin_dir], children).find(distribution, None).await;
-    let tool = tool.with_context(|| format!("{} is of no use as {}", program.display(), distribution.title()))?;
-    Ok(Found { tool: Tool { program, ..tool }, bin_dir })
+    let children: ChildEnvironment = environment
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    let tool = Tools::new(&[&bin_dir], children)
+        .find(distribution, None)
+        .await;
+    let tool = tool.with_context(|| {
+        format!(
+            "{} is of no use as {}",
+            program.display(),
+            distribution.title()
+        )
+    })?;
+    Ok(Found {
+        tool: Tool { program, ..tool },
+        bin_dir,
+    })
 }
 
 fn missing() -> String {
@@ -68,12 +89,18 @@ fn missing() -> String {
 
 /// The `PATH`, then what `make demo` has set up.
 fn places(path: &str, working_dir: &Path) -> Vec<PathBuf> {
-    std::env::split_paths(path).chain([working_dir.join(OWN_TOOLS)]).filter(|dir| dir.is_absolute()).collect()
+    std::env::split_paths(path)
+        .chain([working_dir.join(OWN_TOOLS)])
+        .filter(|dir| dir.is_absolute())
+        .collect()
 }
 
 fn look(places: &[PathBuf]) -> Option<(PathBuf, Distribution)> {
     let find = |distribution: Distribution| {
-        let program = places.iter().map(|dir| dir.join(distribution.program())).find(|file| file.is_file());
+        let program = places
+            .iter()
+            .map(|dir| dir.join(distribution.program()))
+            .find(|file| file.is_file());
         program.map(|program| (program, distribution))
     };
     find(Distribution::Terraform).or_else(|| find(Distribution::OpenTofu))
@@ -81,12 +108,17 @@ fn look(places: &[PathBuf]) -> Option<(PathBuf, Distribution)> {
 
 fn distribution_of(program: &Path) -> Distribution {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    if name.contains("tofu") { Distribution::OpenTofu } else { Distribution::Terraform }
+    if name.contains("tofu") {
+        Distribution::OpenTofu
+    } else {
+        Distribution::Terraform
+    }
 }
 
 fn link(program: &Path, link: &Path) -> anyhow::Result<()> {
     let parent = link.parent().unwrap_or(link);
-    let made = std::fs::create_dir_all(parent).and_then(|()| std::os::unix::fs::symlink(program, link));
+    let made =
+        std::fs::create_dir_all(parent).and_then(|()| std::os::unix::fs::symlink(program, link));
     made.with_context(|| format!("cannot make the link {}", link.display()))
 }
 
@@ -118,13 +150,20 @@ mod tests {
 
     #[test]
     fn a_named_program_is_what_its_name_says() {
-        assert_eq!(distribution_of(Path::new("/opt/tofu-1.9/tofu")), Distribution::OpenTofu);
-        assert_eq!(distribution_of(Path::new("/opt/tofu/terraform_1.9")), Distribution::Terraform);
+        assert_eq!(
+            distribution_of(Path::new("/opt/tofu-1.9/tofu")),
+            Distribution::OpenTofu
+        );
+        assert_eq!(
+            distribution_of(Path::new("/opt/tofu/terraform_1.9")),
+            Distribution::Terraform
+        );
     }
 
     #[test]
     fn settings_of_the_persons_own_projects_are_left_out() {
-        let variables = ["PATH", "HOME", "TF_WORKSPACE", "AWS_PROFILE"].map(|name| (name.to_owned(), String::new()));
+        let variables = ["PATH", "HOME", "TF_WORKSPACE", "AWS_PROFILE"]
+            .map(|name| (name.to_owned(), String::new()));
         let kept: Vec<String> = environment(&variables.into()).into_keys().collect();
         assert_eq!(kept, ["HOME", "PATH"]);
     }

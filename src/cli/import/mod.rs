@@ -67,7 +67,10 @@ fn sources() -> [Arg; 3] {
 }
 
 fn switch(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
 }
 
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -78,14 +81,21 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
         Ok(storage) => storage,
         Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
     };
-    let host = text("host").map(|host| host.parse::<HostName>()).transpose();
+    let host = text("host")
+        .map(|host| host.parse::<HostName>())
+        .transpose();
     let host = match host {
         Ok(host) => host,
         Err(error) => return Ok(terminal.usage(&format!("error: --host: {error}\n"))),
     };
-    let wanted = Wanted { host, write: matches.get_flag("write"), json: matches.get_flag("json") };
+    let wanted = Wanted {
+        host,
+        write: matches.get_flag("write"),
+        json: matches.get_flag("json"),
+    };
     let source = Source::of(text("boltdb"), text("redis"), text("redis-url-file"), &raw)?;
-    if text("redis").is_some_and(|url| url.parse::<RedisUrl>().is_ok_and(|url| url.has_password())) {
+    if text("redis").is_some_and(|url| url.parse::<RedisUrl>().is_ok_and(|url| url.has_password()))
+    {
         terminal
             .note("warning: others on this machine can see the password on the command line; use a variable or a file");
     }
@@ -98,22 +108,46 @@ struct Wanted {
     json: bool,
 }
 
-async fn import(source: &Source, storage: &StorageConfig, wanted: &Wanted, terminal: &mut Terminal<'_>) -> Outcome {
-    let contents = source.read().await.with_context(|| format!("cannot take over {source}"))?;
+async fn import(
+    source: &Source,
+    storage: &StorageConfig,
+    wanted: &Wanted,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let contents = source
+        .read()
+        .await
+        .with_context(|| format!("cannot take over {source}"))?;
     let found = Found::understand(&contents, wanted.host.as_ref(), SystemClock.now());
     let url = database_url(&storage.database)?;
     let target = Target::open(&url, storage, wanted.write).await?;
-    let mode = if wanted.write { ImportMode::Write } else { ImportMode::Trial };
-    let mut report = takeover(&target.store, found, mode).await.context("cannot write to the database")?;
+    let mode = if wanted.write {
+        ImportMode::Write
+    } else {
+        ImportMode::Trial
+    };
+    let mut report = takeover(&target.store, found, mode)
+        .await
+        .context("cannot write to the database")?;
     target.store.close().await;
     report.from = source.to_string();
-    report.to = if target.is_new { format!("{url} (does not exist yet)") } else { url.to_string() };
+    report.to = if target.is_new {
+        format!("{url} (does not exist yet)")
+    } else {
+        url.to_string()
+    };
     if wanted.json {
-        terminal.line(serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?)?;
+        terminal.line(
+            serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?,
+        )?;
     } else {
         terminal.line(format_args!("{report}"))?;
     }
-    Ok(if report.is_complete() { Exit::Success } else { Exit::Failure })
+    Ok(if report.is_complete() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
 }
 
 /// Lockkeeper's database.
@@ -130,15 +164,29 @@ impl Target {
         if write {
             crate::app::own_dir(&storage.data_dir).with_context(cannot)?;
             let store = open(url).await.with_context(cannot)?;
-            return Ok(Self { store, is_new: false, _trial: None });
+            return Ok(Self {
+                store,
+                is_new: false,
+                _trial: None,
+            });
         }
         let existing = Store::open_existing(url, Arc::new(SystemClock), Arc::new(RandomIds));
         if let Some(store) = existing.await.with_context(cannot)? {
-            return Ok(Self { store, is_new: false, _trial: None });
+            return Ok(Self {
+                store,
+                is_new: false,
+                _trial: None,
+            });
         }
         let dir = tempfile::tempdir().context("cannot make a folder for the trial")?;
-        let store = open(&DatabaseUrl::Sqlite(dir.path().join("trial.db"))).await.context("cannot make a trial")?;
-        Ok(Self { store, is_new: true, _trial: Some(dir) })
+        let store = open(&DatabaseUrl::Sqlite(dir.path().join("trial.db")))
+            .await
+            .context("cannot make a trial")?;
+        Ok(Self {
+            store,
+            is_new: true,
+            _trial: Some(dir),
+        })
     }
 }
 
@@ -148,7 +196,12 @@ async fn open(url: &DatabaseUrl) -> Result<Store, sqlx::Error> {
 
 /// What a variable of ours or of Atlantis says.
 fn variable(raw: &RawSettings, name: &str) -> Option<String> {
-    let value = |prefix: &str| raw.variables.get(&format!("{prefix}{name}")).filter(|text| !text.is_empty()).cloned();
+    let value = |prefix: &str| {
+        raw.variables
+            .get(&format!("{prefix}{name}"))
+            .filter(|text| !text.is_empty())
+            .cloned()
+    };
     value("LOCKKEEPER_").or_else(|| value("ATLANTIS_"))
 }
 

@@ -60,7 +60,16 @@ impl LockLine {
     /// Of a lock that is but a key.
     pub fn unknown(atlantis_key: String, outcome: Fate) -> Self {
         let (lock, pull, pull_url, holder, since, reason) = (None, None, None, None, None, None);
-        Self { atlantis_key, lock, pull, pull_url, holder, since, outcome, reason }
+        Self {
+            atlantis_key,
+            lock,
+            pull,
+            pull_url,
+            holder,
+            since,
+            outcome,
+            reason,
+        }
     }
 }
 
@@ -118,8 +127,15 @@ pub(super) struct ApplyLine {
 impl Report {
     /// Whether everything that matters is, or would be, here.
     pub fn is_complete(&self) -> bool {
-        let fates = self.locks.iter().map(|lock| lock.outcome).chain(self.pulls.iter().map(|pull| pull.outcome));
-        self.wrong.is_empty() && !fates.into_iter().any(|fate| matches!(fate, Fate::Conflict | Fate::Unusable))
+        let fates = self
+            .locks
+            .iter()
+            .map(|lock| lock.outcome)
+            .chain(self.pulls.iter().map(|pull| pull.outcome));
+        self.wrong.is_empty()
+            && !fates
+                .into_iter()
+                .any(|fate| matches!(fate, Fate::Conflict | Fate::Unusable))
     }
 
     fn word(&self, fate: Fate) -> &'static str {
@@ -134,58 +150,128 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let count = |fate| self.locks.iter().filter(|lock| lock.outcome == fate).count();
-        let parts = [Fate::Taken, Fate::AlreadyThere, Fate::Conflict, Fate::Unusable, Fate::Skipped];
+        let count = |fate| {
+            self.locks
+                .iter()
+                .filter(|lock| lock.outcome == fate)
+                .count()
+        };
+        let parts = [
+            Fate::Taken,
+            Fate::AlreadyThere,
+            Fate::Conflict,
+            Fate::Unusable,
+            Fate::Skipped,
+        ];
         let parts = parts.map(|fate| (count(fate), self.word(fate)));
-        let parts: Vec<String> =
-            parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-        if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        if parts.is_empty() {
+            "none".to_owned()
+        } else {
+            parts.join(", ")
+        }
     }
 
     fn write_pulls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nPull requests: {}", self.pulls.len())?;
         for pull in &self.pulls {
-            let reason = pull.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            writeln!(f, "  {:14}  {}", self.word(pull.outcome), shown(&format!("{}{reason}", pull.pull)))?;
+            let reason = pull
+                .reason
+                .as_ref()
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
+            writeln!(
+                f,
+                "  {:14}  {}",
+                self.word(pull.outcome),
+                shown(&format!("{}{reason}", pull.pull))
+            )?;
             for project in &pull.projects {
                 let then = match project.then {
                     Then::PlanAgain => "plan again",
                     Then::Nothing => "nothing to do",
                 };
-                let name = project.project.as_ref().map(|name| format!(" project {name}")).unwrap_or_default();
+                let name = project
+                    .project
+                    .as_ref()
+                    .map(|name| format!(" project {name}"))
+                    .unwrap_or_default();
                 let place = format!("dir {} workspace {}{name}", project.dir, project.workspace);
-                writeln!(f, "                    {then:13}  {}: {}", shown(&place), project.status)?;
+                writeln!(
+                    f,
+                    "                    {then:13}  {}: {}",
+                    shown(&place),
+                    project.status
+                )?;
             }
         }
         Ok(())
     }
 
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.pulls.iter().flat_map(|pull| &pull.projects).any(|project| project.then == Then::PlanAgain) {
-            writeln!(f, "\nPlan files are not taken over: what is marked \"plan again\" cannot be applied before.")?;
+        if self
+            .pulls
+            .iter()
+            .flat_map(|pull| &pull.projects)
+            .any(|project| project.then == Then::PlanAgain)
+        {
+            writeln!(
+                f,
+                "\nPlan files are not taken over: what is marked \"plan again\" cannot be applied before."
+            )?;
         }
         for wrong in &self.wrong {
             writeln!(f, "\nWRONG: {}", shown(wrong))?;
         }
         if !self.is_complete() {
-            writeln!(f, "\nNot everything can be taken over: the reasons are above.")?;
+            writeln!(
+                f,
+                "\nNot everything can be taken over: the reasons are above."
+            )?;
         }
         match self.verified {
-            None => write!(f, "\nNothing was written. To do it, run the same command with --write."),
-            Some(true) => write!(f, "\nWhat was taken is written, read back, and found as it should be."),
-            Some(false) => write!(f, "\nWritten, but not found as it should be when it was read back: see above."),
+            None => write!(
+                f,
+                "\nNothing was written. To do it, run the same command with --write."
+            ),
+            Some(true) => write!(
+                f,
+                "\nWhat was taken is written, read back, and found as it should be."
+            ),
+            Some(false) => write!(
+                f,
+                "\nWritten, but not found as it should be when it was read back: see above."
+            ),
         }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "From  {}\nTo    {}\n\nLocks: {}", shown(&self.from), shown(&self.to), self.summary())?;
+        writeln!(
+            f,
+            "From  {}\nTo    {}\n\nLocks: {}",
+            shown(&self.from),
+            shown(&self.to),
+            self.summary()
+        )?;
         let rows: Vec<[String; 5]> = self.locks.iter().map(|lock| self.row(lock)).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let width = |column: usize| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or_default()
+        };
         let widths: [usize; 5] = std::array::from_fn(width);
         for (row, lock) in rows.iter().zip(&self.locks) {
-            let cells = row.iter().zip(widths).map(|(cell, width)| format!("  {cell:width$}"));
+            let cells = row
+                .iter()
+                .zip(widths)
+                .map(|(cell, width)| format!("  {cell:width$}"));
             writeln!(f, "{}", cells.collect::<String>().trim_end())?;
             if let Some(reason) = &lock.reason {
                 writeln!(f, "  {:width$}  {}", "", shown(reason), width = widths[0])?;
@@ -194,7 +280,10 @@ impl fmt::Display for Report {
         if let Some(lock) = &self.apply_lock {
             let (word, since) = (self.word(lock.outcome), minute(lock.since));
             let who = shown(&format!("{}: {}", lock.holder, lock.reason));
-            writeln!(f, "\nApply lock: all applies are stopped\n  {word}  since {since}, by {who}")?;
+            writeln!(
+                f,
+                "\nApply lock: all applies are stopped\n  {word}  since {since}, by {who}"
+            )?;
         }
         self.write_pulls(f)?;
         self.write_end(f)
@@ -204,13 +293,27 @@ impl fmt::Display for Report {
 impl Report {
     fn row(&self, line: &LockLine) -> [String; 5] {
         let place = |lock: &LockPlace| {
-            let name = lock.project.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-            format!("{}/{}/{}/{}{name}", lock.host, lock.repo, lock.dir, lock.workspace)
+            let name = lock
+                .project
+                .as_ref()
+                .map(|name| format!(" ({name})"))
+                .unwrap_or_default();
+            format!(
+                "{}/{}/{}/{}{name}",
+                lock.host, lock.repo, lock.dir, lock.workspace
+            )
         };
         [
             self.word(line.outcome).to_owned(),
-            shown(&line.lock.as_ref().map_or_else(|| line.atlantis_key.clone(), place)),
-            line.pull.map(|number| format!("#{number}")).unwrap_or_default(),
+            shown(
+                &line
+                    .lock
+                    .as_ref()
+                    .map_or_else(|| line.atlantis_key.clone(), place),
+            ),
+            line.pull
+                .map(|number| format!("#{number}"))
+                .unwrap_or_default(),
             shown(line.holder.as_deref().unwrap_or_default()),
             line.since.map(minute).unwrap_or_default(),
         ]
@@ -224,7 +327,10 @@ fn minute(time: DateTime<Utc>) -> String {
 /// Nothing that moves the cursor or turns the direction of writing: records hold what people typed on the forge.
 fn shown(text: &str) -> String {
     let is_hidden = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if is_hidden(c) { '\u{fffd}' } else { c })
+        .collect()
 }

@@ -46,10 +46,15 @@ impl Source {
             (Some(url), _) => RedisUrl::from_secret(&Secret::new(&url)).context("--redis")?,
             (None, Some(file)) => RedisUrl::from_secret(&read_url(&raw.absolute(&file))?)
                 .with_context(|| format!("--redis-url-file {file}"))?,
-            (None, None) => bail!("say where Atlantis keeps its locks: --boltdb, --redis or --redis-url-file"),
+            (None, None) => {
+                bail!("say where Atlantis keeps its locks: --boltdb, --redis or --redis-url-file")
+            }
         };
         let secret = |name| variable(raw, name).map(|text| Secret::new(&text));
-        Ok(Self::Redis(Box::new(url.or_credentials(secret("REDIS_USERNAME"), secret("REDIS_PASSWORD")))))
+        Ok(Self::Redis(Box::new(url.or_credentials(
+            secret("REDIS_USERNAME"),
+            secret("REDIS_PASSWORD"),
+        ))))
     }
 
     /// Reads everything that is there.
@@ -69,6 +74,8 @@ fn read_url(path: &std::path::Path) -> anyhow::Result<Secret> {
     let cannot = || format!("--redis-url-file: cannot read {}", path.display());
     let mut text = String::new();
     let file = std::fs::File::open(path).with_context(cannot)?;
-    file.take(LARGEST_URL_FILE).read_to_string(&mut text).with_context(cannot)?;
+    file.take(LARGEST_URL_FILE)
+        .read_to_string(&mut text)
+        .with_context(cannot)?;
     Ok(Secret::new(&text))
 }

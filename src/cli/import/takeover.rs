@@ -6,15 +6,19 @@ use crate::command::{ApplyCommand, Command};
 use crate::handlers::Spec;
 use crate::model::{Lock, PullState};
 use crate::store::{
-    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported, ImportedApplyLock,
-    ImportedLock, ImportedPull, Store,
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported,
+    ImportedApplyLock, ImportedLock, ImportedPull, Store,
 };
 
 /// Why a lock is held that was taken over; shown wherever its holder is named.
 const REASON: &str = "taken over from Atlantis";
 
 /// Does it, or tries it; then reads it back.
-pub(super) async fn takeover(store: &Store, found: Found, mode: ImportMode) -> anyhow::Result<Report> {
+pub(super) async fn takeover(
+    store: &Store,
+    found: Found,
+    mode: ImportMode,
+) -> anyhow::Result<Report> {
     let batch = batch(&found);
     let imported = store.import(&batch, mode).await?;
     let mut report = report(&found, &imported);
@@ -36,7 +40,11 @@ fn batch(found: &Found) -> ImportBatch {
         taken_at: lock.taken_at,
     };
     ImportBatch {
-        pulls: found.pulls.iter().map(|pull| (pull.pull.clone(), pull.url.clone())).collect(),
+        pulls: found
+            .pulls
+            .iter()
+            .map(|pull| (pull.pull.clone(), pull.url.clone()))
+            .collect(),
         locks: found.locks.iter().map(lock).collect(),
         apply_lock: found.apply_lock.as_ref().map(apply_lock),
         statuses: found.pulls.iter().filter_map(statuses).collect(),
@@ -64,25 +72,61 @@ fn statuses(pull: &FoundPull) -> Option<ImportStatuses> {
         holder: "Atlantis".to_owned(),
         reason: REASON.to_owned(),
         spec: Spec::Command(Command::Apply(ApplyCommand::default())).to_json(),
-        projects: pull.projects.iter().map(|found| (found.project.clone(), status(found.status))).collect(),
+        projects: pull
+            .projects
+            .iter()
+            .map(|found| (found.project.clone(), status(found.status)))
+            .collect(),
     })
 }
 
 fn apply_lock(lock: &FoundApplyLock) -> ImportApplyLock {
-    ImportApplyLock { holder: lock.holder.clone(), reason: lock.reason.clone(), taken_at: lock.taken_at }
+    ImportApplyLock {
+        holder: lock.holder.clone(),
+        reason: lock.reason.clone(),
+        taken_at: lock.taken_at,
+    }
 }
 
 fn report(found: &Found, imported: &Imported) -> Report {
     let mut report = Report::default();
-    report.locks.extend(found.locks.iter().zip(&imported.locks).map(|(lock, outcome)| lock_line(lock, outcome)));
-    report.pulls.extend(found.pulls.iter().zip(&imported.pulls).map(|(pull, outcome)| pull_line(pull, *outcome)));
-    report.apply_lock = found.apply_lock.as_ref().zip(imported.apply_lock.as_ref()).map(|(lock, outcome)| {
-        let (outcome, holder, since, reason) = match outcome {
-            ImportedApplyLock::Taken => (Fate::Taken, &lock.holder, lock.taken_at, &lock.reason),
-            ImportedApplyLock::AlreadyThere(lock) => (Fate::AlreadyThere, &lock.holder, lock.taken_at, &lock.reason),
-        };
-        ApplyLine { outcome, holder: holder.clone(), since, reason: reason.clone() }
-    });
+    report.locks.extend(
+        found
+            .locks
+            .iter()
+            .zip(&imported.locks)
+            .map(|(lock, outcome)| lock_line(lock, outcome)),
+    );
+    report.pulls.extend(
+        found
+            .pulls
+            .iter()
+            .zip(&imported.pulls)
+            .map(|(pull, outcome)| pull_line(pull, *outcome)),
+    );
+    report.apply_lock = found
+        .apply_lock
+        .as_ref()
+        .zip(imported.apply_lock.as_ref())
+        .map(|(lock, outcome)| {
+            let (outcome, holder, since, reason) = match outcome {
+                ImportedApplyLock::Taken => {
+                    (Fate::Taken, &lock.holder, lock.taken_at, &lock.reason)
+                }
+                ImportedApplyLock::AlreadyThere(lock) => (
+                    Fate::AlreadyThere,
+                    &lock.holder,
+                    lock.taken_at,
+                    &lock.reason,
+                ),
+            };
+            ApplyLine {
+                outcome,
+                holder: holder.clone(),
+                since,
+                reason: reason.clone(),
+            }
+        });
     for unusable in &found.unusable {
         add_unusable(&mut report, unusable);
     }
@@ -94,8 +138,14 @@ fn lock_line(lock: &FoundLock, imported: &ImportedLock) -> LockLine {
         ImportedLock::Taken => (Fate::Taken, None),
         ImportedLock::AlreadyThere(held) => (Fate::AlreadyThere, shared(lock, held)),
         ImportedLock::HeldBy(held) => (Fate::Conflict, Some(held_by(lock, held))),
-        ImportedLock::PullClosed(PullState::Merged) => (Fate::Skipped, Some("the pull request was merged".to_owned())),
-        ImportedLock::PullClosed(_) => (Fate::Skipped, Some("the pull request was closed".to_owned())),
+        ImportedLock::PullClosed(PullState::Merged) => (
+            Fate::Skipped,
+            Some("the pull request was merged".to_owned()),
+        ),
+        ImportedLock::PullClosed(_) => (
+            Fate::Skipped,
+            Some("the pull request was closed".to_owned()),
+        ),
     };
     LockLine {
         atlantis_key: lock.key.clone(),
@@ -117,7 +167,10 @@ fn shared(lock: &FoundLock, held: &Lock) -> Option<String> {
 
 fn held_by(lock: &FoundLock, held: &Lock) -> String {
     let since = held.taken_at.format("%Y-%m-%d %H:%M UTC");
-    let both = format!("{} holds it, since {since}, for {} ({})", held.pull, held.holder, held.reason);
+    let both = format!(
+        "{} holds it, since {since}, for {} ({})",
+        held.pull, held.holder, held.reason
+    );
     if lock.project.name == held.project.name {
         both
     } else {
@@ -129,8 +182,12 @@ fn pull_line(pull: &FoundPull, imported: ImportedPull) -> PullLine {
     let (outcome, reason) = match imported {
         ImportedPull::Taken => (Fate::Taken, None),
         ImportedPull::AlreadyThere(PullState::Open) => (Fate::AlreadyThere, None),
-        ImportedPull::AlreadyThere(PullState::Merged) => (Fate::Skipped, Some("it was merged".to_owned())),
-        ImportedPull::AlreadyThere(PullState::Closed) => (Fate::Skipped, Some("it was closed".to_owned())),
+        ImportedPull::AlreadyThere(PullState::Merged) => {
+            (Fate::Skipped, Some("it was merged".to_owned()))
+        }
+        ImportedPull::AlreadyThere(PullState::Closed) => {
+            (Fate::Skipped, Some("it was closed".to_owned()))
+        }
     };
     let projects = pull.projects.iter().map(|project| StatusLine {
         dir: project.project.dir.clone(),
@@ -139,17 +196,36 @@ fn pull_line(pull: &FoundPull, imported: ImportedPull) -> PullLine {
         status: project.status,
         then: project.then(),
     });
-    PullLine { pull: pull.pull.to_string(), url: Some(pull.url.clone()), outcome, reason, projects: projects.collect() }
+    PullLine {
+        pull: pull.pull.to_string(),
+        url: Some(pull.url.clone()),
+        outcome,
+        reason,
+        projects: projects.collect(),
+    }
 }
 
 fn add_unusable(report: &mut Report, unusable: &Unusable) {
-    let outcome = if unusable.why.is_harmless() { Fate::Skipped } else { Fate::Unusable };
+    let outcome = if unusable.why.is_harmless() {
+        Fate::Skipped
+    } else {
+        Fate::Unusable
+    };
     let reason = Some(unusable.why.to_string());
     let key = unusable.key.clone();
     match unusable.kind {
-        Kind::Lock => report.locks.push(LockLine { reason, ..LockLine::unknown(key, outcome) }),
+        Kind::Lock => report.locks.push(LockLine {
+            reason,
+            ..LockLine::unknown(key, outcome)
+        }),
         Kind::Pull => {
-            report.pulls.push(PullLine { pull: key, url: None, outcome, reason, projects: Vec::new() });
+            report.pulls.push(PullLine {
+                pull: key,
+                url: None,
+                outcome,
+                reason,
+                projects: Vec::new(),
+            });
         }
     }
 }

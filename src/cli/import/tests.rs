@@ -15,7 +15,9 @@ fn import(dir: &std::path::Path, file: &str, more: &[&str]) -> (Exit, String) {
     let mut args = vec!["import", "atlantis", "--boltdb", &file, "--data-dir", &data];
     args.extend(more);
     let (exit, out, err) = call(&args);
-    let text = format!("{out}{err}").replace(&data, "DATA").replace(env!("CARGO_MANIFEST_DIR"), "SRC");
+    let text = format!("{out}{err}")
+        .replace(&data, "DATA")
+        .replace(env!("CARGO_MANIFEST_DIR"), "SRC");
     (exit, text)
 }
 
@@ -52,7 +54,11 @@ fn a_trial_writes_nothing_and_says_what_would_happen() {
 #[test]
 fn what_is_written_is_there_the_second_time() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(import(dir.path(), "current.db", &["--write"]).1.contains("Locks: 3 taken\n"));
+    assert!(
+        import(dir.path(), "current.db", &["--write"])
+            .1
+            .contains("Locks: 3 taken\n")
+    );
     let (exit, out) = import(dir.path(), "current.db", &["--write"]);
     assert_eq!(exit, Exit::Success, "{out}");
     assert_snapshot!(out, @r#"
@@ -85,9 +91,16 @@ fn what_is_written_is_there_the_second_time() {
 #[test]
 fn old_keys_are_the_same_locks() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(import(dir.path(), "old.db", &["--write"]).1.contains("Locks: 2 taken\n"));
+    assert!(
+        import(dir.path(), "old.db", &["--write"])
+            .1
+            .contains("Locks: 2 taken\n")
+    );
     let (_, out) = import(dir.path(), "current.db", &[]);
-    assert!(out.contains("Locks: 1 would be taken, 2 already there"), "{out}");
+    assert!(
+        out.contains("Locks: 1 would be taken, 2 already there"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -116,7 +129,11 @@ fn what_cannot_be_taken_over_fails_the_whole_with_reasons() {
 
     What was taken is written, read back, and found as it should be.
     ");
-    let (_, out) = import(dir.path(), "broken.db", &["--host", "github.com", "--write"]);
+    let (_, out) = import(
+        dir.path(),
+        "broken.db",
+        &["--host", "github.com", "--write"],
+    );
     assert!(out.contains("1 taken"), "{out}");
 }
 
@@ -229,19 +246,46 @@ fn what_cannot_be_read_is_said_with_the_way_out() {
             "cannot take over /nowhere/atlantis.db: it cannot be read: No such file",
         ),
         (vec!["--boltdb", "/"], "cannot take over /atlantis.db"),
-        (vec!["--boltdb", &cut], "it is cut off: it has 9000 bytes of at least"),
-        (vec!["--boltdb", &fixture("strange.db")], "but not one of Atlantis"),
-        (vec!["--boltdb", &fixture("generate.go")], "it is not a bbolt database"),
-        (vec!["--redis", "redis://:hunter2@127.0.0.1:1/0"], "redis://127.0.0.1:1/0 cannot be reached"),
-        (vec!["--redis", "rediss://:hunter2@127.0.0.1:1/0"], "rediss://127.0.0.1:1/0 cannot be reached"),
-        (vec!["--redis", "http://:hunter2@x"], "it is not the address of a Redis"),
-        (vec!["--redis-url-file", "/nowhere"], "--redis-url-file: cannot read /nowhere"),
+        (
+            vec!["--boltdb", &cut],
+            "it is cut off: it has 9000 bytes of at least",
+        ),
+        (
+            vec!["--boltdb", &fixture("strange.db")],
+            "but not one of Atlantis",
+        ),
+        (
+            vec!["--boltdb", &fixture("generate.go")],
+            "it is not a bbolt database",
+        ),
+        (
+            vec!["--redis", "redis://:hunter2@127.0.0.1:1/0"],
+            "redis://127.0.0.1:1/0 cannot be reached",
+        ),
+        (
+            vec!["--redis", "rediss://:hunter2@127.0.0.1:1/0"],
+            "rediss://127.0.0.1:1/0 cannot be reached",
+        ),
+        (
+            vec!["--redis", "http://:hunter2@x"],
+            "it is not the address of a Redis",
+        ),
+        (
+            vec!["--redis-url-file", "/nowhere"],
+            "--redis-url-file: cannot read /nowhere",
+        ),
     ] {
         let data = dir.path().display().to_string();
-        let all: Vec<&str> = ["import", "atlantis", "--data-dir", &data].into_iter().chain(args).collect();
+        let all: Vec<&str> = ["import", "atlantis", "--data-dir", &data]
+            .into_iter()
+            .chain(args)
+            .collect();
         let (exit, _, err) = call(&all);
         assert_eq!(exit, Exit::Failure, "{err}");
-        assert!(err.contains(expected) && !err.contains("hunter2"), "{expected}: {err}");
+        assert!(
+            err.contains(expected) && !err.contains("hunter2"),
+            "{expected}: {err}"
+        );
     }
 }
 
@@ -252,7 +296,14 @@ fn a_wrong_call_is_a_usage_error() {
         vec!["import", "atlantis"],
         vec!["import", "atlantis", "--boltdb", "x", "--redis", "y"],
         vec!["import", "atlantis", "--boltdb", "x", "--host", "a b"],
-        vec!["import", "atlantis", "--boltdb", "x", "--database-url", "mysql://x"],
+        vec![
+            "import",
+            "atlantis",
+            "--boltdb",
+            "x",
+            "--database-url",
+            "mysql://x",
+        ],
     ] {
         assert_eq!(call(&args).0, Exit::Usage, "{args:?}");
     }

@@ -9,7 +9,9 @@ use crate::model::{Lock, LockEvent, Waiter};
 
 /// What somebody else wrote.
 fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 fn time(at: DateTime<Utc>) -> String {
@@ -35,30 +37,60 @@ pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
     let mut lines = vec![
         format!("Lock {}", lock.id),
         format!("  on      {}/{}", lock.key.repo.host(), lock.key),
-        format!("  held by {} ({}), {}", lock.called(), lock.pull_url, lock.holder),
+        format!(
+            "  held by {} ({}), {}",
+            lock.called(),
+            lock.pull_url,
+            lock.holder
+        ),
         format!("  since   {}: {}", time(lock.taken_at), lock.reason),
     ];
     if let Some(why) = WhyNot::of(&facts.standing) {
         let explained = explain(lock, why, executable);
-        lines.push(format!("  in use  {} {}", explained.message, explained.way_out));
+        lines.push(format!(
+            "  in use  {} {}",
+            explained.message, explained.way_out
+        ));
     }
     lines.push(format!("Waiting in line: {}", facts.waiters.len()));
-    lines.extend((1..).zip(&facts.waiters).map(|(place, waiter)| waiting(place, waiter)));
+    lines.extend(
+        (1..)
+            .zip(&facts.waiters)
+            .map(|(place, waiter)| waiting(place, waiter)),
+    );
     lines.push("History, newest first:".to_owned());
     lines.extend(facts.history.iter().map(event));
     lines.iter().map(|line| harmless(line)).collect()
 }
 
 fn waiting(place: usize, waiter: &Waiter) -> String {
-    format!("  {place}. #{} by {} since {}", waiter.pull.number, waiter.asker, time(waiter.since))
+    format!(
+        "  {place}. #{} by {} since {}",
+        waiter.pull.number,
+        waiter.asker,
+        time(waiter.since)
+    )
 }
 
 fn event(kept: &LockEvent) -> String {
     let cause = &kept.event.cause;
-    let pull = kept.of_whom().map(|whom| format!(" {whom}")).unwrap_or_default();
-    let remote = cause.remote.as_ref().map(|remote| format!(" from {remote}")).unwrap_or_default();
+    let pull = kept
+        .of_whom()
+        .map(|whom| format!(" {whom}"))
+        .unwrap_or_default();
+    let remote = cause
+        .remote
+        .as_ref()
+        .map(|remote| format!(" from {remote}"))
+        .unwrap_or_default();
     let (kind, actor) = (kept.event.kind, &cause.actor);
-    format!("  {} {kind}{pull} by {} ({}{remote}): {}", time(kept.at), actor.login, actor.origin, cause.reason)
+    format!(
+        "  {} {kind}{pull} by {} ({}{remote}): {}",
+        time(kept.at),
+        actor.login,
+        actor.origin,
+        cause.reason
+    )
 }
 
 /// What was done.
@@ -77,5 +109,9 @@ pub(super) fn done(giving: &Giving, given: &Given) -> String {
         (true, true) => " Its plan is discarded.",
         (true, false) => "",
     };
-    harmless(&format!("{verb} the lock of {} from {}: {now}.{plans}", given.lock.key, given.lock.called()))
+    harmless(&format!(
+        "{verb} the lock of {} from {}: {now}.{plans}",
+        given.lock.key,
+        given.lock.called()
+    ))
 }

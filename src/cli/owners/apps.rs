@@ -13,7 +13,11 @@ use crate::handlers::applications::Deed;
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
 
-pub(in crate::cli) const APPS: Subcommand = Subcommand { name: "apps", command, run };
+pub(in crate::cli) const APPS: Subcommand = Subcommand {
+    name: "apps",
+    command,
+    run,
+};
 
 fn command() -> Command {
     let add = Command::new("add")
@@ -32,7 +36,10 @@ fn command() -> Command {
         .arg(id_arg())
         .args(field_args())
         .arg(json_arg());
-    let list = Command::new("list").about("Show registered projects").arg(owner_arg()).arg(json_arg());
+    let list = Command::new("list")
+        .about("Show registered projects")
+        .arg(owner_arg())
+        .arg(json_arg());
     let remove = Command::new("remove")
         .about("Remove a registered project, and the claim on its repository if nothing else needs that")
         .arg(id_arg())
@@ -79,8 +86,10 @@ fn at_work() -> [Command; 5] {
         .about("Throw the last plan of a registered project away, and give its lock back")
         .arg(id_arg())
         .arg(json_arg());
-    let show =
-        Command::new("show").about("Show a registered project and its newest runs").arg(id_arg()).arg(json_arg());
+    let show = Command::new("show")
+        .about("Show a registered project and its newest runs")
+        .arg(id_arg())
+        .arg(json_arg());
     [show, plan, apply, cancel, discard]
 }
 
@@ -144,7 +153,13 @@ async fn run_add(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>)
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
     let saved = application_add(&desk.store, owner, &spec, (Rights::Whole, &cause())).await;
-    ended(saved.context("the application could not be added")?.or_why(), matches, terminal)
+    ended(
+        saved
+            .context("the application could not be added")?
+            .or_why(),
+        matches,
+        terminal,
+    )
 }
 
 async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -152,16 +167,26 @@ async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'
         Ok(change) => change,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved = application_change(&desk.store, id(matches), &change, (Rights::Whole, &cause())).await;
-    ended(saved.context("the application could not be changed")?.or_why(), matches, terminal)
+    let saved =
+        application_change(&desk.store, id(matches), &change, (Rights::Whole, &cause())).await;
+    ended(
+        saved
+            .context("the application could not be changed")?
+            .or_why(),
+        matches,
+        terminal,
+    )
 }
 
 async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
-        let part =
-            desk.store.application_list(owner, after, PART).await.context("the applications could not be read")?;
+        let part = desk
+            .store
+            .application_list(owner, after, PART)
+            .await
+            .context("the applications could not be read")?;
         for app in &part {
             show(app, as_json, terminal)?;
         }
@@ -179,8 +204,9 @@ async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
 
 async fn run_remove(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let id = id(matches);
-    let removed =
-        application_remove(&desk.store, id, &cause()).await.context("the application could not be removed")?;
+    let removed = application_remove(&desk.store, id, &cause())
+        .await
+        .context("the application could not be removed")?;
     ended(removed.or_why(), matches, terminal)
 }
 
@@ -188,7 +214,11 @@ pub(super) fn id(matches: &ArgMatches) -> ApplicationId {
     *matches.get_one("id").expect("clap demands it")
 }
 
-pub(super) fn ended(saved: Result<Application, String>, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) fn ended(
+    saved: Result<Application, String>,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     match saved {
         Ok(app) => show(&app, matches.get_flag("json"), terminal).map(|()| Exit::Success),
         Err(why) => {
@@ -199,12 +229,18 @@ pub(super) fn ended(saved: Result<Application, String>, matches: &ArgMatches, te
 }
 
 fn wrong(problems: &[ApplicationProblem]) -> String {
-    let lines = problems.iter().map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
+    let lines = problems
+        .iter()
+        .map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
     lines.collect::<Vec<_>>().concat()
 }
 
 fn show(app: &Application, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    let line = if as_json { as_object(app).to_string() } else { as_text(app) };
+    let line = if as_json {
+        as_object(app).to_string()
+    } else {
+        as_text(app)
+    };
     Ok(terminal.line(line)?)
 }
 

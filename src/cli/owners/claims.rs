@@ -10,10 +10,17 @@ use crate::cli::{Exit, Outcome, Subcommand, Terminal};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 
-pub(in crate::cli) const CLAIMS: Subcommand = Subcommand { name: "claims", command, run };
+pub(in crate::cli) const CLAIMS: Subcommand = Subcommand {
+    name: "claims",
+    command,
+    run,
+};
 
 fn command() -> Command {
-    let list = Command::new("list").about("Show all claims").arg(owner_arg()).arg(json_arg());
+    let list = Command::new("list")
+        .about("Show all claims")
+        .arg(owner_arg())
+        .arg(json_arg());
     let show = Command::new("show")
         .about("Show whose a repository is")
         .long_about(
@@ -40,7 +47,11 @@ async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
     let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
-        let part = desk.store.claim_list(owner, after.as_ref(), PART).await.context("the claims could not be read")?;
+        let part = desk
+            .store
+            .claim_list(owner, after.as_ref(), PART)
+            .await
+            .context("the claims could not be read")?;
         for claim in &part {
             show(claim, as_json, terminal)?;
         }
@@ -62,7 +73,12 @@ async fn run_show(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
         Ok(url) => url,
         Err(error) => return Ok(terminal.usage(&format!("error: {error}\n"))),
     };
-    let Some(claim) = desk.store.claim_get(&url).await.context("the claim could not be read")? else {
+    let Some(claim) = desk
+        .store
+        .claim_get(&url)
+        .await
+        .context("the claim could not be read")?
+    else {
         terminal.note(format_args!("error: nobody has claimed {url}"));
         return Ok(Exit::Failure);
     };
@@ -70,7 +86,11 @@ async fn run_show(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
 }
 
 fn show(claim: &Claim, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    let line = if as_json { as_object(claim).to_string() } else { as_text(claim) };
+    let line = if as_json {
+        as_object(claim).to_string()
+    } else {
+        as_text(claim)
+    };
     Ok(terminal.line(line)?)
 }
 

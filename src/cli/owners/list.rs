@@ -19,9 +19,17 @@ pub(super) fn owner_arg() -> Arg {
 
 /// The owner that the list is limited to; an error where there is none of that name.
 pub(super) async fn owner(desk: &Desk, matches: &ArgMatches) -> anyhow::Result<Option<OwnerId>> {
-    let Some(name) = matches.get_one::<OwnerName>("owner") else { return Ok(None) };
-    let owner = desk.store.owner_get(name).await.context("the owners could not be read")?;
-    let owner = owner.with_context(|| format!("there is no owner `{name}`; `lockkeeper owners list` shows all"))?;
+    let Some(name) = matches.get_one::<OwnerName>("owner") else {
+        return Ok(None);
+    };
+    let owner = desk
+        .store
+        .owner_get(name)
+        .await
+        .context("the owners could not be read")?;
+    let owner = owner.with_context(|| {
+        format!("there is no owner `{name}`; `lockkeeper owners list` shows all")
+    })?;
     Ok(Some(owner.id))
 }
 

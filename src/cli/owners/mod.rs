@@ -16,13 +16,22 @@ use crate::config::server::{StorageConfig, forge_hosts};
 use crate::model::{Actor, Cause, ForgeHosts, Origin, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
 
-pub(super) const OWNERS: Subcommand = Subcommand { name: "owners", command, run };
+pub(super) const OWNERS: Subcommand = Subcommand {
+    name: "owners",
+    command,
+    run,
+};
 pub(super) use apps::APPS;
 pub(super) use claims::CLAIMS;
 
 fn command() -> Command {
-    let add = Command::new("add").about("Add an owner").arg(name_arg()).arg(json_arg());
-    let list = Command::new("list").about("Show all owners").arg(json_arg());
+    let add = Command::new("add")
+        .about("Add an owner")
+        .arg(name_arg())
+        .arg(json_arg());
+    let list = Command::new("list")
+        .about("Show all owners")
+        .arg(json_arg());
     let remove = Command::new("remove")
         .about("Remove an owner that has neither applications nor credentials")
         .long_about(
@@ -39,17 +48,28 @@ fn command() -> Command {
 }
 
 fn name_arg() -> Arg {
-    Arg::new("name").value_name("NAME").required(true).value_parser(value_parser!(OwnerName)).help("Name of the owner")
+    Arg::new("name")
+        .value_name("NAME")
+        .required(true)
+        .value_parser(value_parser!(OwnerName))
+        .help("Name of the owner")
 }
 
 fn json_arg() -> Arg {
-    Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON, an object per line")
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("As JSON, an object per line")
 }
 
 /// Where the database is, and which host is the forge.
 fn flags() -> Vec<Arg> {
-    let host = "Host of the forge, as for `lockkeeper server`: there the case of names means nothing";
-    let host = Arg::new("gh-hostname").long("gh-hostname").value_name("HOST").help(host);
+    let host =
+        "Host of the forge, as for `lockkeeper server`: there the case of names means nothing";
+    let host = Arg::new("gh-hostname")
+        .long("gh-hostname")
+        .value_name("HOST")
+        .help(host);
     database::flags().into_iter().chain([host]).collect()
 }
 
@@ -67,14 +87,18 @@ fn at_desk(
 ) -> Outcome {
     let mut raw = database::settings(matches)?;
     let host = matches.get_one::<String>("gh-hostname").cloned();
-    raw.flags.extend(host.map(|host| ("gh-hostname".to_owned(), vec![host])));
+    raw.flags
+        .extend(host.map(|host| ("gh-hostname".to_owned(), vec![host])));
     let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
     let (storage, forges) = match read {
         Ok(read) => read,
         Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
     };
     block_on(async {
-        let desk = Desk { store: database::open(&storage).await?, forges };
+        let desk = Desk {
+            store: database::open(&storage).await?,
+            forges,
+        };
         work(&desk, terminal).await
     })?
 }
@@ -94,7 +118,10 @@ fn name_of(matches: &ArgMatches) -> &OwnerName {
 }
 
 async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    let owners = store.owner_list().await.context("the owners could not be read")?;
+    let owners = store
+        .owner_list()
+        .await
+        .context("the owners could not be read")?;
     if owners.is_empty() && !as_json {
         terminal.line("There are no owners yet. `lockkeeper owners add NAME` adds one.")?;
     }
@@ -104,28 +131,57 @@ async fn run_list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> 
     Ok(Exit::Success)
 }
 
-async fn run_add(store: &Store, name: &OwnerName, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    match store.owner_create(name, &cause()).await.context("the owner could not be added")? {
+async fn run_add(
+    store: &Store,
+    name: &OwnerName,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    match store
+        .owner_create(name, &cause())
+        .await
+        .context("the owner could not be added")?
+    {
         CreateOwner::Created(owner) => show(&owner, as_json, terminal).map(|()| Exit::Success),
         CreateOwner::AlreadyThere(owner) => {
-            terminal.note(plain(&format!("error: there is an owner `{name}` already, added by {}", owner.created_by)));
+            terminal.note(plain(&format!(
+                "error: there is an owner `{name}` already, added by {}",
+                owner.created_by
+            )));
             Ok(Exit::Failure)
         }
         CreateOwner::TooMany(most) => {
-            terminal.note(format_args!("error: nothing was changed. {}", too_many_owners(most)));
+            terminal.note(format_args!(
+                "error: nothing was changed. {}",
+                too_many_owners(most)
+            ));
             Ok(Exit::Failure)
         }
     }
 }
 
-async fn run_remove(store: &Store, name: &OwnerName, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
-    match store.owner_delete(name, &cause()).await.context("the owner could not be removed")? {
-        DeleteOwner::Deleted(owner) => return show(&owner, as_json, terminal).map(|()| Exit::Success),
+async fn run_remove(
+    store: &Store,
+    name: &OwnerName,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    match store
+        .owner_delete(name, &cause())
+        .await
+        .context("the owner could not be removed")?
+    {
+        DeleteOwner::Deleted(owner) => {
+            return show(&owner, as_json, terminal).map(|()| Exit::Success);
+        }
         DeleteOwner::NotThere => {
             terminal.note(format_args!("error: there is no owner `{name}`"));
             terminal.note("`lockkeeper owners list` shows all.");
         }
-        DeleteOwner::InUse { applications, credentials } => {
+        DeleteOwner::InUse {
+            applications,
+            credentials,
+        } => {
             terminal.note(format_args!(
                 "error: `{name}` has {applications} applications and {credentials} credentials; nothing was changed"
             ));
@@ -138,12 +194,21 @@ async fn run_remove(store: &Store, name: &OwnerName, as_json: bool, terminal: &m
 }
 
 fn show(owner: &Owner, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Result<()> {
-    let line = if as_json { as_object(owner).to_string() } else { as_text(owner) };
+    let line = if as_json {
+        as_object(owner).to_string()
+    } else {
+        as_text(owner)
+    };
     Ok(terminal.line(line)?)
 }
 
 fn as_text(owner: &Owner) -> String {
-    plain(&format!("{}, added by {} at {}", owner.name, owner.created_by, time(owner.created_at)))
+    plain(&format!(
+        "{}, added by {} at {}",
+        owner.name,
+        owner.created_by,
+        time(owner.created_at)
+    ))
 }
 
 fn as_object(owner: &Owner) -> Value {
@@ -153,7 +218,10 @@ fn as_object(owner: &Owner) -> Value {
 }
 
 fn cause() -> Cause {
-    let actor = Actor { login: environment::user(), origin: Origin::Cli };
+    let actor = Actor {
+        login: environment::user(),
+        origin: Origin::Cli,
+    };
     Cause::new(actor, "on the command line")
 }
 
@@ -163,7 +231,9 @@ fn time(at: DateTime<Utc>) -> String {
 
 /// Names come from others; a terminal must not obey them.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,12 @@ use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};
 const SHOWN: i64 = 20;
 
 /// Asks for a run.
-pub(super) async fn ask(desk: &Desk, deed: Deed, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) async fn ask(
+    desk: &Desk,
+    deed: Deed,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let id = id(matches);
     let asked = applications::ask(&desk.store, id, deed, &cause().actor).await;
     match queued_or_why(asked.context("the run could not be put into the queue")?) {
@@ -35,7 +40,11 @@ pub(super) async fn ask(desk: &Desk, deed: Deed, matches: &ArgMatches, terminal:
 }
 
 /// Asks what works on it to stop.
-pub(super) async fn cancel(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) async fn cancel(
+    desk: &Desk,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let (id, force) = (id(matches), matches.get_flag("force"));
     let asked = applications::ask_to_stop(&desk.store, id, &cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
@@ -50,7 +59,11 @@ pub(super) async fn cancel(desk: &Desk, matches: &ArgMatches, terminal: &mut Ter
 }
 
 /// Throws the plan away.
-pub(super) async fn discard(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) async fn discard(
+    desk: &Desk,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let (id, by) = (id(matches), cause());
     let cause = Cause::new(by.actor, "the plan of the application is thrown away");
     let discarded = desk.store.application_discard(id, &cause).await;
@@ -60,8 +73,14 @@ pub(super) async fn discard(desk: &Desk, matches: &ArgMatches, terminal: &mut Te
             if matches.get_flag("json") {
                 terminal.line(json!({ "released": keys }).to_string())?;
             } else {
-                let given_back = if keys.is_empty() { "it held no lock".to_owned() } else { keys.join(", ") };
-                terminal.line(plain(&format!("No plan is left to be applied. Given back: {given_back}.")))?;
+                let given_back = if keys.is_empty() {
+                    "it held no lock".to_owned()
+                } else {
+                    keys.join(", ")
+                };
+                terminal.line(plain(&format!(
+                    "No plan is left to be applied. Given back: {given_back}."
+                )))?;
             }
             Ok(Exit::Success)
         }
@@ -72,7 +91,11 @@ pub(super) async fn discard(desk: &Desk, matches: &ArgMatches, terminal: &mut Te
 
 fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal<'_>) -> Exit {
     let why = why.map_or_else(
-        || format!("There is no application {id}. `lockkeeper apps list` shows all with their ids."),
+        || {
+            format!(
+                "There is no application {id}. `lockkeeper apps list` shows all with their ids."
+            )
+        },
         |why| format!("{} {}", why.message, why.way_out),
     );
     terminal.note(plain(&format!("error: nothing was changed. {why}")));
@@ -80,19 +103,49 @@ fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal
 }
 
 /// Shows an application with its runs.
-pub(super) async fn show(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+pub(super) async fn show(
+    desk: &Desk,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
     let id = id(matches);
-    let app = desk.store.application_get(id).await.context("the application could not be read")?;
-    let Some(app) = app else { return Ok(refused(id, None, terminal)) };
+    let app = desk
+        .store
+        .application_get(id)
+        .await
+        .context("the application could not be read")?;
+    let Some(app) = app else {
+        return Ok(refused(id, None, terminal));
+    };
     let found = match app.at() {
-        Some(at) => desk.store.application_runs(&at, SHOWN).await.context("its runs could not be read")?,
-        None => ApplicationRuns { commands: Vec::new(), plan: None, locks: Vec::new() },
+        Some(at) => desk
+            .store
+            .application_runs(&at, SHOWN)
+            .await
+            .context("its runs could not be read")?,
+        None => ApplicationRuns {
+            commands: Vec::new(),
+            plan: None,
+            locks: Vec::new(),
+        },
     };
     if matches.get_flag("json") {
         let mut object = as_object(&app);
         object["plan"] = json!(found.plan.as_ref().map(plan_object));
-        object["locks"] = json!(found.locks.iter().map(|lock| lock.key.to_string()).collect::<Vec<_>>());
-        object["runs"] = json!(found.commands.iter().map(command_object).collect::<Vec<_>>());
+        object["locks"] = json!(
+            found
+                .locks
+                .iter()
+                .map(|lock| lock.key.to_string())
+                .collect::<Vec<_>>()
+        );
+        object["runs"] = json!(
+            found
+                .commands
+                .iter()
+                .map(command_object)
+                .collect::<Vec<_>>()
+        );
         terminal.line(object.to_string())?;
         return Ok(Exit::Success);
     }
@@ -101,7 +154,11 @@ pub(super) async fn show(desk: &Desk, matches: &ArgMatches, terminal: &mut Termi
         terminal.line(plain(&line))?;
     }
     if let Some(last) = found.commands.first()
-        && let Some(result) = desk.store.command_result(last.id).await.context("its result could not be read")?
+        && let Some(result) = desk
+            .store
+            .command_result(last.id)
+            .await
+            .context("its result could not be read")?
     {
         for line in result.lines() {
             terminal.line(plain(&format!("    {line}")))?;
@@ -113,16 +170,35 @@ pub(super) async fn show(desk: &Desk, matches: &ArgMatches, terminal: &mut Termi
 fn lines(found: &ApplicationRuns) -> Vec<String> {
     let plan = found.plan.as_ref().map_or_else(
         || "  no plan yet".to_owned(),
-        |plan| format!("  plan {} at {}: {} {}", plan.state, plan.head.short(), plan.counts, time(plan.created_at)),
+        |plan| {
+            format!(
+                "  plan {} at {}: {} {}",
+                plan.state,
+                plan.head.short(),
+                plan.counts,
+                time(plan.created_at)
+            )
+        },
     );
-    let locks =
-        found.locks.iter().map(|lock| format!("  holds the lock of {} since {}", lock.key, time(lock.taken_at)));
+    let locks = found.locks.iter().map(|lock| {
+        format!(
+            "  holds the lock of {} since {}",
+            lock.key,
+            time(lock.taken_at)
+        )
+    });
     let commands = found.commands.iter().map(|command| {
         let state = || match &command.stop {
-            Some(stop) => format!("{}, to be stopped: {}", command.state, stop.why.replace('`', "")),
+            Some(stop) => format!(
+                "{}, to be stopped: {}",
+                command.state,
+                stop.why.replace('`', "")
+            ),
             None => command.state.to_string(),
         };
-        let outcome = command.outcome.map_or_else(state, |outcome| outcome.to_string());
+        let outcome = command
+            .outcome
+            .map_or_else(state, |outcome| outcome.to_string());
         format!(
             "  {} {} by {} at {}: {outcome}",
             command.id,

@@ -33,7 +33,9 @@ fn check(rows: &[(&str, &str)]) {
 fn mistake_in(grammar: &Grammar, comment: &str) -> String {
     match grammar.read(comment) {
         Reading::Mistake(mistake) => mistake.markdown().replace(MUTED_AT, "@"),
-        other @ (Reading::Command(_) | Reading::Ignored(_)) => panic!("{comment:?} is no mistake but {other:?}"),
+        other @ (Reading::Command(_) | Reading::Ignored(_)) => {
+            panic!("{comment:?} is no mistake but {other:?}")
+        }
     }
 }
 

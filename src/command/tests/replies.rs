@@ -130,10 +130,24 @@ fn every_command_and_flag_is_explained() {
         let spec = name.spec();
         assert!(grammar().help(None).contains(spec.about), "{name}");
         let usage = spec.usage("lockkeeper");
-        assert!(spec.flags.iter().all(|flag| usage.contains(flag.about) && !flag.about.is_empty()), "{name}");
-        assert!(usage.lines().all(|line| line.chars().count() <= 120), "{name}: {usage}");
+        assert!(
+            spec.flags
+                .iter()
+                .all(|flag| usage.contains(flag.about) && !flag.about.is_empty()),
+            "{name}"
+        );
+        assert!(
+            usage.lines().all(|line| line.chars().count() <= 120),
+            "{name}: {usage}"
+        );
         for (line, _) in spec.examples {
-            assert!(matches!(grammar().read(&format!("lockkeeper {line}")), Reading::Command(_)), "{line}");
+            assert!(
+                matches!(
+                    grammar().read(&format!("lockkeeper {line}")),
+                    Reading::Command(_)
+                ),
+                "{line}"
+            );
         }
     }
 }
@@ -147,15 +161,26 @@ fn module_docs_show_the_grammar() {
         (CommandName::Cancel, include_str!("../cancel.rs")),
         (CommandName::Unlock, include_str!("../unlock.rs")),
         (CommandName::Explain, include_str!("../explain.rs")),
-        (CommandName::ApprovePolicies, include_str!("../approve_policies.rs")),
+        (
+            CommandName::ApprovePolicies,
+            include_str!("../approve_policies.rs"),
+        ),
         (CommandName::Version, include_str!("../version.rs")),
         (CommandName::Import, include_str!("../import.rs")),
         (CommandName::State, include_str!("../state_rm.rs")),
         (CommandName::Help, include_str!("../help.rs")),
     ] {
-        let documented: Vec<&str> = source.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+        let documented: Vec<&str> = source
+            .lines()
+            .map_while(|line| line.strip_prefix("//! "))
+            .collect();
         let usage = name.spec().usage("lockkeeper");
-        let synopsis = usage.split("\n\n").next().unwrap().replace("\n   ", "").replace("Usage: lockkeeper ", "");
+        let synopsis = usage
+            .split("\n\n")
+            .next()
+            .unwrap()
+            .replace("\n   ", "")
+            .replace("Usage: lockkeeper ", "");
         assert_eq!(documented.join(" "), format!("`{synopsis}`"));
     }
 }
@@ -287,8 +312,18 @@ fn reply_to_arguments_too_many() {
 
 /// The replies without the usage at their end.
 fn brief(comments: &[&str]) -> String {
-    let reply = |comment: &&str| mistake(comment).split("\n\n```text\nUsage").next().unwrap_or_default().to_owned();
-    comments.iter().map(reply).collect::<Vec<_>>().join("\n----\n")
+    let reply = |comment: &&str| {
+        mistake(comment)
+            .split("\n\n```text\nUsage")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    comments
+        .iter()
+        .map(reply)
+        .collect::<Vec<_>>()
+        .join("\n----\n")
 }
 
 #[test]
@@ -453,7 +488,9 @@ fn what_was_typed_cannot_act_in_the_reply() {
         "lockkeeper plan -w '@a b'",
         "@bot \u{202e}nalp @acme",
     ] {
-        let Reading::Mistake(mistake) = grammar().read(comment) else { panic!("{comment}") };
+        let Reading::Mistake(mistake) = grammar().read(comment) else {
+            panic!("{comment}")
+        };
         let rest = mistake.markdown().replace(MUTED_AT, "");
         assert!(!rest.contains(['@', '\u{202e}']), "{comment}: {rest}");
     }
@@ -461,5 +498,8 @@ fn what_was_typed_cannot_act_in_the_reply() {
 
 #[test]
 fn a_line_copied_from_a_reply_is_read_as_it_was_typed() {
-    assert_eq!(outcome(&format!("lockkeeper import a me{MUTED_AT}example.org")), "import a me@example.org");
+    assert_eq!(
+        outcome(&format!("lockkeeper import a me{MUTED_AT}example.org")),
+        "import a me@example.org"
+    );
 }

@@ -8,21 +8,26 @@ use crate::model::MergeMethod;
 fn a_target() -> impl Strategy<Value = Target> {
     let dir = "[a-z*\\[\\]{}$'\" -]{1,3}(/[a-z_.-]{1,5}){0,2}"
         .prop_filter_map("a directory", |text| DirSelector::new(&text).ok());
-    let workspace =
-        "[a-z&#'é]{1,6}".prop_filter_map("a workspace", |text| crate::model::WorkspaceName::new(&text).ok());
+    let workspace = "[a-z&#'é]{1,6}".prop_filter_map("a workspace", |text| {
+        crate::model::WorkspaceName::new(&text).ok()
+    });
     let place =
-        (prop::option::of(dir), prop::option::of(workspace)).prop_map(|(dir, workspace)| match (dir, workspace) {
-            (None, None) => Target::Generic,
-            (dir, workspace) => Target::DirWorkspace { dir, workspace },
+        (prop::option::of(dir), prop::option::of(workspace)).prop_map(|(dir, workspace)| {
+            match (dir, workspace) {
+                (None, None) => Target::Generic,
+                (dir, workspace) => Target::DirWorkspace { dir, workspace },
+            }
         });
-    let project =
-        "[-a-z0-9_./~]{1,8}".prop_filter_map("a project", |text| ProjectSelector::new(&text).map(Target::Project));
+    let project = "[-a-z0-9_./~]{1,8}".prop_filter_map("a project", |text| {
+        ProjectSelector::new(&text).map(Target::Project)
+    });
     prop_oneof![place, project]
 }
 
 fn words(least: usize) -> impl Strategy<Value = Vec<String>> {
-    prop::collection::vec("[ -~é]{0,8}", least..4)
-        .prop_filter("no blocked argument", |words| words.iter().all(|word| !word.contains("dir")))
+    prop::collection::vec("[ -~é]{0,8}", least..4).prop_filter("no blocked argument", |words| {
+        words.iter().all(|word| !word.contains("dir"))
+    })
 }
 
 /// Extra arguments that both commands take.
@@ -36,7 +41,11 @@ fn extra_args() -> impl Strategy<Value = Vec<String>> {
 
 /// Operands: whatever is not a flag.
 fn operands(least: usize) -> impl Strategy<Value = Vec<String>> {
-    words(least).prop_filter("no flag", |words| words.iter().all(|word| word == "-" || !word.starts_with('-')))
+    words(least).prop_filter("no flag", |words| {
+        words
+            .iter()
+            .all(|word| word == "-" || !word.starts_with('-'))
+    })
 }
 
 fn a_merge_wish() -> impl Strategy<Value = MergeWish> {
@@ -51,25 +60,53 @@ fn a_command() -> impl Strategy<Value = Command> {
         .prop_map(|topic| Command::Help(HelpCommand { topic }));
     let located = || (a_target(), any::<bool>());
     prop_oneof![
-        (located(), extra_args()).prop_map(|((target, verbose), extra_args)| Command::Plan(PlanCommand {
-            target,
-            verbose,
-            extra_args
-        })),
-        (located(), wish, extra_args()).prop_map(|((target, verbose), merge, extra_args)| Command::Apply(
-            ApplyCommand { target, verbose, merge, extra_args }
+        (located(), extra_args()).prop_map(|((target, verbose), extra_args)| Command::Plan(
+            PlanCommand {
+                target,
+                verbose,
+                extra_args
+            }
         )),
+        (located(), wish, extra_args()).prop_map(|((target, verbose), merge, extra_args)| {
+            Command::Apply(ApplyCommand {
+                target,
+                verbose,
+                merge,
+                extra_args,
+            })
+        }),
         (located(), set, any::<bool>()).prop_map(|((target, verbose), policy_set, clear)| {
-            Command::ApprovePolicies(ApprovePoliciesCommand { target, verbose, policy_set, clear })
+            Command::ApprovePolicies(ApprovePoliciesCommand {
+                target,
+                verbose,
+                policy_set,
+                clear,
+            })
         }),
-        located().prop_map(|(target, verbose)| Command::Version(VersionCommand { target, verbose })),
-        (located(), operands(2), extra_args()).prop_map(|((target, verbose), operands, extra_args)| {
-            let (address, id) = (operands[0].clone(), operands[1].clone());
-            Command::Import(ImportCommand { target, verbose, address, id, extra_args })
-        }),
-        (located(), operands(1), extra_args()).prop_map(|((target, verbose), addresses, extra_args)| {
-            Command::StateRm(StateRmCommand { target, verbose, addresses, extra_args })
-        }),
+        located()
+            .prop_map(|(target, verbose)| Command::Version(VersionCommand { target, verbose })),
+        (located(), operands(2), extra_args()).prop_map(
+            |((target, verbose), operands, extra_args)| {
+                let (address, id) = (operands[0].clone(), operands[1].clone());
+                Command::Import(ImportCommand {
+                    target,
+                    verbose,
+                    address,
+                    id,
+                    extra_args,
+                })
+            }
+        ),
+        (located(), operands(1), extra_args()).prop_map(
+            |((target, verbose), addresses, extra_args)| {
+                Command::StateRm(StateRmCommand {
+                    target,
+                    verbose,
+                    addresses,
+                    extra_args,
+                })
+            }
+        ),
         name,
         Just(Command::Unlock),
         any::<bool>().prop_map(|force| Command::Cancel(CancelCommand { force })),
@@ -123,12 +160,16 @@ fn a_hostile_comment() -> impl Strategy<Value = String> {
         .prop_map(str::to_owned),
         any::<String>(),
     ];
-    (prop::collection::vec((piece, prop::sample::select(vec!["", " ", " "])), 0..12), any::<bool>()).prop_map(
-        |(pieces, ours)| {
-            let start = if ours { "lockkeeper " } else { "" };
-            pieces.into_iter().fold(start.to_owned(), |text, (piece, gap)| text + &piece + gap)
-        },
+    (
+        prop::collection::vec((piece, prop::sample::select(vec!["", " ", " "])), 0..12),
+        any::<bool>(),
     )
+        .prop_map(|(pieces, ours)| {
+            let start = if ours { "lockkeeper " } else { "" };
+            pieces
+                .into_iter()
+                .fold(start.to_owned(), |text, (piece, gap)| text + &piece + gap)
+        })
 }
 
 proptest! {

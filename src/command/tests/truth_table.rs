@@ -73,7 +73,10 @@ fn rows_about_unknown_and_forbidden_commands() {
         assert_eq!(outcome_in(&default, comment), expected, "{comment}");
     }
     let nothing = Grammar::new(Names::default()).with_allowed(&[]);
-    assert_eq!(outcome_in(&nothing, "lockkeeper plan"), "mistake: command_not_allowed");
+    assert_eq!(
+        outcome_in(&nothing, "lockkeeper plan"),
+        "mistake: command_not_allowed"
+    );
     assert_eq!(outcome_in(&nothing, "lockkeeper help"), "help");
 }
 
@@ -81,18 +84,36 @@ fn rows_about_unknown_and_forbidden_commands() {
 fn rows_about_flags() {
     check(&[
         ("lockkeeper plan foo", "mistake: unexpected_argument"),
-        ("lockkeeper plan -d a foo -w b bar", "mistake: unexpected_argument"),
+        (
+            "lockkeeper plan -d a foo -w b bar",
+            "mistake: unexpected_argument",
+        ),
         ("lockkeeper plan -e", "mistake: unknown_flag"),
         ("lockkeeper plan --abc", "mistake: unknown_flag"),
         ("lockkeeper plan -d", "mistake: missing_value"),
         ("lockkeeper plan -d a -d b", "plan -d b"),
         ("lockkeeper plan --verbose", "plan --verbose"),
-        ("lockkeeper apply --auto-merge-disabled", "apply --auto-merge-disabled"),
-        ("lockkeeper apply --auto-merge-method squash", "apply --auto-merge-method squash"),
-        ("lockkeeper apply --auto-merge-method x --auto-merge-disabled", "mistake: conflicting_flags"),
+        (
+            "lockkeeper apply --auto-merge-disabled",
+            "apply --auto-merge-disabled",
+        ),
+        (
+            "lockkeeper apply --auto-merge-method squash",
+            "apply --auto-merge-method squash",
+        ),
+        (
+            "lockkeeper apply --auto-merge-method x --auto-merge-disabled",
+            "mistake: conflicting_flags",
+        ),
         // The reference finds this out after the apply only.
-        ("lockkeeper apply --auto-merge-method x", "mistake: bad_value"),
-        ("lockkeeper plan --auto-merge-disabled", "mistake: unknown_flag"),
+        (
+            "lockkeeper apply --auto-merge-method x",
+            "mistake: bad_value",
+        ),
+        (
+            "lockkeeper plan --auto-merge-disabled",
+            "mistake: unknown_flag",
+        ),
     ]);
     let gitlab = grammar().without_merge_methods();
     assert_eq!(
@@ -132,30 +153,66 @@ fn rows_about_places() {
 #[test]
 fn rows_about_extra_arguments() {
     check(&[
-        ("lockkeeper plan -- -target=a '-var=k=v w'", "plan -- '-target=a' '-var=k=v w'"),
+        (
+            "lockkeeper plan -- -target=a '-var=k=v w'",
+            "plan -- '-target=a' '-var=k=v w'",
+        ),
         // Atlantis hands these on; a value in a word of its own could be the operand.
-        ("lockkeeper plan -- -var 'k=v w'", "mistake: argument_spelling"),
+        (
+            "lockkeeper plan -- -var 'k=v w'",
+            "mistake: argument_spelling",
+        ),
         ("lockkeeper plan -- --destroy", "plan -- -destroy"),
         ("lockkeeper plan -- foo", "mistake: argument_spelling"),
-        ("lockkeeper apply -- -destroy -auto-approve -json-into", "mistake: argument_not_allowed"),
-        ("lockkeeper apply -- -json-into", "mistake: blocked_argument"),
-        ("lockkeeper apply -- -auto-approve", "mistake: blocked_argument"),
+        (
+            "lockkeeper apply -- -destroy -auto-approve -json-into",
+            "mistake: argument_not_allowed",
+        ),
+        (
+            "lockkeeper apply -- -json-into",
+            "mistake: blocked_argument",
+        ),
+        (
+            "lockkeeper apply -- -auto-approve",
+            "mistake: blocked_argument",
+        ),
         ("lockkeeper apply -- -help", "mistake: blocked_argument"),
         ("lockkeeper apply -- -version", "mistake: blocked_argument"),
         ("lockkeeper plan -- -chdir=/", "mistake: blocked_argument"),
         ("lockkeeper plan -- -chdir /", "mistake: blocked_argument"),
         ("lockkeeper plan -- --chdir=/", "mistake: blocked_argument"),
         ("lockkeeper apply -- —chdir=/", "mistake: blocked_argument"),
-        ("lockkeeper plan -- -plugin-dir=x", "mistake: blocked_argument"),
-        ("lockkeeper plan -- --plugin-dirx", "mistake: argument_not_allowed"),
-        ("lockkeeper plan -- -out=/etc/passwd", "mistake: blocked_argument"),
-        ("lockkeeper apply -- --state-out x", "mistake: blocked_argument"),
+        (
+            "lockkeeper plan -- -plugin-dir=x",
+            "mistake: blocked_argument",
+        ),
+        (
+            "lockkeeper plan -- --plugin-dirx",
+            "mistake: argument_not_allowed",
+        ),
+        (
+            "lockkeeper plan -- -out=/etc/passwd",
+            "mistake: blocked_argument",
+        ),
+        (
+            "lockkeeper apply -- --state-out x",
+            "mistake: blocked_argument",
+        ),
         ("lockkeeper import a –chdir=x", "mistake: blocked_argument"),
     ]);
     let own = grammar().with_extra_args(ExtraArgs::new(BlockedArgs::new(["-destroy"]), Vec::new()));
-    assert_eq!(outcome_in(&own, "lockkeeper plan -- --destroy"), "mistake: blocked_argument");
-    assert_eq!(outcome_in(&own, "lockkeeper plan -- -chdir=x"), "mistake: blocked_argument");
-    assert_eq!(outcome_in(&own, "lockkeeper plan -- -out=x"), "mistake: blocked_argument");
+    assert_eq!(
+        outcome_in(&own, "lockkeeper plan -- --destroy"),
+        "mistake: blocked_argument"
+    );
+    assert_eq!(
+        outcome_in(&own, "lockkeeper plan -- -chdir=x"),
+        "mistake: blocked_argument"
+    );
+    assert_eq!(
+        outcome_in(&own, "lockkeeper plan -- -out=x"),
+        "mistake: blocked_argument"
+    );
 }
 
 #[test]
@@ -165,14 +222,20 @@ fn rows_about_the_other_commands() {
         ("lockkeeper unlock -d .", "mistake: unknown_flag"),
         ("lockkeeper unlock foo", "mistake: unexpected_argument"),
         // The reference accepts and forgets these; who writes them expects them to count.
-        ("lockkeeper unlock -- -d .", "mistake: extra_arguments_not_used"),
+        (
+            "lockkeeper unlock -- -d .",
+            "mistake: extra_arguments_not_used",
+        ),
         ("lockkeeper cancel", "cancel"),
         ("lockkeeper cancel --force", "cancel --force"),
         (
             "lockkeeper approve_policies --policy-set s --clear-policy-approval",
             "approve_policies --policy-set s --clear-policy-approval",
         ),
-        ("lockkeeper import addr id -- -var=a=b", "import addr id -- '-var=a=b'"),
+        (
+            "lockkeeper import addr id -- -var=a=b",
+            "import addr id -- '-var=a=b'",
+        ),
         ("lockkeeper import addr", "mistake: missing_argument"),
         ("lockkeeper import a b c", "mistake: unexpected_argument"),
         ("lockkeeper state", "mistake: missing_argument"),
@@ -186,11 +249,22 @@ fn rows_about_the_other_commands() {
 #[test]
 fn operands_follow_the_extra_arguments_in_what_steps_see() {
     for (comment, expected) in [
-        ("lockkeeper import addr id -- -var=a=b", &["-var=a=b", "addr", "id"][..]),
-        ("lockkeeper state rm a b -- -lock=false", &["-lock=false", "a", "b"]),
-        ("lockkeeper plan -- -target=a '-var=k=v w'", &["-target=a", "-var=k=v w"]),
+        (
+            "lockkeeper import addr id -- -var=a=b",
+            &["-var=a=b", "addr", "id"][..],
+        ),
+        (
+            "lockkeeper state rm a b -- -lock=false",
+            &["-lock=false", "a", "b"],
+        ),
+        (
+            "lockkeeper plan -- -target=a '-var=k=v w'",
+            &["-target=a", "-var=k=v w"],
+        ),
     ] {
-        let Reading::Command(command) = grammar().read(comment) else { panic!("{comment}") };
+        let Reading::Command(command) = grammar().read(comment) else {
+            panic!("{comment}")
+        };
         assert_eq!(command.comment_args(), expected);
     }
 }
@@ -204,8 +278,14 @@ fn a_command_for_particular_projects_is_targeted() {
         ("lockkeeper plan -d .", true),
         ("lockkeeper plan -p x", true),
     ] {
-        let Reading::Command(command) = grammar().read(comment) else { panic!("{comment}") };
-        assert_eq!(command.target().map(Target::is_targeted), Some(targeted), "{comment}");
+        let Reading::Command(command) = grammar().read(comment) else {
+            panic!("{comment}")
+        };
+        assert_eq!(
+            command.target().map(Target::is_targeted),
+            Some(targeted),
+            "{comment}"
+        );
     }
 }
 
@@ -225,9 +305,14 @@ fn everyday_language_is_left_alone() {
 #[test]
 fn every_word_for_the_bot_works_in_any_case() {
     let grammar = Grammar::new(Names::new(&["LockKeeper", "TF-Bot"], Some("Acme-App[bot]")));
-    for comment in
-        ["lockkeeper plan", "tf-bot PLAN", "TF-BOT plan", "Run plan", "@acme-app plan", "@Acme-App[bot] plan"]
-    {
+    for comment in [
+        "lockkeeper plan",
+        "tf-bot PLAN",
+        "TF-BOT plan",
+        "Run plan",
+        "@acme-app plan",
+        "@Acme-App[bot] plan",
+    ] {
         assert_eq!(outcome_in(&grammar, comment), "plan", "{comment}");
     }
     assert!(grammar.is_own("acme-app[BOT]") && !grammar.is_own("acme-app"));
@@ -240,7 +325,10 @@ fn long_comments_are_answered_only_when_they_are_for_us() {
         (&long, "ignored: TooLong"),
         (&format!("lockkeeper plan\n{long}"), "ignored: TooLong"),
         (&format!("lockkeeper plan {long}"), "mistake: too_long"),
-        (&format!("lockkeeper plan -- {}", "x ".repeat(600)), "mistake: too_long"),
+        (
+            &format!("lockkeeper plan -- {}", "x ".repeat(600)),
+            "mistake: too_long",
+        ),
         (
             &format!("lockkeeper plan -- {}", "-destroy ".repeat(500)),
             &format!("plan -- {}", "-destroy ".repeat(500).trim_end()),

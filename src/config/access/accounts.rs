@@ -76,7 +76,9 @@ pub struct InvalidAccounts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountFault {
     /// Not `key=value`, or an unknown key.
-    #[error("its word {0} is none of user=, owners=, allow= and password=; a password has no blanks in it")]
+    #[error(
+        "its word {0} is none of user=, owners=, allow= and password=; a password has no blanks in it"
+    )]
     Word(usize),
     /// The same key again.
     #[error("`{0}=` stands there twice")]
@@ -119,11 +121,16 @@ impl WebAccounts {
 
     /// Reads the file; `main` is the account for the whole server.
     pub fn parse(text: &str, main: &str) -> Result<Self, InvalidAccounts> {
-        let mut accounts = Self { main: Some(main.to_owned()), limited: Vec::new() };
+        let mut accounts = Self {
+            main: Some(main.to_owned()),
+            limited: Vec::new(),
+        };
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {
             if !text.is_empty() && !text.starts_with('#') {
                 let account = read(text).and_then(|account| accounts.admissible(account));
-                accounts.limited.push(account.map_err(|fault| InvalidAccounts { line, fault })?);
+                accounts
+                    .limited
+                    .push(account.map_err(|fault| InvalidAccounts { line, fault })?);
             }
         }
         Ok(accounts)
@@ -136,7 +143,11 @@ impl WebAccounts {
         if self.limited.iter().any(|known| known.name == account.name) {
             return Err(AccountFault::Known);
         }
-        if self.limited.len() >= Self::MOST { Err(AccountFault::TooMany) } else { Ok(account) }
+        if self.limited.len() >= Self::MOST {
+            Err(AccountFault::TooMany)
+        } else {
+            Ok(account)
+        }
     }
 
     /// Reads another text of the same file.
@@ -146,13 +157,20 @@ impl WebAccounts {
 
     /// What whoever operates the server should know of the file: a sentence each, for the log.
     pub fn warnings(&self) -> Vec<String> {
-        let silent = self.limited.iter().filter(|account| account.allow.is_none());
+        let silent = self
+            .limited
+            .iter()
+            .filter(|account| account.allow.is_none());
         let names: Vec<&str> = silent.map(|account| account.name.as_str()).collect();
         if names.is_empty() {
             return Vec::new();
         }
         let (shown, more) = names.split_at(names.len().min(Self::MOST_NAMED));
-        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} more", more.len())
+        };
         vec![format!(
             "Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: {}{more}. \
              Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, \
@@ -172,7 +190,10 @@ impl WebAccounts {
         if self.main.as_deref().is_none_or(|main| main == name) {
             return Standing::Whole;
         }
-        self.limited.iter().find(|account| account.name == name).map_or(Standing::Unknown, Standing::Limited)
+        self.limited
+            .iter()
+            .find(|account| account.name == name)
+            .map_or(Standing::Unknown, Standing::Limited)
     }
 }
 
@@ -216,16 +237,30 @@ fn read(line: &str) -> Result<WebAccount, AccountFault> {
     if password.chars().count() < WebAccounts::SHORTEST_PASSWORD {
         return Err(AccountFault::Password);
     }
-    let owners = owners.split(',').map(OwnerName::new).collect::<Result<BTreeSet<_>, _>>()?;
-    let allow = words.allow.map(|list| WebRules::new(&list.split(',').collect::<Vec<_>>())).transpose()?;
-    Ok(WebAccount { name: name.to_owned(), owners, allow, password: Secret::new(password) })
+    let owners = owners
+        .split(',')
+        .map(OwnerName::new)
+        .collect::<Result<BTreeSet<_>, _>>()?;
+    let allow = words
+        .allow
+        .map(|list| WebRules::new(&list.split(',').collect::<Vec<_>>()))
+        .transpose()?;
+    Ok(WebAccount {
+        name: name.to_owned(),
+        owners,
+        allow,
+        password: Secret::new(password),
+    })
 }
 
 impl fmt::Display for WebAccounts {
     /// For the log: who is limited to what.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, account) in self.limited.iter().enumerate() {
-            let (comma, owners) = (if at == 0 { "" } else { ", " }, Vec::from_iter(&account.owners));
+            let (comma, owners) = (
+                if at == 0 { "" } else { ", " },
+                Vec::from_iter(&account.owners),
+            );
             let owners: Vec<&str> = owners.into_iter().map(OwnerName::as_str).collect();
             write!(f, "{comma}{}@{}", account.name, owners.join("+"))?;
         }
@@ -244,16 +279,32 @@ mod tests {
     fn a_line_is_an_account_and_the_main_one_stays_the_whole_server() {
         let accounts = WebAccounts::parse(FILE, "ops").unwrap();
         assert_eq!(accounts.to_string(), "kim@dns+net, watch@net");
-        let Standing::Limited(kim) = accounts.standing("kim") else { panic!("kim is limited") };
-        assert_eq!((kim.owners_quoted().as_str(), &kim.allow), ("`dns` and `net`", &None));
+        let Standing::Limited(kim) = accounts.standing("kim") else {
+            panic!("kim is limited")
+        };
+        assert_eq!(
+            (kim.owners_quoted().as_str(), &kim.allow),
+            ("`dns` and `net`", &None)
+        );
         assert_eq!(kim.password.expose(), "correct-horse-battery=1");
-        assert!(!Action::ALL.iter().any(|action| kim.may(*action)), "who is given nothing may do nothing");
-        let Standing::Limited(watch) = accounts.standing("watch") else { panic!("watch is limited") };
+        assert!(
+            !Action::ALL.iter().any(|action| kim.may(*action)),
+            "who is given nothing may do nothing"
+        );
+        let Standing::Limited(watch) = accounts.standing("watch") else {
+            panic!("watch is limited")
+        };
         let allow = watch.allow.as_ref().unwrap();
         assert!(allow.allows(Action::Sync) && !allow.allows(Action::Owners));
         assert!(watch.may(Action::Sync) && !watch.may(Action::Owners));
-        let all = WebAccounts::parse("user=kim owners=net allow=all password=0123456789abcdef", "ops").unwrap();
-        let Standing::Limited(kim) = all.standing("kim") else { panic!("kim is limited") };
+        let all = WebAccounts::parse(
+            "user=kim owners=net allow=all password=0123456789abcdef",
+            "ops",
+        )
+        .unwrap();
+        let Standing::Limited(kim) = all.standing("kim") else {
+            panic!("kim is limited")
+        };
         assert!(Action::ALL.iter().all(|action| kim.may(*action)));
         assert_eq!(all.warnings(), [""; 0]);
         insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: kim. Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, and `allow=none` says that this is meant");
@@ -263,9 +314,23 @@ mod tests {
     #[test]
     fn who_is_no_account_reaches_nothing_unless_there_is_no_file() {
         for name in ["Kim", "", "somebody at the dashboard"] {
-            assert_eq!(WebAccounts::parse(FILE, "ops").unwrap().standing(name), Standing::Unknown, "{name}");
-            assert_eq!(WebAccounts::parse("# none\n", "ops").unwrap().standing(name), Standing::Unknown, "{name}");
-            assert_eq!(WebAccounts::default().standing(name), Standing::Whole, "{name}");
+            assert_eq!(
+                WebAccounts::parse(FILE, "ops").unwrap().standing(name),
+                Standing::Unknown,
+                "{name}"
+            );
+            assert_eq!(
+                WebAccounts::parse("# none\n", "ops")
+                    .unwrap()
+                    .standing(name),
+                Standing::Unknown,
+                "{name}"
+            );
+            assert_eq!(
+                WebAccounts::default().standing(name),
+                Standing::Whole,
+                "{name}"
+            );
         }
     }
 
@@ -286,7 +351,11 @@ mod tests {
             "user=kim owners=net allow=aply password=0123456789abcdef",
             "user=kim owners=net password=hunter2",
         ];
-        let all: Vec<String> = lines.iter().map(|line| told(line)).chain([told(&format!("{GOOD}\n{GOOD}"))]).collect();
+        let all: Vec<String> = lines
+            .iter()
+            .map(|line| told(line))
+            .chain([told(&format!("{GOOD}\n{GOOD}"))])
+            .collect();
         assert!(!all.join("").contains("hunter2"));
         insta::assert_snapshot!(all.join("\n"), @r#"
         line 1: its word 1 is none of user=, owners=, allow= and password=; a password has no blanks in it

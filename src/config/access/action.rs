@@ -50,7 +50,11 @@ impl Action {
 
     /// Every word, for messages: `plan, apply, …`.
     pub(super) fn words() -> String {
-        Self::ALL.iter().map(|action| action.as_str()).collect::<Vec<_>>().join(", ")
+        Self::ALL
+            .iter()
+            .map(|action| action.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Whether only people who have signed in can do it on the pages, whatever the operator allows others: all but what the pages

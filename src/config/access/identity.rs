@@ -68,7 +68,10 @@ impl Identity {
             Self::Cli(user) => (user.as_str(), Origin::Cli),
             Self::System(part) => (*part, Origin::Reconciler),
         };
-        Actor { login: login.to_owned(), origin }
+        Actor {
+            login: login.to_owned(),
+            origin,
+        }
     }
 
     /// The account behind it: the same one whether it comments or pushes, and whether it uses the pages or the API. `None`:
@@ -76,8 +79,12 @@ impl Identity {
     pub fn account(&self) -> Option<Account> {
         match self {
             // `ghost` stands for every account that is gone.
-            Self::Commenter(login) | Self::Pusher(login) if login.eq_ignore_ascii_case("ghost") => None,
-            Self::Commenter(login) | Self::Pusher(login) => Some(Account::Forge(login.to_ascii_lowercase())),
+            Self::Commenter(login) | Self::Pusher(login) if login.eq_ignore_ascii_case("ghost") => {
+                None
+            }
+            Self::Commenter(login) | Self::Pusher(login) => {
+                Some(Account::Forge(login.to_ascii_lowercase()))
+            }
             Self::Web(user) | Self::Api(user) if user == NOBODY => None,
             Self::Web(user) | Self::Api(user) => Some(Account::Pages(user.clone())),
             Self::Cli(user) => Some(Account::Server(user.clone())),
@@ -88,7 +95,11 @@ impl Identity {
     /// The name, for messages.
     pub fn name(&self) -> &str {
         match self {
-            Self::Commenter(name) | Self::Pusher(name) | Self::Web(name) | Self::Api(name) | Self::Cli(name) => name,
+            Self::Commenter(name)
+            | Self::Pusher(name)
+            | Self::Web(name)
+            | Self::Api(name)
+            | Self::Cli(name) => name,
             Self::System(part) => part,
         }
     }
@@ -112,12 +123,25 @@ mod tests {
     #[test]
     fn an_account_is_the_same_by_every_way_it_comes() {
         let (kim, other) = (|| "kim".to_owned(), |name: &str| name.to_owned());
-        assert_eq!(Identity::Commenter(kim()).account(), Identity::Pusher(other("Kim")).account());
-        assert_eq!(Identity::Web(kim()).account(), Identity::Api(kim()).account());
-        let accounts =
-            [Identity::Commenter(kim()), Identity::Web(kim()), Identity::Cli(kim()), Identity::Api(other("Kim"))];
+        assert_eq!(
+            Identity::Commenter(kim()).account(),
+            Identity::Pusher(other("Kim")).account()
+        );
+        assert_eq!(
+            Identity::Web(kim()).account(),
+            Identity::Api(kim()).account()
+        );
+        let accounts = [
+            Identity::Commenter(kim()),
+            Identity::Web(kim()),
+            Identity::Cli(kim()),
+            Identity::Api(other("Kim")),
+        ];
         let accounts: Vec<Account> = accounts.iter().filter_map(Identity::account).collect();
-        assert!((1..4).all(|end| !accounts[..end].contains(&accounts[end])), "{accounts:?}");
+        assert!(
+            (1..4).all(|end| !accounts[..end].contains(&accounts[end])),
+            "{accounts:?}"
+        );
         for nobody in [
             Identity::Commenter(other("ghost")),
             Identity::Web(other(NOBODY)),
@@ -130,12 +154,21 @@ mod tests {
 
     #[test]
     fn an_identity_and_its_record_tell_the_same() {
-        for origin in Origin::ALL.iter().copied().filter(|origin| !matches!(origin, Origin::Reconciler | Origin::Queue))
+        for origin in Origin::ALL
+            .iter()
+            .copied()
+            .filter(|origin| !matches!(origin, Origin::Reconciler | Origin::Queue))
         {
-            let actor = Actor { login: "kim".to_owned(), origin };
+            let actor = Actor {
+                login: "kim".to_owned(),
+                origin,
+            };
             let identity = Identity::of_actor(&actor);
             assert_eq!((identity.actor(), identity.name()), (actor, "kim"));
         }
-        assert_eq!(Identity::System("reconciler").actor().origin, Origin::Reconciler);
+        assert_eq!(
+            Identity::System("reconciler").actor().origin,
+            Origin::Reconciler
+        );
     }
 }

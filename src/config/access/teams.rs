@@ -52,25 +52,43 @@ impl InvalidTeamRule {
     /// What to write instead.
     pub fn fix(&self) -> String {
         match self {
-            Self::NoCommand(entry) => format!("write `{entry}:plan`, or `{entry}:*` for every command"),
+            Self::NoCommand(entry) => {
+                format!("write `{entry}:plan`, or `{entry}:*` for every command")
+            }
             Self::NoTeam(entry) => format!("write `*{}` for every team", entry.trim()),
-            Self::TwoColons(_) => "separate entries with commas, such as `devs:plan,ops:apply`".to_owned(),
+            Self::TwoColons(_) => {
+                "separate entries with commas, such as `devs:plan,ops:apply`".to_owned()
+            }
             Self::Team { team, .. } => format!(
                 "write the last part of the team's address on GitHub (.../orgs/ORGANISATION/teams/SLUG), such as `{}`",
                 slug_of(team)
             ),
             Self::Command { .. } => format!("choose from {}, or `*`", Action::words()),
-            Self::TooMany(_) => "give a parent team the right; members of its child teams have it too".to_owned(),
+            Self::TooMany(_) => {
+                "give a parent team the right; members of its child teams have it too".to_owned()
+            }
         }
     }
 }
 
 /// What GitHub would make of a name: small letters, everything else becomes `-`.
 fn slug_of(name: &str) -> String {
-    let lower = name.rsplit('/').next().unwrap_or_default().trim().to_lowercase();
-    let slug: String = lower.chars().map(|c| if is_slug_char(c) { c } else { '-' }).collect();
+    let lower = name
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_lowercase();
+    let slug: String = lower
+        .chars()
+        .map(|c| if is_slug_char(c) { c } else { '-' })
+        .collect();
     let slug = slug.trim_matches('-');
-    if slug.is_empty() { "platform-eng".to_owned() } else { slug.to_owned() }
+    if slug.is_empty() {
+        "platform-eng".to_owned()
+    } else {
+        slug.to_owned()
+    }
 }
 
 fn is_slug_char(c: char) -> bool {
@@ -101,7 +119,11 @@ impl TeamRules {
     /// Reads the entries; reports everything that is wrong with any of them.
     pub fn new(entries: &[impl AsRef<str>]) -> Result<Self, Vec<InvalidTeamRule>> {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
-        for entry in entries.iter().map(|entry| entry.as_ref().trim()).filter(|entry| !entry.is_empty()) {
+        for entry in entries
+            .iter()
+            .map(|entry| entry.as_ref().trim())
+            .filter(|entry| !entry.is_empty())
+        {
             match read_rule(entry) {
                 Ok(rule) => rules.push(rule),
                 Err(problem) => problems.push(problem),
@@ -112,7 +134,11 @@ impl TeamRules {
         if teams > MAX_TEAMS {
             problems.push(InvalidTeamRule::TooMany(teams));
         }
-        if problems.is_empty() { Ok(rules) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(rules)
+        } else {
+            Err(problems)
+        }
     }
 
     /// Whether there are no rules, so that something else decides.
@@ -127,17 +153,26 @@ impl TeamRules {
 
     /// Who may do it.
     pub fn grantees(&self, action: Action) -> Grantees<'_> {
-        let giving: Vec<&TeamRule> =
-            self.0.iter().filter(|rule| rule.action.is_none_or(|given| given == action)).collect();
+        let giving: Vec<&TeamRule> = self
+            .0
+            .iter()
+            .filter(|rule| rule.action.is_none_or(|given| given == action))
+            .collect();
         if giving.iter().any(|rule| rule.team.is_none()) {
             return Grantees::Everybody;
         }
-        Grantees::Teams(distinct(giving.into_iter().filter_map(|rule| rule.team.as_deref())))
+        Grantees::Teams(distinct(
+            giving.into_iter().filter_map(|rule| rule.team.as_deref()),
+        ))
     }
 
     /// Whether somebody who is in exactly these teams may do it.
     pub fn allows(&self, action: Action, member_of: &[impl AsRef<str>]) -> bool {
-        let is_member = |team: &&str| member_of.iter().any(|own| own.as_ref().eq_ignore_ascii_case(team));
+        let is_member = |team: &&str| {
+            member_of
+                .iter()
+                .any(|own| own.as_ref().eq_ignore_ascii_case(team))
+        };
         match self.grantees(action) {
             Grantees::Everybody => true,
             Grantees::Teams(teams) => teams.iter().any(is_member),
@@ -149,8 +184,15 @@ impl fmt::Display for TeamRules {
     /// As it could have been written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, rule) in self.0.iter().enumerate() {
-            let (comma, team) = (if at == 0 { "" } else { "," }, rule.team.as_deref().unwrap_or("*"));
-            write!(f, "{comma}{team}:{}", rule.action.map_or("*", Action::as_str))?;
+            let (comma, team) = (
+                if at == 0 { "" } else { "," },
+                rule.team.as_deref().unwrap_or("*"),
+            );
+            write!(
+                f,
+                "{comma}{team}:{}",
+                rule.action.map_or("*", Action::as_str)
+            )?;
         }
         Ok(())
     }
@@ -180,7 +222,10 @@ fn read_rule(entry: &str) -> Result<TeamRule, InvalidTeamRule> {
     if command.is_empty() {
         return Err(InvalidTeamRule::NoCommand(team.to_owned()));
     }
-    Ok(TeamRule { team: read_team(entry, team)?, action: read_action(entry, command)? })
+    Ok(TeamRule {
+        team: read_team(entry, team)?,
+        action: read_action(entry, command)?,
+    })
 }
 
 fn read_team(entry: &str, team: &str) -> Result<Option<String>, InvalidTeamRule> {
@@ -188,17 +233,27 @@ fn read_team(entry: &str, team: &str) -> Result<Option<String>, InvalidTeamRule>
     match slug.as_str() {
         "*" => Ok(None),
         slug if slug.len() <= 255 && slug.chars().all(is_slug_char) => Ok(Some(slug.to_owned())),
-        _ => Err(InvalidTeamRule::Team { entry: entry.to_owned(), team: team.to_owned() }),
+        _ => Err(InvalidTeamRule::Team {
+            entry: entry.to_owned(),
+            team: team.to_owned(),
+        }),
     }
 }
 
 fn read_action(entry: &str, command: &str) -> Result<Option<Action>, InvalidTeamRule> {
     // Who may plan may have what was planned checked.
-    let word = if command.eq_ignore_ascii_case(PART_OF_PLAN) { "plan" } else { command };
+    let word = if command.eq_ignore_ascii_case(PART_OF_PLAN) {
+        "plan"
+    } else {
+        command
+    };
     match Action::of_word(word) {
         _ if word == "*" => Ok(None),
         Some(action) => Ok(Some(action)),
-        None => Err(InvalidTeamRule::Command { entry: entry.to_owned(), command: command.to_owned() }),
+        None => Err(InvalidTeamRule::Command {
+            entry: entry.to_owned(),
+            command: command.to_owned(),
+        }),
     }
 }
 
@@ -234,15 +289,25 @@ mod tests {
             ("ops:policy_check", Plan, &["ops"], true),
             ("ops:apply", Apply, &["ops-emea"], false),
         ] {
-            assert_eq!(rules(text).allows(action, teams), expected, "{text} {action} {teams:?}");
+            assert_eq!(
+                rules(text).allows(action, teams),
+                expected,
+                "{text} {action} {teams:?}"
+            );
         }
     }
 
     #[test]
     fn who_may_is_told_in_the_order_of_the_list_and_once() {
         let rules = rules("sre:apply,devs:plan,Ops:*,SRE:*");
-        assert_eq!(rules.grantees(Action::Apply), Grantees::Teams(vec!["sre", "ops"]));
-        assert_eq!(rules.grantees(Action::Plan), Grantees::Teams(vec!["devs", "ops", "sre"]));
+        assert_eq!(
+            rules.grantees(Action::Apply),
+            Grantees::Teams(vec!["sre", "ops"])
+        );
+        assert_eq!(
+            rules.grantees(Action::Plan),
+            Grantees::Teams(vec!["devs", "ops", "sre"])
+        );
         assert_eq!(rules.teams(), ["sre", "devs", "ops"]);
         assert_eq!(rules.to_string(), "sre:apply,devs:plan,ops:*,sre:*");
     }
@@ -251,7 +316,10 @@ mod tests {
     fn every_wrong_entry_is_named_with_the_way_out() {
         let list = "devs,:plan,devs:,a:b:c,Dev Ops:plan,acme/devs:plan,devs:aply,*:plan";
         let problems = TeamRules::new(&list.split(',').collect::<Vec<_>>()).unwrap_err();
-        let told: Vec<String> = problems.iter().map(|problem| format!("{problem}: {}", problem.fix())).collect();
+        let told: Vec<String> = problems
+            .iter()
+            .map(|problem| format!("{problem}: {}", problem.fix()))
+            .collect();
         insta::assert_snapshot!(told.join("\n"), @"
         the entry `devs` names no command: write `devs:plan`, or `devs:*` for every command
         the entry `:plan` names no team: write `*:plan` for every team
@@ -266,17 +334,28 @@ mod tests {
     #[test]
     fn a_list_of_more_teams_than_can_be_asked_about_is_refused() {
         let entries: Vec<String> = (0..=MAX_TEAMS).map(|n| format!("team-{n}:plan")).collect();
-        assert_eq!(TeamRules::new(&entries), Err(vec![InvalidTeamRule::TooMany(101)]));
+        assert_eq!(
+            TeamRules::new(&entries),
+            Err(vec![InvalidTeamRule::TooMany(101)])
+        );
         assert!(TeamRules::new(&entries[1..]).is_ok());
     }
 
     fn rule() -> impl Strategy<Value = String> {
-        ("[abc*]", proptest::sample::select(vec!["plan", "apply", "unlock_any", "*"]))
+        (
+            "[abc*]",
+            proptest::sample::select(vec!["plan", "apply", "unlock_any", "*"]),
+        )
             .prop_map(|(team, command)| format!("{team}:{command}"))
     }
 
     fn action() -> impl Strategy<Value = Action> {
-        proptest::sample::select(vec![Action::Plan, Action::Apply, Action::UnlockAny, Action::Unlock])
+        proptest::sample::select(vec![
+            Action::Plan,
+            Action::Apply,
+            Action::UnlockAny,
+            Action::Unlock,
+        ])
     }
 
     proptest! {

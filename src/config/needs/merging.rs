@@ -34,21 +34,30 @@ fn contains_base(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
 
 /// All obstacles at once: whoever clears one should not only then hear of the next.
 fn blocked(obstacles: &[Obstacle], words: &Words<'_>) -> Refusal {
-    let clauses: Vec<String> = obstacles.iter().map(|obstacle| clause(obstacle, words)).collect();
+    let clauses: Vec<String> = obstacles
+        .iter()
+        .map(|obstacle| clause(obstacle, words))
+        .collect();
     let mut hints: Vec<String> = Vec::new();
     for hint in obstacles.iter().map(|obstacle| hint(obstacle, words)) {
         if !hints.contains(&hint) {
             hints.push(hint);
         }
     }
-    (format!("the pull request cannot be merged: {}", clauses.join("; ")), hints)
+    (
+        format!("the pull request cannot be merged: {}", clauses.join("; ")),
+        hints,
+    )
 }
 
 fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
     match obstacle {
         Obstacle::Draft => "it is a draft".to_owned(),
         Obstacle::Conflicts => format!("it conflicts with {}", name(words.base)),
-        Obstacle::Behind => format!("it does not contain the newest commits of {}", name(words.base)),
+        Obstacle::Behind => format!(
+            "it does not contain the newest commits of {}",
+            name(words.base)
+        ),
         Obstacle::Check { name: check, state } => {
             let state = match state {
                 CheckState::Missing => "has not been set",
@@ -58,7 +67,11 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
             format!("the required check {} {state}", name(check))
         }
         Obstacle::Approvals { wanted, given } => {
-            let wanted = if *wanted == 1 { "1 approval is".to_owned() } else { format!("{wanted} approvals are") };
+            let wanted = if *wanted == 1 {
+                "1 approval is".to_owned()
+            } else {
+                format!("{wanted} approvals are")
+            };
             let given = if given.is_empty() {
                 "there is none".to_owned()
             } else {
@@ -67,11 +80,19 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
             format!("{wanted} required of people who may write here, and {given}")
         }
         Obstacle::ChangesAsked(people) => {
-            format!("{} {} for changes", names(people), if people.len() == 1 { "asks" } else { "ask" })
+            format!(
+                "{} {} for changes",
+                names(people),
+                if people.len() == 1 { "asks" } else { "ask" }
+            )
         }
-        Obstacle::Hidden { rule, why } => format!("whether {rule} holds cannot be found out, because {why}"),
+        Obstacle::Hidden { rule, why } => {
+            format!("whether {rule} holds cannot be found out, because {why}")
+        }
         Obstacle::Other(word) => format!("the forge calls it {}", name(word)),
-        Obstacle::Unexplained => "the forge calls it blocked, and every rule that it tells of holds".to_owned(),
+        Obstacle::Unexplained => {
+            "the forge calls it blocked, and every rule that it tells of holds".to_owned()
+        }
     }
 }
 

@@ -36,17 +36,28 @@ impl Needed {
 
 /// Every demand that does not hold for this head commit, in the order of the demands.
 pub fn unmet(demands: &Demands, head: &CommitSha, facts: &Facts, words: &Words<'_>) -> Vec<Unmet> {
-    demands.iter().filter_map(|demand| check(demand, head, facts, words)).collect()
+    demands
+        .iter()
+        .filter_map(|demand| check(demand, head, facts, words))
+        .collect()
 }
 
-fn check(demand: &Decided<Requirement>, head: &CommitSha, facts: &Facts, words: &Words<'_>) -> Option<Unmet> {
+fn check(
+    demand: &Decided<Requirement>,
+    head: &CommitSha,
+    facts: &Facts,
+    words: &Words<'_>,
+) -> Option<Unmet> {
     let (why, hints) = match demand.value {
         Requirement::Approved => approved(&facts.approval, Some(head), words),
         Requirement::ApprovedOnce => approved(&facts.approval, None, words),
         Requirement::Mergeable => merging::mergeable(facts, words),
         Requirement::Undiverged => undiverged(&facts.base, words),
     }?;
-    Some(Unmet { message: format!("`{}` is required ({}), and {why}.", demand.value, demand.by), hints })
+    Some(Unmet {
+        message: format!("`{}` is required ({}), and {why}.", demand.value, demand.by),
+        hints,
+    })
 }
 
 /// Why something does not hold, a clause, and ways out.
@@ -58,19 +69,30 @@ fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) 
         Fact::Known(approval) => approval,
         Fact::Unknown(why) => return Some(words::unknown("who has approved", why)),
     };
-    if head.map_or_else(|| approval.is_given_once(), |head| approval.is_given_for(head)) {
+    if head.map_or_else(
+        || approval.is_given_once(),
+        |head| approval.is_given_for(head),
+    ) {
         return None;
     }
-    let stale = head.and_then(|head| words::approvals_of_older(&approval.by).map(|said| (head, said)));
+    let stale =
+        head.and_then(|head| words::approvals_of_older(&approval.by).map(|said| (head, said)));
     let mut said = vec![match &stale {
         Some((head, approvals)) => {
-            format!("nobody has approved the head commit {} of the pull request; {approvals}", words::commit(head))
+            format!(
+                "nobody has approved the head commit {} of the pull request; {approvals}",
+                words::commit(head)
+            )
         }
         None => "nobody has approved the pull request".to_owned(),
     }];
     let more = [
         (&approval.asking, "asks for changes", "ask for changes"),
-        (&approval.dismissed, "had reviewed it, which was dismissed", "had reviewed it, which was dismissed"),
+        (
+            &approval.dismissed,
+            "had reviewed it, which was dismissed",
+            "had reviewed it, which was dismissed",
+        ),
         (
             &approval.onlookers,
             "has, but may not write to this public repository",
@@ -78,7 +100,11 @@ fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) 
         ),
     ];
     for (people, one, many) in more.into_iter().filter(|(people, ..)| !people.is_empty()) {
-        said.push(format!("{} {}", words::names(people), if people.len() == 1 { one } else { many }));
+        said.push(format!(
+            "{} {}",
+            words::names(people),
+            if people.len() == 1 { one } else { many }
+        ));
     }
     let author = words::name(words.author);
     let ways = match &stale {
@@ -102,10 +128,19 @@ fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {
     let gap = match fact {
         Fact::Known(gap) if gap.in_planned == 0 => return None,
         Fact::Known(gap) => gap,
-        Fact::Unknown(why) => return Some(words::unknown("whether the base branch has newer commits", why)),
+        Fact::Unknown(why) => {
+            return Some(words::unknown(
+                "whether the base branch has newer commits",
+                why,
+            ));
+        }
     };
     let base = words::name(words.base);
-    let has = if gap.in_planned == 1 { "1 commit".to_owned() } else { format!("{} commits", gap.in_planned) };
+    let has = if gap.in_planned == 1 {
+        "1 commit".to_owned()
+    } else {
+        format!("{} commits", gap.in_planned)
+    };
     let (what, out) = if gap.is_merged {
         (
             "what was planned does not contain",

@@ -5,10 +5,19 @@ use super::*;
 use crate::config::repos::Decider;
 use crate::model::{CheckState, Obstacle};
 
-const WORDS: Words<'_> = Words { author: "alice", base: "main", executable: "lockkeeper", status_name: "lockkeeper" };
+const WORDS: Words<'_> = Words {
+    author: "alice",
+    base: "main",
+    executable: "lockkeeper",
+    status_name: "lockkeeper",
+};
 
 fn demands(list: &[Requirement]) -> Demands {
-    let by = Decider::Server { file: "repos.yaml".into(), line: 4, id: "/.*/".to_owned() };
+    let by = Decider::Server {
+        file: "repos.yaml".into(),
+        line: 4,
+        id: "/.*/".to_owned(),
+    };
     let mut demands = Demands::default();
     for requirement in list {
         demands.add(*requirement, &by);
@@ -41,17 +50,29 @@ fn told(list: &[Requirement], facts: &Facts) -> String {
 }
 
 fn approval(approval: Approval) -> String {
-    told(&[Requirement::Approved], &Facts { approval: Fact::Known(approval), ..Facts::default() })
+    told(
+        &[Requirement::Approved],
+        &Facts {
+            approval: Fact::Known(approval),
+            ..Facts::default()
+        },
+    )
 }
 
 fn by(all: &[(&str, Option<CommitSha>)]) -> BTreeMap<String, Option<CommitSha>> {
-    all.iter().map(|(login, commit)| ((*login).to_owned(), commit.clone())).collect()
+    all.iter()
+        .map(|(login, commit)| ((*login).to_owned(), commit.clone()))
+        .collect()
 }
 
 #[test]
 fn an_approval_of_somebody_else_is_enough() {
     let by = by(&[("bob", Some(head())), ("dave", Some(older()))]);
-    let given = Approval { by, asking: set(&["carol"]), ..Approval::default() };
+    let given = Approval {
+        by,
+        asking: set(&["carol"]),
+        ..Approval::default()
+    };
     assert_eq!(approval(given), "");
 }
 
@@ -60,13 +81,25 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
     let all = [
         by(&[("bob", Some(older()))]),
         by(&[("bob", Some(older())), ("carol", None)]),
-        (0..12).map(|n| (format!("p{n:02}"), Some(older()))).collect(),
+        (0..12)
+            .map(|n| (format!("p{n:02}"), Some(older())))
+            .collect(),
     ];
-    let all = all.map(|by| Approval { by, asking: set(&["dave"]), ..Approval::default() });
+    let all = all.map(|by| Approval {
+        by,
+        asking: set(&["dave"]),
+        ..Approval::default()
+    });
     for given in &all {
-        let facts = Facts { approval: Fact::Known(given.clone()), ..Facts::default() };
+        let facts = Facts {
+            approval: Fact::Known(given.clone()),
+            ..Facts::default()
+        };
         assert_eq!(told(&[Requirement::ApprovedOnce], &facts), "");
-        assert_eq!(told(&[Requirement::ApprovedOnce, Requirement::Approved], &facts), approval(given.clone()));
+        assert_eq!(
+            told(&[Requirement::ApprovedOnce, Requirement::Approved], &facts),
+            approval(given.clone())
+        );
     }
     insta::assert_snapshot!(all.map(approval).join("\n"), @"
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 1 approval is of an older commit (`abababab`, by `bob`); `dave` asks for changes.
@@ -81,7 +114,10 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
       * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
       * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
     ");
-    let nobody = Facts { approval: Fact::Known(Approval::default()), ..Facts::default() };
+    let nobody = Facts {
+        approval: Fact::Known(Approval::default()),
+        ..Facts::default()
+    };
     insta::assert_snapshot!(told(&[Requirement::ApprovedOnce], &nobody), @"
     `approved: {stale: true}` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
       * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
@@ -92,9 +128,19 @@ fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
 fn whoever_looked_without_approving_is_named() {
     let all = [
         Approval::default(),
-        Approval { asking: set(&["bob"]), dismissed: set(&["carol", "dave"]), ..Approval::default() },
-        Approval { onlookers: set(&["eve`s"]), ..Approval::default() },
-        Approval { asking: (0..12).map(|n| format!("p{n:02}")).collect(), ..Approval::default() },
+        Approval {
+            asking: set(&["bob"]),
+            dismissed: set(&["carol", "dave"]),
+            ..Approval::default()
+        },
+        Approval {
+            onlookers: set(&["eve`s"]),
+            ..Approval::default()
+        },
+        Approval {
+            asking: (0..12).map(|n| format!("p{n:02}")).collect(),
+            ..Approval::default()
+        },
     ];
     insta::assert_snapshot!(all.map(approval).join("\n"), @"
     `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
@@ -112,21 +158,42 @@ fn whoever_looked_without_approving_is_named() {
 }
 
 fn merging(mergeability: Mergeability, in_head: u64) -> String {
-    let base = Fact::Known(BaseGap { in_head, in_planned: 0, is_merged: true });
-    told(&[Requirement::Mergeable], &Facts { mergeability: Fact::Known(mergeability), base, ..Facts::default() })
+    let base = Fact::Known(BaseGap {
+        in_head,
+        in_planned: 0,
+        is_merged: true,
+    });
+    told(
+        &[Requirement::Mergeable],
+        &Facts {
+            mergeability: Fact::Known(mergeability),
+            base,
+            ..Facts::default()
+        },
+    )
 }
 
 fn but_for(up_to_date: bool) -> Mergeability {
-    Mergeability::ButFor { statuses: set(&["lockkeeper/apply"]), up_to_date }
+    Mergeability::ButFor {
+        statuses: set(&["lockkeeper/apply"]),
+        up_to_date,
+    }
 }
 
 #[test]
 fn what_lockkeeper_itself_has_yet_to_do_does_not_stand_in_the_way() {
-    for (mergeability, in_head) in [(Mergeability::Yes, 3), (but_for(false), 3), (but_for(true), 0)] {
+    for (mergeability, in_head) in [
+        (Mergeability::Yes, 3),
+        (but_for(false), 3),
+        (but_for(true), 0),
+    ] {
         assert_eq!(merging(mergeability, in_head), "");
     }
     assert!(merging(but_for(true), 1).contains("it does not contain the newest commits of `main`"));
-    let facts = Facts { mergeability: Fact::Known(but_for(true)), ..Facts::default() };
+    let facts = Facts {
+        mergeability: Fact::Known(but_for(true)),
+        ..Facts::default()
+    };
     assert!(
         told(&[Requirement::Mergeable], &facts)
             .contains("whether the base branch has newer commits cannot be found out")
@@ -135,7 +202,10 @@ fn what_lockkeeper_itself_has_yet_to_do_does_not_stand_in_the_way() {
 
 #[test]
 fn every_obstacle_is_named_with_its_way_out() {
-    let check = |name: &str, state| Obstacle::Check { name: name.to_owned(), state };
+    let check = |name: &str, state| Obstacle::Check {
+        name: name.to_owned(),
+        state,
+    };
     let all = [
         vec![Obstacle::Draft],
         vec![Obstacle::Conflicts],
@@ -145,8 +215,17 @@ fn every_obstacle_is_named_with_its_way_out() {
             check("ci/lint", CheckState::Pending),
             check("ci/`x`", CheckState::Failed),
         ],
-        vec![Obstacle::Approvals { wanted: 2, given: set(&["bob"]) }, Obstacle::ChangesAsked(set(&["carol", "dave"]))],
-        vec![Obstacle::Approvals { wanted: 1, given: set(&[]) }],
+        vec![
+            Obstacle::Approvals {
+                wanted: 2,
+                given: set(&["bob"]),
+            },
+            Obstacle::ChangesAsked(set(&["carol", "dave"])),
+        ],
+        vec![Obstacle::Approvals {
+            wanted: 1,
+            given: set(&[]),
+        }],
         vec![Obstacle::Hidden {
             rule: "the classic protection of the branch".to_owned(),
             why: "it needs more".to_owned(),
@@ -204,16 +283,33 @@ fn what_is_not_known_does_not_hold() {
       * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
     ");
     for requirement in Requirement::ALL {
-        assert_ne!(told(&[*requirement], &Facts::default()), "", "{requirement}");
-        let facts =
-            Facts { approval: lost(), mergeability: Fact::Unknown(String::new()), base: Fact::Unknown(String::new()) };
+        assert_ne!(
+            told(&[*requirement], &Facts::default()),
+            "",
+            "{requirement}"
+        );
+        let facts = Facts {
+            approval: lost(),
+            mergeability: Fact::Unknown(String::new()),
+            base: Fact::Unknown(String::new()),
+        };
         assert_ne!(told(&[*requirement], &facts), "", "{requirement}");
     }
 }
 
 fn gap(in_planned: u64, is_merged: bool) -> String {
-    let base = Fact::Known(BaseGap { in_head: 7, in_planned, is_merged });
-    told(&[Requirement::Undiverged], &Facts { base, ..Facts::default() })
+    let base = Fact::Known(BaseGap {
+        in_head: 7,
+        in_planned,
+        is_merged,
+    });
+    told(
+        &[Requirement::Undiverged],
+        &Facts {
+            base,
+            ..Facts::default()
+        },
+    )
 }
 
 #[test]
@@ -232,9 +328,22 @@ fn what_is_planned_has_to_contain_the_base_branch() {
 fn nothing_is_looked_up_that_nobody_demands() {
     assert_eq!(Needed::by(&Demands::default()), Needed::default());
     for approval in [Requirement::Approved, Requirement::ApprovedOnce] {
-        assert_eq!(Needed::by(&demands(&[approval])), Needed { approval: true, ..Needed::default() });
+        assert_eq!(
+            Needed::by(&demands(&[approval])),
+            Needed {
+                approval: true,
+                ..Needed::default()
+            }
+        );
     }
     let needed = Needed::by(&demands(&[Requirement::Mergeable, Requirement::Undiverged]));
-    assert_eq!(needed, Needed { approval: false, mergeability: true, base: true });
+    assert_eq!(
+        needed,
+        Needed {
+            approval: false,
+            mergeability: true,
+            base: true
+        }
+    );
     assert_eq!(told(&[], &Facts::default()), "");
 }

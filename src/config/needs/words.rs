@@ -30,7 +30,10 @@ pub struct Words<'a> {
 pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
     let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can \
                      look into it.";
-    (format!("{what} cannot be found out: {}", why.trim_end_matches('.')), vec![again.to_owned()])
+    (
+        format!("{what} cannot be found out: {}", why.trim_end_matches('.')),
+        vec![again.to_owned()],
+    )
 }
 
 /// A way out, after which the command is given once more.

@@ -43,7 +43,9 @@ fn below(kind: &'static Kind) -> Vec<&'static Keys> {
 /// The name of a mapping, without the signs for people: `a project` is `project`.
 fn name_of(keys: &Keys) -> String {
     let plain = keys.of.replace('`', "");
-    let words = plain.split(' ').filter(|word| !matches!(*word, "a" | "an" | "the" | "of"));
+    let words = plain
+        .split(' ')
+        .filter(|word| !matches!(*word, "a" | "an" | "the" | "of"));
     words.collect::<Vec<_>>().join("-")
 }
 

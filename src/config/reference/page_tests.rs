@@ -21,9 +21,16 @@ fn root() -> &'static Path {
 #[test]
 fn the_tables_of_the_page_are_those_of_the_readers() {
     let page = page();
-    for (mark, expected) in [("repo-keys", repo_tables()), ("server-keys", server_tables())] {
-        let (_, rest) = page.split_once(&format!("<!-- {mark}:begin -->\n")).expect("the page has the mark");
-        let (block, _) = rest.split_once(&format!("<!-- {mark}:end -->")).expect("the page has the mark");
+    for (mark, expected) in [
+        ("repo-keys", repo_tables()),
+        ("server-keys", server_tables()),
+    ] {
+        let (_, rest) = page
+            .split_once(&format!("<!-- {mark}:begin -->\n"))
+            .expect("the page has the mark");
+        let (block, _) = rest
+            .split_once(&format!("<!-- {mark}:end -->"))
+            .expect("the page has the mark");
         assert!(
             block.trim() == expected.trim(),
             "put this between the marks {mark} in docs/configuration.md:\n{expected}"
@@ -34,9 +41,21 @@ fn the_tables_of_the_page_are_those_of_the_readers() {
 /// One of Atlantis that decides nothing here would be a default that is not true.
 #[test]
 fn every_flag_that_is_the_default_of_a_key_is_a_setting() {
-    for key in [&repo::TOP, &repos::TOP].into_iter().flat_map(mappings).flat_map(|keys| keys.list) {
-        for flag in key.default.split('`').filter_map(|word| word.strip_prefix("--")) {
-            assert!(SETTINGS.iter().any(|setting| setting.flag == flag), "{}: --{flag}", key.name);
+    for key in [&repo::TOP, &repos::TOP]
+        .into_iter()
+        .flat_map(mappings)
+        .flat_map(|keys| keys.list)
+    {
+        for flag in key
+            .default
+            .split('`')
+            .filter_map(|word| word.strip_prefix("--"))
+        {
+            assert!(
+                SETTINGS.iter().any(|setting| setting.flag == flag),
+                "{}: --{flag}",
+                key.name
+            );
         }
     }
 }
@@ -44,7 +63,9 @@ fn every_flag_that_is_the_default_of_a_key_is_a_setting() {
 /// What is between the fences, with the words after the opening one.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let between = page.split("\n```").skip(1).step_by(2);
-    between.map(|block| block.split_once('\n').expect("a block has lines")).collect()
+    between
+        .map(|block| block.split_once('\n').expect("a block has lines"))
+        .collect()
 }
 
 fn rules(repos: &ServerRepos) -> RepoRules {
@@ -53,7 +74,10 @@ fn rules(repos: &ServerRepos) -> RepoRules {
 
 fn result(rules: &RepoRules, config: &RepoConfig, dir: &str) -> String {
     let project = rules.project(Some(config), &ProjectKey::of_dir(dir.parse().unwrap()));
-    let mut text = format!("workflow: `{}` ({})\n", project.workflow.value.name, project.workflow.by);
+    let mut text = format!(
+        "workflow: `{}` ({})\n",
+        project.workflow.value.name, project.workflow.by
+    );
     writeln!(text, "plan: {}", project.plan_requirements).unwrap();
     writeln!(text, "apply: {}", project.apply_requirements).unwrap();
     writeln!(text, "lock: {}", project.lock).unwrap();
@@ -70,7 +94,8 @@ fn every_example_of_the_page_is_read_and_every_result_is_what_follows() {
     for (kind, text) in blocks(&page) {
         match kind {
             "yaml server" => {
-                repos = ServerRepos::parse("repos.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
+                repos = ServerRepos::parse("repos.yaml", text)
+                    .unwrap_or_else(|errors| panic!("{errors}"));
                 assert!(of_server.is_valid(&json(text)), "{text}");
             }
             // With the permissions of the server's file before it.
@@ -80,9 +105,14 @@ fn every_example_of_the_page_is_read_and_every_result_is_what_follows() {
                 assert!(of_repo.is_valid(&json(text)), "{text}");
             }
             kind => {
-                let dir = kind.strip_prefix("text result ").unwrap_or_else(|| panic!("`{kind}` is not tested"));
+                let dir = kind
+                    .strip_prefix("text result ")
+                    .unwrap_or_else(|| panic!("`{kind}` is not tested"));
                 let expected = result(&rules(&repos), &config, dir);
-                assert!(text.trim() == expected.trim(), "the result for {dir} is\n{expected}");
+                assert!(
+                    text.trim() == expected.trim(),
+                    "the result for {dir} is\n{expected}"
+                );
             }
         }
         count += 1;
@@ -92,8 +122,12 @@ fn every_example_of_the_page_is_read_and_every_result_is_what_follows() {
 
 /// The README and all pages.
 fn pages() -> Vec<PathBuf> {
-    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect();
+    let docs = std::fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = docs
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
     pages.push(root().join("README.md"));
     pages.sort();
     pages
@@ -105,21 +139,30 @@ fn every_yaml_in_the_documentation_is_what_its_fence_says() {
     for path in pages() {
         let page = std::fs::read_to_string(&path).unwrap();
         let mut repos = ServerRepos::default();
-        for (kind, text) in blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("yaml")) {
+        for (kind, text) in blocks(&page)
+            .into_iter()
+            .filter(|(kind, _)| kind.starts_with("yaml"))
+        {
             let read = match kind {
-                "yaml server" => {
-                    ServerRepos::parse("repos.yaml", text).map(|read| repos = read).map_err(|errors| errors.to_string())
-                }
-                "yaml repo" => RepoConfig::parse("lockkeeper.yaml", text, rules(&repos).permissions())
-                    .map(drop)
+                "yaml server" => ServerRepos::parse("repos.yaml", text)
+                    .map(|read| repos = read)
                     .map_err(|errors| errors.to_string()),
+                "yaml repo" => {
+                    RepoConfig::parse("lockkeeper.yaml", text, rules(&repos).permissions())
+                        .map(drop)
+                        .map_err(|errors| errors.to_string())
+                }
                 "yaml settings" => {
                     let (_, problems) = SettingsFile::parse("server.yaml", text);
-                    if problems.is_empty() { Ok(()) } else { Err(format!("{problems:?}")) }
+                    if problems.is_empty() {
+                        Ok(())
+                    } else {
+                        Err(format!("{problems:?}"))
+                    }
                 }
-                "yaml prometheus" => {
-                    serde_saphyr::from_str::<serde_json::Value>(text).map(drop).map_err(|error| error.to_string())
-                }
+                "yaml prometheus" => serde_saphyr::from_str::<serde_json::Value>(text)
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
                 other => Err(format!("`{other}`: say whose file it is")),
             };
             assert_eq!(read, Ok(()), "{}:\n{text}", path.display());

@@ -8,17 +8,28 @@ use crate::config::{repo, repos};
 
 /// The schema of the repository's file.
 pub fn repo_schema() -> Value {
-    schema(&repo::TOP, "Lockkeeper: the file of a repository", "lockkeeper.yaml or atlantis.yaml")
+    schema(
+        &repo::TOP,
+        "Lockkeeper: the file of a repository",
+        "lockkeeper.yaml or atlantis.yaml",
+    )
 }
 
 /// The schema of the server's file.
 pub fn server_schema() -> Value {
-    schema(&repos::TOP, "Lockkeeper: the file of the server", "--repo-config")
+    schema(
+        &repos::TOP,
+        "Lockkeeper: the file of the server",
+        "--repo-config",
+    )
 }
 
 fn schema(top: &'static Keys, title: &str, description: &str) -> Value {
     let all = mappings(top);
-    let inner: Map<String, Value> = all[1..].iter().map(|keys| (name_of(keys), object(keys))).collect();
+    let inner: Map<String, Value> = all[1..]
+        .iter()
+        .map(|keys| (name_of(keys), object(keys)))
+        .collect();
     let mut schema = object(top);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(title);
@@ -28,9 +39,19 @@ fn schema(top: &'static Keys, title: &str, description: &str) -> Value {
 }
 
 fn object(keys: &Keys) -> Value {
-    let properties: Map<String, Value> = keys.list.iter().map(|key| (key.name.to_owned(), property(key))).collect();
-    let required: Vec<&str> = keys.list.iter().filter(|key| key.default == Key::REQUIRED).map(|key| key.name).collect();
-    let mut object = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    let properties: Map<String, Value> = keys
+        .list
+        .iter()
+        .map(|key| (key.name.to_owned(), property(key)))
+        .collect();
+    let required: Vec<&str> = keys
+        .list
+        .iter()
+        .filter(|key| key.default == Key::REQUIRED)
+        .map(|key| key.name)
+        .collect();
+    let mut object =
+        json!({"type": "object", "properties": properties, "additionalProperties": false});
     if !required.is_empty() {
         object["required"] = json!(required);
     }
@@ -44,7 +65,11 @@ fn object(keys: &Keys) -> Value {
 /// A key without a value is as if it were not there, unless it is needed.
 fn property(key: &Key) -> Value {
     let kind = value(&key.kind);
-    let mut property = if key.default == Key::REQUIRED { kind } else { json!({"anyOf": [kind, {"type": "null"}]}) };
+    let mut property = if key.default == Key::REQUIRED {
+        kind
+    } else {
+        json!({"anyOf": [kind, {"type": "null"}]})
+    };
     property["description"] = json!(description(key));
     property
 }
@@ -64,7 +89,10 @@ fn value(kind: &Kind) -> Value {
         Kind::Text => json!({"type": ["string", "number", "boolean"]}),
         Kind::SlashedRegex => json!({"type": "string", "pattern": "^/.+/$"}),
         Kind::Words(words) => {
-            let numbers = words().into_iter().filter_map(|word| word.parse::<i64>().ok()).map(Value::from);
+            let numbers = words()
+                .into_iter()
+                .filter_map(|word| word.parse::<i64>().ok())
+                .map(Value::from);
             json!({"enum": words().into_iter().map(Value::from).chain(numbers).collect::<Vec<_>>()})
         }
         Kind::List(kind) => json!({"type": "array", "items": value(kind)}),
@@ -81,8 +109,15 @@ fn value(kind: &Kind) -> Value {
 
 /// The same where mappings have no entry of their own.
 fn inline(kind: &Kind) -> Value {
-    let Kind::Map(keys) = kind else { return value(kind) };
-    let property = |key: &Key| (key.name.to_owned(), json!({"anyOf": [inline(&key.kind), {"type": "null"}]}));
+    let Kind::Map(keys) = kind else {
+        return value(kind);
+    };
+    let property = |key: &Key| {
+        (
+            key.name.to_owned(),
+            json!({"anyOf": [inline(&key.kind), {"type": "null"}]}),
+        )
+    };
     let properties: Map<String, Value> = keys.list.iter().map(property).collect();
     json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
@@ -93,11 +128,15 @@ mod tests {
 
     #[test]
     fn the_published_schemas_are_those_of_the_tables() {
-        for (file, schema) in [("lockkeeper.schema.json", repo_schema()), ("repos.schema.json", server_schema())] {
+        for (file, schema) in [
+            ("lockkeeper.schema.json", repo_schema()),
+            ("repos.schema.json", server_schema()),
+        ] {
             let path = format!("{}/docs/schema/{file}", env!("CARGO_MANIFEST_DIR"));
             let published = std::fs::read_to_string(&path).unwrap_or_default();
             let expected = serde_json::to_string_pretty(&schema).unwrap();
-            let is_same = serde_json::from_str::<Value>(&published).is_ok_and(|published| published == schema);
+            let is_same = serde_json::from_str::<Value>(&published)
+                .is_ok_and(|published| published == schema);
             assert!(is_same, "put this into docs/schema/{file}:\n{expected}");
         }
     }

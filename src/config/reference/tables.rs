@@ -14,7 +14,11 @@ pub fn repo_tables() -> String {
 pub fn server_tables() -> String {
     let told = mappings(&repo::TOP);
     let is_new = |keys: &&'static Keys| told.iter().all(|known| !std::ptr::eq(*known, *keys));
-    mappings(&repos::TOP).into_iter().filter(is_new).map(table).collect()
+    mappings(&repos::TOP)
+        .into_iter()
+        .filter(is_new)
+        .map(table)
+        .collect()
 }
 
 fn table(keys: &Keys) -> String {
@@ -22,14 +26,30 @@ fn table(keys: &Keys) -> String {
     if let Some(first) = title.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    let one = if keys.is_choice { " (exactly one of these)" } else { "" };
+    let one = if keys.is_choice {
+        " (exactly one of these)"
+    } else {
+        ""
+    };
     let rows: String = keys.list.iter().map(row).collect();
-    format!("\n**{title}**{one}\n\n| Key | Value | Default | Meaning | Example |\n|--|--|--|--|--|\n{rows}")
+    format!(
+        "\n**{title}**{one}\n\n| Key | Value | Default | Meaning | Example |\n|--|--|--|--|--|\n{rows}"
+    )
 }
 
 fn row(key: &Key) -> String {
-    let example = if key.example.is_empty() { String::new() } else { format!("`{}`", key.example.replace('|', "\\|")) };
-    format!("| `{}` | {} | {} | {} | {example} |\n", key.name, shape(&key.kind), key.default, key.meaning)
+    let example = if key.example.is_empty() {
+        String::new()
+    } else {
+        format!("`{}`", key.example.replace('|', "\\|"))
+    };
+    format!(
+        "| `{}` | {} | {} | {} | {example} |\n",
+        key.name,
+        shape(&key.kind),
+        key.default,
+        key.meaning
+    )
 }
 
 fn shape(kind: &Kind) -> String {

@@ -50,7 +50,10 @@ impl FromStr for AutodiscoverMode {
     type Err = InvalidMode;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == text).ok_or(InvalidMode)
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+            .ok_or(InvalidMode)
     }
 }
 
@@ -90,22 +93,37 @@ fn modes() -> Vec<&'static str> {
 const MAX_IGNORED: usize = 100;
 
 /// Takes `autodiscover` out of either file. A block without `mode` means `auto`, as in Atlantis.
-pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<AutodiscoverWish> {
+pub(in crate::config) fn read(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+) -> Option<AutodiscoverWish> {
     let node = fields.get("autodiscover")?;
     let block = reader.fields(node, &AUTODISCOVER)?;
     let mode = reader.word(&block, "mode", &modes()).unwrap_or_default();
     let ignore_paths = read_ignored(reader, &block);
-    Some(AutodiscoverWish { mode, ignore_paths, line: node.place.line })
+    Some(AutodiscoverWish {
+        mode,
+        ignore_paths,
+        line: node.place.line,
+    })
 }
 
 fn read_ignored(reader: &mut Reader, block: &Fields<'_>) -> Option<Vec<DirGlob>> {
     let texts = reader.texts(block, "ignore_paths")?;
     if texts.len() > MAX_IGNORED {
-        let what = format!("there are {} `ignore_paths`; {MAX_IGNORED} are allowed", texts.len());
+        let what = format!(
+            "there are {} `ignore_paths`; {MAX_IGNORED} are allowed",
+            texts.len()
+        );
         reader.problem_of_file(what, "join patterns, for example with `{a,b}` or `**`");
         return None;
     }
-    Some(texts.iter().filter_map(|text| read_glob(reader, text)).collect())
+    Some(
+        texts
+            .iter()
+            .filter_map(|text| read_glob(reader, text))
+            .collect(),
+    )
 }
 
 fn read_glob(reader: &mut Reader, text: &Located) -> Option<DirGlob> {
@@ -115,7 +133,9 @@ fn read_glob(reader: &mut Reader, text: &Located) -> Option<DirGlob> {
         reader.problem(text.place, what, HELP);
         return None;
     }
-    DirGlob::new(&text.text).map_err(|error| reader.problem(text.place, error.to_string(), HELP)).ok()
+    DirGlob::new(&text.text)
+        .map_err(|error| reader.problem(text.place, error.to_string(), HELP))
+        .ok()
 }
 
 #[cfg(test)]

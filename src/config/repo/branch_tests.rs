@@ -3,7 +3,11 @@
 use super::*;
 
 fn parse(projects: &str) -> Result<RepoConfig, ConfigErrors> {
-    RepoConfig::parse("atlantis.yaml", &format!("version: 3\nprojects:\n{projects}"), &Permissions::default())
+    RepoConfig::parse(
+        "atlantis.yaml",
+        &format!("version: 3\nprojects:\n{projects}"),
+        &Permissions::default(),
+    )
 }
 
 fn base(name: &str) -> BranchName {
@@ -19,12 +23,21 @@ fn projects_of_different_base_branches_do_not_meet() {
     .unwrap();
     let lines = |name: &str| {
         let here = config.for_base(&base(name)).unwrap();
-        (here.projects.iter().map(|project| project.line).collect::<Vec<_>>(), here.elsewhere.len())
+        (
+            here.projects
+                .iter()
+                .map(|project| project.line)
+                .collect::<Vec<_>>(),
+            here.elsewhere.len(),
+        )
     };
     assert_eq!(lines("main"), (vec![3, 5, 7], 2));
     assert_eq!(lines("develop"), (vec![4, 6, 7], 2));
     assert_eq!(lines("release"), (vec![7], 4));
-    let key = ProjectKey { name: Some("net".parse().unwrap()), ..ProjectKey::of_dir("a".parse().unwrap()) };
+    let key = ProjectKey {
+        name: Some("net".parse().unwrap()),
+        ..ProjectKey::of_dir("a".parse().unwrap())
+    };
     let of_dev = config.for_base(&base("dev")).unwrap();
     assert_eq!(of_dev.entry_of(&key).map(|entry| entry.line), Some(4));
 }

@@ -28,9 +28,14 @@ fn same_names(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     let mut seen = HashMap::new();
     let conflict = |(index, project): (usize, &&ProjectConfig)| {
         let name = project.name.clone()?;
-        let what = |first| format!("two projects are called `{name}`; the other one is in line {first}");
+        let what =
+            |first| format!("two projects are called `{name}`; the other one is in line {first}");
         let first = seen.insert(project.name.clone(), project.line)?;
-        Some(Conflict { index, what: what(first), help: "give each project its own name" })
+        Some(Conflict {
+            index,
+            what: what(first),
+            help: "give each project its own name",
+        })
     };
     projects.iter().enumerate().filter_map(conflict).collect()
 }
@@ -46,9 +51,13 @@ fn same_places(projects: &[&ProjectConfig]) -> Vec<Conflict> {
         };
         if project.name.is_none() {
             let (dir, workspace) = (shown(&place.0), place.1);
-            let what = format!("`dir: {dir}` with workspace `{workspace}` is already the project of line {first}");
+            let what = format!(
+                "`dir: {dir}` with workspace `{workspace}` is already the project of line {first}"
+            );
             let help = match project.dir {
-                ProjectDir::Path(_) => "give this project a `name`, so that it can be told apart: `plan -p NAME`",
+                ProjectDir::Path(_) => {
+                    "give this project a `name`, so that it can be told apart: `plan -p NAME`"
+                }
                 ProjectDir::Glob(_) => "remove one of the two",
             };
             conflicts.push(Conflict { index, what, help });
@@ -65,9 +74,19 @@ const MAX_CYCLES: usize = 10;
 
 /// Each cycle of `depends_on` once, at the project where it was entered.
 fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
-    let index_of: HashMap<_, _> =
-        projects.iter().enumerate().filter_map(|(index, project)| Some((project.name.as_ref()?, index))).collect();
-    let (mut search, mut conflicts) = (Search { projects, index_of, done: HashSet::new() }, Vec::new());
+    let index_of: HashMap<_, _> = projects
+        .iter()
+        .enumerate()
+        .filter_map(|(index, project)| Some((project.name.as_ref()?, index)))
+        .collect();
+    let (mut search, mut conflicts) = (
+        Search {
+            projects,
+            index_of,
+            done: HashSet::new(),
+        },
+        Vec::new(),
+    );
     for start in 0..projects.len() {
         search.walk(start, &mut conflicts);
         if conflicts.len() >= MAX_CYCLES {
@@ -87,7 +106,10 @@ struct Search<'a> {
 impl Search<'_> {
     fn before(&self, index: usize) -> Vec<usize> {
         let names = self.projects[index].depends_on.iter();
-        names.filter_map(|name| self.index_of.get(name).copied()).filter(|index| !self.done.contains(index)).collect()
+        names
+            .filter_map(|name| self.index_of.get(name).copied())
+            .filter(|index| !self.done.contains(index))
+            .collect()
     }
 
     /// Follows `depends_on` from a project. No recursion: the file is hostile.
@@ -108,7 +130,8 @@ impl Search<'_> {
             };
             if let Some(entered) = on_way.get(&next) {
                 if conflicts.len() < MAX_CYCLES {
-                    let cycle: Vec<usize> = way[*entered..].iter().map(|(index, _)| *index).collect();
+                    let cycle: Vec<usize> =
+                        way[*entered..].iter().map(|(index, _)| *index).collect();
                     conflicts.push(cycle_of(self.projects, &cycle));
                 }
             } else if !self.done.contains(&next) {
@@ -120,12 +143,25 @@ impl Search<'_> {
 }
 
 fn cycle_of(projects: &[&ProjectConfig], cycle: &[usize]) -> Conflict {
-    let name = |index: &usize| projects[*index].name.as_ref().map(|name| format!("`{name}`")).unwrap_or_default();
+    let name = |index: &usize| {
+        projects[*index]
+            .name
+            .as_ref()
+            .map(|name| format!("`{name}`"))
+            .unwrap_or_default()
+    };
     let mut names: Vec<String> = cycle.iter().take(MAX_SHOWN).map(name).collect();
     if cycle.len() > MAX_SHOWN {
         names.push("…".to_owned());
     }
     names.extend(cycle.first().map(name));
-    let what = format!("projects wait for each other, so none could begin: {}", names.join(" → "));
-    Conflict { index: cycle[0], what, help: "take one of them out of `depends_on`" }
+    let what = format!(
+        "projects wait for each other, so none could begin: {}",
+        names.join(" → ")
+    );
+    Conflict {
+        index: cycle[0],
+        what,
+        help: "take one of them out of `depends_on`",
+    }
 }

@@ -18,7 +18,10 @@ pub enum InvalidGlob {
     #[error("`{0}` is not a pattern of directories: {1}")]
     Syntax(String, String),
     /// Longer than any sensible glob.
-    #[error("the pattern of directories is longer than {} bytes", DirGlob::MAX_BYTES)]
+    #[error(
+        "the pattern of directories is longer than {} bytes",
+        DirGlob::MAX_BYTES
+    )]
     TooLong,
 }
 
@@ -48,8 +51,12 @@ impl DirGlob {
         }
         let text = text.strip_prefix("./").unwrap_or(text);
         let text = text.strip_prefix('/').unwrap_or(text).trim_end_matches('/');
-        let globs = compile(text).map_err(|error| InvalidGlob::Syntax(shown(text), error.kind().to_string()))?;
-        Ok(Self { text: text.to_owned(), globs })
+        let globs = compile(text)
+            .map_err(|error| InvalidGlob::Syntax(shown(text), error.kind().to_string()))?;
+        Ok(Self {
+            text: text.to_owned(),
+            globs,
+        })
     }
 
     /// The glob as it is used.
@@ -65,13 +72,22 @@ impl DirGlob {
     /// Whether walking the glob from the root would arrive at the directory: as [`Self::matches`], but only `**`
     /// arrives at the root, since `*` needs a name.
     pub fn arrives_at(&self, dir: &RepoPath) -> bool {
-        if dir.is_root() { self.text.split('/').all(|part| part == "**") } else { self.matches(dir) }
+        if dir.is_root() {
+            self.text.split('/').all(|part| part == "**")
+        } else {
+            self.matches(dir)
+        }
     }
 }
 
 /// The set has a second glob where `a/**` should also match `a`.
 fn compile(text: &str) -> Result<GlobSet, globset::Error> {
-    let glob = |text: &str| GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+    let glob = |text: &str| {
+        GlobBuilder::new(text)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build()
+    };
     let mut set = GlobSetBuilder::new();
     set.add(glob(text)?);
     if let Some(parent) = text.strip_suffix("/**") {
@@ -104,7 +120,11 @@ mod tests {
     fn globs_stay_within_a_name_unless_they_have_two_stars() {
         let cases: &[(&str, &[&str], &[&str])] = &[
             ("*", &["a", "."], &["a/b"]),
-            ("infra/*", &["infra/a", "infra/.b"], &["infra", "infra/a/b", "x/infra/a"]),
+            (
+                "infra/*",
+                &["infra/a", "infra/.b"],
+                &["infra", "infra/a/b", "x/infra/a"],
+            ),
             ("./infra/*/", &["infra/a"], &["infra"]),
             ("/infra/*", &["infra/a"], &[]),
             ("infra/**", &["infra", "infra/a", "infra/a/b"], &["x"]),
@@ -119,28 +139,45 @@ mod tests {
         for (glob, yes, no) in cases {
             let glob = DirGlob::new(glob).unwrap();
             for dir in *yes {
-                assert!(glob.matches(&dir.parse().unwrap()), "`{glob}` should match `{dir}`");
+                assert!(
+                    glob.matches(&dir.parse().unwrap()),
+                    "`{glob}` should match `{dir}`"
+                );
             }
             for dir in *no {
-                assert!(!glob.matches(&dir.parse().unwrap()), "`{glob}` should not match `{dir}`");
+                assert!(
+                    !glob.matches(&dir.parse().unwrap()),
+                    "`{glob}` should not match `{dir}`"
+                );
             }
         }
     }
 
     #[test]
     fn only_two_stars_arrive_at_the_root() {
-        for (glob, expected) in [("**", true), ("**/**", true), ("*", false), ("?", false), ("**/*", false)] {
-            assert_eq!(DirGlob::new(glob).unwrap().arrives_at(&RepoPath::root()), expected, "{glob}");
+        for (glob, expected) in [
+            ("**", true),
+            ("**/**", true),
+            ("*", false),
+            ("?", false),
+            ("**/*", false),
+        ] {
+            assert_eq!(
+                DirGlob::new(glob).unwrap().arrives_at(&RepoPath::root()),
+                expected,
+                "{glob}"
+            );
         }
     }
 
     #[test]
     fn bad_globs_are_refused_with_the_reason() {
         let nested = format!("{}{}", "{*,".repeat(250), "}".repeat(250));
-        let texts = ["a/../*", "[", "[z-a]", "{a*", r"a*\", &nested].map(|text| match DirGlob::new(text) {
-            Ok(glob) => format!("fine: {glob}"),
-            Err(error) => error.to_string(),
-        });
+        let texts =
+            ["a/../*", "[", "[z-a]", "{a*", r"a*\", &nested].map(|text| match DirGlob::new(text) {
+                Ok(glob) => format!("fine: {glob}"),
+                Err(error) => error.to_string(),
+            });
         insta::assert_snapshot!(texts.join("\n"), @r"
         `a/../*` has `..`, which is not allowed in a pattern of directories
         `[` is not a pattern of directories: unclosed character class; missing ']'

@@ -29,15 +29,29 @@ pub enum FileNameError {
 }
 
 /// Finds the configuration file among the files of a repository; `None` when it has none.
-pub fn find<'a>(files: impl IntoIterator<Item = &'a RepoPath>) -> Result<Option<RepoPath>, FileNameError> {
-    let candidate = |file: &&RepoPath| FILE_NAMES.contains(&file.as_str()) || NEAR_MISSES.contains(&file.as_str());
+pub fn find<'a>(
+    files: impl IntoIterator<Item = &'a RepoPath>,
+) -> Result<Option<RepoPath>, FileNameError> {
+    let candidate = |file: &&RepoPath| {
+        FILE_NAMES.contains(&file.as_str()) || NEAR_MISSES.contains(&file.as_str())
+    };
     let mut found: Vec<RepoPath> = files.into_iter().filter(candidate).cloned().collect();
     found.sort();
-    if let Some(file) = found.iter().find(|file| NEAR_MISSES.contains(&file.as_str())) {
+    if let Some(file) = found
+        .iter()
+        .find(|file| NEAR_MISSES.contains(&file.as_str()))
+    {
         let meant = file.as_str().replace(".yml", ".yaml");
-        return Err(FileNameError::Extension { found: file.clone(), meant });
+        return Err(FileNameError::Extension {
+            found: file.clone(),
+            meant,
+        });
     }
-    if found.len() > 1 { Err(FileNameError::Several(found)) } else { Ok(found.pop()) }
+    if found.len() > 1 {
+        Err(FileNameError::Several(found))
+    } else {
+        Ok(found.pop())
+    }
 }
 
 #[cfg(test)]
@@ -55,7 +69,10 @@ mod tests {
                 "the repository has `atlantis.yaml`, `lockkeeper.yaml`; only one may exist: \
                  remove the one that is not meant",
             ),
-            (&["atlantis.yml"], "`atlantis.yml` would not be read: rename it to `atlantis.yaml`"),
+            (
+                &["atlantis.yml"],
+                "`atlantis.yml` would not be read: rename it to `atlantis.yaml`",
+            ),
             (
                 &["lockkeeper.yml", "atlantis.yaml"],
                 "`lockkeeper.yml` would not be read: rename it to `lockkeeper.yaml`",

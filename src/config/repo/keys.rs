@@ -43,8 +43,20 @@ pub(in crate::config) static TOP: Keys = Keys {
             "Whether projects that are not listed are looked for. What the server's file says wins.",
             "{mode: enabled, ignore_paths: [legacy/**]}",
         ),
-        Key::new("parallel_plan", Kind::Switch, "`true`", "Whether projects are planned side by side.", "true"),
-        Key::new("parallel_apply", Kind::Switch, "`true`", "Whether projects are applied side by side.", "true"),
+        Key::new(
+            "parallel_plan",
+            Kind::Switch,
+            "`true`",
+            "Whether projects are planned side by side.",
+            "true",
+        ),
+        Key::new(
+            "parallel_apply",
+            Kind::Switch,
+            "`true`",
+            "Whether projects are applied side by side.",
+            "true",
+        ),
         Key::new(
             "abort_on_execution_order_fail",
             Kind::Switch,
@@ -129,7 +141,13 @@ pub(in crate::config) static PROJECT: Keys = Keys {
             "Base branches that it is about; others do not have this project.",
             "/^main$/",
         ),
-        Key::new("workspace", Kind::Text, "`default`", "Workspace to run in.", "prod"),
+        Key::new(
+            "workspace",
+            Kind::Text,
+            "`default`",
+            "Workspace to run in.",
+            "prod",
+        ),
         Key::new(
             "workflow",
             Kind::Text,

@@ -104,13 +104,27 @@ impl RepoConfig {
 
     /// Reads a configuration file. `file_name` is for the errors; `permissions` is what the server lets this
     /// repository decide itself.
-    pub fn parse(file_name: &str, text: &str, permissions: &Permissions) -> Result<Self, ConfigErrors> {
+    pub fn parse(
+        file_name: &str,
+        text: &str,
+        permissions: &Permissions,
+    ) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::default();
         let config = read(&mut reader, text, permissions);
-        let config = Self { file_name: file_name.to_owned(), ..config };
-        let Reader { problems, without_effect, .. } = reader;
+        let config = Self {
+            file_name: file_name.to_owned(),
+            ..config
+        };
+        let Reader {
+            problems,
+            without_effect,
+            ..
+        } = reader;
         if problems.is_empty() {
-            Ok(Self { without_effect, ..config })
+            Ok(Self {
+                without_effect,
+                ..config
+            })
         } else {
             Err(ConfigErrors::new(file_name, text, problems))
         }
@@ -119,29 +133,56 @@ impl RepoConfig {
     /// What is left of it for pulls into a branch: projects that are about other branches are not there. Two projects
     /// whose `branch` are different expressions, and which both fit, may only be found out to be in conflict here.
     pub fn for_base(&self, base: &BranchName) -> Result<Self, BaseConflict> {
-        let fits = |project: &&ProjectConfig| project.branch.as_ref().is_none_or(|branch| branch.fits(base));
+        let fits = |project: &&ProjectConfig| {
+            project
+                .branch
+                .as_ref()
+                .is_none_or(|branch| branch.fits(base))
+        };
         let (here, elsewhere): (Vec<&ProjectConfig>, Vec<_>) = self.projects.iter().partition(fits);
         let problems: Vec<String> = conflicts::among(&here)
             .into_iter()
             .take(MAX_CONFLICTS)
-            .map(|it| format!("line {} of `{}`: {}; {}", here[it.index].line, self.file_name, it.what, it.help))
+            .map(|it| {
+                format!(
+                    "line {} of `{}`: {}; {}",
+                    here[it.index].line, self.file_name, it.what, it.help
+                )
+            })
             .collect();
         if !problems.is_empty() {
-            return Err(BaseConflict { base: base.clone(), problems: problems.join("; ") });
+            return Err(BaseConflict {
+                base: base.clone(),
+                problems: problems.join("; "),
+            });
         }
         let owned = |projects: Vec<&ProjectConfig>| projects.into_iter().cloned().collect();
-        Ok(Self { projects: owned(here), elsewhere: owned(elsewhere), ..self.clone() })
+        Ok(Self {
+            projects: owned(here),
+            elsewhere: owned(elsewhere),
+            ..self.clone()
+        })
     }
 
     /// The entry that a project of this repository comes from; `None` when it is not configured (the same choice as
     /// discovery makes). The configuration must be the one [for the base branch](Self::for_base).
     pub fn entry_of(&self, project: &ProjectKey) -> Option<&ProjectConfig> {
-        let ProjectKey { dir, workspace, name } = project;
-        let mut there = self.projects.iter().filter(|entry| entry.is_at(dir, workspace)).peekable();
+        let ProjectKey {
+            dir,
+            workspace,
+            name,
+        } = project;
+        let mut there = self
+            .projects
+            .iter()
+            .filter(|entry| entry.is_at(dir, workspace))
+            .peekable();
         if there.peek().is_some() {
             return there.find(|entry| entry.name == *name);
         }
-        self.projects.iter().find(|entry| name.is_none() && entry.reaches(dir, workspace))
+        self.projects
+            .iter()
+            .find(|entry| name.is_none() && entry.reaches(dir, workspace))
     }
 }
 
@@ -150,8 +191,14 @@ const MAX_CONFLICTS: usize = 5;
 
 fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfig {
     if text.len() > RepoConfig::MAX_BYTES {
-        let what = format!("the file is longer than {}", crate::config::size::shown(RepoConfig::MAX_BYTES as u64));
-        reader.problem_of_file(what, "use a pattern as the `dir` of projects that look alike, or YAML anchors");
+        let what = format!(
+            "the file is longer than {}",
+            crate::config::size::shown(RepoConfig::MAX_BYTES as u64)
+        );
+        reader.problem_of_file(
+            what,
+            "use a pattern as the `dir` of projects that look alike, or YAML anchors",
+        );
         return RepoConfig::default();
     }
     match yaml::read(text) {
@@ -168,11 +215,16 @@ fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfi
 }
 
 fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> RepoConfig {
-    let Some(fields) = reader.fields(node, &TOP) else { return RepoConfig::default() };
+    let Some(fields) = reader.fields(node, &TOP) else {
+        return RepoConfig::default();
+    };
     let version = read_version(reader, &fields);
     let workflows = read_own_workflows(reader, &fields, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
-    let around = Surroundings { permissions, own_workflows: &own_workflows };
+    let around = Surroundings {
+        permissions,
+        own_workflows: &own_workflows,
+    };
     RepoConfig {
         file_name: String::new(),
         projects: read_projects(reader, &fields, &around),
@@ -182,7 +234,9 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
         repo_locks: lock_block::read_of_repo(reader, &fields, permissions.overrides()),
         autodiscover: autodiscover::read(reader, &fields),
         allowed_regexp_prefixes: read_prefixes(reader, &fields),
-        abort_on_execution_order_fail: reader.boolean(&fields, "abort_on_execution_order_fail").unwrap_or_default(),
+        abort_on_execution_order_fail: reader
+            .boolean(&fields, "abort_on_execution_order_fail")
+            .unwrap_or_default(),
         silence_pr_comments: wishes::read_silence(reader, permissions.overrides(), &fields),
         automerge: reader.boolean(&fields, "automerge"),
         without_effect: Vec::new(),
@@ -200,14 +254,21 @@ fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> FileVersion {
             reader.problem(node.place, what, "write `version: 3`");
         }
         Some((node, Value::Null | Value::List(_) | Value::Map(_))) => {
-            reader.problem(node.place, "`version` must be a number".to_owned(), "write `version: 3`");
+            reader.problem(
+                node.place,
+                "`version` must be a number".to_owned(),
+                "write `version: 3`",
+            );
         }
     }
     FileVersion::Three
 }
 
 fn version_missing(reader: &mut Reader) {
-    reader.problem_of_file("`version` is missing".to_owned(), "begin the file with `version: 3`");
+    reader.problem_of_file(
+        "`version` is missing".to_owned(),
+        "begin the file with `version: 3`",
+    );
 }
 
 fn read_own_workflows(
@@ -231,15 +292,28 @@ fn read_own_workflows(
 }
 
 fn read_prefixes(reader: &mut Reader, fields: &Fields<'_>) -> Vec<String> {
-    let texts = reader.texts(fields, "allowed_regexp_prefixes").unwrap_or_default();
+    let texts = reader
+        .texts(fields, "allowed_regexp_prefixes")
+        .unwrap_or_default();
     texts.into_iter().map(|text| text.text).collect()
 }
 
-fn read_projects(reader: &mut Reader, fields: &Fields<'_>, around: &Surroundings<'_>) -> Vec<ProjectConfig> {
+fn read_projects(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+    around: &Surroundings<'_>,
+) -> Vec<ProjectConfig> {
     let entries = reader.list(fields, "projects").unwrap_or_default();
     if entries.len() > RepoConfig::MAX_PROJECTS {
-        let what = format!("there are {} projects; {} are allowed", entries.len(), RepoConfig::MAX_PROJECTS);
-        reader.problem_of_file(what, "use a pattern as the `dir` of projects that look alike");
+        let what = format!(
+            "there are {} projects; {} are allowed",
+            entries.len(),
+            RepoConfig::MAX_PROJECTS
+        );
+        reader.problem_of_file(
+            what,
+            "use a pattern as the `dir` of projects that look alike",
+        );
         return Vec::new();
     }
     let mut cache = PatternCache::default();
@@ -248,13 +322,22 @@ fn read_projects(reader: &mut Reader, fields: &Fields<'_>, around: &Surroundings
     check_globs(reader, &projects);
     check_conflicts(reader, &projects);
     check_dependencies(reader, entries, &projects);
-    projects.into_iter().map(|(_, entry)| entry.project).collect()
+    projects
+        .into_iter()
+        .map(|(_, entry)| entry.project)
+        .collect()
 }
 
 fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
-    let globs = projects.iter().filter(|(_, entry)| matches!(entry.project.dir, ProjectDir::Glob(_))).count();
+    let globs = projects
+        .iter()
+        .filter(|(_, entry)| matches!(entry.project.dir, ProjectDir::Glob(_)))
+        .count();
     if globs > RepoConfig::MAX_GLOBS {
-        let what = format!("{globs} projects have a pattern as their `dir`; {} are allowed", RepoConfig::MAX_GLOBS);
+        let what = format!(
+            "{globs} projects have a pattern as their `dir`; {} are allowed",
+            RepoConfig::MAX_GLOBS
+        );
         reader.problem_of_file(what, "join patterns, for example with `{a,b}` or `**`");
     }
 }
@@ -263,12 +346,23 @@ fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
 /// seen when the base branch is known ([`RepoConfig::for_base`]). What may follow from another mistake is not told.
 fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     let certain = projects.iter().filter(|(_, entry)| entry.is_certain);
-    let certain: Vec<(&Node, &ProjectConfig)> = certain.map(|(node, entry)| (*node, &entry.project)).collect();
-    let filter = |project: &ProjectConfig| project.branch.as_ref().map(|branch| branch.as_str().to_owned());
-    let filters: HashSet<Option<String>> = certain.iter().map(|(_, project)| filter(project)).collect();
+    let certain: Vec<(&Node, &ProjectConfig)> = certain
+        .map(|(node, entry)| (*node, &entry.project))
+        .collect();
+    let filter = |project: &ProjectConfig| {
+        project
+            .branch
+            .as_ref()
+            .map(|branch| branch.as_str().to_owned())
+    };
+    let filters: HashSet<Option<String>> =
+        certain.iter().map(|(_, project)| filter(project)).collect();
     for branch in filters {
-        let meet = |(_, project): &&(&Node, &ProjectConfig)| project.branch.is_none() || filter(project) == branch;
-        let (nodes, here): (Vec<&Node>, Vec<&ProjectConfig>) = certain.iter().filter(meet).copied().unzip();
+        let meet = |(_, project): &&(&Node, &ProjectConfig)| {
+            project.branch.is_none() || filter(project) == branch
+        };
+        let (nodes, here): (Vec<&Node>, Vec<&ProjectConfig>) =
+            certain.iter().filter(meet).copied().unzip();
         for conflict in conflicts::among(&here) {
             reader.problem(nodes[conflict.index].place, conflict.what, conflict.help);
         }
@@ -278,12 +372,22 @@ fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
 /// Entries with another mistake are projects to depend on too, by the name that is written.
 fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node, Entry)]) {
     let names: BTreeSet<&str> = entries.iter().filter_map(written_name).collect();
-    let valid = || names.iter().copied().filter(|name| ProjectName::new(name).is_ok());
-    for (node, Entry { project, .. }) in projects.iter().filter(|(_, entry)| !entry.project.depends_on.is_empty()) {
+    let valid = || {
+        names
+            .iter()
+            .copied()
+            .filter(|name| ProjectName::new(name).is_ok())
+    };
+    for (node, Entry { project, .. }) in projects
+        .iter()
+        .filter(|(_, entry)| !entry.project.depends_on.is_empty())
+    {
         let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
         for item in dependencies(node) {
             // Names that cannot be names were refused already.
-            let Value::Scalar(_, name) = &item.value else { continue };
+            let Value::Scalar(_, name) = &item.value else {
+                continue;
+            };
             if !own.contains(name.as_str()) || names.contains(name.as_str()) {
                 continue;
             }
@@ -291,25 +395,40 @@ fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node,
                 || "write the `name` of a project of this file; one without a name cannot be waited for".to_owned(),
                 |meant| format!("did you mean `{meant}`?"),
             );
-            reader.problem(item.place, format!("there is no project `{}` to depend on", shown(name)), help);
+            reader.problem(
+                item.place,
+                format!("there is no project `{}` to depend on", shown(name)),
+                help,
+            );
         }
     }
 }
 
 /// Where a project names others.
 fn dependencies(project: &Node) -> &[Node] {
-    if let Some(Value::List(items)) = value_of(project, "depends_on") { items } else { &[] }
+    if let Some(Value::List(items)) = value_of(project, "depends_on") {
+        items
+    } else {
+        &[]
+    }
 }
 
 /// What a project is called, even if it cannot be called that.
 fn written_name(project: &Node) -> Option<&str> {
-    let Value::Scalar(_, name) = value_of(project, "name")? else { return None };
+    let Value::Scalar(_, name) = value_of(project, "name")? else {
+        return None;
+    };
     Some(name)
 }
 
 fn value_of<'n>(project: &'n Node, key: &str) -> Option<&'n Value> {
-    let Value::Map(entries) = &project.value else { return None };
-    entries.iter().find(|(name, _)| name.text == key).map(|(_, node)| &node.value)
+    let Value::Map(entries) = &project.value else {
+        return None;
+    };
+    entries
+        .iter()
+        .find(|(name, _)| name.text == key)
+        .map(|(_, node)| &node.value)
 }
 
 #[cfg(test)]

@@ -50,7 +50,10 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
     // Memory that one compiled pattern may take.
     const MAX_COMPILED: usize = 1 << 20;
     let regex = format!(r"\A(?:{})(?:/|\z)", translate(pattern)?);
-    RegexBuilder::new(&regex).size_limit(MAX_COMPILED).build().map_err(|_| InvalidPattern::TooComplex)
+    RegexBuilder::new(&regex)
+        .size_limit(MAX_COMPILED)
+        .build()
+        .map_err(|_| InvalidPattern::TooComplex)
 }
 
 fn translate(pattern: &str) -> Result<String, InvalidPattern> {
@@ -64,7 +67,10 @@ fn translate(pattern: &str) -> Result<String, InvalidPattern> {
             '*' => regex.push_str("[^/]*"),
             '?' => regex.push_str("[^/]"),
             '[' => class(&mut input, &mut regex)?,
-            '\\' => push_literal(&mut regex, input.next().ok_or(InvalidPattern::TrailingBackslash)?),
+            '\\' => push_literal(
+                &mut regex,
+                input.next().ok_or(InvalidPattern::TrailingBackslash)?,
+            ),
             literal => push_literal(&mut regex, literal),
         }
     }
@@ -75,8 +81,16 @@ fn translate(pattern: &str) -> Result<String, InvalidPattern> {
 /// `**` right before plain text matches every path that ends in the text, in the middle of a name too.
 fn double_star(pattern: &str, first: bool, input: &mut Input<'_>) -> &'static str {
     let slash = input.next_if_eq(&'/').is_some();
-    let suffix = first && !slash && pattern.strip_prefix("**").is_some_and(|rest| !rest.contains(SPECIAL));
-    if input.peek().is_none() || suffix { ".*" } else { "(?:.*/)?" }
+    let suffix = first
+        && !slash
+        && pattern
+            .strip_prefix("**")
+            .is_some_and(|rest| !rest.contains(SPECIAL));
+    if input.peek().is_none() || suffix {
+        ".*"
+    } else {
+        "(?:.*/)?"
+    }
 }
 
 /// `[a-z]`, after its `[`.
@@ -88,7 +102,11 @@ fn class(input: &mut Input<'_>, regex: &mut String) -> Result<(), InvalidPattern
     let mut empty = true;
     while empty || input.next_if_eq(&']').is_none() {
         let low = class_char(input)?;
-        let high = if input.next_if_eq(&'-').is_some() { class_char(input)? } else { low };
+        let high = if input.next_if_eq(&'-').is_some() {
+            class_char(input)?
+        } else {
+            low
+        };
         if high < low {
             return Err(InvalidPattern::BackwardRange);
         }
@@ -130,7 +148,16 @@ mod tests {
             let answer = compile(&pattern).map(|regex| regex.is_match(&"a/b".repeat(1000)));
             format!("{piece:?}: {answer:?}")
         };
-        let pieces = ["?", "*", "**/", "[^a]", "[\u{1}-\u{10ffff}]", "**", "*?", r"\*"];
+        let pieces = [
+            "?",
+            "*",
+            "**/",
+            "[^a]",
+            "[\u{1}-\u{10ffff}]",
+            "**",
+            "*?",
+            r"\*",
+        ];
         insta::assert_snapshot!(pieces.map(worst).join("\n"), @r#"
         "?": Ok(false)
         "*": Ok(true)

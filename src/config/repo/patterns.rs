@@ -41,7 +41,11 @@ enum Rule {
 impl Patterns {
     /// Checks patterns; the first bad one is the error.
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPattern> {
-        patterns.into_iter().map(Pattern::new).collect::<Result<Vec<_>, _>>().map(Self::from_list)
+        patterns
+            .into_iter()
+            .map(Pattern::new)
+            .collect::<Result<Vec<_>, _>>()
+            .map(Self::from_list)
     }
 
     /// Reads a list as flags write it: with commas; empty places are skipped.
@@ -89,7 +93,9 @@ impl Patterns {
     /// The directory outside of which nothing matches, for a project in `base`.
     pub fn reach(&self, base: &RepoPath) -> RepoPath {
         let including = self.0.iter().filter(|pattern| !pattern.excludes);
-        let highest = including.filter_map(|pattern| ancestor(base, pattern.climbs)).min_by_key(|dir| dir.len());
+        let highest = including
+            .filter_map(|pattern| ancestor(base, pattern.climbs))
+            .min_by_key(|dir| dir.len());
         RepoPath::new(highest.unwrap_or(base.as_str())).unwrap_or_else(|_| RepoPath::root())
     }
 }
@@ -110,12 +116,23 @@ impl Pattern {
         if text.len() > InvalidPattern::MAX_BYTES {
             return Err(InvalidPattern::TooLong);
         }
-        let (excludes, body) = text.strip_prefix('!').map_or((false, text), |body| (true, body.trim_start()));
+        let (excludes, body) = text
+            .strip_prefix('!')
+            .map_or((false, text), |body| (true, body.trim_start()));
         if body.is_empty() {
-            return Err(if excludes { InvalidPattern::OnlyExclamation } else { InvalidPattern::Empty });
+            return Err(if excludes {
+                InvalidPattern::OnlyExclamation
+            } else {
+                InvalidPattern::Empty
+            });
         }
         let (climbs, clean) = clean(body);
-        Ok(Self { text: text.into(), excludes, climbs, rule: Rule::new(&clean)? })
+        Ok(Self {
+            text: text.into(),
+            excludes,
+            climbs,
+            rule: Rule::new(&clean)?,
+        })
     }
 
     fn matches(&self, base: &RepoPath, file: &RepoPath) -> bool {
@@ -138,9 +155,9 @@ impl Rule {
     fn matches(&self, path: &str) -> bool {
         match self {
             Self::Everything => true,
-            Self::Literal(text) => {
-                path.strip_prefix(&**text).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
+            Self::Literal(text) => path
+                .strip_prefix(&**text)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
             Self::Regex(regex) => regex.is_match(path),
         }
     }
@@ -176,7 +193,11 @@ fn ancestor(base: &RepoPath, climbs: usize) -> Option<&str> {
 
 /// The part of `file` that comes after `dir`; `None` when it is elsewhere.
 fn below<'a>(dir: &str, file: &'a str) -> Option<&'a str> {
-    if dir.is_empty() { Some(file) } else { file.strip_prefix(dir)?.strip_prefix('/') }
+    if dir.is_empty() {
+        Some(file)
+    } else {
+        file.strip_prefix(dir)?.strip_prefix('/')
+    }
 }
 
 #[cfg(test)]
@@ -190,20 +211,39 @@ mod tests {
     }
 
     fn matches(base: &str, patterns: &[&str], file: &str) -> bool {
-        Patterns::new(patterns.iter().copied()).unwrap().matching(&path(base), &path(file)).is_some()
+        Patterns::new(patterns.iter().copied())
+            .unwrap()
+            .matching(&path(base), &path(file))
+            .is_some()
     }
 
     #[test]
     fn each_sign_means_what_it_means_in_a_dockerignore_file() {
         let cases: &[(&str, &[&str], &[&str])] = &[
-            ("main.tf", &["main.tf", "main.tf/x"], &["a/main.tf", "main.tfx", "xmain.tf"]),
-            ("*.tf", &["a.tf", ".tf", "x.tf/deep/file"], &["a/b.tf", "a.tfvars"]),
+            (
+                "main.tf",
+                &["main.tf", "main.tf/x"],
+                &["a/main.tf", "main.tfx", "xmain.tf"],
+            ),
+            (
+                "*.tf",
+                &["a.tf", ".tf", "x.tf/deep/file"],
+                &["a/b.tf", "a.tfvars"],
+            ),
             ("**/*.tf", &["a.tf", "a/b.tf", "a/b/c.tf"], &["a.tfvars"]),
-            ("**/*.tf*", &["a.tf", "a/b.tfvars", "a/b.tf.json", "a/x.tf.d/y"], &["a/tf"]),
+            (
+                "**/*.tf*",
+                &["a.tf", "a/b.tfvars", "a/b.tf.json", "a/x.tf.d/y"],
+                &["a/tf"],
+            ),
             ("**", &["a", "a/b/c"], &[]),
             ("*", &["a", "a/b/c"], &[]),
             ("a/**", &["a/b", "a/b/c"], &["a", "ab", "b/a"]),
-            ("a/**/b", &["a/b", "a/x/b", "a/x/y/b", "a/b/c"], &["ab", "a/xb", "b"]),
+            (
+                "a/**/b",
+                &["a/b", "a/x/b", "a/x/y/b", "a/b/c"],
+                &["ab", "a/xb", "b"],
+            ),
             ("a**b", &["ab", "ax/b"], &["axb"]),
             ("**foo", &["foo", "xfoo", "a/foo", "a/xfoo"], &["foox"]),
             ("**/foo", &["foo", "a/foo", "foo/x"], &["xfoo"]),
@@ -227,10 +267,16 @@ mod tests {
         ];
         for (pattern, yes, no) in cases {
             for file in *yes {
-                assert!(matches(".", &[pattern], file), "`{pattern}` should match `{file}`");
+                assert!(
+                    matches(".", &[pattern], file),
+                    "`{pattern}` should match `{file}`"
+                );
             }
             for file in *no {
-                assert!(!matches(".", &[pattern], file), "`{pattern}` should not match `{file}`");
+                assert!(
+                    !matches(".", &[pattern], file),
+                    "`{pattern}` should not match `{file}`"
+                );
             }
         }
     }
@@ -253,7 +299,11 @@ mod tests {
             ("a[1]", "*.tf", "a1/x.tf", false),
         ];
         for (base, pattern, file, expected) in cases {
-            assert_eq!(matches(base, &[pattern], file), expected, "{base}: {pattern} and {file}");
+            assert_eq!(
+                matches(base, &[pattern], file),
+                expected,
+                "{base}: {pattern} and {file}"
+            );
         }
     }
 
@@ -271,7 +321,11 @@ mod tests {
             (&[], "a", false),
         ];
         for (patterns, file, expected) in cases {
-            assert_eq!(matches(".", patterns, file), *expected, "{patterns:?} and {file}");
+            assert_eq!(
+                matches(".", patterns, file),
+                *expected,
+                "{patterns:?} and {file}"
+            );
         }
         let patterns = Patterns::new(["*.tf", "!a.tf", "a.*"]).unwrap();
         assert_eq!(patterns.matching(&path("."), &path("a.tf")), Some("a.*"));
@@ -279,7 +333,10 @@ mod tests {
 
     #[test]
     fn a_flag_lists_patterns_with_commas() {
-        assert_eq!(Patterns::from_flag("a, b,,").unwrap(), Patterns::new(["a", "b"]).unwrap());
+        assert_eq!(
+            Patterns::from_flag("a, b,,").unwrap(),
+            Patterns::new(["a", "b"]).unwrap()
+        );
         assert!(Patterns::from_flag("").unwrap().is_empty());
         assert!(Patterns::from_flag("a,[").is_err());
     }
@@ -287,7 +344,10 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_refused_with_the_reason() {
         let long = "a".repeat(2000);
-        let bad = ["", "  ", "!", "! ", "[", "[]", "[]a]", "[^]", "[a", "[a-]", "[-a]", "[z-a]", r"a\", r"[\", &long];
+        let bad = [
+            "", "  ", "!", "! ", "[", "[]", "[]a]", "[^]", "[a", "[a-]", "[-a]", "[z-a]", r"a\",
+            r"[\", &long,
+        ];
         let reasons = bad.map(|text| Patterns::new([text]).unwrap_err().to_string());
         insta::assert_snapshot!(reasons.join("\n"), @r"
         the pattern is empty
@@ -310,7 +370,11 @@ mod tests {
 
     #[test]
     fn nothing_outside_the_reach_matches() {
-        let reach = |patterns: &[&str]| Patterns::new(patterns.iter().copied()).unwrap().reach(&path("a/b/c"));
+        let reach = |patterns: &[&str]| {
+            Patterns::new(patterns.iter().copied())
+                .unwrap()
+                .reach(&path("a/b/c"))
+        };
         assert_eq!(reach(&["*.tf"]), path("a/b/c"));
         assert_eq!(reach(&["*.tf", "../x", "!../../../y"]), path("a/b"));
         assert_eq!(reach(&["../../../x"]), path("."));

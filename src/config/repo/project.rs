@@ -10,7 +10,8 @@ use super::dir_glob::DirGlob;
 use super::keys::{AUTOPLAN, PROJECT};
 use super::patterns::{Pattern, Patterns};
 use super::wishes::{
-    RequirementWish, SilenceWish, Surroundings, WorkflowWish, read_requirements, read_silence, read_workflow,
+    RequirementWish, SilenceWish, Surroundings, WorkflowWish, read_requirements, read_silence,
+    read_workflow,
 };
 use crate::config::BranchFilter;
 use crate::config::lock_block::{self, LockWish};
@@ -72,7 +73,8 @@ impl ProjectConfig {
 
     /// Whether the entry stands for many directories, and this is one of them.
     pub(super) fn reaches(&self, dir: &RepoPath, workspace: &WorkspaceName) -> bool {
-        self.workspace == *workspace && matches!(&self.dir, ProjectDir::Glob(glob) if glob.arrives_at(dir))
+        self.workspace == *workspace
+            && matches!(&self.dir, ProjectDir::Glob(glob) if glob.arrives_at(dir))
     }
 }
 
@@ -96,13 +98,22 @@ pub struct Autoplan {
 
 impl Default for Autoplan {
     fn default() -> Self {
-        Self { enabled: true, when_modified: DEFAULT_WHEN_MODIFIED.clone() }
+        Self {
+            enabled: true,
+            when_modified: DEFAULT_WHEN_MODIFIED.clone(),
+        }
     }
 }
 
 /// What concerns a project that does not say (reference 4.2).
 static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
-    let patterns = ["**/*.tf*", "**/*.tofu", "**/*.tofu.json", "**/terragrunt.hcl", "**/.terraform.lock.hcl"];
+    let patterns = [
+        "**/*.tf*",
+        "**/*.tofu",
+        "**/*.tofu.json",
+        "**/terragrunt.hcl",
+        "**/.terraform.lock.hcl",
+    ];
     Patterns::new(patterns).expect("these patterns are valid")
 });
 
@@ -155,30 +166,61 @@ pub(super) fn read(
         repo_locks: lock_block::read_of_project(reader, &fields, allowed),
         branch,
         workflow: read_workflow(reader, around, &fields),
-        distribution: reader.word(&fields, "terraform_distribution", &words(Distribution::ALL, Distribution::as_str)),
-        plan_requirements: read_requirements(reader, allowed, &fields, OverrideKey::PlanRequirements),
-        apply_requirements: read_requirements(reader, allowed, &fields, OverrideKey::ApplyRequirements),
-        import_requirements: read_requirements(reader, allowed, &fields, OverrideKey::ImportRequirements),
+        distribution: reader.word(
+            &fields,
+            "terraform_distribution",
+            &words(Distribution::ALL, Distribution::as_str),
+        ),
+        plan_requirements: read_requirements(
+            reader,
+            allowed,
+            &fields,
+            OverrideKey::PlanRequirements,
+        ),
+        apply_requirements: read_requirements(
+            reader,
+            allowed,
+            &fields,
+            OverrideKey::ApplyRequirements,
+        ),
+        import_requirements: read_requirements(
+            reader,
+            allowed,
+            &fields,
+            OverrideKey::ImportRequirements,
+        ),
         depends_on: read_depends_on(reader, &fields),
-        execution_order_group: reader.integer(&fields, "execution_order_group").unwrap_or_default(),
+        execution_order_group: reader
+            .integer(&fields, "execution_order_group")
+            .unwrap_or_default(),
         silence_pr_comments: read_silence(reader, allowed, &fields),
         line: node.place.line,
     };
     let dir = read_dir(reader, node, &fields)?;
-    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &project.name, fields.get("name")) {
+    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &project.name, fields.get("name"))
+    {
         reader.problem(
             node.place,
-            format!("a project with a pattern as its `dir` (`{}`) cannot have a `name`", shown(glob.as_str())),
+            format!(
+                "a project with a pattern as its `dir` (`{}`) cannot have a `name`",
+                shown(glob.as_str())
+            ),
             "remove `name`, or write one entry for each directory",
         );
     }
-    Some(Entry { project: ProjectConfig { dir, ..project }, is_certain })
+    Some(Entry {
+        project: ProjectConfig { dir, ..project },
+        is_certain,
+    })
 }
 
 /// Whether the names exist is seen when all projects are read.
 fn read_depends_on(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectName> {
     let names = reader.texts(fields, "depends_on").unwrap_or_default();
-    names.iter().filter_map(|name| read_project_name(reader, name)).collect()
+    names
+        .iter()
+        .filter_map(|name| read_project_name(reader, name))
+        .collect()
 }
 
 fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {
@@ -192,16 +234,25 @@ fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<Pro
         return None;
     }
     if dir.text.split('/').any(|part| part == "..") {
-        reader.problem(dir.place, format!("`dir` must not have `..`: `{}`", shown(&dir.text)), HELP);
+        reader.problem(
+            dir.place,
+            format!("`dir` must not have `..`: `{}`", shown(&dir.text)),
+            HELP,
+        );
         return None;
     }
     let read = if DirGlob::is_glob(&dir.text) {
-        DirGlob::new(&dir.text).map(ProjectDir::Glob).map_err(|error| error.to_string())
+        DirGlob::new(&dir.text)
+            .map(ProjectDir::Glob)
+            .map_err(|error| error.to_string())
     } else {
         let error = || format!("`{}` is not a path of a directory", shown(&dir.text));
-        RepoPath::new(&dir.text).map(ProjectDir::Path).map_err(|_| error())
+        RepoPath::new(&dir.text)
+            .map(ProjectDir::Path)
+            .map_err(|_| error())
     };
-    read.map_err(|error| reader.problem(dir.place, error, HELP)).ok()
+    read.map_err(|error| reader.problem(dir.place, error, HELP))
+        .ok()
 }
 
 fn read_name(reader: &mut Reader, fields: &Fields<'_>) -> Option<ProjectName> {
@@ -237,7 +288,11 @@ fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> Option<Version> {
     let parsed = parse_version(version.text.trim());
     if parsed.is_none() {
         let what = format!("`{}` is not a version of Terraform", shown(&version.text));
-        reader.problem(version.place, what, "write one exact version, such as `1.9.5` or `v1.9.5`");
+        reader.problem(
+            version.place,
+            what,
+            "write one exact version, such as `1.9.5` or `v1.9.5`",
+        );
     }
     parsed
 }
@@ -253,12 +308,26 @@ fn parse_version(text: &str) -> Option<Version> {
 
 fn read_autoplan(reader: &mut Reader, cache: &mut PatternCache, fields: &Fields<'_>) -> Autoplan {
     let default = Autoplan::default();
-    let Some(node) = fields.get("autoplan") else { return default };
-    let Some(fields) = reader.fields(node, &AUTOPLAN) else { return default };
-    let enabled = reader.boolean(&fields, "enabled").unwrap_or(default.enabled);
-    let Some(texts) = reader.texts(&fields, "when_modified") else { return Autoplan { enabled, ..default } };
-    let patterns = texts.iter().filter_map(|text| read_pattern(reader, cache, text)).collect();
-    Autoplan { enabled, when_modified: Patterns::from_list(patterns) }
+    let Some(node) = fields.get("autoplan") else {
+        return default;
+    };
+    let Some(fields) = reader.fields(node, &AUTOPLAN) else {
+        return default;
+    };
+    let enabled = reader
+        .boolean(&fields, "enabled")
+        .unwrap_or(default.enabled);
+    let Some(texts) = reader.texts(&fields, "when_modified") else {
+        return Autoplan { enabled, ..default };
+    };
+    let patterns = texts
+        .iter()
+        .filter_map(|text| read_pattern(reader, cache, text))
+        .collect();
+    Autoplan {
+        enabled,
+        when_modified: Patterns::from_list(patterns),
+    }
 }
 
 fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -> Option<Pattern> {
@@ -266,7 +335,10 @@ fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -
         return Some(pattern.clone());
     }
     if cache.0.len() >= PatternCache::MAX {
-        let what = format!("the file has more than {} different patterns", PatternCache::MAX);
+        let what = format!(
+            "the file has more than {} different patterns",
+            PatternCache::MAX
+        );
         reader.problem_of_file(what, "use fewer patterns with more `**` in them");
         return None;
     }
@@ -277,7 +349,11 @@ fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -
         }
         Err(error) => {
             let what = format!("`{}` is not a file pattern: {error}", shown(&text.text));
-            reader.problem(text.place, what, "write it as in a `.dockerignore` file, such as `../modules/**/*.tf`");
+            reader.problem(
+                text.place,
+                what,
+                "write it as in a `.dockerignore` file, such as `../modules/**/*.tf`",
+            );
             None
         }
     }
@@ -299,7 +375,9 @@ mod tests {
         ] {
             assert_eq!(parse_version(text).unwrap().to_string(), expected, "{text}");
         }
-        for text in ["", "v", "latest", ">= 1.5", "1.2.3.4", "1..2", "1.x", "vv1.2.3"] {
+        for text in [
+            "", "v", "latest", ">= 1.5", "1.2.3.4", "1..2", "1.x", "vv1.2.3",
+        ] {
             assert_eq!(parse_version(text), None, "{text}");
         }
     }
@@ -307,8 +385,20 @@ mod tests {
     #[test]
     fn the_default_patterns_see_code_and_locks_only() {
         let default = Autoplan::default();
-        let concerns = |file: &str| default.when_modified.matching(&RepoPath::root(), &file.parse().unwrap()).is_some();
-        for file in ["main.tf", "a/b.tfvars", "x.tf.json", "x.tofu", "terragrunt.hcl", "a/.terraform.lock.hcl"] {
+        let concerns = |file: &str| {
+            default
+                .when_modified
+                .matching(&RepoPath::root(), &file.parse().unwrap())
+                .is_some()
+        };
+        for file in [
+            "main.tf",
+            "a/b.tfvars",
+            "x.tf.json",
+            "x.tofu",
+            "terragrunt.hcl",
+            "a/.terraform.lock.hcl",
+        ] {
             assert!(concerns(file), "{file}");
         }
         for file in ["README.md", "a.hcl", "tf", "a/main.py"] {

@@ -15,11 +15,17 @@ fn parse(text: &str) -> Result<RepoConfig, ConfigErrors> {
 
 /// With the permission to set `repo_locks`.
 fn parse_locks(text: &str) -> Result<RepoConfig, ConfigErrors> {
-    RepoConfig::parse("atlantis.yaml", text, &[OverrideKey::RepoLocks].into_iter().collect())
+    RepoConfig::parse(
+        "atlantis.yaml",
+        text,
+        &[OverrideKey::RepoLocks].into_iter().collect(),
+    )
 }
 
 fn errors(text: &str) -> String {
-    parse(text).expect_err("the file should be refused").to_string()
+    parse(text)
+        .expect_err("the file should be refused")
+        .to_string()
 }
 
 /// One project with one more line.
@@ -28,14 +34,32 @@ fn with_line(line: &str) -> String {
 }
 
 fn show(config: &RepoConfig) -> String {
-    let mut text = format!("parallel: {:?} {:?}\n", config.parallel_plan, config.parallel_apply);
+    let mut text = format!(
+        "parallel: {:?} {:?}\n",
+        config.parallel_plan, config.parallel_apply
+    );
     for project in &config.projects {
         let name = project.name.as_ref().map_or("-", |name| name.as_str());
-        let version = project.terraform_version.as_ref().map_or("-".to_owned(), ToString::to_string);
-        let Autoplan { enabled, when_modified } = &project.autoplan;
+        let version = project
+            .terraform_version
+            .as_ref()
+            .map_or("-".to_owned(), ToString::to_string);
+        let Autoplan {
+            enabled,
+            when_modified,
+        } = &project.autoplan;
         let patterns: Vec<_> = when_modified.texts().collect();
-        let ProjectConfig { dir, workspace, line, .. } = project;
-        writeln!(text, "{line}: {name} {dir} {workspace} {version} {enabled} {patterns:?}").unwrap();
+        let ProjectConfig {
+            dir,
+            workspace,
+            line,
+            ..
+        } = project;
+        writeln!(
+            text,
+            "{line}: {name} {dir} {workspace} {version} {enabled} {patterns:?}"
+        )
+        .unwrap();
     }
     text
 }
@@ -74,10 +98,17 @@ fn keys_without_a_value_are_as_if_absent() {
     let config = parse(text).unwrap();
     let plain = parse("version: 3\nprojects:\n  - dir: a\n\n\n\n\n\n  - dir: b\n").unwrap();
     let without_lines = |config: RepoConfig| {
-        config.projects.into_iter().map(|project| ProjectConfig { line: 0, ..project }).collect::<Vec<_>>()
+        config
+            .projects
+            .into_iter()
+            .map(|project| ProjectConfig { line: 0, ..project })
+            .collect::<Vec<_>>()
     };
     assert_eq!(without_lines(config), without_lines(plain));
-    let empty = RepoConfig { file_name: "atlantis.yaml".to_owned(), ..RepoConfig::default() };
+    let empty = RepoConfig {
+        file_name: "atlantis.yaml".to_owned(),
+        ..RepoConfig::default()
+    };
     assert_eq!(parse("version: 2\nprojects:\nrepo_locks:\n"), Ok(empty));
 }
 
@@ -89,14 +120,21 @@ fn files_of_windows_editors_are_read() {
 
 #[test]
 fn anchors_and_merges_save_typing() {
-    let mut text = "version: 3\nprojects:\n  - &base\n    dir: d0\n    autoplan: &auto {enabled: false}\n".to_owned();
+    let mut text =
+        "version: 3\nprojects:\n  - &base\n    dir: d0\n    autoplan: &auto {enabled: false}\n"
+            .to_owned();
     for number in 1..300 {
         writeln!(text, "  - {{dir: d{number}, autoplan: *auto}}").unwrap();
     }
     text.push_str("  - <<: *base\n    dir: e\n");
     let config = parse(&text).unwrap();
     assert_eq!(config.projects.len(), 301);
-    assert!(config.projects.iter().all(|project| !project.autoplan.enabled));
+    assert!(
+        config
+            .projects
+            .iter()
+            .all(|project| !project.autoplan.enabled)
+    );
 }
 
 /// Every problem of every text: `text => what => help`.
@@ -226,14 +264,24 @@ fn what_is_for_later_is_refused_by_name() {
     let all: Permissions = OverrideKey::ALL.iter().copied().collect();
     let parse = |text: &str| RepoConfig::parse("atlantis.yaml", text, &all);
     let mut told = String::new();
-    for (keys, text) in [(&TOP, "version: 3\n"), (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    ")] {
+    for (keys, text) in [
+        (&TOP, "version: 3\n"),
+        (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    "),
+    ] {
         for key in keys.list {
-            let value = if matches!(key.kind, Kind::NotYetTrue) { "true" } else { "{}" };
+            let value = if matches!(key.kind, Kind::NotYetTrue) {
+                "true"
+            } else {
+                "{}"
+            };
             if !matches!(key.kind, Kind::NotYetTrue | Kind::NotYet(_)) {
                 continue;
             }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
-            let all: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
+            let all: Vec<_> = error
+                .problems()
+                .map(|problem| problem.what.as_str())
+                .collect();
             writeln!(told, "{}", all.join(" + ")).unwrap();
             for harmless in ["", "false"].iter().filter(|_| value == "true") {
                 parse(&format!("{text}{}: {harmless}\n", key.name)).unwrap();
@@ -249,11 +297,18 @@ fn what_is_for_later_is_refused_by_name() {
 
 #[test]
 fn nobody_is_sent_for_a_permission_that_would_not_help() {
-    for (value, expected) in [("true", "not available"), ("yes", "not available"), ("false", "may not be set here")] {
+    for (value, expected) in [
+        ("true", "not available"),
+        ("yes", "not available"),
+        ("false", "may not be set here"),
+    ] {
         for key in ["policy_check", "custom_policy_check"] {
             let text = with_line(&format!("{key}: {value}"));
             let errors = parse(&text).unwrap_err();
-            let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+            let told: Vec<_> = errors
+                .problems()
+                .map(|problem| problem.what.as_str())
+                .collect();
             assert_eq!(told.len(), 1, "{text}: {told:?}");
             assert!(told[0].contains(expected), "{text}: {told:?}");
         }
@@ -265,15 +320,23 @@ fn nobody_is_sent_for_a_permission_that_would_not_help() {
 fn what_weakens_nothing_is_accepted_and_has_no_effect() {
     let text = "version: 3\ndelete_source_branch_on_merge: true\nemoji_reaction: eyes\nprojects:\n  - dir: a\n    \
                 delete_source_branch_on_merge: true\n  - dir: b\n    delete_source_branch_on_merge: false\n";
-    let told: Vec<String> =
-        parse(text).unwrap().without_effect.iter().map(|remark| format!("{}: {}", remark.line, remark.what)).collect();
+    let told: Vec<String> = parse(text)
+        .unwrap()
+        .without_effect
+        .iter()
+        .map(|remark| format!("{}: {}", remark.line, remark.what))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     2: `delete_source_branch_on_merge` has no effect
     3: `emoji_reaction` has no effect
     6: `delete_source_branch_on_merge` has no effect
     ");
     let workflows = "version: 3\nworkflows: {w: {policy_check: {steps: [show]}}}\n";
-    let custom = ServerRepos::parse("repos.yaml", "repos: [{id: /.*/, allow_custom_workflows: true}]").unwrap();
+    let custom = ServerRepos::parse(
+        "repos.yaml",
+        "repos: [{id: /.*/, allow_custom_workflows: true}]",
+    )
+    .unwrap();
     let rules = custom.rules(&"github.com/acme/infra".parse().unwrap());
     let config = RepoConfig::parse("atlantis.yaml", workflows, rules.permissions()).unwrap();
     insta::assert_snapshot!(config.without_effect[0], @"the stage `policy_check` of the workflow `w` never runs: policies are not checked in this version");
@@ -309,10 +372,28 @@ fn lock_modes_are_read_where_the_server_allows_it() {
     let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n  - dir: a\n  - dir: b\n    repo_locks:\n      \
                 mode: disabled\n  - {dir: c, repo_locks: {}}\n  - {dir: d, repo_locks: }\n";
     let config = parse_locks(text).unwrap();
-    let wish = |mode, line| Some(LockWish { mode, line, is_old_form: false });
+    let wish = |mode, line| {
+        Some(LockWish {
+            mode,
+            line,
+            is_old_form: false,
+        })
+    };
     assert_eq!(config.repo_locks, wish(LockMode::OnApply, 2));
-    let projects: Vec<_> = config.projects.iter().map(|project| project.repo_locks).collect();
-    assert_eq!(projects, [None, wish(LockMode::Disabled, 7), wish(LockMode::OnPlan, 8), None]);
+    let projects: Vec<_> = config
+        .projects
+        .iter()
+        .map(|project| project.repo_locks)
+        .collect();
+    assert_eq!(
+        projects,
+        [
+            None,
+            wish(LockMode::Disabled, 7),
+            wish(LockMode::OnPlan, 8),
+            None
+        ]
+    );
 }
 
 #[test]
@@ -391,7 +472,8 @@ fn every_bad_value_of_repo_locks_is_named() {
     ];
     let mut told = String::new();
     for line in lines {
-        let places = [with_line(line), format!("version: 3\n{line}\n")].map(|text| parse_locks(&text).unwrap_err());
+        let places = [with_line(line), format!("version: 3\n{line}\n")]
+            .map(|text| parse_locks(&text).unwrap_err());
         for problem in places.iter().flat_map(ConfigErrors::problems) {
             writeln!(told, "{line} => {} => {}", problem.what, problem.help).unwrap();
         }
@@ -421,13 +503,21 @@ fn a_project_is_traced_to_its_entry_as_discovery_does() {
     let config = parse(text).unwrap();
     let line = |dir: &str, workspace: &str, name: Option<&str>| {
         let (dir, workspace) = (dir.parse().unwrap(), workspace.parse().unwrap());
-        let key = ProjectKey { dir, workspace, name: name.map(|name| name.parse().unwrap()) };
+        let key = ProjectKey {
+            dir,
+            workspace,
+            name: name.map(|name| name.parse().unwrap()),
+        };
         config.entry_of(&key).map(|entry| entry.line)
     };
     assert_eq!(line("a", "", None), Some(3));
     assert_eq!(line("a", "", Some("x")), Some(4));
     assert_eq!(line("a", "w", None), Some(7));
-    assert_eq!(line("b", "", None), None, "a pattern makes no project where a plain entry is");
+    assert_eq!(
+        line("b", "", None),
+        None,
+        "a pattern makes no project where a plain entry is"
+    );
     assert_eq!(line("c", "", None), Some(6));
     assert_eq!(line("c/d", "", None), Some(8));
     assert_eq!(line("c", "", Some("x")), None);
@@ -587,7 +677,10 @@ projects:
   - {dir: b}
 ";
     let errors = parse(text).unwrap_err();
-    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+    let told: Vec<_> = errors
+        .problems()
+        .map(|problem| problem.what.as_str())
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     `$x` cannot be a workspace
     `net work` cannot be the name of a project
@@ -596,12 +689,25 @@ projects:
     ");
     let mended = text.replace("$x", "x").replace("net work", "net");
     let errors = parse(&mended.replace("main", "/main/").replace("[w]", "w")).unwrap_err();
-    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
-    assert_eq!(told, ["`dir: a` with workspace `default` is already the project of line 3"]);
-    let text = "version: 3\nprojects:\n  - {dir: '', name: net}\n  - {dir: a, depends_on: [net, nte]}\n";
+    let told: Vec<_> = errors
+        .problems()
+        .map(|problem| problem.what.as_str())
+        .collect();
+    assert_eq!(
+        told,
+        ["`dir: a` with workspace `default` is already the project of line 3"]
+    );
+    let text =
+        "version: 3\nprojects:\n  - {dir: '', name: net}\n  - {dir: a, depends_on: [net, nte]}\n";
     let errors = parse(text).unwrap_err();
-    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
-    assert_eq!(told, ["`dir` is empty", "there is no project `nte` to depend on"]);
+    let told: Vec<_> = errors
+        .problems()
+        .map(|problem| problem.what.as_str())
+        .collect();
+    assert_eq!(
+        told,
+        ["`dir` is empty", "there is no project `nte` to depend on"]
+    );
 }
 
 #[test]
@@ -613,7 +719,9 @@ fn a_mistake_behind_an_anchor_is_told_once() {
 #[test]
 fn limits_are_told() {
     let entries = |count: usize, dir: &str| {
-        (0..count).fold("version: 3\nprojects:\n".to_owned(), |text, n| format!("{text}  - dir: {dir}{n}\n"))
+        (0..count).fold("version: 3\nprojects:\n".to_owned(), |text, n| {
+            format!("{text}  - dir: {dir}{n}\n")
+        })
     };
     let patterns = |count: usize| {
         let list = (0..count).fold(String::new(), |text, n| format!("{text}a{n}, "));

@@ -76,19 +76,39 @@ pub(super) fn read_workflow(
     fields: &Fields<'_>,
 ) -> Option<WorkflowWish> {
     let text = reader.text(fields, "workflow")?;
-    let is_allowed = around.permissions.overrides().check(reader, fields, OverrideKey::Workflow);
+    let is_allowed = around
+        .permissions
+        .overrides()
+        .check(reader, fields, OverrideKey::Workflow);
     let name = text.text.trim();
     let is_own = around.own_workflows.contains(&name);
     let allowed = &around.permissions.allowed_workflows;
     if !is_own && around.permissions.names().all(|known| known != name) {
-        let known = || around.permissions.names().chain(around.own_workflows.iter().copied());
+        let known = || {
+            around
+                .permissions
+                .names()
+                .chain(around.own_workflows.iter().copied())
+        };
         let help = reader.nearest(name, known()).map_or_else(
-            || format!("the workflows are {}", quoted(known().take(MAX_NAMES).map(shown))),
+            || {
+                format!(
+                    "the workflows are {}",
+                    quoted(known().take(MAX_NAMES).map(shown))
+                )
+            },
             |meant| format!("did you mean `{}`?", shown(meant)),
         );
-        reader.problem(text.place, format!("there is no workflow `{}`", shown(name)), help);
+        reader.problem(
+            text.place,
+            format!("there is no workflow `{}`", shown(name)),
+            help,
+        );
     } else if !is_own && !allowed.is_empty() && !allowed.contains(name) {
-        let what = format!("the server does not allow the workflow `{}` for this repository", shown(name));
+        let what = format!(
+            "the server does not allow the workflow `{}` for this repository",
+            shown(name)
+        );
         let names = quoted(allowed.iter().take(MAX_NAMES).map(|name| shown(name)));
         let help = format!(
             "choose one of {names}, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this \
@@ -96,5 +116,8 @@ pub(super) fn read_workflow(
         );
         reader.problem(text.place, what, help);
     }
-    is_allowed.then(|| WorkflowWish { name: name.to_owned(), line: text.place.line })
+    is_allowed.then(|| WorkflowWish {
+        name: name.to_owned(),
+        line: text.place.line,
+    })
 }

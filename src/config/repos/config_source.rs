@@ -41,7 +41,9 @@ impl FromStr for ConfigSource {
             "base" => Ok(Self::Base),
             text => {
                 let name = text.strip_prefix("branch:").ok_or_else(refuse)?;
-                BranchName::new(name).map(Self::Branch).map_err(|_| refuse())
+                BranchName::new(name)
+                    .map(Self::Branch)
+                    .map_err(|_| refuse())
             }
         }
     }
@@ -59,11 +61,20 @@ impl fmt::Display for ConfigSource {
 }
 
 /// The value of the key.
-pub(super) const SOURCE: Kind = Kind::Any(&[Kind::Words(|| ConfigSource::WORDS.to_vec()), Kind::Map(&BRANCH)]);
+pub(super) const SOURCE: Kind = Kind::Any(&[
+    Kind::Words(|| ConfigSource::WORDS.to_vec()),
+    Kind::Map(&BRANCH),
+]);
 
 static BRANCH: Keys = Keys::new(
     "`repo_config_source`",
-    &[Key::new("branch", Kind::Text, Key::REQUIRED, "The branch to read from.", "main")],
+    &[Key::new(
+        "branch",
+        Kind::Text,
+        Key::REQUIRED,
+        "The branch to read from.",
+        "main",
+    )],
 );
 
 /// Takes `repo_config_source` out of an entry of the server's file.
@@ -75,11 +86,16 @@ pub(super) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<ConfigSou
     }
     let branch = reader.fields(node, &BRANCH)?;
     if branch.get("branch").is_none() {
-        reader.problem(node.place, "`repo_config_source` has no `branch`".to_owned(), HELP);
+        reader.problem(
+            node.place,
+            "`repo_config_source` has no `branch`".to_owned(),
+            HELP,
+        );
     }
     let name = reader.text(&branch, "branch")?;
     let read = BranchName::new(&name.text).map(ConfigSource::Branch);
-    read.map_err(|error| reader.problem(name.place, error.to_string(), HELP)).ok()
+    read.map_err(|error| reader.problem(name.place, error.to_string(), HELP))
+        .ok()
 }
 
 #[cfg(test)]

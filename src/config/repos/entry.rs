@@ -70,7 +70,10 @@ pub(super) struct Defined<'a> {
 /// Reads one entry; `None` when it cannot be told what it is about.
 pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Option<Entry> {
     let fields = reader.fields(node, &ENTRY)?;
-    let Defined { workflows, profiles } = defined;
+    let Defined {
+        workflows,
+        profiles,
+    } = defined;
     let branch = BranchFilter::read(reader, &fields);
     let hooks = EntryHooks {
         branch: branch.clone(),
@@ -89,7 +92,9 @@ pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Op
         import_requirements: read_requirements(reader, &fields, "import_requirements"),
         four_eyes: reader.boolean(&fields, "four_eyes"),
         environment_profile: environment::read_rules(reader, profiles, &fields),
-        workflow: reader.text(&fields, "workflow").and_then(|name| read_workflow(reader, workflows, &name)),
+        workflow: reader
+            .text(&fields, "workflow")
+            .and_then(|name| read_workflow(reader, workflows, &name)),
         allowed_workflows: read_allowed_workflows(reader, workflows, &fields),
         allow_custom_workflows: reader.boolean(&fields, "allow_custom_workflows"),
         autodiscover: autodiscover::read(reader, &fields),
@@ -97,17 +102,31 @@ pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Op
         branch,
         hooks: Arc::new(hooks),
     };
-    Some(Entry { id: id?, said, line: node.place.line })
+    Some(Entry {
+        id: id?,
+        said,
+        line: node.place.line,
+    })
 }
 
 fn read_locking(reader: &mut Reader, fields: &Fields<'_>, line: usize) -> Option<bool> {
     let locking = reader.boolean(fields, "repo_locking")?;
-    let instead = if locking { "remove it" } else { "write `repo_locks: {mode: disabled}`" };
-    reader.warnings.push((line, format!("`repo_locking` is deprecated: {instead}")));
+    let instead = if locking {
+        "remove it"
+    } else {
+        "write `repo_locks: {mode: disabled}`"
+    };
+    reader
+        .warnings
+        .push((line, format!("`repo_locking` is deprecated: {instead}")));
     Some(locking)
 }
 
-fn read_requirements(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Option<Vec<Requirement>> {
+fn read_requirements(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+    key: &str,
+) -> Option<Vec<Requirement>> {
     let requirements = lists::read_requirements(reader, fields, key)?;
     if requirements.is_empty() {
         let help = "what earlier entries demand still holds. To demand less here, change the expressions of those entries \
@@ -120,12 +139,20 @@ fn read_requirements(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Opt
 }
 
 fn read_config_file(reader: &mut Reader, fields: &Fields<'_>) -> Option<RepoPath> {
-    const HELP: &str = "write the path from the root of the repository, such as `ci/lockkeeper.yaml`";
+    const HELP: &str =
+        "write the path from the root of the repository, such as `ci/lockkeeper.yaml`";
     let text = reader.text(fields, "repo_config_file")?;
-    let is_plain = !text.text.starts_with('/') && text.text.split(['/', '\\']).all(|part| part != "..");
-    let path = RepoPath::new(&text.text).ok().filter(|path| is_plain && !path.is_root());
+    let is_plain =
+        !text.text.starts_with('/') && text.text.split(['/', '\\']).all(|part| part != "..");
+    let path = RepoPath::new(&text.text)
+        .ok()
+        .filter(|path| is_plain && !path.is_root());
     if path.is_none() {
-        reader.problem(text.place, format!("`{}` is not a file of the repository", shown(&text.text)), HELP);
+        reader.problem(
+            text.place,
+            format!("`{}` is not a file of the repository", shown(&text.text)),
+            HELP,
+        );
     }
     path
 }
@@ -137,10 +164,19 @@ fn read_workflow(reader: &mut Reader, workflows: &Workflows, name: &Located) -> 
     }
     let known = || std::iter::once(Workflow::DEFAULT).chain(workflows.keys().map(String::as_str));
     let help = reader.nearest(text, known()).map_or_else(
-        || format!("define it under `workflows`; those that there are: {}", quoted(known().take(20).map(shown))),
+        || {
+            format!(
+                "define it under `workflows`; those that there are: {}",
+                quoted(known().take(20).map(shown))
+            )
+        },
         |meant| format!("did you mean `{}`?", shown(meant)),
     );
-    reader.problem(name.place, format!("there is no workflow `{}`", shown(text)), help);
+    reader.problem(
+        name.place,
+        format!("there is no workflow `{}`", shown(text)),
+        help,
+    );
     None
 }
 
@@ -150,7 +186,12 @@ fn read_allowed_workflows(
     fields: &Fields<'_>,
 ) -> Option<Arc<BTreeSet<String>>> {
     let names = reader.texts(fields, "allowed_workflows")?;
-    Some(Arc::new(names.iter().filter_map(|name| read_workflow(reader, workflows, name)).collect()))
+    Some(Arc::new(
+        names
+            .iter()
+            .filter_map(|name| read_workflow(reader, workflows, name))
+            .collect(),
+    ))
 }
 
 fn read_id(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<IdPattern> {
@@ -163,6 +204,7 @@ fn read_id(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<IdPa
         );
     }
     let id = reader.text(fields, "id")?;
-    let refuse = |error: super::id::InvalidId| reader.problem(id.place, error.to_string(), error.help());
+    let refuse =
+        |error: super::id::InvalidId| reader.problem(id.place, error.to_string(), error.help());
     IdPattern::new(&id.text).map_err(refuse).ok()
 }

@@ -39,7 +39,11 @@ impl EnvironmentProfile {
 
 /// The server's variables that any profile names. Runs without that profile do not get them.
 pub fn sources(profiles: &EnvironmentProfiles) -> BTreeSet<&str> {
-    profiles.values().flat_map(EnvironmentProfile::variables).map(|variable| variable.source.as_str()).collect()
+    profiles
+        .values()
+        .flat_map(EnvironmentProfile::variables)
+        .map(|variable| variable.source.as_str())
+        .collect()
 }
 
 /// Which projects of a repository have which profile; of the rules that fit the last one counts.
@@ -59,8 +63,13 @@ impl ProfileRules {
     /// The profile of a project.
     pub(super) fn profile_of(&self, project: &ProjectKey) -> Option<&str> {
         let fits = |rule: &&ProfileRule| {
-            rule.dir.as_ref().is_none_or(|dir| dir.matches(&project.dir))
-                && rule.workspace.as_ref().is_none_or(|workspace| *workspace == project.workspace)
+            rule.dir
+                .as_ref()
+                .is_none_or(|dir| dir.matches(&project.dir))
+                && rule
+                    .workspace
+                    .as_ref()
+                    .is_none_or(|workspace| *workspace == project.workspace)
         };
         self.0.iter().rfind(fits).map(|rule| rule.profile.as_str())
     }
@@ -79,8 +88,20 @@ static RULE: Keys = Keys::new(
             "Directories of the projects, from the root of the repository: `prod`, `prod/*`, or `prod/**` for all below it.",
             "prod/**",
         ),
-        Key::new("workspace", Kind::Text, "all", "Workspace of the projects.", "prod"),
-        Key::new("profile", Kind::Text, Key::REQUIRED, "Their profile.", "prod"),
+        Key::new(
+            "workspace",
+            Kind::Text,
+            "all",
+            "Workspace of the projects.",
+            "prod",
+        ),
+        Key::new(
+            "profile",
+            Kind::Text,
+            Key::REQUIRED,
+            "Their profile.",
+            "prod",
+        ),
     ],
 );
 
@@ -108,7 +129,15 @@ pub(super) static PROFILE: Keys = Keys::new(
 /// Takes `environment_profiles` out of the file.
 pub(super) fn read_profiles(reader: &mut Reader, fields: &Fields<'_>) -> EnvironmentProfiles {
     let entries = reader.named(fields, "environment_profiles");
-    entries.iter().map(|(name, node)| (name.text.trim().to_owned(), read_profile(reader, name, node))).collect()
+    entries
+        .iter()
+        .map(|(name, node)| {
+            (
+                name.text.trim().to_owned(),
+                read_profile(reader, name, node),
+            )
+        })
+        .collect()
 }
 
 fn read_profile(reader: &mut Reader, name: &Located, node: &Node) -> EnvironmentProfile {
@@ -119,7 +148,9 @@ fn read_profile(reader: &mut Reader, name: &Located, node: &Node) -> Environment
     if node.value == Value::Null {
         return EnvironmentProfile::default();
     }
-    let Some(fields) = reader.fields(node, &PROFILE) else { return EnvironmentProfile::default() };
+    let Some(fields) = reader.fields(node, &PROFILE) else {
+        return EnvironmentProfile::default();
+    };
     EnvironmentProfile {
         plan: read_variables(reader, &fields, "plan"),
         apply: read_variables(reader, &fields, "apply"),
@@ -129,7 +160,9 @@ fn read_profile(reader: &mut Reader, name: &Located, node: &Node) -> Environment
 fn read_variables(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<ProfileVariable> {
     let mut variables: Vec<ProfileVariable> = Vec::new();
     for text in reader.texts(fields, key).unwrap_or_default() {
-        let Some(variable) = read_variable(reader, &text) else { continue };
+        let Some(variable) = read_variable(reader, &text) else {
+            continue;
+        };
         if variables.iter().any(|known| known.name == variable.name) {
             let what = format!("`{}` is in `{key}` twice", shown(&variable.name));
             reader.problem(text.place, what, "keep one of the two");
@@ -140,12 +173,18 @@ fn read_variables(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<Pr
 }
 
 fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable> {
-    let (name, source) = text.text.split_once('=').unwrap_or((&text.text, &text.text));
+    let (name, source) = text
+        .text
+        .split_once('=')
+        .unwrap_or((&text.text, &text.text));
     let (name, source) = (name.trim(), source.trim());
     let refused = |name: &str| {
         let shown = shown(name);
         let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_fine) {
+        if name.is_empty()
+            || name.starts_with(|c: char| c.is_ascii_digit())
+            || !name.chars().all(is_fine)
+        {
             let what = format!("`{shown}` is not the name of a variable");
             return Some((
                 what,
@@ -166,11 +205,17 @@ fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable>
             (what, "give the server the value under another name, and write `NAME=SOURCE` here")
         })
     };
-    if let Some((what, help)) = refused(name).or_else(|| refused(source)).or_else(of_process) {
+    if let Some((what, help)) = refused(name)
+        .or_else(|| refused(source))
+        .or_else(of_process)
+    {
         reader.problem(text.place, what, help);
         return None;
     }
-    Some(ProfileVariable { name: name.to_owned(), source: source.to_owned() })
+    Some(ProfileVariable {
+        name: name.to_owned(),
+        source: source.to_owned(),
+    })
 }
 
 /// Takes `environment_profile` out of an entry of the server's file.
@@ -181,17 +226,40 @@ pub(super) fn read_rules(
 ) -> Option<ProfileRules> {
     let node = fields.get("environment_profile")?;
     if let Value::Scalar(_, text) = &node.value {
-        let profile = known(reader, profiles, &Located { place: node.place, text: text.clone() })?;
-        return Some(ProfileRules([ProfileRule { dir: None, workspace: None, profile }].into()));
+        let profile = known(
+            reader,
+            profiles,
+            &Located {
+                place: node.place,
+                text: text.clone(),
+            },
+        )?;
+        return Some(ProfileRules(
+            [ProfileRule {
+                dir: None,
+                workspace: None,
+                profile,
+            }]
+            .into(),
+        ));
     }
     let Value::List(items) = &node.value else {
         reader.wrong_kind(node, "`environment_profile`", "a name or a list of rules");
         return None;
     };
-    Some(ProfileRules(items.iter().filter_map(|item| read_rule(reader, profiles, item)).collect()))
+    Some(ProfileRules(
+        items
+            .iter()
+            .filter_map(|item| read_rule(reader, profiles, item))
+            .collect(),
+    ))
 }
 
-fn read_rule(reader: &mut Reader, profiles: &EnvironmentProfiles, node: &Node) -> Option<ProfileRule> {
+fn read_rule(
+    reader: &mut Reader,
+    profiles: &EnvironmentProfiles,
+    node: &Node,
+) -> Option<ProfileRule> {
     let fields = reader.fields(node, &RULE)?;
     if fields.get("dir").is_none() {
         let what = "a rule of `environment_profile` has no `dir`".to_owned();
@@ -205,19 +273,39 @@ fn read_rule(reader: &mut Reader, profiles: &EnvironmentProfiles, node: &Node) -
     }
     let dir = reader.text(&fields, "dir").and_then(|text| {
         let read = DirGlob::new(text.text.trim());
-        read.map_err(|error| reader.problem(text.place, error.to_string(), "write `prod`, `prod/*` or `prod/**`")).ok()
+        read.map_err(|error| {
+            reader.problem(
+                text.place,
+                error.to_string(),
+                "write `prod`, `prod/*` or `prod/**`",
+            )
+        })
+        .ok()
     });
     let workspace = reader.text(&fields, "workspace").map(|text| {
         let read = WorkspaceName::new(text.text.trim());
-        read.map_err(|error| reader.problem(text.place, error.to_string(), "write the name of a workspace")).ok()
+        read.map_err(|error| {
+            reader.problem(
+                text.place,
+                error.to_string(),
+                "write the name of a workspace",
+            )
+        })
+        .ok()
     });
-    let profile = reader.text(&fields, "profile").and_then(|name| known(reader, profiles, &name));
+    let profile = reader
+        .text(&fields, "profile")
+        .and_then(|name| known(reader, profiles, &name));
     // A condition that cannot be read must not become none.
     let workspace = match workspace {
         Some(read) => Some(read?),
         None => None,
     };
-    Some(ProfileRule { dir: Some(dir?), workspace, profile: profile? })
+    Some(ProfileRule {
+        dir: Some(dir?),
+        workspace,
+        profile: profile?,
+    })
 }
 
 fn known(reader: &mut Reader, profiles: &EnvironmentProfiles, name: &Located) -> Option<String> {
@@ -236,6 +324,10 @@ fn known(reader: &mut Reader, profiles: &EnvironmentProfiles, name: &Located) ->
         },
         |meant| format!("did you mean `{}`?", shown(meant)),
     );
-    reader.problem(name.place, format!("there is no environment profile `{}`", shown(text)), help);
+    reader.problem(
+        name.place,
+        format!("there is no environment profile `{}`", shown(text)),
+        help,
+    );
     None
 }

@@ -68,10 +68,17 @@ impl IdPattern {
     pub(super) fn new(text: &str) -> Result<Self, InvalidId> {
         let text = text.trim();
         let rule = match text.strip_prefix('/') {
-            Some(rest) => rule(text, rest.strip_suffix('/').ok_or_else(|| InvalidId::Open(shown(text)))?)?,
+            Some(rest) => rule(
+                text,
+                rest.strip_suffix('/')
+                    .ok_or_else(|| InvalidId::Open(shown(text)))?,
+            )?,
             None => Rule::Exact(text.parse().map_err(|_| InvalidId::Form(shown(text)))?),
         };
-        Ok(Self { text: text.to_owned(), rule })
+        Ok(Self {
+            text: text.to_owned(),
+            rule,
+        })
     }
 
     /// Compares a repository; `id` is its text.
@@ -100,7 +107,10 @@ fn rule(text: &str, expression: &str) -> Result<Rule, InvalidId> {
 fn compile(expression: &str) -> Result<Regex, regex::Error> {
     // Memory that one expression may take.
     const MAX_COMPILED: usize = 1 << 20;
-    RegexBuilder::new(expression).case_insensitive(true).size_limit(MAX_COMPILED).build()
+    RegexBuilder::new(expression)
+        .case_insensitive(true)
+        .size_limit(MAX_COMPILED)
+        .build()
 }
 
 /// The last line: those before it draw the expression.
@@ -132,7 +142,9 @@ mod tests {
 
     fn matches(pattern: &str, repo: &str) -> Match {
         let repo: RepoId = repo.parse().unwrap();
-        IdPattern::new(pattern).unwrap().matches(&repo, &repo.to_string())
+        IdPattern::new(pattern)
+            .unwrap()
+            .matches(&repo, &repo.to_string())
     }
 
     #[test]
@@ -151,9 +163,21 @@ mod tests {
             ("/acme/infra/", "github.com/acme/infra", Part),
             ("/^github.com/acme/infra$/", "github.com/acme/infra", Whole),
             ("/^github.com/acme/i/", "github.com/acme/infra", Part),
-            ("/github.com/acme/a|github.com/acme/b/", "github.com/acme/b", Whole),
-            ("/github.com/acme/a|github.com/acme/b/", "github.com/acme/bc", Part),
-            ("/github.com/acme/(a|infra)/", "github.com/acme/infra", Whole),
+            (
+                "/github.com/acme/a|github.com/acme/b/",
+                "github.com/acme/b",
+                Whole,
+            ),
+            (
+                "/github.com/acme/a|github.com/acme/b/",
+                "github.com/acme/bc",
+                Part,
+            ),
+            (
+                "/github.com/acme/(a|infra)/",
+                "github.com/acme/infra",
+                Whole,
+            ),
             ("/umbrella/", "github.com/acme/infra", No),
         ] {
             assert_eq!(matches(pattern, repo), expected, "{pattern} {repo}");

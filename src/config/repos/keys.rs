@@ -43,7 +43,13 @@ pub(in crate::config) static TOP: Keys = Keys::new(
             "A program that says who may do what.",
             "{command: /usr/local/bin/ask}",
         ),
-        Key::new("policies", Kind::NotYet(&Kind::Map(&POLICIES)), "none", "Not in this version.", ""),
+        Key::new(
+            "policies",
+            Kind::NotYet(&Kind::Map(&POLICIES)),
+            "none",
+            "Not in this version.",
+            "",
+        ),
         Key::new(
             "metrics",
             Kind::WithoutEffect(
@@ -54,7 +60,13 @@ pub(in crate::config) static TOP: Keys = Keys::new(
             "Accepted, without effect: `/metrics` is always there for Prometheus.",
             "{prometheus: {endpoint: /metrics}}",
         ),
-        Key::new("external_stores", Kind::NotYet(&Kind::Map(&STORES)), "none", "Not in this version.", ""),
+        Key::new(
+            "external_stores",
+            Kind::NotYet(&Kind::Map(&STORES)),
+            "none",
+            "Not in this version.",
+            "",
+        ),
     ],
 );
 
@@ -62,8 +74,20 @@ pub(in crate::config) static TOP: Keys = Keys::new(
 pub(in crate::config) static TEAM_AUTHZ: Keys = Keys::new(
     "`team_authz`",
     &[
-        Key::new("command", Kind::Text, Key::REQUIRED, "The program.", "/usr/local/bin/ask"),
-        Key::new("args", Kind::List(&Kind::Text), "`[]`", "Its arguments.", "[--strict]"),
+        Key::new(
+            "command",
+            Kind::Text,
+            Key::REQUIRED,
+            "The program.",
+            "/usr/local/bin/ask",
+        ),
+        Key::new(
+            "args",
+            Kind::List(&Kind::Text),
+            "`[]`",
+            "Its arguments.",
+            "[--strict]",
+        ),
     ],
 );
 
@@ -102,7 +126,13 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "What the repository's file is read from. Our own key.",
             "base",
         ),
-        Key::new("plan_requirements", REQUIREMENTS, "`[]`", "What must hold before a plan.", "[mergeable]"),
+        Key::new(
+            "plan_requirements",
+            REQUIREMENTS,
+            "`[]`",
+            "What must hold before a plan.",
+            "[mergeable]",
+        ),
         Key::new(
             "apply_requirements",
             REQUIREMENTS,
@@ -110,7 +140,13 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "What must hold before an apply. `[]` says nothing: it does not take back what an earlier entry demands.",
             "[approved, mergeable]",
         ),
-        Key::new("import_requirements", REQUIREMENTS, "`[]`", "What must hold before an import.", "[approved]"),
+        Key::new(
+            "import_requirements",
+            REQUIREMENTS,
+            "`[]`",
+            "What must hold before an import.",
+            "[approved]",
+        ),
         Key::new(
             "four_eyes",
             Kind::Switch,
@@ -133,8 +169,20 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "Commands before a command; those of all entries that fit are run, in the order of the file.",
             "[{run: ./generate.sh}]",
         ),
-        Key::new("post_workflow_hooks", HOOKS, "none", "The same after a command.", "[{run: ./report.sh}]"),
-        Key::new("workflow", Kind::Text, "`default`", "The workflow of its projects.", "quick"),
+        Key::new(
+            "post_workflow_hooks",
+            HOOKS,
+            "none",
+            "The same after a command.",
+            "[{run: ./report.sh}]",
+        ),
+        Key::new(
+            "workflow",
+            Kind::Text,
+            "`default`",
+            "The workflow of its projects.",
+            "quick",
+        ),
         Key::new(
             "allowed_workflows",
             Kind::List(&Kind::Text),
@@ -150,7 +198,13 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "Whether the repository's file may define workflows, which is: run anything on the server.",
             "true",
         ),
-        Key::new("repo_locks", Kind::Map(&OF_SERVER), "`on_plan`", "When and how locks are taken.", "{ttl: 72h}"),
+        Key::new(
+            "repo_locks",
+            Kind::Map(&OF_SERVER),
+            "`on_plan`",
+            "When and how locks are taken.",
+            "{ttl: 72h}",
+        ),
         Key::new(
             "repo_locking",
             Kind::Switch,
@@ -194,27 +248,67 @@ static OWNERS: Keys = Keys::new(
     "`owners`",
     &[
         Key::new("users", Kind::List(&Kind::Text), "`[]`", "People.", "[ann]"),
-        Key::new("teams", Kind::List(&Kind::Text), "`[]`", "Teams.", "[platform]"),
+        Key::new(
+            "teams",
+            Kind::List(&Kind::Text),
+            "`[]`",
+            "Teams.",
+            "[platform]",
+        ),
     ],
 );
 
-const OWNERS_KEY: Key =
-    Key::new("owners", Kind::Map(&OWNERS), "none", "Who may approve of what fails.", "{teams: [platform]}");
-const APPROVALS: Key = Key::new("approve_count", Kind::Integer, "`1`", "How many have to.", "1");
-const STICKY: Key =
-    Key::new("sticky_policy_approvals", Kind::Switch, "`false`", "Whether approvals outlive a push.", "false");
-const ITEM: Key = Key::new("policy_item_regex", Kind::Text, "all of it", "What of the output is one item.", "'(?s).+'");
+const OWNERS_KEY: Key = Key::new(
+    "owners",
+    Kind::Map(&OWNERS),
+    "none",
+    "Who may approve of what fails.",
+    "{teams: [platform]}",
+);
+const APPROVALS: Key = Key::new(
+    "approve_count",
+    Kind::Integer,
+    "`1`",
+    "How many have to.",
+    "1",
+);
+const STICKY: Key = Key::new(
+    "sticky_policy_approvals",
+    Kind::Switch,
+    "`false`",
+    "Whether approvals outlive a push.",
+    "false",
+);
+const ITEM: Key = Key::new(
+    "policy_item_regex",
+    Kind::Text,
+    "all of it",
+    "What of the output is one item.",
+    "'(?s).+'",
+);
 
 /// `policies`: only its shape is known here.
 pub(in crate::config) static POLICIES: Keys = Keys::new(
     "`policies`",
     &[
-        Key::new("conftest_version", Kind::Text, "none", "Version of conftest.", "0.60.0"),
+        Key::new(
+            "conftest_version",
+            Kind::Text,
+            "none",
+            "Version of conftest.",
+            "0.60.0",
+        ),
         OWNERS_KEY,
         APPROVALS,
         STICKY,
         ITEM,
-        Key::new("policy_sets", Kind::List(&Kind::Map(&POLICY_SET)), "none", "The policies.", "[]"),
+        Key::new(
+            "policy_sets",
+            Kind::List(&Kind::Map(&POLICY_SET)),
+            "none",
+            "The policies.",
+            "[]",
+        ),
     ],
 );
 
@@ -222,45 +316,107 @@ static POLICY_SET: Keys = Keys::new(
     "a policy set",
     &[
         Key::new("name", Kind::Text, Key::REQUIRED, "Its name.", "network"),
-        Key::new("path", Kind::Text, Key::REQUIRED, "Its directory.", "policies"),
-        Key::new("source", Kind::Words(|| vec!["local", "github"]), "`local`", "Where that is.", "local"),
+        Key::new(
+            "path",
+            Kind::Text,
+            Key::REQUIRED,
+            "Its directory.",
+            "policies",
+        ),
+        Key::new(
+            "source",
+            Kind::Words(|| vec!["local", "github"]),
+            "`local`",
+            "Where that is.",
+            "local",
+        ),
         OWNERS_KEY,
         APPROVALS,
         STICKY,
         ITEM,
-        Key::new("prevent_self_approve", Kind::Switch, "`false`", "Whether the author may not approve.", "false"),
+        Key::new(
+            "prevent_self_approve",
+            Kind::Switch,
+            "`false`",
+            "Whether the author may not approve.",
+            "false",
+        ),
     ],
 );
 
 static METRICS: Keys = Keys::new(
     "`metrics`",
     &[
-        Key::new("statsd", Kind::Map(&STATSD), "none", "A StatsD server.", "{host: localhost, port: '8125'}"),
-        Key::new("prometheus", Kind::Map(&PROMETHEUS), "none", "A page for Prometheus.", "{endpoint: /metrics}"),
+        Key::new(
+            "statsd",
+            Kind::Map(&STATSD),
+            "none",
+            "A StatsD server.",
+            "{host: localhost, port: '8125'}",
+        ),
+        Key::new(
+            "prometheus",
+            Kind::Map(&PROMETHEUS),
+            "none",
+            "A page for Prometheus.",
+            "{endpoint: /metrics}",
+        ),
     ],
 );
 
 static STATSD: Keys = Keys::new(
     "`statsd`",
     &[
-        Key::new("host", Kind::Text, Key::REQUIRED, "Its address.", "localhost"),
+        Key::new(
+            "host",
+            Kind::Text,
+            Key::REQUIRED,
+            "Its address.",
+            "localhost",
+        ),
         Key::new("port", Kind::Text, Key::REQUIRED, "Its port.", "'8125'"),
     ],
 );
 
-static PROMETHEUS: Keys =
-    Keys::new("`prometheus`", &[Key::new("endpoint", Kind::Text, Key::REQUIRED, "Path of the page.", "/metrics")]);
+static PROMETHEUS: Keys = Keys::new(
+    "`prometheus`",
+    &[Key::new(
+        "endpoint",
+        Kind::Text,
+        Key::REQUIRED,
+        "Path of the page.",
+        "/metrics",
+    )],
+);
 
 static STORES: Keys = Keys::new(
     "`external_stores`",
-    &[Key::new("plan_store", Kind::Map(&PLAN_STORE), "none", "Where plan files are kept.", "{type: s3}")],
+    &[Key::new(
+        "plan_store",
+        Kind::Map(&PLAN_STORE),
+        "none",
+        "Where plan files are kept.",
+        "{type: s3}",
+    )],
 );
 
 static PLAN_STORE: Keys = Keys::new(
     "`plan_store`",
     &[
-        Key::new("type", Kind::Words(|| vec!["s3"]), Key::REQUIRED, "Its kind.", "s3"),
-        Key::new("s3", Kind::Map(&S3), "none", "The bucket.", "{bucket: plans, region: eu-west-1}"),
+        Key::new(
+            "type",
+            Kind::Words(|| vec!["s3"]),
+            Key::REQUIRED,
+            "Its kind.",
+            "s3",
+        ),
+        Key::new(
+            "s3",
+            Kind::Map(&S3),
+            "none",
+            "The bucket.",
+            "{bucket: plans, region: eu-west-1}",
+        ),
     ],
 );
 
@@ -268,10 +424,40 @@ static S3: Keys = Keys::new(
     "`s3`",
     &[
         Key::new("bucket", Kind::Text, Key::REQUIRED, "Its name.", "plans"),
-        Key::new("region", Kind::Text, Key::REQUIRED, "Its region.", "eu-west-1"),
-        Key::new("prefix", Kind::Text, "none", "Beginning of all keys.", "plans/"),
-        Key::new("endpoint", Kind::Text, "none", "Address of the service.", "https://s3.example.com"),
-        Key::new("force_path_style", Kind::Switch, "`false`", "Whether the bucket is in the path.", "true"),
-        Key::new("profile", Kind::Text, "none", "Profile of the credentials.", "plans"),
+        Key::new(
+            "region",
+            Kind::Text,
+            Key::REQUIRED,
+            "Its region.",
+            "eu-west-1",
+        ),
+        Key::new(
+            "prefix",
+            Kind::Text,
+            "none",
+            "Beginning of all keys.",
+            "plans/",
+        ),
+        Key::new(
+            "endpoint",
+            Kind::Text,
+            "none",
+            "Address of the service.",
+            "https://s3.example.com",
+        ),
+        Key::new(
+            "force_path_style",
+            Kind::Switch,
+            "`false`",
+            "Whether the bucket is in the path.",
+            "true",
+        ),
+        Key::new(
+            "profile",
+            Kind::Text,
+            "none",
+            "Profile of the credentials.",
+            "plans",
+        ),
     ],
 );

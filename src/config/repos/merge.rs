@@ -56,7 +56,10 @@ pub struct Autodiscover {
 impl RepoRules {
     pub(super) fn new(locking_is_off: bool, workflows: &Arc<Workflows>) -> Self {
         Self {
-            permissions: Permissions { workflows: Arc::clone(workflows), ..Permissions::default() },
+            permissions: Permissions {
+                workflows: Arc::clone(workflows),
+                ..Permissions::default()
+            },
             mode: Decided::default_of(LockMode::default()),
             scope: Decided::default_of(LockScope::default()),
             ttl: Decided::default_of(None),
@@ -85,12 +88,19 @@ impl RepoRules {
         self.ttl.set(said.locks.ttl.map(|limit| limit.0), &by);
         self.locking.set(said.locking, &by);
         self.workflow.set(said.workflow.clone(), &by);
-        self.plan_requirements.set(said.plan_requirements.clone(), &by);
-        self.apply_requirements.set(said.apply_requirements.clone(), &by);
-        self.import_requirements.set(said.import_requirements.clone(), &by);
+        self.plan_requirements
+            .set(said.plan_requirements.clone(), &by);
+        self.apply_requirements
+            .set(said.apply_requirements.clone(), &by);
+        self.import_requirements
+            .set(said.import_requirements.clone(), &by);
         self.silenced.set(said.silence.clone(), &by);
         self.four_eyes.set(said.four_eyes, &by);
-        replace(&mut self.environment_profile, said.environment_profile.as_ref(), &by);
+        replace(
+            &mut self.environment_profile,
+            said.environment_profile.as_ref(),
+            &by,
+        );
         self.hooks.push(Arc::clone(&said.hooks));
         self.add_permissions(said);
         self.add_places(said, &by);
@@ -114,7 +124,11 @@ impl RepoRules {
         replace(&mut self.config_source, said.config_source.as_ref(), by);
         if let Some(wish) = &said.autodiscover {
             replace(&mut self.autodiscover.mode, Some(&wish.mode), by);
-            replace(&mut self.autodiscover.ignore_paths, wish.ignore_paths.as_ref(), by);
+            replace(
+                &mut self.autodiscover.ignore_paths,
+                wish.ignore_paths.as_ref(),
+                by,
+            );
         }
     }
 
@@ -150,7 +164,11 @@ impl RepoRules {
             mode: mode.value,
             scope: self.scope.value,
             ttl: self.ttl.value,
-            decided_by: DecidedBy { mode: mode.by, scope: self.scope.by.clone(), ttl: self.ttl.by.clone() },
+            decided_by: DecidedBy {
+                mode: mode.by,
+                scope: self.scope.by.clone(),
+                ttl: self.ttl.by.clone(),
+            },
         }
     }
 
@@ -171,7 +189,10 @@ impl RepoRules {
     /// The environment profile of a project, if it has one. The repository is not heard about it.
     pub(super) fn environment_profile(&self, project: &ProjectKey) -> Option<Decided<String>> {
         let rules = self.environment_profile.as_ref()?;
-        Some(Decided { value: rules.value.profile_of(project)?.to_owned(), by: rules.by.clone() })
+        Some(Decided {
+            value: rules.value.profile_of(project)?.to_owned(),
+            by: rules.by.clone(),
+        })
     }
 
     /// Where the file of the repository is; `None`: one of [`crate::config::repo::FILE_NAMES`].
@@ -195,23 +216,31 @@ impl RepoRules {
     }
 
     fn hooks_for<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a EntryHooks> {
-        let fits = |hooks: &&EntryHooks| hooks.branch.as_ref().is_none_or(|branch| branch.fits(base));
+        let fits =
+            |hooks: &&EntryHooks| hooks.branch.as_ref().is_none_or(|branch| branch.fits(base));
         self.hooks.iter().map(|hooks| &**hooks).filter(fits)
     }
 
     /// Whether projects that are not listed are looked for; `None` leaves it to the flag.
     pub fn autodiscover(&self, config: Option<&RepoConfig>) -> Autodiscover {
         let own = config.and_then(|config| Some((config, config.autodiscover.as_ref()?)));
-        let by = |config: &RepoConfig, line| Decider::Repo { file: config.file_name.clone(), line };
+        let by = |config: &RepoConfig, line| Decider::Repo {
+            file: config.file_name.clone(),
+            line,
+        };
         Autodiscover {
-            mode: self
-                .autodiscover
-                .mode
-                .clone()
-                .or_else(|| own.map(|(config, wish)| Decided { value: wish.mode, by: by(config, wish.line) })),
+            mode: self.autodiscover.mode.clone().or_else(|| {
+                own.map(|(config, wish)| Decided {
+                    value: wish.mode,
+                    by: by(config, wish.line),
+                })
+            }),
             ignore_paths: self.autodiscover.ignore_paths.clone().or_else(|| {
                 own.and_then(|(config, wish)| {
-                    Some(Decided { value: wish.ignore_paths.clone()?, by: by(config, wish.line) })
+                    Some(Decided {
+                        value: wish.ignore_paths.clone()?,
+                        by: by(config, wish.line),
+                    })
                 })
             }),
         }
@@ -221,27 +250,51 @@ impl RepoRules {
     /// the lock.
     pub fn lock_policy_unread(&self) -> LockPolicy {
         let policy = self.lock_policy(None, &ProjectKey::of_dir(RepoPath::root()));
-        let may_speak = self.allows(OverrideKey::RepoLocks) || self.allows(OverrideKey::RepoLocking);
+        let may_speak =
+            self.allows(OverrideKey::RepoLocks) || self.allows(OverrideKey::RepoLocking);
         if policy.mode != LockMode::Disabled || self.locking_is_off || !may_speak {
             return policy;
         }
-        let decided_by = DecidedBy { mode: Decider::Default, ..policy.decided_by };
-        LockPolicy { mode: LockMode::default(), decided_by, ..policy }
+        let decided_by = DecidedBy {
+            mode: Decider::Default,
+            ..policy.decided_by
+        };
+        LockPolicy {
+            mode: LockMode::default(),
+            decided_by,
+            ..policy
+        }
     }
 
     fn mode_for(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> Decided<LockMode> {
         if self.locking_is_off {
-            return Decided { value: LockMode::Disabled, by: Decider::Flag("disable-repo-locking") };
+            return Decided {
+                value: LockMode::Disabled,
+                by: Decider::Flag("disable-repo-locking"),
+            };
         }
-        let Some(config) = config else { return self.mode_of_server() };
+        let Some(config) = config else {
+            return self.mode_of_server();
+        };
         let mut mode = self.mode_of_server();
         let of_project = config.entry_of(project).and_then(|entry| entry.repo_locks);
-        for wish in [config.repo_locks, of_project].into_iter().flatten().filter(|wish| self.hears(*wish)) {
+        for wish in [config.repo_locks, of_project]
+            .into_iter()
+            .flatten()
+            .filter(|wish| self.hears(*wish))
+        {
             // The old form asks for some lock, not for this mode.
-            let is_met = wish.is_old_form && wish.mode != LockMode::Disabled && mode.value != LockMode::Disabled;
+            let is_met = wish.is_old_form
+                && wish.mode != LockMode::Disabled
+                && mode.value != LockMode::Disabled;
             if !is_met {
-                mode =
-                    Decided { value: wish.mode, by: Decider::Repo { file: config.file_name.clone(), line: wish.line } };
+                mode = Decided {
+                    value: wish.mode,
+                    by: Decider::Repo {
+                        file: config.file_name.clone(),
+                        line: wish.line,
+                    },
+                };
             }
         }
         mode
@@ -249,7 +302,11 @@ impl RepoRules {
 
     /// Reading the file has refused a wish that is not allowed; whoever read it with other rules is not heard either.
     fn hears(&self, wish: LockWish) -> bool {
-        self.allows(if wish.is_old_form { OverrideKey::RepoLocking } else { OverrideKey::RepoLocks })
+        self.allows(if wish.is_old_form {
+            OverrideKey::RepoLocking
+        } else {
+            OverrideKey::RepoLocks
+        })
     }
 
     /// The old form wins over the new one, as in Atlantis.
@@ -257,17 +314,27 @@ impl RepoRules {
         if self.locking.value {
             self.mode.clone()
         } else {
-            Decided { value: LockMode::Disabled, by: self.locking.by.clone() }
+            Decided {
+                value: LockMode::Disabled,
+                by: self.locking.by.clone(),
+            }
         }
     }
 }
 
 fn replace<T: Clone>(rule: &mut Option<Decided<T>>, value: Option<&T>, by: &Decider) {
     if let Some(value) = value {
-        *rule = Some(Decided { value: value.clone(), by: by.clone() });
+        *rule = Some(Decided {
+            value: value.clone(),
+            by: by.clone(),
+        });
     }
 }
 
 fn decider(entry: &Entry, file: &Arc<str>) -> Decider {
-    Decider::Server { file: Arc::clone(file), line: entry.line, id: entry.id.to_string() }
+    Decider::Server {
+        file: Arc::clone(file),
+        line: entry.line,
+        id: entry.id.to_string(),
+    }
 }

@@ -13,8 +13,14 @@ mod overridden;
 
 /// Entries of `repos`, one a line, and what else is in the file.
 fn server_with(lines: &[&str], more: &str) -> RepoRules {
-    let lines: Vec<_> = lines.iter().map(|line| format!("  - {{{line}}}\n")).collect();
-    let text = format!("repos:\n{}environment_profiles: {{prod: {{}}, dev: {{}}}}\n{more}", lines.concat());
+    let lines: Vec<_> = lines
+        .iter()
+        .map(|line| format!("  - {{{line}}}\n"))
+        .collect();
+    let text = format!(
+        "repos:\n{}environment_profiles: {{prod: {{}}, dev: {{}}}}\n{more}",
+        lines.concat()
+    );
     let repos = ServerRepos::parse("repos.yaml", &text).unwrap_or_else(|errors| panic!("{errors}"));
     repos.rules(&"github.com/o/r".parse().unwrap())
 }
@@ -25,12 +31,15 @@ fn server(lines: &[&str]) -> RepoRules {
 
 fn repo(rules: &RepoRules, text: &str) -> RepoConfig {
     let text = format!("version: 3\n{text}");
-    RepoConfig::parse("atlantis.yaml", &text, rules.permissions()).unwrap_or_else(|errors| panic!("{errors}"))
+    RepoConfig::parse("atlantis.yaml", &text, rules.permissions())
+        .unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn refusal(rules: &RepoRules, text: &str) -> String {
     let text = format!("version: 3\n{text}");
-    RepoConfig::parse("atlantis.yaml", &text, rules.permissions()).expect_err("it should be refused").to_string()
+    RepoConfig::parse("atlantis.yaml", &text, rules.permissions())
+        .expect_err("it should be refused")
+        .to_string()
 }
 
 /// The rules of the project in directory `a`.
@@ -55,7 +64,10 @@ fn appendix_d_1_each_key_has_its_own_last_word() {
 /// As in Atlantis, but it is said.
 #[test]
 fn appendix_d_2_an_empty_list_of_requirements_says_nothing() {
-    const LINES: [&str; 2] = ["id: /.*/, plan_requirements: [approved]", "id: github.com/o/r, plan_requirements: []"];
+    const LINES: [&str; 2] = [
+        "id: /.*/, plan_requirements: [approved]",
+        "id: github.com/o/r, plan_requirements: []",
+    ];
     insta::assert_snapshot!(of_a(&server(&LINES), None).plan_requirements, @"`approved` (line 2 of the server's `repos.yaml`, for `/.*/`)");
     let text = format!("repos:\n  - {{{}}}\n  - {{{}}}\n", LINES[0], LINES[1]);
     let warnings = ServerRepos::parse("repos.yaml", &text).unwrap().warnings();
@@ -80,13 +92,18 @@ fn appendix_d_3_an_entry_without_requirements_takes_none_away() {
 /// In Atlantis the list of the project replaces the server's.
 #[test]
 fn appendix_d_4_an_empty_list_of_a_project_takes_nothing_away_unless_the_operator_says_so() {
-    const SERVER: &str =
-        "id: /.*/, apply_requirements: [approved], plan_requirements: [mergeable], allowed_overrides: ";
+    const SERVER: &str = "id: /.*/, apply_requirements: [approved], plan_requirements: [mergeable], allowed_overrides: ";
     let mut told = String::new();
-    for allowed in ["[apply_requirements]", "[apply_requirements, fewer_requirements]"] {
+    for allowed in [
+        "[apply_requirements]",
+        "[apply_requirements, fewer_requirements]",
+    ] {
         for list in ["[]", "[undiverged]", "[undiverged, approved]"] {
             let rules = server(&[&format!("{SERVER}{allowed}")]);
-            let config = repo(&rules, &format!("projects: [{{dir: a, apply_requirements: {list}}}]"));
+            let config = repo(
+                &rules,
+                &format!("projects: [{{dir: a, apply_requirements: {list}}}]"),
+            );
             let project = of_a(&rules, Some(&config));
             writeln!(told, "{allowed} {list}: {}", project.apply_requirements).unwrap();
             assert_eq!(project.plan_requirements.iter().count(), 1);
@@ -107,23 +124,44 @@ fn appendix_d_4_an_empty_list_of_a_project_takes_nothing_away_unless_the_operato
 fn appendix_d_5_an_expression_speaks_for_whole_ids() {
     let text = r"repos: [{id: '/github.com\/o\/.*/', branch: /x/}]";
     let repos = ServerRepos::parse("repos.yaml", text).unwrap();
-    for (id, expected) in [("github.com/o/r", true), ("github.com.evil/o/x", false), ("xgithub.com/o/x", false)] {
-        assert_eq!(repos.rules(&id.parse().unwrap()).branch().is_some(), expected, "{id}");
+    for (id, expected) in [
+        ("github.com/o/r", true),
+        ("github.com.evil/o/x", false),
+        ("xgithub.com/o/x", false),
+    ] {
+        assert_eq!(
+            repos.rules(&id.parse().unwrap()).branch().is_some(),
+            expected,
+            "{id}"
+        );
     }
 }
 
 /// In Atlantis the last entry decides these two even if it does not mention them.
 #[test]
 fn appendix_d_6_a_later_entry_without_a_file_or_branch_leaves_those_of_before() {
-    let rules = server(&["id: /.*/, repo_config_file: ci/atlantis.yaml, branch: /^main$/", "id: github.com/o/r"]);
-    assert_eq!(rules.config_file().unwrap().value.as_str(), "ci/atlantis.yaml");
+    let rules = server(&[
+        "id: /.*/, repo_config_file: ci/atlantis.yaml, branch: /^main$/",
+        "id: github.com/o/r",
+    ]);
+    assert_eq!(
+        rules.config_file().unwrap().value.as_str(),
+        "ci/atlantis.yaml"
+    );
     let branch = rules.branch().unwrap();
     assert!(branch.value.fits(&main_branch()));
     assert!(!branch.value.fits(&"maintenance".parse().unwrap()));
     insta::assert_snapshot!(branch.by, @"line 2 of the server's `repos.yaml`, for `/.*/`");
-    let rules = server(&["id: /.*/, repo_config_file: a.yaml", "id: github.com/o/r, repo_config_file: b.yaml"]);
+    let rules = server(&[
+        "id: /.*/, repo_config_file: a.yaml",
+        "id: github.com/o/r, repo_config_file: b.yaml",
+    ]);
     assert_eq!(rules.config_file().unwrap().value.as_str(), "b.yaml");
-    assert!(server(&["id: github.com/o/other, repo_config_file: a.yaml"]).config_file().is_none());
+    assert!(
+        server(&["id: github.com/o/other, repo_config_file: a.yaml"])
+            .config_file()
+            .is_none()
+    );
 }
 
 #[test]
@@ -132,7 +170,12 @@ fn appendix_d_7_the_server_wins_about_autodiscover_and_its_paths_if_it_has_any()
     let rows = [
         (&[][..], "", None, None),
         (&[], REPO, Some(AutodiscoverMode::Disabled), Some("own")),
-        (&["id: /.*/, autodiscover: {mode: enabled}"], REPO, Some(AutodiscoverMode::Enabled), Some("own")),
+        (
+            &["id: /.*/, autodiscover: {mode: enabled}"],
+            REPO,
+            Some(AutodiscoverMode::Enabled),
+            Some("own"),
+        ),
         (
             &["id: /.*/, autodiscover: {mode: enabled, ignore_paths: [theirs]}"],
             REPO,
@@ -140,14 +183,27 @@ fn appendix_d_7_the_server_wins_about_autodiscover_and_its_paths_if_it_has_any()
             Some("theirs"),
         ),
         (
-            &["id: /.*/, autodiscover: {ignore_paths: [theirs]}", "id: /.*/, autodiscover: {mode: disabled}"],
+            &[
+                "id: /.*/, autodiscover: {ignore_paths: [theirs]}",
+                "id: /.*/, autodiscover: {mode: disabled}",
+            ],
             "",
             Some(AutodiscoverMode::Disabled),
             Some("theirs"),
         ),
         // A block without a mode means `auto`, as in Atlantis.
-        (&["id: /.*/, autodiscover: {}"], REPO, Some(AutodiscoverMode::Auto), Some("own")),
-        (&[], "autodiscover: {ignore_paths: [own]}", Some(AutodiscoverMode::Auto), Some("own")),
+        (
+            &["id: /.*/, autodiscover: {}"],
+            REPO,
+            Some(AutodiscoverMode::Auto),
+            Some("own"),
+        ),
+        (
+            &[],
+            "autodiscover: {ignore_paths: [own]}",
+            Some(AutodiscoverMode::Auto),
+            Some("own"),
+        ),
     ];
     for (lines, text, mode, paths) in rows {
         let rules = server(lines);
@@ -159,7 +215,13 @@ fn appendix_d_7_the_server_wins_about_autodiscover_and_its_paths_if_it_has_any()
     let rules = server(&["id: /.*/, autodiscover: {mode: enabled}"]);
     let found = rules.autodiscover(Some(&repo(&rules, REPO)));
     let by = [found.mode.unwrap().by, found.ignore_paths.unwrap().by].map(|by| by.to_string());
-    assert_eq!(by, ["line 2 of the server's `repos.yaml`, for `/.*/`", "line 2 of `atlantis.yaml`"]);
+    assert_eq!(
+        by,
+        [
+            "line 2 of the server's `repos.yaml`, for `/.*/`",
+            "line 2 of `atlantis.yaml`"
+        ]
+    );
 }
 
 /// In Atlantis `branch` filters the hooks after a command only.
@@ -172,8 +234,18 @@ fn appendix_d_8_hooks_add_up_each_for_the_branches_of_its_entry() {
     ]);
     let names = |base: &str| {
         let base: BranchName = base.parse().unwrap();
-        let names = |hooks: Vec<&Hook>| hooks.iter().map(|hook| hook.command.clone()).collect::<Vec<_>>().join(" ");
-        format!("{} | {}", names(rules.pre_hooks(&base).collect()), names(rules.post_hooks(&base).collect()))
+        let names = |hooks: Vec<&Hook>| {
+            hooks
+                .iter()
+                .map(|hook| hook.command.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        format!(
+            "{} | {}",
+            names(rules.pre_hooks(&base).collect()),
+            names(rules.post_hooks(&base).collect())
+        )
     };
     assert_eq!(names("main"), "one two | after");
     assert_eq!(names("release/1"), "one two three | after late");
@@ -183,8 +255,14 @@ fn appendix_d_8_hooks_add_up_each_for_the_branches_of_its_entry() {
 fn hooks_are_run_for_the_commands_that_they_name() {
     use CommandKind::{Apply, Autoplan, Import, Plan, StateRm, Unlock, Version};
     let rows: &[(&str, &[CommandKind])] = &[
-        ("", &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version]),
-        (", commands: ", &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version]),
+        (
+            "",
+            &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version],
+        ),
+        (
+            ", commands: ",
+            &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version],
+        ),
         (", commands: plan", &[Plan, Autoplan]),
         (", commands: autoplan", &[Autoplan]),
         (", commands: 'apply, unlock'", &[Apply, Unlock]),
@@ -194,7 +272,9 @@ fn hooks_are_run_for_the_commands_that_they_name() {
         (", commands: [state_rm, version]", &[StateRm, Version]),
     ];
     for (commands, expected) in rows {
-        let rules = server(&[&format!("id: /.*/, pre_workflow_hooks: [{{run: x{commands}}}]")]);
+        let rules = server(&[&format!(
+            "id: /.*/, pre_workflow_hooks: [{{run: x{commands}}}]"
+        )]);
         let base = main_branch();
         let hook = rules.pre_hooks(&base).next().unwrap();
         let all = [Plan, Autoplan, Apply, Unlock, Import, StateRm, Version];
@@ -204,24 +284,45 @@ fn hooks_are_run_for_the_commands_that_they_name() {
     let text = "repos: [{id: /.*/, pre_workflow_hooks: [{run: x, commands: policy_check}]}]";
     let repos = ServerRepos::parse("repos.yaml", text).unwrap();
     let rules = repos.rules(&"github.com/o/r".parse().unwrap());
-    assert_eq!(rules.pre_hooks(&main_branch()).count(), 0, "it would be run for nothing, not for everything");
+    assert_eq!(
+        rules.pre_hooks(&main_branch()).count(),
+        0,
+        "it would be run for nothing, not for everything"
+    );
     insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: this version has no command `policy_check`, so the hook is not run for it");
 }
 
-const WORKFLOWS: &str = "workflows:\n  one: {plan: {steps: [plan]}}\n  two: {plan: {steps: [init]}}\n";
+const WORKFLOWS: &str =
+    "workflows:\n  one: {plan: {steps: [plan]}}\n  two: {plan: {steps: [init]}}\n";
 
 #[test]
 fn the_workflow_is_the_projects_the_entrys_or_the_default() {
-    const CUSTOM: &str = "id: /.*/, workflow: one, allowed_overrides: [workflow], allow_custom_workflows: true";
+    const CUSTOM: &str =
+        "id: /.*/, workflow: one, allowed_overrides: [workflow], allow_custom_workflows: true";
     const OWN: &str = "workflows: {two: {plan: {steps: [show]}}, three: {plan: {steps: []}}}\n";
     let rows = [
         ("id: /.*/", ""),
         ("id: /.*/, workflow: one", ""),
-        ("id: /.*/, workflow: one, allowed_overrides: [workflow]", "projects: [{dir: a, workflow: two}]"),
-        ("id: /.*/, workflow: one, allowed_overrides: [workflow]", "projects: [{dir: a, workflow: default}]"),
-        ("id: /.*/, workflow: one, allowed_overrides: [workflow]", "projects: [{dir: b, workflow: two}]"),
-        (CUSTOM, &format!("{OWN}projects: [{{dir: a, workflow: two}}]")),
-        (CUSTOM, &format!("{OWN}projects: [{{dir: a, workflow: three}}]")),
+        (
+            "id: /.*/, workflow: one, allowed_overrides: [workflow]",
+            "projects: [{dir: a, workflow: two}]",
+        ),
+        (
+            "id: /.*/, workflow: one, allowed_overrides: [workflow]",
+            "projects: [{dir: a, workflow: default}]",
+        ),
+        (
+            "id: /.*/, workflow: one, allowed_overrides: [workflow]",
+            "projects: [{dir: b, workflow: two}]",
+        ),
+        (
+            CUSTOM,
+            &format!("{OWN}projects: [{{dir: a, workflow: two}}]"),
+        ),
+        (
+            CUSTOM,
+            &format!("{OWN}projects: [{{dir: a, workflow: three}}]"),
+        ),
         (CUSTOM, &format!("{OWN}projects: [{{dir: a}}]")),
     ];
     let mut told = String::new();
@@ -229,8 +330,20 @@ fn the_workflow_is_the_projects_the_entrys_or_the_default() {
         let rules = server_with(&[line], WORKFLOWS);
         let config = repo(&rules, text);
         let Decided { value, by } = of_a(&rules, Some(&config)).workflow;
-        let steps: Vec<String> = value.plan.steps.iter().map(|step| format!("{step:?}")).collect();
-        writeln!(told, "{line}; {}\n  {} by {by}: {}", text.replace('\n', "; "), value.name, steps.join(" ")).unwrap();
+        let steps: Vec<String> = value
+            .plan
+            .steps
+            .iter()
+            .map(|step| format!("{step:?}"))
+            .collect();
+        writeln!(
+            told,
+            "{line}; {}\n  {} by {by}: {}",
+            text.replace('\n', "; "),
+            value.name,
+            steps.join(" ")
+        )
+        .unwrap();
     }
     insta::assert_snapshot!(told, @"
     id: /.*/; 
@@ -251,19 +364,23 @@ fn the_workflow_is_the_projects_the_entrys_or_the_default() {
       one by line 2 of the server's `repos.yaml`, for `/.*/`: Builtin { step: Plan, extra_args: [] }
     ");
     let rules = server_with(&["id: /.*/"], "workflows: {default: {plan: {steps: []}}}");
-    assert!(of_a(&rules, None).workflow.value.plan.steps.is_empty(), "`default` can be replaced");
+    assert!(
+        of_a(&rules, None).workflow.value.plan.steps.is_empty(),
+        "`default` can be replaced"
+    );
 }
 
 /// What is said about each of these texts under its line of the server.
 fn refusals(texts: &[(&str, &str)]) -> String {
-    let told = texts.iter().map(|(line, text)| refusal(&server_with(&[line], WORKFLOWS), text));
+    let told = texts
+        .iter()
+        .map(|(line, text)| refusal(&server_with(&[line], WORKFLOWS), text));
     told.collect::<Vec<_>>().join("\n\n")
 }
 
 const MAY_CHOOSE: &str = "id: /.*/, allowed_overrides: [workflow]";
 const ONLY_ONE: &str = "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one]";
-const ONE_OR_OWN: &str =
-    "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one], allow_custom_workflows: true";
+const ONE_OR_OWN: &str = "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one], allow_custom_workflows: true";
 
 #[test]
 fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
@@ -271,7 +388,10 @@ fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
         ("id: /.*/", "projects: [{dir: a, workflow: one}]"),
         (MAY_CHOOSE, "projects: [{dir: a, workflow: tow}]"),
         (MAY_CHOOSE, "projects: [{dir: a, workflow: something}]"),
-        (MAY_CHOOSE, "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}]"),
+        (
+            MAY_CHOOSE,
+            "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}]",
+        ),
     ];
     insta::assert_snapshot!(refusals(&texts), @"
     error: `workflow` may not be set here: the server does not allow it for this repository
@@ -308,8 +428,14 @@ fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
 fn workflows_that_are_not_among_those_allowed_are_refused_by_name() {
     // All projects are looked at, also those after one with a workflow of the repository.
     let texts = [
-        (ONLY_ONE, "projects: [{dir: a, workflow: two}, {dir: b, workflow: one}, {dir: c, workflow: default}]"),
-        (ONE_OR_OWN, "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]"),
+        (
+            ONLY_ONE,
+            "projects: [{dir: a, workflow: two}, {dir: b, workflow: one}, {dir: c, workflow: default}]",
+        ),
+        (
+            ONE_OR_OWN,
+            "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]",
+        ),
     ];
     insta::assert_snapshot!(refusals(&texts), @"
     error: the server does not allow the workflow `two` for this repository
@@ -334,7 +460,10 @@ fn workflows_that_are_not_among_those_allowed_are_refused_by_name() {
       = help: choose one of `one`, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
     ");
     let rules = server_with(&[ONE_OR_OWN], WORKFLOWS);
-    repo(&rules, "workflows: {own: {}, two: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]");
+    repo(
+        &rules,
+        "workflows: {own: {}, two: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]",
+    );
     let rules = server_with(&[ONLY_ONE, "id: /.*/, allowed_workflows: []"], WORKFLOWS);
     repo(&rules, "projects: [{dir: a, workflow: two}]");
 }
@@ -348,7 +477,11 @@ fn a_project_is_silent_as_it_says_where_it_may() {
         (&[SERVER], "", "apply"),
         (&[SERVER, "id: /.*/, silence_pr_comments: []"], "", ""),
         (&[SERVER, MAY], "silence_pr_comments: [plan]", "plan"),
-        (&[SERVER, MAY], "silence_pr_comments: [plan]\nprojects: [{dir: a, silence_pr_comments: []}]", ""),
+        (
+            &[SERVER, MAY],
+            "silence_pr_comments: [plan]\nprojects: [{dir: a, silence_pr_comments: []}]",
+            "",
+        ),
         (
             &[MAY],
             "projects: [{dir: b, silence_pr_comments: [plan]}, {dir: a, silence_pr_comments: [plan, apply]}]",
@@ -367,20 +500,48 @@ fn a_project_is_silent_as_it_says_where_it_may() {
 fn the_old_form_of_locking_takes_a_lock_or_leaves_it_out() {
     const MAY: &str = "id: /.*/, allowed_overrides: [repo_locking, repo_locks]";
     for (mode, text, expected) in [
-        ("on_plan", "projects: [{dir: a, repo_locking: false}]", "disabled"),
-        ("on_apply", "projects: [{dir: a, repo_locking: true}]", "on_apply"),
-        ("disabled", "projects: [{dir: a, repo_locking: true}]", "on_plan"),
-        ("disabled", "repo_locks: {mode: on_apply}\nprojects: [{dir: a, repo_locking: true}]", "on_apply"),
-        ("on_apply", "repo_locks: {mode: disabled}\nprojects: [{dir: a, repo_locking: true}]", "on_plan"),
-        ("on_apply", "repo_locks: {mode: disabled}\nprojects: [{dir: a, repo_locks: {mode: on_apply}}]", "on_apply"),
+        (
+            "on_plan",
+            "projects: [{dir: a, repo_locking: false}]",
+            "disabled",
+        ),
+        (
+            "on_apply",
+            "projects: [{dir: a, repo_locking: true}]",
+            "on_apply",
+        ),
+        (
+            "disabled",
+            "projects: [{dir: a, repo_locking: true}]",
+            "on_plan",
+        ),
+        (
+            "disabled",
+            "repo_locks: {mode: on_apply}\nprojects: [{dir: a, repo_locking: true}]",
+            "on_apply",
+        ),
+        (
+            "on_apply",
+            "repo_locks: {mode: disabled}\nprojects: [{dir: a, repo_locking: true}]",
+            "on_plan",
+        ),
+        (
+            "on_apply",
+            "repo_locks: {mode: disabled}\nprojects: [{dir: a, repo_locks: {mode: on_apply}}]",
+            "on_apply",
+        ),
     ] {
         let rules = server(&[MAY, &format!("id: /.*/, repo_locks: {{mode: {mode}}}")]);
         let policy = of_a(&rules, Some(&repo(&rules, text))).lock;
         assert_eq!(policy.mode.as_str(), expected, "{mode}; {text}");
     }
-    let rules = server(&["id: /.*/, repo_locks: {mode: disabled}, allowed_overrides: [repo_locking]"]);
+    let rules =
+        server(&["id: /.*/, repo_locks: {mode: disabled}, allowed_overrides: [repo_locking]"]);
     assert_eq!(rules.lock_policy_unread().mode.as_str(), "on_plan");
-    let told = refusal(&server(&[MAY]), "projects: [{dir: a, repo_locking: true, repo_locks: {mode: on_plan}}]");
+    let told = refusal(
+        &server(&[MAY]),
+        "projects: [{dir: a, repo_locking: true, repo_locks: {mode: on_plan}}]",
+    );
     insta::assert_snapshot!(told, @"
     error: `repo_locking` is the old form of `repo_locks`, and both are here
      --> atlantis.yaml:2:21
@@ -402,7 +563,10 @@ fn the_program_and_its_version_are_those_of_the_project() {
     let project = of_a(&rules, Some(&config));
     let version = project.version.unwrap();
     assert_eq!(
-        (version.value.to_string().as_str(), version.by.to_string().as_str()),
+        (
+            version.value.to_string().as_str(),
+            version.by.to_string().as_str()
+        ),
         ("1.9.0", "line 4 of `atlantis.yaml`")
     );
     assert_eq!(project.distribution.unwrap().value.as_str(), "opentofu");
@@ -413,12 +577,29 @@ fn where_the_file_is_read_from_is_the_last_word_of_the_server() {
     for (lines, expected) in [
         (&["id: /.*/"][..], None),
         (&["id: /.*/, repo_config_source: base"], Some("base")),
-        (&["id: /.*/, repo_config_source: base", "id: /.*/"], Some("base")),
-        (&["id: /.*/, repo_config_source: base", "id: /.*/, repo_config_source: {branch: main}"], Some("branch:main")),
-        (&["id: /.*/, repo_config_source: merge_result"], Some("merge_result")),
-        (&["id: /.*/, repo_config_source: pull_head"], Some("pull_head")),
+        (
+            &["id: /.*/, repo_config_source: base", "id: /.*/"],
+            Some("base"),
+        ),
+        (
+            &[
+                "id: /.*/, repo_config_source: base",
+                "id: /.*/, repo_config_source: {branch: main}",
+            ],
+            Some("branch:main"),
+        ),
+        (
+            &["id: /.*/, repo_config_source: merge_result"],
+            Some("merge_result"),
+        ),
+        (
+            &["id: /.*/, repo_config_source: pull_head"],
+            Some("pull_head"),
+        ),
     ] {
-        let found = server(lines).config_source().map(|source| source.value.to_string());
+        let found = server(lines)
+            .config_source()
+            .map(|source| source.value.to_string());
         assert_eq!(found.as_deref(), expected, "{lines:?}");
     }
 }
@@ -443,7 +624,10 @@ fn requirements() -> impl Strategy<Value = Vec<Requirement>> {
 }
 
 fn written(list: &[Requirement]) -> String {
-    let words: Vec<&str> = list.iter().map(|requirement| requirement.as_str()).collect();
+    let words: Vec<&str> = list
+        .iter()
+        .map(|requirement| requirement.as_str())
+        .collect();
     format!("[{}]", words.join(", "))
 }
 

@@ -77,7 +77,12 @@ impl ServerRepos {
         let file = name.rsplit('/').next().unwrap_or(name).into();
         if reader.problems.is_empty() {
             reader.without_effect.sort();
-            Ok(Self { file, warnings: reader.warnings, without_effect: reader.without_effect, ..repos })
+            Ok(Self {
+                file,
+                warnings: reader.warnings,
+                without_effect: reader.without_effect,
+                ..repos
+            })
         } else {
             Err(ConfigErrors::new(name, text, reader.problems))
         }
@@ -86,7 +91,10 @@ impl ServerRepos {
     /// No lock is ever taken, whatever anybody says (`--disable-repo-locking`).
     #[must_use]
     pub fn without_locking(self) -> Self {
-        Self { locking_is_off: true, ..self }
+        Self {
+            locking_is_off: true,
+            ..self
+        }
     }
 
     /// What holds for one repository: of each key the last entry that sets it (reference 5.2).
@@ -105,7 +113,10 @@ impl ServerRepos {
 
     /// The shortest time limit of locks that any entry sets.
     pub fn shortest_ttl(&self) -> Option<Duration> {
-        self.entries.iter().filter_map(|entry| entry.said.locks.ttl.as_ref()?.0).min()
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.said.locks.ttl.as_ref()?.0)
+            .min()
     }
 
     /// Variables that the runs of some projects get besides. What an entry says of them may change while the server runs;
@@ -116,10 +127,17 @@ impl ServerRepos {
 
     /// What is said in a way that will go, or means less than it may seem, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let idle = self.without_effect.iter().map(|remark| (remark.line, remark.to_string()));
-        let mut warnings: Vec<(usize, String)> = self.warnings.iter().cloned().chain(idle).collect();
+        let idle = self
+            .without_effect
+            .iter()
+            .map(|remark| (remark.line, remark.to_string()));
+        let mut warnings: Vec<(usize, String)> =
+            self.warnings.iter().cloned().chain(idle).collect();
         warnings.sort();
-        warnings.iter().map(|(line, sentence)| format!("{} line {line}: {sentence}", self.file)).collect()
+        warnings
+            .iter()
+            .map(|(line, sentence)| format!("{} line {line}: {sentence}", self.file))
+            .collect()
     }
 
     /// Name of the file, and its parts that are accepted and have no effect.
@@ -131,7 +149,10 @@ impl ServerRepos {
 fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
     if text.len() > ServerRepos::MAX_BYTES {
         let what = format!("the file is larger than {} bytes", ServerRepos::MAX_BYTES);
-        reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
+        reader.problem_of_file(
+            what,
+            "let one regular expression speak for repositories that are treated alike",
+        );
         return ServerRepos::default();
     }
     match yaml::read_as(syntax, text) {
@@ -146,40 +167,77 @@ fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
 }
 
 fn read_top(reader: &mut Reader, node: &Node) -> ServerRepos {
-    let Some(fields) = reader.fields(node, &TOP) else { return ServerRepos::default() };
+    let Some(fields) = reader.fields(node, &TOP) else {
+        return ServerRepos::default();
+    };
     let workflows = read_workflows(reader, &fields, FileVersion::Three);
     let environment_profiles = environment::read_profiles(reader, &fields);
-    let defined = Defined { workflows: &workflows, profiles: &environment_profiles };
+    let defined = Defined {
+        workflows: &workflows,
+        profiles: &environment_profiles,
+    };
     let entries = read_entries(reader, defined, &fields);
     let team_authz = read_team_authz(reader, &fields);
     let workflows = Arc::new(workflows);
-    ServerRepos { entries, team_authz, workflows, environment_profiles, ..ServerRepos::default() }
+    ServerRepos {
+        entries,
+        team_authz,
+        workflows,
+        environment_profiles,
+        ..ServerRepos::default()
+    }
 }
 
 fn read_entries(reader: &mut Reader, defined: Defined<'_>, fields: &Fields<'_>) -> Vec<Entry> {
     let nodes = reader.list(fields, "repos").unwrap_or_default();
     if nodes.len() > ServerRepos::MAX_ENTRIES {
-        let what = format!("there are {} entries of `repos`; {} are allowed", nodes.len(), ServerRepos::MAX_ENTRIES);
-        reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
+        let what = format!(
+            "there are {} entries of `repos`; {} are allowed",
+            nodes.len(),
+            ServerRepos::MAX_ENTRIES
+        );
+        reader.problem_of_file(
+            what,
+            "let one regular expression speak for repositories that are treated alike",
+        );
         return Vec::new();
     }
-    nodes.iter().filter_map(|node| entry::read(reader, defined, node)).collect()
+    nodes
+        .iter()
+        .filter_map(|node| entry::read(reader, defined, node))
+        .collect()
 }
 
 fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz> {
     let node = fields.get("team_authz")?;
     let fields = reader.fields(node, &TEAM_AUTHZ)?;
-    let args = reader.texts(&fields, "args").unwrap_or_default().into_iter().map(|arg| arg.text).collect();
+    let args = reader
+        .texts(&fields, "args")
+        .unwrap_or_default()
+        .into_iter()
+        .map(|arg| arg.text)
+        .collect();
     if fields.get("command").is_none() {
         let what = "`team_authz` has no `command`, so nobody could be asked".to_owned();
-        reader.problem(node.place, what, "name the command that says who may do what, or remove `team_authz`");
+        reader.problem(
+            node.place,
+            what,
+            "name the command that says who may do what, or remove `team_authz`",
+        );
     }
     let command = reader.text(&fields, "command")?;
     if command.text.trim().is_empty() {
         let what = "the `command` of `team_authz` is empty, so nobody could be asked".to_owned();
-        reader.problem(command.place, what, "name the command that says who may do what, or remove `team_authz`");
+        reader.problem(
+            command.place,
+            what,
+            "name the command that says who may do what, or remove `team_authz`",
+        );
     }
-    Some(TeamAuthz { command: command.text, args })
+    Some(TeamAuthz {
+        command: command.text,
+        args,
+    })
 }
 
 #[cfg(test)]

@@ -22,7 +22,12 @@ pub struct LockPolicy {
 impl fmt::Display for LockPolicy {
     /// For logs and explanations: ``mode `on_plan` (the default), …``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, scope, ttl, decided_by } = self;
+        let Self {
+            mode,
+            scope,
+            ttl,
+            decided_by,
+        } = self;
         let ttl = ttl.map_or("`none`".to_owned(), shown);
         write!(
             f,
@@ -82,7 +87,9 @@ impl fmt::Display for Decider {
         match self {
             Self::Default => f.write_str("the default"),
             Self::Flag(flag) => write!(f, "`--{flag}` of the server"),
-            Self::Server { file, line, id } => write!(f, "line {line} of the server's `{file}`, for `{id}`"),
+            Self::Server { file, line, id } => {
+                write!(f, "line {line} of the server's `{file}`, for `{id}`")
+            }
             Self::Repo { file, line } => write!(f, "line {line} of `{file}`"),
         }
     }

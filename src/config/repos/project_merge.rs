@@ -20,11 +20,17 @@ struct Own<'a> {
 
 impl Own<'_> {
     fn by(self, line: usize) -> Decider {
-        Decider::Repo { file: self.config.file_name.clone(), line }
+        Decider::Repo {
+            file: self.config.file_name.clone(),
+            line,
+        }
     }
 
     fn decided<T>(self, value: T, line: usize) -> Decided<T> {
-        Decided { value, by: self.by(line) }
+        Decided {
+            value,
+            by: self.by(line),
+        }
     }
 }
 
@@ -32,7 +38,12 @@ impl RepoRules {
     /// What holds for a project. `config` is the file of the repository [for the base
     /// branch](RepoConfig::for_base), if it has one.
     pub fn project(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> ProjectRules {
-        let own = config.and_then(|config| Some(Own { config, entry: config.entry_of(project)? }));
+        let own = config.and_then(|config| {
+            Some(Own {
+                config,
+                entry: config.entry_of(project)?,
+            })
+        });
         let entry = own.map(|own| own.entry);
         ProjectRules {
             lock: self.lock_policy(config, project),
@@ -42,22 +53,40 @@ impl RepoRules {
             import_requirements: self.import_demands(own),
             silenced: self.silenced_for(config, entry),
             environment_profile: self.environment_profile(project),
-            distribution: own.and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
-            version: own.and_then(|own| Some(own.decided(own.entry.terraform_version.clone()?, own.entry.line))),
+            distribution: own
+                .and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
+            version: own.and_then(|own| {
+                Some(own.decided(own.entry.terraform_version.clone()?, own.entry.line))
+            }),
         }
     }
 
     /// The project's choice, else the server's. Workflows of the repository come before those of the server.
     fn workflow_for(&self, own: Option<Own<'_>>) -> Decided<Arc<Workflow>> {
         let chosen = own.and_then(|own| {
-            let wish = own.entry.workflow.as_ref().filter(|_| self.allows(OverrideKey::Workflow))?;
-            let brought = own.config.workflows.get(&wish.name).filter(|_| self.permissions.custom_workflows);
-            let value = brought.cloned().or_else(|| self.workflow_of_server(&wish.name))?;
+            let wish = own
+                .entry
+                .workflow
+                .as_ref()
+                .filter(|_| self.allows(OverrideKey::Workflow))?;
+            let brought = own
+                .config
+                .workflows
+                .get(&wish.name)
+                .filter(|_| self.permissions.custom_workflows);
+            let value = brought
+                .cloned()
+                .or_else(|| self.workflow_of_server(&wish.name))?;
             Some(own.decided(value, wish.line))
         });
         chosen.unwrap_or_else(|| {
-            let value = self.workflow_of_server(&self.workflow.value).unwrap_or_else(Workflow::builtin);
-            Decided { value, by: self.workflow.by.clone() }
+            let value = self
+                .workflow_of_server(&self.workflow.value)
+                .unwrap_or_else(Workflow::builtin);
+            Decided {
+                value,
+                by: self.workflow.by.clone(),
+            }
         })
     }
 
@@ -73,12 +102,20 @@ impl RepoRules {
 
     fn apply_demands(&self, own: Option<Own<'_>>) -> Demands {
         let wish = own.and_then(|own| Some((own, own.entry.apply_requirements.as_ref()?)));
-        self.demands(&self.apply_requirements, wish, OverrideKey::ApplyRequirements)
+        self.demands(
+            &self.apply_requirements,
+            wish,
+            OverrideKey::ApplyRequirements,
+        )
     }
 
     fn import_demands(&self, own: Option<Own<'_>>) -> Demands {
         let wish = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
-        self.demands(&self.import_requirements, wish, OverrideKey::ImportRequirements)
+        self.demands(
+            &self.import_requirements,
+            wish,
+            OverrideKey::ImportRequirements,
+        )
     }
 
     /// What a project lists comes on top of what the server demands. It takes its place only where the operator says so
@@ -92,22 +129,39 @@ impl RepoRules {
         let wish = wish.filter(|_| self.allows(key));
         let mut demands = Demands::default();
         if wish.is_none() || !self.allows(OverrideKey::FewerRequirements) {
-            server.value.iter().for_each(|demand| demands.add(*demand, &server.by));
+            server
+                .value
+                .iter()
+                .for_each(|demand| demands.add(*demand, &server.by));
         }
         if let Some((own, wish)) = wish {
             let by = own.by(wish.line);
-            wish.requirements.iter().for_each(|demand| demands.add(*demand, &by));
+            wish.requirements
+                .iter()
+                .for_each(|demand| demands.add(*demand, &by));
         }
         demands
     }
 
-    fn silenced_for(&self, config: Option<&RepoConfig>, entry: Option<&ProjectConfig>) -> Decided<BTreeSet<RunKind>> {
-        let own = config.filter(|_| self.allows(OverrideKey::SilencePrComments)).and_then(|config| {
-            let of_project = entry.and_then(|entry| entry.silence_pr_comments.as_ref());
-            let wish = of_project.or(config.silence_pr_comments.as_ref())?;
-            let by = Decider::Repo { file: config.file_name.clone(), line: wish.line };
-            Some(Decided { value: wish.runs.clone(), by })
-        });
+    fn silenced_for(
+        &self,
+        config: Option<&RepoConfig>,
+        entry: Option<&ProjectConfig>,
+    ) -> Decided<BTreeSet<RunKind>> {
+        let own = config
+            .filter(|_| self.allows(OverrideKey::SilencePrComments))
+            .and_then(|config| {
+                let of_project = entry.and_then(|entry| entry.silence_pr_comments.as_ref());
+                let wish = of_project.or(config.silence_pr_comments.as_ref())?;
+                let by = Decider::Repo {
+                    file: config.file_name.clone(),
+                    line: wish.line,
+                };
+                Some(Decided {
+                    value: wish.runs.clone(),
+                    by,
+                })
+            });
         own.unwrap_or_else(|| self.silenced.clone())
     }
 }

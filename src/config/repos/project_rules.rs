@@ -22,12 +22,18 @@ pub struct Decided<T> {
 impl<T> Decided<T> {
     /// What holds where nobody says anything.
     pub(super) fn default_of(value: T) -> Self {
-        Self { value, by: Decider::Default }
+        Self {
+            value,
+            by: Decider::Default,
+        }
     }
 
     pub(super) fn set(&mut self, value: Option<T>, by: &Decider) {
         if let Some(value) = value {
-            *self = Self { value, by: by.clone() };
+            *self = Self {
+                value,
+                by: by.clone(),
+            };
         }
     }
 }
@@ -40,11 +46,18 @@ pub struct Demands(Vec<Decided<Requirement>>);
 impl Demands {
     /// Adds a demand, unless it is made already. What it implies is not demanded any more on its own.
     pub(in crate::config) fn add(&mut self, requirement: Requirement, by: &Decider) {
-        if self.0.iter().any(|demand| demand.value.implies(requirement)) {
+        if self
+            .0
+            .iter()
+            .any(|demand| demand.value.implies(requirement))
+        {
             return;
         }
         self.0.retain(|demand| !requirement.implies(demand.value));
-        self.0.push(Decided { value: requirement, by: by.clone() });
+        self.0.push(Decided {
+            value: requirement,
+            by: by.clone(),
+        });
     }
 
     /// The demands, in the order in which they were made.
@@ -64,7 +77,10 @@ impl fmt::Display for Demands {
         if self.is_empty() {
             return f.write_str("none");
         }
-        let all: Vec<String> = self.iter().map(|demand| format!("`{}` ({})", demand.value, demand.by)).collect();
+        let all: Vec<String> = self
+            .iter()
+            .map(|demand| format!("`{}` ({})", demand.value, demand.by))
+            .collect();
         f.write_str(&all.join(", "))
     }
 }

@@ -16,7 +16,10 @@ fn parse(text: &str) -> Result<ServerRepos, ConfigErrors> {
 
 /// Entries of `repos`, one a line.
 fn entries(lines: &[&str]) -> ServerRepos {
-    let lines: Vec<_> = lines.iter().map(|line| format!("  - {{{line}}}\n")).collect();
+    let lines: Vec<_> = lines
+        .iter()
+        .map(|line| format!("  - {{{line}}}\n"))
+        .collect();
     parse(&format!("repos:\n{}", lines.concat())).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -37,7 +40,14 @@ fn told<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let mut told = String::new();
     for (shown, text) in texts {
         for problem in parse(&text).expect_err(shown).problems() {
-            writeln!(told, "{} => {} => {}", shown.replace('\n', "\\n"), problem.what, problem.help).unwrap();
+            writeln!(
+                told,
+                "{} => {} => {}",
+                shown.replace('\n', "\\n"),
+                problem.what,
+                problem.help
+            )
+            .unwrap();
         }
     }
     told
@@ -61,28 +71,57 @@ team_authz:
     let repos = parse(text).unwrap();
     insta::assert_snapshot!(policy(&repos), @"mode `on_apply` (line 3 of the server's `repos.yaml`, for `/.*/`), scope `project` (line 3 of the server's `repos.yaml`, for `/.*/`), ttl `72h` (line 3 of the server's `repos.yaml`, for `/.*/`)");
     let rules = repos.rules(&infra());
-    assert!(OverrideKey::ALL.iter().all(|key| rules.allowed_overrides().allows(*key)));
+    assert!(
+        OverrideKey::ALL
+            .iter()
+            .all(|key| rules.allowed_overrides().allows(*key))
+    );
     let args = vec!["--team".to_owned(), "7".to_owned()];
-    assert_eq!(repos.team_authz, Some(TeamAuthz { command: "/usr/local/bin/ask".to_owned(), args }));
-    assert_eq!(repos.warnings(), ["repos.yaml line 8: `repo_locking` is deprecated: remove it"]);
+    assert_eq!(
+        repos.team_authz,
+        Some(TeamAuthz {
+            command: "/usr/local/bin/ask".to_owned(),
+            args
+        })
+    );
+    assert_eq!(
+        repos.warnings(),
+        ["repos.yaml line 8: `repo_locking` is deprecated: remove it"]
+    );
     assert_eq!(rules.ttl(), repos.shortest_ttl());
 }
 
 #[test]
 fn files_that_say_nothing_leave_the_defaults() {
-    for text in ["{}", "repos:\n", "repos: []\nteam_authz:\n", "repos: [{id: /.*/, repo_locks: , allowed_overrides: }]"]
-    {
+    for text in [
+        "{}",
+        "repos:\n",
+        "repos: []\nteam_authz:\n",
+        "repos: [{id: /.*/, repo_locks: , allowed_overrides: }]",
+    ] {
         let repos = parse(text).unwrap();
         let rules = repos.rules(&infra());
-        assert_eq!(rules.lock_policy(None, &project("a")), policy(&ServerRepos::default()), "{text}");
-        assert_eq!(*rules.allowed_overrides(), AllowedOverrides::default(), "{text}");
+        assert_eq!(
+            rules.lock_policy(None, &project("a")),
+            policy(&ServerRepos::default()),
+            "{text}"
+        );
+        assert_eq!(
+            *rules.allowed_overrides(),
+            AllowedOverrides::default(),
+            "{text}"
+        );
         assert_eq!(repos.team_authz, None);
     }
     insta::assert_snapshot!(policy(&ServerRepos::default()), @"mode `on_plan` (the default), scope `workspace` (the default), ttl `none` (the default)");
 }
 
 /// Entries, and what follows: mode, scope, ttl in hours, and the lines that decided them (0: the default).
-type Case = (&'static [&'static str], (LockMode, LockScope, Option<u64>), [usize; 3]);
+type Case = (
+    &'static [&'static str],
+    (LockMode, LockScope, Option<u64>),
+    [usize; 3],
+);
 
 #[test]
 fn of_each_key_the_last_entry_that_sets_it_counts() {
@@ -91,10 +130,26 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
     let cases: &[Case] = &[
         (&[], (OnPlan, Workspace, None), [0, 0, 0]),
         (&["id: /.*/"], (OnPlan, Workspace, None), [0, 0, 0]),
-        (&["id: /.*/, repo_locks: {mode: on_apply}"], (OnApply, Workspace, None), [2, 0, 0]),
-        (&["id: /.*/, repo_locks: {scope: project}"], (OnPlan, Project, None), [0, 2, 0]),
-        (&["id: /.*/, repo_locks: {ttl: 3d}"], (OnPlan, Workspace, Some(72)), [0, 0, 2]),
-        (&["id: github.com/acme/other, repo_locks: {mode: disabled}"], (OnPlan, Workspace, None), [0, 0, 0]),
+        (
+            &["id: /.*/, repo_locks: {mode: on_apply}"],
+            (OnApply, Workspace, None),
+            [2, 0, 0],
+        ),
+        (
+            &["id: /.*/, repo_locks: {scope: project}"],
+            (OnPlan, Project, None),
+            [0, 2, 0],
+        ),
+        (
+            &["id: /.*/, repo_locks: {ttl: 3d}"],
+            (OnPlan, Workspace, Some(72)),
+            [0, 0, 2],
+        ),
+        (
+            &["id: github.com/acme/other, repo_locks: {mode: disabled}"],
+            (OnPlan, Workspace, None),
+            [0, 0, 0],
+        ),
         (
             &[
                 "id: /.*/, repo_locks: {mode: on_apply, ttl: 72h}",
@@ -104,7 +159,10 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
             [3, 0, 2],
         ),
         (
-            &["id: github.com/acme/infra, repo_locks: {mode: disabled}", "id: /.*/, repo_locks: {mode: on_apply}"],
+            &[
+                "id: github.com/acme/infra, repo_locks: {mode: disabled}",
+                "id: /.*/, repo_locks: {mode: on_apply}",
+            ],
             (OnApply, Workspace, None),
             [3, 0, 0],
         ),
@@ -117,28 +175,70 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
             [0, 3, 3],
         ),
         // A block that says nothing is `on_plan`, as in Atlantis.
-        (&["id: /.*/, repo_locks: {mode: disabled}", "id: /.*/, repo_locks: {}"], (OnPlan, Workspace, None), [3, 0, 0]),
-        (&["id: /.*/, repo_locks: {mode: disabled}", "id: /.*/, repo_locks:"], (Disabled, Workspace, None), [2, 0, 0]),
-        // The old form wins over the new one, until a later entry takes it back.
-        (&["id: /.*/, repo_locking: false, repo_locks: {mode: on_apply}"], (Disabled, Workspace, None), [2, 0, 0]),
         (
-            &["id: /.*/, repo_locking: false", "id: /.*/, repo_locks: {mode: on_apply}"],
+            &[
+                "id: /.*/, repo_locks: {mode: disabled}",
+                "id: /.*/, repo_locks: {}",
+            ],
+            (OnPlan, Workspace, None),
+            [3, 0, 0],
+        ),
+        (
+            &[
+                "id: /.*/, repo_locks: {mode: disabled}",
+                "id: /.*/, repo_locks:",
+            ],
+            (Disabled, Workspace, None),
+            [2, 0, 0],
+        ),
+        // The old form wins over the new one, until a later entry takes it back.
+        (
+            &["id: /.*/, repo_locking: false, repo_locks: {mode: on_apply}"],
             (Disabled, Workspace, None),
             [2, 0, 0],
         ),
         (
-            &["id: /.*/, repo_locking: false", "id: /.*/, repo_locking: true, repo_locks: {mode: on_apply}"],
+            &[
+                "id: /.*/, repo_locking: false",
+                "id: /.*/, repo_locks: {mode: on_apply}",
+            ],
+            (Disabled, Workspace, None),
+            [2, 0, 0],
+        ),
+        (
+            &[
+                "id: /.*/, repo_locking: false",
+                "id: /.*/, repo_locking: true, repo_locks: {mode: on_apply}",
+            ],
             (OnApply, Workspace, None),
             [3, 0, 0],
         ),
-        (&["id: /.*/, repo_locking: true, repo_locks: {mode: disabled}"], (Disabled, Workspace, None), [2, 0, 0]),
+        (
+            &["id: /.*/, repo_locking: true, repo_locks: {mode: disabled}"],
+            (Disabled, Workspace, None),
+            [2, 0, 0],
+        ),
         // An expression fits the whole id or does not count.
-        (&["id: /acme/, repo_locks: {mode: disabled}"], (OnPlan, Workspace, None), [0, 0, 0]),
+        (
+            &["id: /acme/, repo_locks: {mode: disabled}"],
+            (OnPlan, Workspace, None),
+            [0, 0, 0],
+        ),
     ];
     for (lines, expected, deciders) in cases {
-        let LockPolicy { mode, scope, ttl, decided_by } = policy(&entries(lines));
-        assert_eq!((mode, scope, ttl.map(|ttl| ttl.as_secs() / 3600)), *expected, "{lines:?}");
-        let lines_of = [decided_by.mode, decided_by.scope, decided_by.ttl].map(|decider| line_of(&decider));
+        let LockPolicy {
+            mode,
+            scope,
+            ttl,
+            decided_by,
+        } = policy(&entries(lines));
+        assert_eq!(
+            (mode, scope, ttl.map(|ttl| ttl.as_secs() / 3600)),
+            *expected,
+            "{lines:?}"
+        );
+        let lines_of =
+            [decided_by.mode, decided_by.scope, decided_by.ttl].map(|decider| line_of(&decider));
         assert_eq!(lines_of, *deciders, "{lines:?}");
     }
 }
@@ -165,13 +265,34 @@ fn the_profile_of_a_project_is_that_of_the_last_rule_that_fits() {
         (RULES, "lab-1", "default", "lab"),
     ];
     for (says, dir, workspace, expected) in cases {
-        let says = if says.starts_with('[') { format!("environment_profile: {says}") } else { says.to_owned() };
-        let repos = parse(&format!("{PROFILES}repos:\n- {{id: github.com/acme/infra, {says}}}")).unwrap();
-        let key = ProjectKey { workspace: workspace.parse().unwrap(), ..project(dir) };
-        let found = repos.rules(&infra()).project(None, &key).environment_profile;
-        assert_eq!(found.map_or("none".to_owned(), |profile| profile.value), expected, "{says}: {dir} {workspace}");
+        let says = if says.starts_with('[') {
+            format!("environment_profile: {says}")
+        } else {
+            says.to_owned()
+        };
+        let repos = parse(&format!(
+            "{PROFILES}repos:\n- {{id: github.com/acme/infra, {says}}}"
+        ))
+        .unwrap();
+        let key = ProjectKey {
+            workspace: workspace.parse().unwrap(),
+            ..project(dir)
+        };
+        let found = repos
+            .rules(&infra())
+            .project(None, &key)
+            .environment_profile;
+        assert_eq!(
+            found.map_or("none".to_owned(), |profile| profile.value),
+            expected,
+            "{says}: {dir} {workspace}"
+        );
         let other = repos.rules(&"github.com/acme/other".parse().unwrap());
-        assert_eq!(other.project(None, &key).environment_profile, None, "{says}");
+        assert_eq!(
+            other.project(None, &key).environment_profile,
+            None,
+            "{says}"
+        );
     }
 }
 
@@ -181,7 +302,11 @@ fn a_repository_chooses_no_profile() {
     let all = parse(&format!(
         "{PROFILES}repos:\n- id: /.*/\n  allow_custom_workflows: true\n  environment_profile: [{{dir: prod, profile: prod}}]\n  \
          allowed_overrides: [{}]",
-        OverrideKey::ALL.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ")
+        OverrideKey::ALL
+            .iter()
+            .map(|key| key.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     ));
     let rules = all.unwrap().rules(&infra());
     for text in [
@@ -189,13 +314,27 @@ fn a_repository_chooses_no_profile() {
         "environment_profiles: {prod: {}}",
         "projects: [{dir: a, environment_profile: prod}]",
     ] {
-        let errors =
-            RepoConfig::parse("atlantis.yaml", &format!("version: 3\n{text}"), rules.permissions()).unwrap_err();
-        assert!(errors.to_string().contains("is decided by the server, not by a pull request"), "{text}: {errors}");
+        let errors = RepoConfig::parse(
+            "atlantis.yaml",
+            &format!("version: 3\n{text}"),
+            rules.permissions(),
+        )
+        .unwrap_err();
+        assert!(
+            errors
+                .to_string()
+                .contains("is decided by the server, not by a pull request"),
+            "{text}: {errors}"
+        );
     }
-    let text = "version: 3\nprojects: [{dir: evil, name: prod, workspace: prod, workflow: default}]";
+    let text =
+        "version: 3\nprojects: [{dir: evil, name: prod, workspace: prod, workflow: default}]";
     let config = RepoConfig::parse("atlantis.yaml", text, rules.permissions()).unwrap();
-    let key = ProjectKey { workspace: "prod".parse().unwrap(), name: Some("prod".parse().unwrap()), ..project("evil") };
+    let key = ProjectKey {
+        workspace: "prod".parse().unwrap(),
+        name: Some("prod".parse().unwrap()),
+        ..project("evil")
+    };
     assert_eq!(rules.project(Some(&config), &key).environment_profile, None);
 }
 
@@ -215,7 +354,14 @@ fn profiles_that_mean_nothing_are_refused_with_the_reason() {
     environment_profile: [{dir: prod}] => a rule of `environment_profile` has no `profile` => name one of `environment_profiles`
     environment_profile: {dir: prod, profile: prod} => `environment_profile` must be a name or a list of rules, not a mapping => write a name or a list of rules here
     ");
-    let lists = ["[A-B]", "[PATH]", "[A=PGPASSWORD]", "[A=LOCKKEEPER_GH_TOKEN]", "[A, A=B]", "A"];
+    let lists = [
+        "[A-B]",
+        "[PATH]",
+        "[A=PGPASSWORD]",
+        "[A=LOCKKEEPER_GH_TOKEN]",
+        "[A, A=B]",
+        "A",
+    ];
     insta::assert_snapshot!(told(lists.map(|list| (list, format!("environment_profiles: {{prod: {{plan: {list}}}}}")))), @"
     [A-B] => `A-B` is not the name of a variable => write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; values are not set here
     [PATH] => `PATH` stays in the environment of the server's process, so it cannot be kept for one profile => give the server the value under another name, and write `NAME=SOURCE` here
@@ -241,21 +387,40 @@ fn the_last_list_of_overrides_counts_an_empty_one_too() {
         (&[][..], false, false),
         (&[MANY], true, true),
         (&[MANY, "id: /.*/"], true, true),
-        (&[MANY, "id: /.*/, allowed_overrides: [workflow]"], false, true),
+        (
+            &[MANY, "id: /.*/, allowed_overrides: [workflow]"],
+            false,
+            true,
+        ),
         (&[MANY, "id: /.*/, allowed_overrides: []"], false, false),
-        (&[MANY, "id: github.com/acme/other, allowed_overrides: []"], true, true),
+        (
+            &[MANY, "id: github.com/acme/other, allowed_overrides: []"],
+            true,
+            true,
+        ),
     ] {
         let rules = entries(lines).rules(&infra());
         let allows = |key| rules.allowed_overrides().allows(key);
-        assert_eq!((allows(OverrideKey::RepoLocks), allows(OverrideKey::Workflow)), (locks, workflow), "{lines:?}");
+        assert_eq!(
+            (
+                allows(OverrideKey::RepoLocks),
+                allows(OverrideKey::Workflow)
+            ),
+            (locks, workflow),
+            "{lines:?}"
+        );
     }
 }
 
 /// A repository that says `on_apply` at its top and `disabled` for `b` in line 5.
 fn outspoken() -> RepoConfig {
-    let text =
-        "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n- dir: a\n- {dir: b, repo_locks: {mode: disabled}}\n";
-    RepoConfig::parse("atlantis.yaml", text, &[OverrideKey::RepoLocks].into_iter().collect()).unwrap()
+    let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n- dir: a\n- {dir: b, repo_locks: {mode: disabled}}\n";
+    RepoConfig::parse(
+        "atlantis.yaml",
+        text,
+        &[OverrideKey::RepoLocks].into_iter().collect(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -263,15 +428,29 @@ fn a_repository_is_heard_where_it_is_allowed_its_projects_most() {
     const SERVER: &str = "id: /.*/, repo_locks: {mode: on_plan, ttl: 1h}";
     const MAY: &str = "id: /.*/, allowed_overrides: [repo_locks]";
     let mode = |repos: &ServerRepos, dir: &str| {
-        let policy = repos.rules(&infra()).lock_policy(Some(&outspoken()), &project(dir));
+        let policy = repos
+            .rules(&infra())
+            .lock_policy(Some(&outspoken()), &project(dir));
         format!("{dir}: `{}` by {}\n", policy.mode, policy.decided_by.mode)
     };
     let worlds = [
         ("nothing is allowed", entries(&[SERVER])),
-        ("something else is allowed", entries(&[SERVER, "id: /.*/, allowed_overrides: [repo_locking, workflow]"])),
+        (
+            "something else is allowed",
+            entries(&[
+                SERVER,
+                "id: /.*/, allowed_overrides: [repo_locking, workflow]",
+            ]),
+        ),
         ("it is allowed", entries(&[SERVER, MAY])),
-        ("it is allowed, and the old form says no", entries(&[MAY, "id: /.*/, repo_locking: false"])),
-        ("all locking is off", entries(&[SERVER, MAY]).without_locking()),
+        (
+            "it is allowed, and the old form says no",
+            entries(&[MAY, "id: /.*/, repo_locking: false"]),
+        ),
+        (
+            "all locking is off",
+            entries(&[SERVER, MAY]).without_locking(),
+        ),
     ];
     let mut told = String::new();
     for (world, repos) in worlds {
@@ -319,16 +498,28 @@ fn a_file_that_cannot_be_read_leaves_no_lock_out() {
         (entries(&[OFF, MAY]).without_locking(), LockMode::Disabled),
     ] {
         let (unread, alone) = (repos.rules(&infra()).lock_policy_unread(), policy(&repos));
-        assert_eq!((unread.mode, unread.ttl, unread.scope), (expected, alone.ttl, alone.scope), "{repos:?}");
+        assert_eq!(
+            (unread.mode, unread.ttl, unread.scope),
+            (expected, alone.ttl, alone.scope),
+            "{repos:?}"
+        );
     }
 }
 
 #[test]
 fn entries_that_fit_a_part_only_are_named() {
-    let repos =
-        entries(&["id: /acme/, repo_locks: {mode: disabled}", "id: /.*/", r"id: /^github\.com\/acme\/.*/", "id: /x/"]);
+    let repos = entries(&[
+        "id: /acme/, repo_locks: {mode: disabled}",
+        "id: /.*/",
+        r"id: /^github\.com\/acme\/.*/",
+        "id: /x/",
+    ]);
     let rules = repos.rules(&infra());
-    let named: Vec<_> = rules.near_misses().iter().map(ToString::to_string).collect();
+    let named: Vec<_> = rules
+        .near_misses()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(named, ["line 2 of the server's `repos.yaml`, for `/acme/`"]);
 }
 
@@ -415,14 +606,24 @@ fn every_bad_value_is_named() {
 #[test]
 fn what_is_for_later_is_refused_by_name() {
     let mut told = String::new();
-    for (keys, text) in [(&TOP, "repos: []\n"), (&ENTRY, "repos:\n  - id: /.*/\n    ")] {
+    for (keys, text) in [
+        (&TOP, "repos: []\n"),
+        (&ENTRY, "repos:\n  - id: /.*/\n    "),
+    ] {
         for key in keys.list {
-            let value = if matches!(key.kind, Kind::NotYetTrue) { "true" } else { "{}" };
+            let value = if matches!(key.kind, Kind::NotYetTrue) {
+                "true"
+            } else {
+                "{}"
+            };
             if !matches!(key.kind, Kind::NotYetTrue | Kind::NotYet(_)) {
                 continue;
             }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
-            let all: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
+            let all: Vec<_> = error
+                .problems()
+                .map(|problem| problem.what.as_str())
+                .collect();
             writeln!(told, "{}", all.join(" + ")).unwrap();
             for harmless in ["", "false"].iter().filter(|_| value == "true") {
                 parse(&format!("{text}{}: {harmless}\n", key.name)).unwrap();
@@ -482,24 +683,43 @@ fn json_is_read_like_yaml() {
 #[test]
 fn the_examples_of_the_page_about_locks_do_what_it_says() {
     let page = include_str!("../../../docs/locking.md");
-    let blocks: Vec<&str> =
-        page.split("```yaml ").skip(1).filter_map(|rest| rest.split_once('\n')?.1.split("```").next()).collect();
-    let [server, repo] = blocks[..] else { panic!("the page has two examples: {blocks:?}") };
+    let blocks: Vec<&str> = page
+        .split("```yaml ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('\n')?.1.split("```").next())
+        .collect();
+    let [server, repo] = blocks[..] else {
+        panic!("the page has two examples: {blocks:?}")
+    };
     let repos = parse(server).unwrap_or_else(|errors| panic!("{errors}"));
-    let (rules, sandbox) = (repos.rules(&infra()), repos.rules(&"github.com/acme/sandbox".parse().unwrap()));
+    let (rules, sandbox) = (
+        repos.rules(&infra()),
+        repos.rules(&"github.com/acme/sandbox".parse().unwrap()),
+    );
     let config = RepoConfig::parse("atlantis.yaml", repo, rules.permissions());
     let config = config.unwrap_or_else(|errors| panic!("{errors}"));
     let modes = ["network", "app"].map(|dir| rules.lock_policy(Some(&config), &project(dir)).mode);
     assert_eq!(modes, [LockMode::OnPlan, LockMode::OnApply]);
     let policy = sandbox.lock_policy(Some(&config), &project("network"));
-    assert_eq!((policy.mode, policy.ttl), (LockMode::Disabled, Some(Duration::from_hours(72))));
+    assert_eq!(
+        (policy.mode, policy.ttl),
+        (LockMode::Disabled, Some(Duration::from_hours(72)))
+    );
 }
 
 #[test]
 fn limits_are_told() {
-    let many = |count: usize| format!("repos:\n{}", "  - {id: github.com/acme/infra}\n".repeat(count));
+    let many = |count: usize| {
+        format!(
+            "repos:\n{}",
+            "  - {id: github.com/acme/infra}\n".repeat(count)
+        )
+    };
     assert!(parse(&many(ServerRepos::MAX_ENTRIES)).is_ok());
-    let told = [many(ServerRepos::MAX_ENTRIES + 1), " ".repeat(ServerRepos::MAX_BYTES + 1)];
+    let told = [
+        many(ServerRepos::MAX_ENTRIES + 1),
+        " ".repeat(ServerRepos::MAX_BYTES + 1),
+    ];
     let told = told.map(|text| parse(&text).unwrap_err().to_string());
     insta::assert_snapshot!(told.join("\n\n"), @"
     error: there are 1001 entries of `repos`; 1000 are allowed
@@ -528,19 +748,42 @@ impl Said {
         let mode = prop::option::of(prop::sample::select(LockMode::ALL));
         let scope = prop::option::of(prop::sample::select(LockScope::ALL));
         let ttl = prop::option::of(0_u64..1000);
-        let all = (any::<bool>(), mode, scope, ttl, prop::option::of(any::<bool>()));
-        all.prop_map(|(is_about_us, mode, scope, ttl, locking)| Self { is_about_us, mode, scope, ttl, locking })
+        let all = (
+            any::<bool>(),
+            mode,
+            scope,
+            ttl,
+            prop::option::of(any::<bool>()),
+        );
+        all.prop_map(|(is_about_us, mode, scope, ttl, locking)| Self {
+            is_about_us,
+            mode,
+            scope,
+            ttl,
+            locking,
+        })
     }
 
     fn text(&self) -> String {
-        let id = if self.is_about_us { "/github.com/acme/.*/" } else { "github.com/acme/other" };
-        let ttl = |hours: u64| if hours == 0 { "none".to_owned() } else { format!("{hours}h") };
+        let id = if self.is_about_us {
+            "/github.com/acme/.*/"
+        } else {
+            "github.com/acme/other"
+        };
+        let ttl = |hours: u64| {
+            if hours == 0 {
+                "none".to_owned()
+            } else {
+                format!("{hours}h")
+            }
+        };
         let lines = [
             Some(format!("  - id: {id}\n    repo_locks:\n")),
             self.mode.map(|mode| format!("      mode: {mode}\n")),
             self.scope.map(|scope| format!("      scope: {scope}\n")),
             self.ttl.map(|hours| format!("      ttl: {}\n", ttl(hours))),
-            self.locking.map(|locking| format!("    repo_locking: {locking}\n")),
+            self.locking
+                .map(|locking| format!("    repo_locking: {locking}\n")),
         ];
         lines.into_iter().flatten().collect()
     }
@@ -551,7 +794,11 @@ fn many() -> impl Strategy<Value = Vec<Said>> {
 }
 
 fn written(list: &[Said], more: &str) -> ServerRepos {
-    parse(&format!("repos:\n{}{more}\nteam_authz:\n", list.iter().map(Said::text).collect::<String>())).unwrap()
+    parse(&format!(
+        "repos:\n{}{more}\nteam_authz:\n",
+        list.iter().map(Said::text).collect::<String>()
+    ))
+    .unwrap()
 }
 
 const FREE: &str = "  - {id: /.*/, allowed_overrides: [repo_locks]}";

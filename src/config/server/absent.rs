@@ -34,11 +34,20 @@ pub struct Absent {
 
 impl Absent {
     const fn value(flag: &'static str, harmless: &'static [&'static str]) -> Self {
-        Self { flag, kind: Kind::Text, harmless, reason: Reason::NotYet, off: None }
+        Self {
+            flag,
+            kind: Kind::Text,
+            harmless,
+            reason: Reason::NotYet,
+            off: None,
+        }
     }
 
     const fn switch(flag: &'static str) -> Self {
-        Self { kind: Kind::Switch, ..Self::value(flag, &["false"]) }
+        Self {
+            kind: Kind::Switch,
+            ..Self::value(flag, &["false"])
+        }
     }
 
     const fn taking(mut self, kind: Kind) -> Self {
@@ -69,22 +78,28 @@ impl Absent {
 
 /// Any whole number.
 const COUNT: Kind = Kind::Number(0, u64::MAX);
-const POSTGRES: Reason = Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
-const MIRROR: Reason = Reason::Always("every repository is fetched once into a mirror that all checkouts share");
-const PARALLEL: Reason =
-    Reason::Always("projects run side by side, at most --parallel-pool-size of them on this server");
+const POSTGRES: Reason =
+    Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
+const MIRROR: Reason =
+    Reason::Always("every repository is fetched once into a mirror that all checkouts share");
+const PARALLEL: Reason = Reason::Always(
+    "projects run side by side, at most --parallel-pool-size of them on this server",
+);
 const PLANS_ONE_BY_ONE: &str = "write `parallel_plan: false` into the atlantis.yaml of a repository to have its \
                                 projects planned one at a time";
 const APPLIES_ONE_BY_ONE: &str = "write `parallel_apply: false` into the atlantis.yaml of a repository to have its \
                                   projects applied one at a time";
 const OWN_STATUS: Reason =
     Reason::Always("a status that Lockkeeper itself has yet to set never keeps it from applying");
-const OTHER_GATES: &str = "what must hold before an apply is said by `apply_requirements` in the file of --repo-config";
-const SAME_ORIGIN: Reason = Reason::Always("output is streamed without websockets, and only to pages of this server");
+const OTHER_GATES: &str =
+    "what must hold before an apply is said by `apply_requirements` in the file of --repo-config";
+const SAME_ORIGIN: Reason =
+    Reason::Always("output is streamed without websockets, and only to pages of this server");
 const OTHER_SITES: &str = "other sites can link to the page of a run";
 
 const COSMETIC: Reason = Reason::WithoutEffect("it only changes how comments look");
-const OTHER_FORGE: Reason = Reason::WithoutEffect("it is only about forges that this version does not serve");
+const OTHER_FORGE: Reason =
+    Reason::WithoutEffect("it is only about forges that this version does not serve");
 
 /// The flags.
 pub static ABSENT: &[Absent] = &[
@@ -99,10 +114,14 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("bitbucket-token", &[]).taking(Kind::Secret),
     Absent::value("bitbucket-user", &[]),
     Absent::value("bitbucket-webhook-secret", &[]).taking(Kind::Secret),
-    Absent::value("checkout-depth", &["0"]).taking(COUNT).because(MIRROR),
+    Absent::value("checkout-depth", &["0"])
+        .taking(COUNT)
+        .because(MIRROR),
     Absent::value("gh-org", &[]).because(Reason::WithoutEffect("no App is created by Lockkeeper")),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
-    Absent::value("gitea-page-size", &["30"]).taking(COUNT).because(OTHER_FORGE),
+    Absent::value("gitea-page-size", &["30"])
+        .taking(COUNT)
+        .because(OTHER_FORGE),
     Absent::value("gitea-token", &[]).taking(Kind::Secret),
     Absent::value("gitea-user", &[]),
     Absent::value("gitea-webhook-secret", &[]).taking(Kind::Secret),
@@ -112,18 +131,36 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("gitlab-user", &[]),
     Absent::value("gitlab-webhook-secret", &[]).taking(Kind::Secret),
     Absent::value("language", &["en"]).because(COSMETIC),
-    Absent::value("language-config-file", &[]).taking(Kind::Path).because(COSMETIC),
-    Absent::value("locking-db-type", &["boltdb"]).taking(Kind::Choice(&["boltdb", "redis"])).because(POSTGRES),
-    Absent::value("markdown-template-overrides-dir", &["~/.markdown_templates"]).taking(Kind::Path).because(COSMETIC),
-    Absent::value("redis-cluster-addresses", &[]).taking(Kind::List).because(POSTGRES),
-    Absent::value("redis-db", &["0"]).taking(COUNT).because(POSTGRES),
+    Absent::value("language-config-file", &[])
+        .taking(Kind::Path)
+        .because(COSMETIC),
+    Absent::value("locking-db-type", &["boltdb"])
+        .taking(Kind::Choice(&["boltdb", "redis"]))
+        .because(POSTGRES),
+    Absent::value(
+        "markdown-template-overrides-dir",
+        &["~/.markdown_templates"],
+    )
+    .taking(Kind::Path)
+    .because(COSMETIC),
+    Absent::value("redis-cluster-addresses", &[])
+        .taking(Kind::List)
+        .because(POSTGRES),
+    Absent::value("redis-db", &["0"])
+        .taking(COUNT)
+        .because(POSTGRES),
     Absent::value("redis-host", &[]).because(POSTGRES),
-    Absent::value("redis-password", &[]).taking(Kind::Secret).because(POSTGRES),
-    Absent::value("redis-port", &["0", "6379"]).taking(Kind::Number(0, 65_535)).because(POSTGRES),
+    Absent::value("redis-password", &[])
+        .taking(Kind::Secret)
+        .because(POSTGRES),
+    Absent::value("redis-port", &["0", "6379"])
+        .taking(Kind::Number(0, 65_535))
+        .because(POSTGRES),
     Absent::value("redis-username", &[]).because(POSTGRES),
     Absent::value("slack-token", &[]).taking(Kind::Secret),
-    Absent::value("stats-namespace", &["atlantis"])
-        .because(Reason::WithoutEffect("the names of all numbers of `/metrics` begin with `lockkeeper_`")),
+    Absent::value("stats-namespace", &["atlantis"]).because(Reason::WithoutEffect(
+        "the names of all numbers of `/metrics` begin with `lockkeeper_`",
+    )),
     Absent::value("tfe-hostname", &["app.terraform.io"]),
     Absent::value("tfe-token", &[]).taking(Kind::Secret),
     Absent::value("webhook-http-headers", &[]).taking(Kind::Secret),
@@ -134,18 +171,26 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("enable-external-stores"),
     Absent::switch("enable-policy-checks"),
     Absent::switch("enable-profiling-api").because(Reason::WithoutEffect("there is no such API")),
-    Absent::switch("gh-allow-mergeable-bypass-apply").because(OWN_STATUS).warning_if_off(OTHER_GATES),
+    Absent::switch("gh-allow-mergeable-bypass-apply")
+        .because(OWN_STATUS)
+        .warning_if_off(OTHER_GATES),
     Absent::switch("gitlab-status-retry-enabled").because(OTHER_FORGE),
     Absent::switch("hide-prev-plan-comments").because(COSMETIC),
-    Absent::switch("parallel-apply").because(PARALLEL).warning_if_off(APPLIES_ONE_BY_ONE),
-    Absent::switch("parallel-plan").because(PARALLEL).warning_if_off(PLANS_ONE_BY_ONE),
+    Absent::switch("parallel-apply")
+        .because(PARALLEL)
+        .warning_if_off(APPLIES_ONE_BY_ONE),
+    Absent::switch("parallel-plan")
+        .because(PARALLEL)
+        .warning_if_off(PLANS_ONE_BY_ONE),
     Absent::switch("pending-apply-status").because(OTHER_FORGE),
     Absent::switch("quiet-policy-checks").because(COSMETIC),
     Absent::switch("redis-insecure-skip-verify").because(POSTGRES),
     Absent::switch("redis-tls-enabled").because(POSTGRES),
     Absent::switch("skip-clone-no-changes").because(MIRROR),
     Absent::switch("tfe-local-execution-mode"),
-    Absent::switch("websocket-check-origin").because(SAME_ORIGIN).warning_if_off(OTHER_SITES),
+    Absent::switch("websocket-check-origin")
+        .because(SAME_ORIGIN)
+        .warning_if_off(OTHER_SITES),
 ];
 
 #[cfg(test)]
@@ -153,7 +198,10 @@ mod tests {
     use super::*;
 
     /// Switches whose work is always done, and what off asks for is so all the same.
-    const OFF_IS_SO: &[(&str, &str)] = &[("skip-clone-no-changes", "the repository is fetched whatever changed")];
+    const OFF_IS_SO: &[(&str, &str)] = &[(
+        "skip-clone-no-changes",
+        "the repository is fetched whatever changed",
+    )];
 
     #[test]
     fn whoever_switches_off_what_is_always_done_is_told_unless_there_is_a_reason() {

@@ -32,7 +32,11 @@ impl RepoAllowlist {
     /// Reads the entries of the list.
     pub fn new(entries: &[impl AsRef<str>]) -> Result<Self, InvalidAllowlist> {
         let (mut include, mut exclude) = (Vec::new(), Vec::new());
-        for entry in entries.iter().map(|entry| entry.as_ref().trim()).filter(|entry| !entry.is_empty()) {
+        for entry in entries
+            .iter()
+            .map(|entry| entry.as_ref().trim())
+            .filter(|entry| !entry.is_empty())
+        {
             match entry.strip_prefix('!') {
                 Some(pattern) => exclude.push(pattern_of(pattern.trim())?),
                 None => include.push(pattern_of(entry)?),
@@ -41,13 +45,20 @@ impl RepoAllowlist {
         if include.is_empty() {
             return Err(InvalidAllowlist::NothingIncluded);
         }
-        Ok(Self { include, exclude, demands_claims: false })
+        Ok(Self {
+            include,
+            exclude,
+            demands_claims: false,
+        })
     }
 
     /// Only repositories that somebody has claimed are served, or also others (`--require-claims`).
     #[must_use]
     pub fn demanding_claims(self, demands_claims: bool) -> Self {
-        Self { demands_claims, ..self }
+        Self {
+            demands_claims,
+            ..self
+        }
     }
 
     /// Whether what is on the list is only served if somebody has claimed it, which the database knows.
@@ -64,7 +75,11 @@ impl RepoAllowlist {
     /// Whether the repository is on the list.
     pub fn allows(&self, repo: &RepoId) -> bool {
         let id = repo.to_string().to_lowercase();
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| wildcard_matches(pattern, &id));
+        let any = |patterns: &[String]| {
+            patterns
+                .iter()
+                .any(|pattern| wildcard_matches(pattern, &id))
+        };
         any(&self.include) && !any(&self.exclude)
     }
 }
@@ -72,7 +87,9 @@ impl RepoAllowlist {
 impl fmt::Display for RepoAllowlist {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.include.join(","))?;
-        self.exclude.iter().try_for_each(|pattern| write!(f, ",!{pattern}"))
+        self.exclude
+            .iter()
+            .try_for_each(|pattern| write!(f, ",!{pattern}"))
     }
 }
 
@@ -90,9 +107,15 @@ fn pattern_of(entry: &str) -> Result<String, InvalidAllowlist> {
 /// Matches the whole text; `*` stands for any characters, none and slashes included. Runs in at most
 /// `pattern × text` steps, so that no entry can be slow.
 pub(super) fn wildcard_matches(pattern: &str, text: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut left) = text.strip_prefix(first) else { return false };
-    let Some((middle, last)) = rest.rsplit_once('*') else { return left.ends_with(rest) };
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut left) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some((middle, last)) = rest.rsplit_once('*') else {
+        return left.ends_with(rest);
+    };
     for part in middle.split('*') {
         match left.find(part) {
             Some(at) => left = &left[at + part.len()..],
@@ -120,17 +143,41 @@ mod tests {
             ("github.com/acme/*", "github.com/acme-evil/infra", false),
             ("github.com/acme*", "github.com/acme-evil/infra", true),
             ("GitHub.com/Acme/Infra", "github.com/acme/infra", true),
-            (" github.com/acme/a , github.com/acme/b ", "github.com/acme/b", true),
+            (
+                " github.com/acme/a , github.com/acme/b ",
+                "github.com/acme/b",
+                true,
+            ),
             ("github.com/acme/*-infra", "github.com/acme/net-infra", true),
-            ("github.com/acme/*-infra", "github.com/evil/net-infra", false),
+            (
+                "github.com/acme/*-infra",
+                "github.com/evil/net-infra",
+                false,
+            ),
             ("*/acme/*", "ghe.example.com/acme/x", true),
             ("github.com/*/infra*", "github.com/acme/infra-2", true),
             ("github.com/*/infra*", "github.com/acme/app", false),
-            ("github.com/acme/*,!github.com/acme/secret", "github.com/acme/secret", false),
-            ("!github.com/acme/se*,github.com/acme/*", "github.com/acme/secret", false),
-            ("github.com/acme/*,! github.com/acme/secret", "github.com/acme/infra", true),
+            (
+                "github.com/acme/*,!github.com/acme/secret",
+                "github.com/acme/secret",
+                false,
+            ),
+            (
+                "!github.com/acme/se*,github.com/acme/*",
+                "github.com/acme/secret",
+                false,
+            ),
+            (
+                "github.com/acme/*,! github.com/acme/secret",
+                "github.com/acme/infra",
+                true,
+            ),
         ] {
-            assert_eq!(list(text).unwrap().allows(&repo.parse().unwrap()), expected, "{text} {repo}");
+            assert_eq!(
+                list(text).unwrap().allows(&repo.parse().unwrap()),
+                expected,
+                "{text} {repo}"
+            );
         }
     }
 
@@ -145,9 +192,15 @@ mod tests {
                 "!https://github.com/acme/*",
                 "`https://github.com/acme/*` is not how repositories are named: entries are written without `://`",
             ),
-            ("github.com/acme", "`github.com/acme` is not of the form host/owner/name"),
+            (
+                "github.com/acme",
+                "`github.com/acme` is not of the form host/owner/name",
+            ),
             ("*,!", "`` is not of the form host/owner/name"),
-            ("!github.com/acme/x", "everything listed is an exclusion, so no repository would be served"),
+            (
+                "!github.com/acme/x",
+                "everything listed is an exclusion, so no repository would be served",
+            ),
         ] {
             assert_eq!(list(text).unwrap_err().to_string(), expected);
         }
@@ -155,10 +208,17 @@ mod tests {
 
     #[test]
     fn a_wildcard_does_not_use_a_character_twice() {
-        for (pattern, text, expected) in
-            [("ab*ba", "aba", false), ("ab*ba", "abba", true), ("a*b*b", "ab", false), ("a**b", "ab", true)]
-        {
-            assert_eq!(wildcard_matches(pattern, text), expected, "{pattern} {text}");
+        for (pattern, text, expected) in [
+            ("ab*ba", "aba", false),
+            ("ab*ba", "abba", true),
+            ("a*b*b", "ab", false),
+            ("a**b", "ab", true),
+        ] {
+            assert_eq!(
+                wildcard_matches(pattern, text),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 
@@ -166,7 +226,9 @@ mod tests {
     fn matches_by_definition(pattern: &[char], text: &[char]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
-            Some(('*', rest)) => (0..=text.len()).any(|skip| matches_by_definition(rest, &text[skip..])),
+            Some(('*', rest)) => {
+                (0..=text.len()).any(|skip| matches_by_definition(rest, &text[skip..]))
+            }
             Some((c, rest)) => text.first() == Some(c) && matches_by_definition(rest, &text[1..]),
         }
     }

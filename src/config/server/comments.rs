@@ -54,7 +54,10 @@ pub struct CommentConfig {
 
 /// How answers look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 pub struct LookConfig {
     /// Whether `apply` has to name a project.
     pub disable_apply_all: bool,
@@ -83,7 +86,10 @@ impl LookConfig {
 
 /// When not to answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 pub struct SilenceConfig {
     /// In repositories that are not served.
     pub allowlist_errors: bool,
@@ -105,7 +111,11 @@ impl CommentConfig {
         let allowed = read_allowed(reader);
         let added_extra_args = read_added_args(reader);
         let blocked_extra_args = reader.list("blocked-extra-args");
-        let var_file_dirs = reader.list("var-file-allowlist").iter().map(|dir| reader.raw().absolute(dir)).collect();
+        let var_file_dirs = reader
+            .list("var-file-allowlist")
+            .iter()
+            .map(|dir| reader.raw().absolute(dir))
+            .collect();
         let max_comments = reader.number::<u32>("max-comments-per-command");
         let reaction = read_reaction(reader);
         let silence = SilenceConfig::read(reader);
@@ -146,10 +156,14 @@ impl SilenceConfig {
 }
 
 /// GitHub REST: the contents of a reaction.
-const REACTIONS: [&str; 8] = ["eyes", "+1", "-1", "laugh", "confused", "heart", "hooray", "rocket"];
+const REACTIONS: [&str; 8] = [
+    "eyes", "+1", "-1", "laugh", "confused", "heart", "hooray", "rocket",
+];
 
 fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
-    let Some(name) = reader.text("emoji-reaction") else { return Ok(None) };
+    let Some(name) = reader.text("emoji-reaction") else {
+        return Ok(None);
+    };
     if name == "none" {
         return Ok(None);
     }
@@ -158,7 +172,11 @@ fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
         return Ok(Some(name));
     }
     let fix = format!("choose {} or none", REACTIONS.join(", "));
-    reader.refuse("emoji-reaction", format!("GitHub has no reaction `{name}`"), fix)
+    reader.refuse(
+        "emoji-reaction",
+        format!("GitHub has no reaction `{name}`"),
+        fix,
+    )
 }
 
 fn read_added_args(reader: &mut Reader<'_>) -> Read<Vec<AddedArg>> {
@@ -168,7 +186,11 @@ fn read_added_args(reader: &mut Reader<'_>) -> Read<Vec<AddedArg>> {
         match entry.parse::<AddedArg>() {
             Ok(arg) => added.push(arg),
             Err(error) => {
-                result = Err(reader.record(Problem::with("allow-extra-args", error.to_string(), error.fix())));
+                result = Err(reader.record(Problem::with(
+                    "allow-extra-args",
+                    error.to_string(),
+                    error.fix(),
+                )));
             }
         }
     }
@@ -179,7 +201,9 @@ fn read_names(reader: &mut Reader<'_>) -> Read<Vec<String>> {
     let names = reader.list("executable-name");
     let is_odd = |name: &&String| name.starts_with('-') || !name.chars().all(is_word_character);
     match names.iter().find(is_odd) {
-        None if names.is_empty() => reader.refuse("executable-name", "no word is named", "write a word"),
+        None if names.is_empty() => {
+            reader.refuse("executable-name", "no word is named", "write a word")
+        }
         None => Ok(names),
         Some(odd) => reader.refuse(
             "executable-name",
@@ -194,9 +218,15 @@ fn is_word_character(c: char) -> bool {
 }
 
 fn read_status_name(reader: &mut Reader<'_>) -> Read<String> {
-    let name = reader.text("vcs-status-name").expect("the name has a default");
+    let name = reader
+        .text("vcs-status-name")
+        .expect("the name has a default");
     if name.chars().count() > 60 || name.chars().any(char::is_control) {
-        return reader.refuse("vcs-status-name", "too long, or not one line", "write at most 60 characters");
+        return reader.refuse(
+            "vcs-status-name",
+            "too long, or not one line",
+            "write at most 60 characters",
+        );
     }
     Ok(name)
 }
@@ -225,5 +255,9 @@ fn is_called(kind: CommandKind, name: &str) -> bool {
 
 fn unknown_command(name: &str) -> Problem {
     let names = COMMANDS.map(CommandKind::classic_name).join(", ");
-    Problem::with("allow-commands", format!("there is no command `{name}`"), format!("choose from {names}, or `all`"))
+    Problem::with(
+        "allow-commands",
+        format!("there is no command `{name}`"),
+        format!("choose from {names}, or `all`"),
+    )
 }

@@ -62,24 +62,37 @@ pub struct PassEnvironment {
 impl PassEnvironment {
     /// The built-in list and `more` names, in which `*` stands for any characters.
     pub fn new(more: Vec<String>) -> Self {
-        Self { more, ..Self::default() }
+        Self {
+            more,
+            ..Self::default()
+        }
     }
 
     /// Keeps some names for one stage: what is named for plans is not handed to applies, and the other way round.
     #[must_use]
     pub fn of_stages(self, plan: Vec<String>, apply: Vec<String>) -> Self {
-        Self { plan, apply, ..self }
+        Self {
+            plan,
+            apply,
+            ..self
+        }
     }
 
     /// Whether a variable of this name is handed to a stage. Names are compared exactly, as Unix does; what is never
     /// handed over is compared without case.
     pub fn passes(&self, name: &str, stage: RunStage) -> bool {
-        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| wildcard_matches(pattern, name));
+        let is_in = |patterns: &[String]| {
+            patterns
+                .iter()
+                .any(|pattern| wildcard_matches(pattern, name))
+        };
         if is_of_server(name) {
             return false;
         }
         match (is_in(&self.plan), is_in(&self.apply)) {
-            (false, false) => is_in(&self.more) || ALWAYS.iter().any(|pattern| wildcard_matches(pattern, name)),
+            (false, false) => {
+                is_in(&self.more) || ALWAYS.iter().any(|pattern| wildcard_matches(pattern, name))
+            }
             (plans, applies) => match stage {
                 RunStage::Plan => plans,
                 RunStage::Apply => applies,
@@ -107,11 +120,21 @@ impl PassEnvironment {
 fn problem_with(flag: &'static str, name: &str) -> Option<Problem> {
     let refused = |what: String, fix| Some(Problem::with(flag, what, fix));
     if is_of_server(name) {
-        let what = format!("`{name}` would hand the server's own secrets to code from pull requests");
-        return refused(what, "remove it; give the secret under another name if a provider needs it");
+        let what =
+            format!("`{name}` would hand the server's own secrets to code from pull requests");
+        return refused(
+            what,
+            "remove it; give the secret under another name if a provider needs it",
+        );
     }
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '.' | '-')) {
-        return refused(format!("`{name}` is not the name of a variable"), "write names only, values are not set here");
+    if !name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '.' | '-'))
+    {
+        return refused(
+            format!("`{name}` is not the name of a variable"),
+            "write names only, values are not set here",
+        );
     }
     None
 }
@@ -147,8 +170,10 @@ mod tests {
     #[test]
     fn what_is_kept_for_a_stage_is_handed_to_no_other() {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let pass =
-            PassEnvironment::default().of_stages(names(&["AWS_PROFILE", "READ_*"]), names(&["AWS_ROLE_ARN", "READ_X"]));
+        let pass = PassEnvironment::default().of_stages(
+            names(&["AWS_PROFILE", "READ_*"]),
+            names(&["AWS_ROLE_ARN", "READ_X"]),
+        );
         for (name, plans, applies) in [
             ("AWS_PROFILE", true, false),
             ("AWS_ROLE_ARN", false, true),
@@ -157,7 +182,10 @@ mod tests {
             ("AWS_REGION", true, true),
             ("OTHER", false, false),
         ] {
-            let passed = (pass.passes(name, RunStage::Plan), pass.passes(name, RunStage::Apply));
+            let passed = (
+                pass.passes(name, RunStage::Plan),
+                pass.passes(name, RunStage::Apply),
+            );
             assert_eq!(passed, (plans, applies), "{name}");
         }
     }
@@ -167,8 +195,17 @@ mod tests {
         let everything = PassEnvironment::new(vec!["*".to_owned()]);
         let everything = everything.of_stages(vec!["*".to_owned()], vec!["*".to_owned()]);
         assert!(everything.passes("GITHUB_TOKEN", RunStage::Plan));
-        for name in ["LOCKKEEPER_GH_TOKEN", "ATLANTIS_GH_TOKEN", "DATABASE_URL", "lockkeeper_gh_token"] {
-            assert!(!everything.passes(name, RunStage::Plan) && !everything.passes(name, RunStage::Apply), "{name}");
+        for name in [
+            "LOCKKEEPER_GH_TOKEN",
+            "ATLANTIS_GH_TOKEN",
+            "DATABASE_URL",
+            "lockkeeper_gh_token",
+        ] {
+            assert!(
+                !everything.passes(name, RunStage::Plan)
+                    && !everything.passes(name, RunStage::Apply),
+                "{name}"
+            );
         }
     }
 }

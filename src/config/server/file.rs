@@ -37,7 +37,12 @@ impl Known {
     fn find(name: &str) -> Option<Self> {
         let is_it = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
         let setting = SETTINGS.iter().find(is_it).map(Self::Setting);
-        setting.or_else(|| ABSENT.iter().find(|absent| absent.flag == name).map(Self::Absent))
+        setting.or_else(|| {
+            ABSENT
+                .iter()
+                .find(|absent| absent.flag == name)
+                .map(Self::Absent)
+        })
     }
 
     fn flag(&self) -> &'static str {
@@ -62,7 +67,10 @@ impl SettingsFile {
     /// Reads the file. What is wrong with it comes beside what could be read, so that problems of flags can be told in
     /// the same go.
     pub fn parse(path: &str, text: &str) -> (Self, Vec<Problem>) {
-        let mut file = Self { path: path.to_owned(), ..Self::default() };
+        let mut file = Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
         let mut problems = Vec::new();
         if text.len() > Self::MAX_BYTES {
             let what = format!("the file is larger than {} bytes", Self::MAX_BYTES);
@@ -93,26 +101,43 @@ impl SettingsFile {
     /// Notes that every account of the machine can read the file.
     #[must_use]
     pub fn readable_by_all(self) -> Self {
-        Self { readable_by_all: true, ..self }
+        Self {
+            readable_by_all: true,
+            ..self
+        }
     }
 
     /// What it says about a flag, and where; an empty value counts as not given.
     pub(super) fn value(&self, flag: &str) -> Option<(&str, String)> {
-        let entry = self.entries.get(flag).filter(|entry| !entry.text.is_empty())?;
+        let entry = self
+            .entries
+            .get(flag)
+            .filter(|entry| !entry.text.is_empty())?;
         Some((&entry.text, self.position(entry.place)))
     }
 
     /// Lines to show for a flag.
     pub(super) fn excerpt(&self, flag: &str) -> Vec<String> {
-        self.entries.get(flag).map(|entry| entry.excerpt.clone()).unwrap_or_default()
+        self.entries
+            .get(flag)
+            .map(|entry| entry.excerpt.clone())
+            .unwrap_or_default()
     }
 
     /// Said if there are secrets that everybody on the machine can read.
     pub(super) fn warning(&self) -> Option<Warning> {
-        let is_secret = |flag: &&&str| Known::find(flag).is_some_and(|known| known.kind().is_secret());
-        let first = self.entries.keys().find(is_secret).filter(|_| self.readable_by_all)?;
+        let is_secret =
+            |flag: &&&str| Known::find(flag).is_some_and(|known| known.kind().is_secret());
+        let first = self
+            .entries
+            .keys()
+            .find(is_secret)
+            .filter(|_| self.readable_by_all)?;
         let sentence = "every account of this machine can read it; take that right away: chmod o-r";
-        Some(Warning::about(format!("{} has secrets in it (`{first}`), and {sentence} {}", self.path, self.path)))
+        Some(Warning::about(format!(
+            "{} has secrets in it (`{first}`), and {sentence} {}",
+            self.path, self.path
+        )))
     }
 
     fn take(&mut self, source: &str, key: &Located, node: &Node) -> Result<(), Problem> {
@@ -121,13 +146,23 @@ impl SettingsFile {
             let what = format!("`{}` must be {expected}", known.flag());
             self.wrong_at(node.place, &what, &format!("write {expected} here"))
         })?;
-        let excerpt = if known.kind().is_secret() { Vec::new() } else { yaml::excerpt(source, node.place) };
-        let entry = Entry { text, place: node.place, excerpt };
+        let excerpt = if known.kind().is_secret() {
+            Vec::new()
+        } else {
+            yaml::excerpt(source, node.place)
+        };
+        let entry = Entry {
+            text,
+            place: node.place,
+            excerpt,
+        };
         match self.entries.insert(known.flag(), entry) {
             None => Ok(()),
-            Some(_) => {
-                Err(self.wrong_at(key.place, &format!("`{}` is set twice", known.flag()), "keep one of the two"))
-            }
+            Some(_) => Err(self.wrong_at(
+                key.place,
+                &format!("`{}` is set twice", known.flag()),
+                "keep one of the two",
+            )),
         }
     }
 
@@ -167,7 +202,9 @@ fn value_text(kind: Kind, node: &Node) -> Result<String, &'static str> {
         (Value::Scalar(_, text), _) => Ok(text.clone()),
         (Value::List(items), Some(separator)) => {
             let texts: Option<Vec<&str>> = items.iter().map(scalar).collect();
-            texts.map(|texts| texts.join(separator)).ok_or("a text, or a list of texts")
+            texts
+                .map(|texts| texts.join(separator))
+                .ok_or("a text, or a list of texts")
         }
         (_, Some(_)) => Err("a text, or a list of texts"),
         (_, None) => Err(match kind {
@@ -214,7 +251,11 @@ mod tests {
 
     fn problems(text: &str) -> String {
         let (_, problems) = SettingsFile::parse("server.yaml", text);
-        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        problems
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     #[test]
@@ -226,7 +267,10 @@ mod tests {
         for (flag, expected) in [
             ("port", Some(("80", "s.yaml:1:7"))),
             ("allow-fork-prs", Some(("yes", "s.yaml:2:17"))),
-            ("repo-allowlist", Some(("github.com/a/*,github.com/b/*", "s.yaml:3:17"))),
+            (
+                "repo-allowlist",
+                Some(("github.com/a/*,github.com/b/*", "s.yaml:3:17")),
+            ),
             ("log-level", None),
             ("gh-webhook-secret", Some(("a\nb", "s.yaml:5:20"))),
             ("atlantis-url", Some(("https://x", "s.yaml:6:13"))),
@@ -234,7 +278,11 @@ mod tests {
             ("gh-user", None),
         ] {
             let value = file.value(flag);
-            assert_eq!(value.as_ref().map(|(text, place)| (*text, place.as_str())), expected, "{flag}");
+            assert_eq!(
+                value.as_ref().map(|(text, place)| (*text, place.as_str())),
+                expected,
+                "{flag}"
+            );
         }
     }
 
@@ -266,7 +314,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_mapping_is_refused_and_an_empty_one_says_nothing() {
-        assert_eq!((problems(""), problems("# nothing\n")), (String::new(), String::new()));
+        assert_eq!(
+            (problems(""), problems("# nothing\n")),
+            (String::new(), String::new())
+        );
         insta::assert_snapshot!(problems("- port: 80\n"), @"
         server.yaml:1:1: the file is not a mapping
              Fix: write `flag: value` lines, such as `port: 4141`
@@ -290,7 +341,10 @@ mod tests {
             "gh-webhook-secret: [[hunter2]]",
         ] {
             let problems = problems(text);
-            assert!(!problems.is_empty() && !problems.contains("hunter2"), "{text}: {problems}");
+            assert!(
+                !problems.is_empty() && !problems.contains("hunter2"),
+                "{text}: {problems}"
+            );
         }
     }
 

@@ -75,12 +75,21 @@ impl GithubConfig {
         let host = host?;
         let api_url = api_url?.map_or_else(|| default_api_url(&host), Ok);
         let api_url = api_url.map_err(|problem| reader.record(problem))?;
-        Ok(Self { host, api_url, auth: auth?, write_pause: None })
+        Ok(Self {
+            host,
+            api_url,
+            auth: auth?,
+            write_pause: None,
+        })
     }
 }
 
 fn read_host(reader: &mut Reader<'_>) -> Read<HostName> {
-    let host = reader.parsed("gh-hostname", parse_host, "write the name alone, such as `github.example.com`")?;
+    let host = reader.parsed(
+        "gh-hostname",
+        parse_host,
+        "write the name alone, such as `github.example.com`",
+    )?;
     Ok(host.expect("the host has a default"))
 }
 
@@ -91,9 +100,15 @@ fn parse_host(text: &str) -> Result<HostName, String> {
 fn read_api_url(reader: &mut Reader<'_>) -> Read<Option<Url>> {
     let fix = "write a URL such as `https://github.example.com/api/v3`";
     let url = reader.parsed("gh-api-url", web_url, fix)?;
-    if let Some(url) = url.as_ref().filter(|url| url.scheme() == "http" && !is_loopback(url)) {
+    if let Some(url) = url
+        .as_ref()
+        .filter(|url| url.scheme() == "http" && !is_loopback(url))
+    {
         let host = url.host_str().unwrap_or_default();
-        reader.warn(Warning::with("gh-api-url", format!("credentials are sent to {host} without encryption")));
+        reader.warn(Warning::with(
+            "gh-api-url",
+            format!("credentials are sent to {host} without encryption"),
+        ));
     }
     Ok(url)
 }
@@ -128,22 +143,34 @@ fn is_loopback(url: &Url) -> bool {
 /// GitHub documents `api.github.com`, `api.SUBDOMAIN.ghe.com`, and `HOST/api/v3` for Enterprise Server.
 fn default_api_url(host: &HostName) -> Result<Url, Problem> {
     let text = match host.as_str() {
-        name if name == "github.com" || name.ends_with(".ghe.com") => format!("https://api.{name}/"),
+        name if name == "github.com" || name.ends_with(".ghe.com") => {
+            format!("https://api.{name}/")
+        }
         name => format!("https://{name}/api/v3/"),
     };
-    let unusable = || Problem::with("gh-hostname", format!("`{host}` makes no URL"), "write a host name");
+    let unusable = || {
+        Problem::with(
+            "gh-hostname",
+            format!("`{host}` makes no URL"),
+            "write a host name",
+        )
+    };
     Url::parse(&text).map_err(|_| unusable())
 }
 
 const ONE_WAY: &str = "keep either --gh-user with its token, or --gh-app-id with its key";
 
 fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
-    let user = reader.text("gh-user").map(|user| user.trim_start_matches('@').to_owned());
+    let user = reader
+        .text("gh-user")
+        .map(|user| user.trim_start_matches('@').to_owned());
     let token = read_source(reader, "gh-token", "gh-token-file");
     let app = reader.number::<u64>("gh-app-id");
     let key = read_source(reader, "gh-app-key", "gh-app-key-file");
     // Looked at even where it means nothing, so that a wrong one is told with everything else.
-    let installation = reader.number::<u64>("gh-app-installation-id").map(|id| id.filter(|id| *id != 0));
+    let installation = reader
+        .number::<u64>("gh-app-installation-id")
+        .map(|id| id.filter(|id| *id != 0));
     let (token, app, key, installation) = (token?, app?.filter(|id| *id != 0), key?, installation?);
     match (user, token, app, key) {
         (Some(user), Some(token), None, None) => read_token_auth(reader, user, token),
@@ -176,27 +203,52 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
 }
 
 /// The secret or the file with it, not both.
-fn read_source(reader: &mut Reader<'_>, inline: &'static str, file: &'static str) -> Read<Option<SecretSource>> {
+fn read_source(
+    reader: &mut Reader<'_>,
+    inline: &'static str,
+    file: &'static str,
+) -> Read<Option<SecretSource>> {
     match (reader.secret(inline), reader.path(file)) {
         (None, None) => Ok(None),
         (Some(secret), None) => Ok(Some(SecretSource::Inline(secret))),
         (None, Some(path)) => Ok(Some(SecretSource::File(path))),
-        (Some(_), Some(_)) => reader.refuse(inline, format!("set, and so is --{file}"), "keep one of the two"),
+        (Some(_), Some(_)) => reader.refuse(
+            inline,
+            format!("set, and so is --{file}"),
+            "keep one of the two",
+        ),
     }
 }
 
 fn read_token_auth(reader: &mut Reader<'_>, user: String, token: SecretSource) -> Read<GithubAuth> {
     let mut unused = Ok(());
     for flag in ["gh-app-installation-id", "gh-app-slug"] {
-        if reader.given(flag).is_some_and(|given| given.text.trim() != "0") {
-            unused = reader.refuse(flag, "set, but it means nothing without --gh-app-id", ONE_WAY);
+        if reader
+            .given(flag)
+            .is_some_and(|given| given.text.trim() != "0")
+        {
+            unused = reader.refuse(
+                flag,
+                "set, but it means nothing without --gh-app-id",
+                ONE_WAY,
+            );
         }
     }
     unused.map(|()| GithubAuth::Token { user, token })
 }
 
-fn read_app_auth(reader: &mut Reader<'_>, id: u64, key: SecretSource, installation: Option<u64>) -> GithubAuth {
-    GithubAuth::App { id, key, installation, slug: reader.text("gh-app-slug") }
+fn read_app_auth(
+    reader: &mut Reader<'_>,
+    id: u64,
+    key: SecretSource,
+    installation: Option<u64>,
+) -> GithubAuth {
+    GithubAuth::App {
+        id,
+        key,
+        installation,
+        slug: reader.text("gh-app-slug"),
+    }
 }
 
 /// What proves that a webhook is GitHub's.
@@ -209,8 +261,10 @@ pub struct WebhookConfig {
 impl WebhookConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let secrets = reader.secrets("gh-webhook-secret");
-        let lengths: Vec<Read<()>> =
-            secrets.iter().map(|secret| reader.long_enough("gh-webhook-secret", secret)).collect();
+        let lengths: Vec<Read<()>> = secrets
+            .iter()
+            .map(|secret| reader.long_enough("gh-webhook-secret", secret))
+            .collect();
         lengths.into_iter().collect::<Read<()>>()?;
         let unsigned = reader.switch("allow-unsigned-webhooks")?;
         match (secrets.is_empty(), unsigned) {

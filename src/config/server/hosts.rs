@@ -24,13 +24,26 @@ pub struct WebHosts {
 
 impl WebHosts {
     /// Collects what the operator named and where the server listens.
-    pub fn new(public_url: &Url, listen: SocketAddr, named: &[impl AsRef<str>]) -> Result<Self, InvalidWebHost> {
-        let mut known: BTreeSet<String> =
-            public_url.host().map(|host| canonical(host.to_owned())).into_iter().collect();
+    pub fn new(
+        public_url: &Url,
+        listen: SocketAddr,
+        named: &[impl AsRef<str>],
+    ) -> Result<Self, InvalidWebHost> {
+        let mut known: BTreeSet<String> = public_url
+            .host()
+            .map(|host| canonical(host.to_owned()))
+            .into_iter()
+            .collect();
         let address = listen.ip().to_canonical();
         if address.is_loopback() || address.is_unspecified() {
             known.insert("localhost".to_owned());
-            known.extend([IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].map(of_address));
+            known.extend(
+                [
+                    IpAddr::V4(Ipv4Addr::LOCALHOST),
+                    IpAddr::V6(Ipv6Addr::LOCALHOST),
+                ]
+                .map(of_address),
+            );
         }
         if !address.is_unspecified() {
             known.insert(of_address(address));
@@ -46,7 +59,8 @@ impl WebHosts {
     /// accepted, one of the listener's where it listens on all.
     pub fn knows(&self, authority: &str, local: Option<IpAddr>) -> bool {
         host_of(authority).is_some_and(|host| {
-            self.known.contains(&host) || local.is_some_and(|local| of_address(local.to_canonical()) == host)
+            self.known.contains(&host)
+                || local.is_some_and(|local| of_address(local.to_canonical()) == host)
         })
     }
 }
@@ -73,7 +87,9 @@ fn host(text: &str) -> Option<String> {
     if text.len() > LONGEST || text.contains(['*', '/', '%', '@']) {
         return None;
     }
-    Host::parse(text.strip_suffix('.').unwrap_or(text)).ok().map(canonical)
+    Host::parse(text.strip_suffix('.').unwrap_or(text))
+        .ok()
+        .map(canonical)
 }
 
 fn canonical(host: Host<String>) -> String {
@@ -98,7 +114,11 @@ mod tests {
 
     #[test]
     fn only_names_of_the_server_are_known() {
-        let any = hosts("https://Locks.Example/base/", "0.0.0.0:4141", &["lockkeeper.internal", "2001:db8::7"]);
+        let any = hosts(
+            "https://Locks.Example/base/",
+            "0.0.0.0:4141",
+            &["lockkeeper.internal", "2001:db8::7"],
+        );
         let local = Some("10.0.0.5".parse().unwrap());
         for known in [
             "locks.example",
@@ -144,7 +164,11 @@ mod tests {
     #[test]
     fn a_server_at_one_address_is_not_localhost() {
         let one = hosts("https://locks.example", "192.0.2.7:443", &[]);
-        assert!(one.knows("192.0.2.7", None) && !one.knows("localhost", None) && !one.knows("127.0.0.1", None));
+        assert!(
+            one.knows("192.0.2.7", None)
+                && !one.knows("localhost", None)
+                && !one.knows("127.0.0.1", None)
+        );
         let loopback = hosts("https://locks.example", "[::1]:443", &[]);
         assert!(loopback.knows("[::1]:443", None) && loopback.knows("localhost", None));
     }
@@ -152,7 +176,14 @@ mod tests {
     #[test]
     fn a_word_that_is_no_host_is_named() {
         let url: Url = "https://locks.example".parse().unwrap();
-        for wrong in ["https://a.example", "a.example:80", "*.example", "a b", "@", "a/b"] {
+        for wrong in [
+            "https://a.example",
+            "a.example:80",
+            "*.example",
+            "a b",
+            "@",
+            "a/b",
+        ] {
             let read = WebHosts::new(&url, "0.0.0.0:1".parse().unwrap(), &["fine.example", wrong]);
             assert_eq!(read, Err(InvalidWebHost(wrong.to_owned())), "{wrong}");
         }

@@ -7,16 +7,24 @@ use super::setting::Kind;
 /// What is wrong with the text, and what to write; `None`: it is a value of that kind.
 pub(super) fn malformed(kind: Kind, text: &str) -> Option<(String, String)> {
     match kind {
-        Kind::Switch if parse_switch(text).is_none() => {
-            Some((format!("`{text}` is neither yes nor no"), "write `true` or `false`".to_owned()))
-        }
-        Kind::Number(min, max) if !text.parse().is_ok_and(|number: u64| (min..=max).contains(&number)) => Some((
-            format!("`{text}` is not a number in the allowed range"),
-            format!("write a whole number from {min} to {max}"),
+        Kind::Switch if parse_switch(text).is_none() => Some((
+            format!("`{text}` is neither yes nor no"),
+            "write `true` or `false`".to_owned(),
         )),
-        Kind::Choice(words) if !words.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
-            Some((format!("`{text}` is not one of the choices"), format!("choose {}", one_of(words))))
+        Kind::Number(min, max)
+            if !text
+                .parse()
+                .is_ok_and(|number: u64| (min..=max).contains(&number)) =>
+        {
+            Some((
+                format!("`{text}` is not a number in the allowed range"),
+                format!("write a whole number from {min} to {max}"),
+            ))
         }
+        Kind::Choice(words) if !words.iter().any(|word| word.eq_ignore_ascii_case(text)) => Some((
+            format!("`{text}` is not one of the choices"),
+            format!("choose {}", one_of(words)),
+        )),
         Kind::Text
         | Kind::Secret
         | Kind::Secrets

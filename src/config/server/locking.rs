@@ -47,9 +47,21 @@ impl LockingConfig {
                           --repo-config";
             reader.warn(Warning::with("disable-repo-locking", advice));
         }
-        let repos = if is_off { repos.without_locking() } else { repos };
-        let file = file.map(|file| ReposFile { without_locking: is_off, ..file });
-        Ok(Self { repos: Arc::new(repos), config_source: config_source?, file, queue: queue? })
+        let repos = if is_off {
+            repos.without_locking()
+        } else {
+            repos
+        };
+        let file = file.map(|file| ReposFile {
+            without_locking: is_off,
+            ..file
+        });
+        Ok(Self {
+            repos: Arc::new(repos),
+            config_source: config_source?,
+            file,
+            queue: queue?,
+        })
     }
 }
 
@@ -62,13 +74,22 @@ pub(super) fn read_config_source(reader: &mut Reader<'_>) -> Read<Option<ConfigS
 fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {
     let path = reader.path("repo-config")?;
     let text = reader.raw().files.get("repo-config")?.as_ref().ok()?;
-    Some(ReposFile { path, digest: Sha256Digest::of(text.as_bytes()), without_locking: false })
+    Some(ReposFile {
+        path,
+        digest: Sha256Digest::of(text.as_bytes()),
+        without_locking: false,
+    })
 }
 
 fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
-    let Some(file) = RepoFile::read(reader)? else { return Ok(ServerRepos::default()) };
+    let Some(file) = RepoFile::read(reader)? else {
+        return Ok(ServerRepos::default());
+    };
     let repos = file.parse().map_err(|errors| record(reader, &errors))?;
-    repos.warnings().into_iter().for_each(|sentence| reader.warn(Warning::about(sentence)));
+    repos
+        .warnings()
+        .into_iter()
+        .for_each(|sentence| reader.warn(Warning::about(sentence)));
     Ok(repos)
 }
 
@@ -85,7 +106,11 @@ pub struct RepoFile {
 impl RepoFile {
     /// What it says.
     pub fn parse(&self) -> Result<ServerRepos, yaml::ConfigErrors> {
-        let parse = if self.is_json { ServerRepos::parse_json } else { ServerRepos::parse };
+        let parse = if self.is_json {
+            ServerRepos::parse_json
+        } else {
+            ServerRepos::parse
+        };
         parse(&self.name, &self.text)
     }
 
@@ -94,14 +119,24 @@ impl RepoFile {
         let json = reader.text("repo-config-json");
         match (file, json) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) => {
-                reader.refuse("repo-config", "set, and so is --repo-config-json", "keep one of the two")
-            }
-            (None, Some(text)) => Ok(Some(Self { name: "--repo-config-json".to_owned(), text, is_json: true })),
+            (Some(_), Some(_)) => reader.refuse(
+                "repo-config",
+                "set, and so is --repo-config-json",
+                "keep one of the two",
+            ),
+            (None, Some(text)) => Ok(Some(Self {
+                name: "--repo-config-json".to_owned(),
+                text,
+                is_json: true,
+            })),
             (Some(path), None) => {
                 let name = path.display().to_string();
                 match reader.raw().files.get("repo-config") {
-                    Some(Ok(text)) => Ok(Some(Self { name, text: text.clone(), is_json: false })),
+                    Some(Ok(text)) => Ok(Some(Self {
+                        name,
+                        text: text.clone(),
+                        is_json: false,
+                    })),
                     Some(Err(reason)) => unreadable(reader, &name, reason),
                     None => unreadable(reader, &name, "nobody has looked into it"),
                 }
@@ -112,19 +147,29 @@ impl RepoFile {
 
 fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {
     let fix = "check the path, and that the account of the server may read the file";
-    reader.refuse("repo-config", format!("`{name}` cannot be read: {reason}"), fix)
+    reader.refuse(
+        "repo-config",
+        format!("`{name}` cannot be read: {reason}"),
+        fix,
+    )
 }
 
 /// Puts every problem of the file into the list of the server.
 fn record(reader: &mut Reader<'_>, errors: &yaml::ConfigErrors) -> Recorded {
     for (problem, excerpt) in errors.with_excerpts() {
-        let place = problem.place.map(|Place { line, column, .. }| format!(":{line}:{column}"));
+        let place = problem
+            .place
+            .map(|Place { line, column, .. }| format!(":{line}:{column}"));
         let subject = format!("{}{}", errors.file(), place.unwrap_or_default());
         reader.record(Problem::about(subject, &problem.what, &problem.help).showing(excerpt));
     }
     if errors.left_out() > 0 {
         let what = format!("there are {} more problems", errors.left_out());
-        reader.record(Problem::about(errors.file(), what, "mend those above first"));
+        reader.record(Problem::about(
+            errors.file(),
+            what,
+            "mend those above first",
+        ));
     }
     Recorded
 }

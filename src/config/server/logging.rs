@@ -16,6 +16,9 @@ impl LoggingConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let level = reader.choice("log-level");
         let format = reader.choice("log-format");
-        Ok(Self { level: level?.expect("the level has a default"), format: format?.expect("the format has a default") })
+        Ok(Self {
+            level: level?.expect("the level has a default"),
+            format: format?.expect("the format has a default"),
+        })
     }
 }

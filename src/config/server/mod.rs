@@ -56,7 +56,9 @@ pub use problems::{ConfigErrors, Problem, Warning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{Given, Giver, RawSettings};
 pub use readme::{flags_page, important_flags};
-pub use repos::{AutodiscoverMode, AutomergeConfig, CheckoutStrategy, Labels, PlanningConfig, RepoConfig};
+pub use repos::{
+    AutodiscoverMode, AutomergeConfig, CheckoutStrategy, Labels, PlanningConfig, RepoConfig,
+};
 pub use retention::Retention;
 pub use sandbox::{OwnPath, SandboxConfig, SandboxKind};
 pub use search::SearchConfig;
@@ -110,15 +112,27 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Checks everything. `found` are problems the caller knows of already (unknown flags, missing files); they
     /// become part of the list.
-    pub fn from_raw(raw: &RawSettings, found: Vec<Problem>) -> Result<(Self, Vec<Warning>), ConfigErrors> {
+    pub fn from_raw(
+        raw: &RawSettings,
+        found: Vec<Problem>,
+    ) -> Result<(Self, Vec<Warning>), ConfigErrors> {
         let mut reader = Reader::new(raw, found);
         strangers::check(&mut reader);
         let config = Self::read(&mut reader);
         let (problems, warnings) = reader.finish();
         match (config, ConfigErrors::of(problems)) {
             (Ok(config), None) => {
-                let idle = warnings.iter().filter(|warning| warning.is_without_effect()).map(ToString::to_string);
-                Ok((Self { without_effect: idle.collect(), ..config }, warnings))
+                let idle = warnings
+                    .iter()
+                    .filter(|warning| warning.is_without_effect())
+                    .map(ToString::to_string);
+                Ok((
+                    Self {
+                        without_effect: idle.collect(),
+                        ..config
+                    },
+                    warnings,
+                ))
             }
             (_, Some(errors)) => Err(errors),
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),

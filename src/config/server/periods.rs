@@ -13,9 +13,13 @@ pub struct Periods {
 
 impl Periods {
     /// What holds where nothing is set.
-    pub const DEFAULT: Self = Self { claims: Duration::from_mins(10) };
+    pub const DEFAULT: Self = Self {
+        claims: Duration::from_mins(10),
+    };
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        Ok(Self { claims: reader.duration("claims-gc-interval")? })
+        Ok(Self {
+            claims: reader.duration("claims-gc-interval")?,
+        })
     }
 }

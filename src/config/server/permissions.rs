@@ -33,10 +33,16 @@ pub struct PermissionConfig {
 impl PermissionConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let teams = read_teams(reader);
-        let commenters = read_commenters(reader, teams.as_ref().is_ok_and(|teams| !teams.is_empty()));
+        let commenters =
+            read_commenters(reader, teams.as_ref().is_ok_and(|teams| !teams.is_empty()));
         let web = read_web(reader);
         let accounts = read_accounts(reader);
-        Ok(Self { teams: teams?, commenters: commenters?, web: web?, accounts: accounts? })
+        Ok(Self {
+            teams: teams?,
+            commenters: commenters?,
+            web: web?,
+            accounts: accounts?,
+        })
     }
 }
 
@@ -46,8 +52,9 @@ fn read_teams(reader: &mut Reader<'_>) -> Read<TeamRules> {
         Ok(rules) => return Ok(rules),
         Err(problems) => problems,
     };
-    let recorded =
-        problems.iter().map(|problem| reader.record(Problem::with(flag, problem.to_string(), problem.fix())));
+    let recorded = problems
+        .iter()
+        .map(|problem| reader.record(Problem::with(flag, problem.to_string(), problem.fix())));
     Err(recorded.last().expect("a list is refused for a reason"))
 }
 
@@ -67,11 +74,15 @@ fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> 
 /// Without a password the pages only show, unless the operator says that anybody may change something.
 fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
     let flag = "web-allow";
-    let is_named = reader.given(flag).is_some_and(|given| !given.text.trim().is_empty());
+    let is_named = reader
+        .given(flag)
+        .is_some_and(|given| !given.text.trim().is_empty());
     let rules = WebRules::new(&reader.list(flag));
     let rules = rules.or_else(|problem| reader.refuse(flag, problem.to_string(), problem.fix()));
     let anonymous = reader.switch("allow-anonymous-web");
-    let Ok(has_password) = reader.switch("web-basic-auth") else { return rules };
+    let Ok(has_password) = reader.switch("web-basic-auth") else {
+        return rules;
+    };
     match (rules?, anonymous?) {
         (rules, false) if has_password => Ok(rules),
         (_, true) if has_password => reader.refuse(
@@ -99,7 +110,10 @@ fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
 }
 
 fn read_anonymous(reader: &mut Reader<'_>, rules: WebRules) -> Read<WebRules> {
-    let kept: Vec<String> = rules.needing_account().map(|action| format!("`{action}`")).collect();
+    let kept: Vec<String> = rules
+        .needing_account()
+        .map(|action| format!("`{action}`"))
+        .collect();
     if !kept.is_empty() {
         return reader.refuse(
             "web-allow",
@@ -110,14 +124,20 @@ fn read_anonymous(reader: &mut Reader<'_>, rules: WebRules) -> Read<WebRules> {
             "name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD",
         );
     }
-    let what =
-        format!("anybody who reaches the server may do {} on its pages, and nobody knows who did", quoted(&rules));
+    let what = format!(
+        "anybody who reaches the server may do {} on its pages, and nobody knows who did",
+        quoted(&rules)
+    );
     reader.warn(Warning::with("allow-anonymous-web", what));
     Ok(rules.without_account())
 }
 
 fn quoted(rules: &WebRules) -> String {
-    let words: Vec<String> = rules.to_string().split(',').map(|word| format!("`{word}`")).collect();
+    let words: Vec<String> = rules
+        .to_string()
+        .split(',')
+        .map(|word| format!("`{word}`"))
+        .collect();
     words.join(", ")
 }
 

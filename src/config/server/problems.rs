@@ -21,21 +21,43 @@ pub struct Problem {
 impl Problem {
     /// About one setting.
     pub fn with(flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { flag: Some(flag), ..Self::about(subject(setting(flag)), what, fix) }
+        Self {
+            flag: Some(flag),
+            ..Self::about(subject(setting(flag)), what, fix)
+        }
     }
 
     /// About anything else; `subject` opens the sentence.
-    pub fn about(subject: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { subject: subject.into(), flag: None, what: what.into(), excerpt: Vec::new(), fix: fix.into() }
+    pub fn about(
+        subject: impl Into<String>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            subject: subject.into(),
+            flag: None,
+            what: what.into(),
+            excerpt: Vec::new(),
+            fix: fix.into(),
+        }
     }
 
     /// If the file of `--config` says what is wrong: with the place there.
     pub(super) fn placed(self, raw: &RawSettings) -> Self {
         let given = self.flag.and_then(|flag| raw.given(setting(flag)));
         match (self.flag, given) {
-            (Some(flag), Some(Given { source, by: Giver::File, .. })) => {
-                Self { subject: format!("{source}: {flag}"), excerpt: raw.settings_file.excerpt(flag), ..self }
-            }
+            (
+                Some(flag),
+                Some(Given {
+                    source,
+                    by: Giver::File,
+                    ..
+                }),
+            ) => Self {
+                subject: format!("{source}: {flag}"),
+                excerpt: raw.settings_file.excerpt(flag),
+                ..self
+            },
             (_, _) => self,
         }
     }
@@ -54,7 +76,9 @@ fn subject(setting: &Setting) -> String {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.what)?;
-        self.excerpt.iter().try_for_each(|line| write!(f, "\n     {line}"))?;
+        self.excerpt
+            .iter()
+            .try_for_each(|line| write!(f, "\n     {line}"))?;
         write!(f, "\n     Fix: {}", self.fix)
     }
 }
@@ -77,8 +101,18 @@ impl ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, noun) = (self.0.len(), if self.0.len() == 1 { "problem" } else { "problems" });
-        write!(f, "the server cannot start: {count} {noun} in its configuration")?;
+        let (count, noun) = (
+            self.0.len(),
+            if self.0.len() == 1 {
+                "problem"
+            } else {
+                "problems"
+            },
+        );
+        write!(
+            f,
+            "the server cannot start: {count} {noun} in its configuration"
+        )?;
         for (index, problem) in self.0.iter().enumerate() {
             write!(f, "\n\n{:>3}. {problem}", index + 1)?;
         }
@@ -102,12 +136,18 @@ impl Warning {
 
     /// About anything else.
     pub(super) fn about(text: String) -> Self {
-        Self { text, is_idle: false }
+        Self {
+            text,
+            is_idle: false,
+        }
     }
 
     /// About a setting that is accepted and has no effect.
     pub(super) fn without_effect(text: String) -> Self {
-        Self { text, is_idle: true }
+        Self {
+            text,
+            is_idle: true,
+        }
     }
 
     /// Whether it is about a setting that is accepted and has no effect.

@@ -24,9 +24,16 @@ impl TrustedProxies {
     pub fn new(words: &[impl AsRef<str>]) -> Result<Self, InvalidNetwork> {
         let network = |word: &str| {
             let one = || word.parse::<IpAddr>().ok().map(IpNet::from);
-            word.parse::<IpNet>().ok().or_else(one).ok_or_else(|| InvalidNetwork(word.to_owned()))
+            word.parse::<IpNet>()
+                .ok()
+                .or_else(one)
+                .ok_or_else(|| InvalidNetwork(word.to_owned()))
         };
-        words.iter().map(|word| network(word.as_ref().trim())).collect::<Result<_, _>>().map(Self)
+        words
+            .iter()
+            .map(|word| network(word.as_ref().trim()))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Says whether a trusted proxy has this address.
@@ -38,7 +45,10 @@ impl TrustedProxies {
     /// that is no trusted proxy.
     pub fn client<'a>(&self, peer: IpAddr, forwarded: impl IntoIterator<Item = &'a str>) -> IpAddr {
         let mut client = peer.to_canonical();
-        let hops: Vec<&str> = forwarded.into_iter().flat_map(|value| value.split(',')).collect();
+        let hops: Vec<&str> = forwarded
+            .into_iter()
+            .flat_map(|value| value.split(','))
+            .collect();
         for hop in hops.into_iter().rev().take(MOST_HOPS) {
             match address(hop.trim()) {
                 Some(before) if self.trusts(client) => client = before,
@@ -52,7 +62,10 @@ impl TrustedProxies {
 /// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
 fn address(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
-    text.parse::<IpAddr>().ok().or_else(with_port).map(|address| address.to_canonical())
+    text.parse::<IpAddr>()
+        .ok()
+        .or_else(with_port)
+        .map(|address| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -61,7 +74,9 @@ mod tests {
 
     fn client(proxies: &[&str], peer: &str, forwarded: &[&str]) -> String {
         let proxies = TrustedProxies::new(proxies).unwrap();
-        proxies.client(peer.parse().unwrap(), forwarded.iter().copied()).to_string()
+        proxies
+            .client(peer.parse().unwrap(), forwarded.iter().copied())
+            .to_string()
     }
 
     #[test]
@@ -71,29 +86,74 @@ mod tests {
             (&[][..], "192.0.2.1", &["203.0.113.5"][..], "192.0.2.1"),
             (&trusted[..], "192.0.2.1", &["203.0.113.5"][..], "192.0.2.1"),
             (&trusted[..], "10.1.1.1", &[][..], "10.1.1.1"),
-            (&trusted[..], "10.1.1.1", &["203.0.113.5"][..], "203.0.113.5"),
-            (&trusted[..], "::ffff:10.1.1.1", &["::ffff:203.0.113.5"][..], "203.0.113.5"),
+            (
+                &trusted[..],
+                "10.1.1.1",
+                &["203.0.113.5"][..],
+                "203.0.113.5",
+            ),
+            (
+                &trusted[..],
+                "::ffff:10.1.1.1",
+                &["::ffff:203.0.113.5"][..],
+                "203.0.113.5",
+            ),
             // What the client wrote itself stands before what the proxy saw.
-            (&trusted[..], "10.1.1.1", &["127.0.0.1, 203.0.113.5"][..], "203.0.113.5"),
-            (&trusted[..], "10.1.1.1", &["203.0.113.5", "10.2.2.2, 10.3.3.3"][..], "203.0.113.5"),
-            (&trusted[..], "::1", &["[2001:db8::7]:4711"][..], "2001:db8::7"),
+            (
+                &trusted[..],
+                "10.1.1.1",
+                &["127.0.0.1, 203.0.113.5"][..],
+                "203.0.113.5",
+            ),
+            (
+                &trusted[..],
+                "10.1.1.1",
+                &["203.0.113.5", "10.2.2.2, 10.3.3.3"][..],
+                "203.0.113.5",
+            ),
+            (
+                &trusted[..],
+                "::1",
+                &["[2001:db8::7]:4711"][..],
+                "2001:db8::7",
+            ),
             (&trusted[..], "::1", &["203.0.113.5:80"][..], "203.0.113.5"),
             // What is no address ends the search at the last who was believed.
-            (&trusted[..], "10.1.1.1", &["203.0.113.5, unknown"][..], "10.1.1.1"),
-            (&trusted[..], "10.1.1.1", &["<script>, 10.9.9.9"][..], "10.9.9.9"),
+            (
+                &trusted[..],
+                "10.1.1.1",
+                &["203.0.113.5, unknown"][..],
+                "10.1.1.1",
+            ),
+            (
+                &trusted[..],
+                "10.1.1.1",
+                &["<script>, 10.9.9.9"][..],
+                "10.9.9.9",
+            ),
             (&trusted[..], "10.1.1.1", &[""][..], "10.1.1.1"),
             (&trusted[..], "10.1.1.1", &["10.2.2.2"][..], "10.2.2.2"),
         ] {
-            assert_eq!(client(proxies, peer, forwarded), expected, "{peer} {forwarded:?}");
+            assert_eq!(
+                client(proxies, peer, forwarded),
+                expected,
+                "{peer} {forwarded:?}"
+            );
         }
         let endless = vec!["10.0.0.1"; 10_000].join(",");
-        assert_eq!(client(&trusted, "10.1.1.1", &["203.0.113.5", &endless]), "10.0.0.1");
+        assert_eq!(
+            client(&trusted, "10.1.1.1", &["203.0.113.5", &endless]),
+            "10.0.0.1"
+        );
     }
 
     #[test]
     fn a_word_that_is_no_network_is_named() {
         for wrong in ["10.0.0.0/33", "proxy.example", "", "10.0.0"] {
-            assert_eq!(TrustedProxies::new(&["::1", wrong]), Err(InvalidNetwork(wrong.to_owned())));
+            assert_eq!(
+                TrustedProxies::new(&["::1", wrong]),
+                Err(InvalidNetwork(wrong.to_owned()))
+            );
         }
         assert!(TrustedProxies::new(&[" 10.0.0.0/8 ", "::/0", "192.0.2.1"]).is_ok());
     }

@@ -30,7 +30,9 @@ pub struct RawSettings {
 impl fmt::Debug for RawSettings {
     /// Shows which texts there are, not what they say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawSettings").field("flags", &self.flags.keys()).finish_non_exhaustive()
+        f.debug_struct("RawSettings")
+            .field("flags", &self.flags.keys())
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,34 +61,58 @@ impl RawSettings {
     /// What somebody said about a setting: the last flag that is not empty, else the first variable that is not, else
     /// the file.
     pub fn given(&self, setting: &Setting) -> Option<Given<'_>> {
-        self.flag(setting.flag).or_else(|| self.variable(setting)).or_else(|| self.in_file(setting.flag))
+        self.flag(setting.flag)
+            .or_else(|| self.variable(setting))
+            .or_else(|| self.in_file(setting.flag))
     }
 
     pub(super) fn in_file(&self, flag: &str) -> Option<Given<'_>> {
         let (text, source) = self.settings_file.value(flag)?;
-        Some(Given { text, source, by: Giver::File })
+        Some(Given {
+            text,
+            source,
+            by: Giver::File,
+        })
     }
 
     pub(super) fn flag(&self, flag: &str) -> Option<Given<'_>> {
-        let text = self.flags.get(flag)?.iter().rev().find(|text| !text.is_empty())?;
-        Some(Given { text, source: format!("--{flag}"), by: Giver::Flag })
+        let text = self
+            .flags
+            .get(flag)?
+            .iter()
+            .rev()
+            .find(|text| !text.is_empty())?;
+        Some(Given {
+            text,
+            source: format!("--{flag}"),
+            by: Giver::Flag,
+        })
     }
 
     fn variable(&self, setting: &Setting) -> Option<Given<'_>> {
         let is_number = matches!(setting.kind, Kind::Number(..));
-        setting.variables().find_map(|name| self.named_variable(name, is_number))
+        setting
+            .variables()
+            .find_map(|name| self.named_variable(name, is_number))
     }
 
     /// Empty means unset; so does, where a number is wanted, the address that Kubernetes puts into
     /// `<SERVICE>_PORT` (reference 10).
     pub(super) fn named_variable(&self, name: String, is_number: bool) -> Option<Given<'_>> {
         let text = self.variables.get(&name).filter(|text| !text.is_empty())?;
-        (!is_number || !is_service_link(text)).then(|| Given { text, source: name, by: Giver::Variable })
+        (!is_number || !is_service_link(text)).then(|| Given {
+            text,
+            source: name,
+            by: Giver::Variable,
+        })
     }
 
     /// `~/` is the home folder, a relative path starts at the working folder.
     pub fn absolute(&self, text: &str) -> PathBuf {
-        match (text.strip_prefix("~/").or((text == "~").then_some("")), &self.home) {
+        match (
+            text.strip_prefix("~/").or((text == "~").then_some("")),
+            &self.home,
+        ) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.working_dir.join(Path::new(text)),
         }
@@ -107,8 +133,15 @@ mod tests {
 
     fn raw(flags: &[&str], variables: &[(&str, &str)]) -> RawSettings {
         let flags = flags.iter().map(|&text| text.to_owned()).collect();
-        let variables = variables.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        RawSettings { flags: BTreeMap::from([("port".to_owned(), flags)]), variables, ..RawSettings::default() }
+        let variables = variables
+            .iter()
+            .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+            .collect();
+        RawSettings {
+            flags: BTreeMap::from([("port".to_owned(), flags)]),
+            variables,
+            ..RawSettings::default()
+        }
     }
 
     #[test]
@@ -119,17 +152,29 @@ mod tests {
             (vec!["0", "1"], vec![ours, theirs], Some("1")),
             (vec![""], vec![ours, theirs], Some("2")),
             (vec![], vec![("LOCKKEEPER_PORT", ""), theirs], Some("3")),
-            (vec![], vec![("LOCKKEEPER_PORT", "tcp://10.0.0.1:80"), theirs], Some("3")),
+            (
+                vec![],
+                vec![("LOCKKEEPER_PORT", "tcp://10.0.0.1:80"), theirs],
+                Some("3"),
+            ),
             (vec![], vec![("ATLANTIS_PORT", "udp://10.0.0.1:80")], None),
         ] {
             let raw = raw(&flags, &variables);
-            assert_eq!(raw.given(&PORT).map(|given| given.text), expected, "{flags:?} {variables:?}");
+            assert_eq!(
+                raw.given(&PORT).map(|given| given.text),
+                expected,
+                "{flags:?} {variables:?}"
+            );
         }
     }
 
     #[test]
     fn paths_become_absolute() {
-        let raw = RawSettings { home: Some("/home/kim".into()), working_dir: "/srv".into(), ..RawSettings::default() };
+        let raw = RawSettings {
+            home: Some("/home/kim".into()),
+            working_dir: "/srv".into(),
+            ..RawSettings::default()
+        };
         for (text, expected) in [
             ("~/x", "/home/kim/x"),
             ("~", "/home/kim/"),

@@ -37,7 +37,10 @@ impl From<Given<'_>> for Value {
             Giver::Flag | Giver::File => String::new(),
             Giver::Variable => format!(" (set by {})", given.source),
         };
-        Self { text: given.text.to_owned(), source }
+        Self {
+            text: given.text.to_owned(),
+            source,
+        }
     }
 }
 
@@ -52,10 +55,19 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// `problems` are those found before.
     pub fn new(raw: &'a RawSettings, problems: Vec<Problem>) -> Self {
-        let mut reader = Self { raw, compat: Compat::None, problems, warnings: Vec::new(), asked: BTreeSet::new() };
+        let mut reader = Self {
+            raw,
+            compat: Compat::None,
+            problems,
+            warnings: Vec::new(),
+            asked: BTreeSet::new(),
+        };
         // The file itself was read before: it is a part of `raw`.
         reader.asked.insert("config");
-        if reader.choice::<String>("compat").is_ok_and(|compat| compat.is_some()) {
+        if reader
+            .choice::<String>("compat")
+            .is_ok_and(|compat| compat.is_some())
+        {
             reader.compat = Compat::Atlantis;
         }
         reader
@@ -85,7 +97,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A problem with what was said about `flag`.
-    pub fn refuse<T>(&mut self, flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Read<T> {
+    pub fn refuse<T>(
+        &mut self,
+        flag: &'static str,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Read<T> {
         Err(self.record(Problem::with(flag, what, fix)))
     }
 
@@ -102,13 +119,20 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, flag: &'static str) -> Option<Value> {
         let setting = self.setting(flag);
-        let default = || Some(Value { text: setting.default_text(self.compat)?.to_owned(), source: String::new() });
+        let default = || {
+            Some(Value {
+                text: setting.default_text(self.compat)?.to_owned(),
+                source: String::new(),
+            })
+        };
         self.raw.given(setting).map(Value::from).or_else(default)
     }
 
     /// The value as text, or the default.
     pub fn text(&mut self, flag: &'static str) -> Option<String> {
-        self.value(flag).map(|value| value.text.trim().to_owned()).filter(|text| !text.is_empty())
+        self.value(flag)
+            .map(|value| value.text.trim().to_owned())
+            .filter(|text| !text.is_empty())
     }
 
     /// Reads the value with `parse`; a failure is reported with `fix`.
@@ -118,7 +142,9 @@ impl<'a> Reader<'a> {
         parse: impl FnOnce(&str) -> Result<T, E>,
         fix: &str,
     ) -> Read<Option<T>> {
-        let Some(value) = self.value(flag) else { return Ok(None) };
+        let Some(value) = self.value(flag) else {
+            return Ok(None);
+        };
         match parse(value.text.trim()) {
             Ok(parsed) => Ok(Some(parsed)),
             Err(reason) => self.refuse(flag, format!("{reason}{}", value.source), fix),
@@ -126,23 +152,31 @@ impl<'a> Reader<'a> {
     }
 
     pub fn switch(&mut self, flag: &'static str) -> Read<bool> {
-        let parse = |text: &str| parse_switch(text).ok_or_else(|| format!("`{text}` is neither yes nor no"));
-        self.parsed(flag, parse, "write `true` or `false`").map(Option::unwrap_or_default)
+        let parse = |text: &str| {
+            parse_switch(text).ok_or_else(|| format!("`{text}` is neither yes nor no"))
+        };
+        self.parsed(flag, parse, "write `true` or `false`")
+            .map(Option::unwrap_or_default)
     }
 
     /// One of the words of the setting.
     pub fn choice<T: FromStr>(&mut self, flag: &'static str) -> Read<Option<T>> {
-        let Kind::Choice(words) = self.setting(flag).kind else { unreachable!("--{flag} is a choice") };
+        let Kind::Choice(words) = self.setting(flag).kind else {
+            unreachable!("--{flag} is a choice")
+        };
         let parse = |text: &str| {
             let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
-            word.and_then(|word| word.parse().ok()).ok_or_else(|| format!("`{text}` is not one of the choices"))
+            word.and_then(|word| word.parse().ok())
+                .ok_or_else(|| format!("`{text}` is not one of the choices"))
         };
         self.parsed(flag, parse, &format!("choose {}", one_of(words)))
     }
 
     /// A number within the bounds of the setting.
     pub fn number<T: TryFrom<u64>>(&mut self, flag: &'static str) -> Read<Option<T>> {
-        let Kind::Number(min, max) = self.setting(flag).kind else { unreachable!("--{flag} is a number") };
+        let Kind::Number(min, max) = self.setting(flag).kind else {
+            unreachable!("--{flag} is a number")
+        };
         let in_bounds = |number: &u64| (min..=max).contains(number);
         let parse = |text: &str| {
             let number = text.parse().ok().filter(in_bounds);
@@ -160,7 +194,9 @@ impl<'a> Reader<'a> {
 
     pub fn duration(&mut self, flag: &'static str) -> Read<Duration> {
         let fix = "write a time such as `90m`, `2h` or `1h30m`";
-        Ok(self.parsed(flag, parse_duration, fix)?.expect("settings that are times have a default"))
+        Ok(self
+            .parsed(flag, parse_duration, fix)?
+            .expect("settings that are times have a default"))
     }
 
     pub fn size(&mut self, flag: &'static str) -> Read<Option<ByteSize>> {
@@ -170,7 +206,11 @@ impl<'a> Reader<'a> {
     /// Items between commas, trimmed, empty ones left out.
     pub fn list(&mut self, flag: &'static str) -> Vec<String> {
         let text = self.text(flag).unwrap_or_default();
-        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+        text.split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn path(&mut self, flag: &'static str) -> Option<PathBuf> {
@@ -193,12 +233,25 @@ impl<'a> Reader<'a> {
     pub fn secrets(&mut self, flag: &'static str) -> Vec<Secret> {
         let setting = self.setting(flag);
         self.warn_of_secret_flag(flag);
-        let texts: Vec<&str> = match self.raw.flags.get(flag).filter(|texts| texts.iter().any(|t| !t.is_empty())) {
+        let texts: Vec<&str> = match self
+            .raw
+            .flags
+            .get(flag)
+            .filter(|texts| texts.iter().any(|t| !t.is_empty()))
+        {
             Some(texts) => texts.iter().map(String::as_str).collect(),
-            None => self.raw.given(setting).map(|given| given.text).into_iter().collect(),
+            None => self
+                .raw
+                .given(setting)
+                .map(|given| given.text)
+                .into_iter()
+                .collect(),
         };
         let lines = texts.into_iter().flat_map(str::lines);
-        lines.map(Secret::new).filter(|secret| !secret.is_empty()).collect()
+        lines
+            .map(Secret::new)
+            .filter(|secret| !secret.is_empty())
+            .collect()
     }
 
     /// Refuses a secret that can be guessed; what was set up for Atlantis is warned of.
@@ -207,7 +260,9 @@ impl<'a> Reader<'a> {
         if length >= SHORTEST_SECRET {
             return Ok(());
         }
-        let what = format!("{length} characters long, and {SHORTEST_SECRET} are the least that cannot be guessed");
+        let what = format!(
+            "{length} characters long, and {SHORTEST_SECRET} are the least that cannot be guessed"
+        );
         match self.compat {
             Compat::Atlantis => {
                 self.warn(Warning::with(
@@ -216,7 +271,11 @@ impl<'a> Reader<'a> {
                 ));
                 Ok(())
             }
-            Compat::None => self.refuse(flag, what, "make a longer one, for example with `openssl rand -hex 20`"),
+            Compat::None => self.refuse(
+                flag,
+                what,
+                "make a longer one, for example with `openssl rand -hex 20`",
+            ),
         }
     }
 

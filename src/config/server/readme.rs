@@ -30,21 +30,45 @@ const IMPORTANT: [&str; 18] = [
 /// The lines between `<!-- flags:begin -->` and `<!-- flags:end -->` in the README.
 pub fn important_flags() -> String {
     let find = |flag| SETTINGS.iter().find(|setting| setting.flag == flag);
-    let rows: Vec<String> = IMPORTANT.into_iter().filter_map(find).map(short_row).collect();
-    format!("| Flag | Default | Meaning |\n|--|--|--|\n{}\n", rows.join("\n"))
+    let rows: Vec<String> = IMPORTANT
+        .into_iter()
+        .filter_map(find)
+        .map(short_row)
+        .collect();
+    format!(
+        "| Flag | Default | Meaning |\n|--|--|--|\n{}\n",
+        rows.join("\n")
+    )
 }
 
 fn short_row(setting: &Setting) -> String {
-    format!("| {} | {} | {} |", names(setting), default(setting), escaped(setting.help))
+    format!(
+        "| {} | {} | {} |",
+        names(setting),
+        default(setting),
+        escaped(setting.help)
+    )
 }
 
 /// The text of `docs/flags.md`.
 pub fn flags_page() -> String {
     let mut out = HEAD.to_owned();
     for group in Group::ALL {
-        let rows: Vec<String> = SETTINGS.iter().filter(|setting| setting.group == *group).map(row).collect();
+        let rows: Vec<String> = SETTINGS
+            .iter()
+            .filter(|setting| setting.group == *group)
+            .map(row)
+            .collect();
         let head = "| Flag | Variable | Kind | Default | Meaning |\n|--|--|--|--|--|";
-        out.extend(["\n## ", group.title(), "\n\n", head, "\n", &rows.join("\n"), "\n"]);
+        out.extend([
+            "\n## ",
+            group.title(),
+            "\n\n",
+            head,
+            "\n",
+            &rows.join("\n"),
+            "\n",
+        ]);
     }
     out.push_str(ABSENT_HEAD);
     out.extend(ABSENT.iter().map(absent_row));
@@ -99,25 +123,42 @@ fn absent_row(absent: &Absent) -> String {
         Reason::Always(why) => format!("Not needed: {why}."),
         Reason::WithoutEffect(why) => format!("Without effect: {why}."),
     };
-    let off = absent.off.map(|way_out| format!(" `false` is warned of: {way_out}.")).unwrap_or_default();
-    format!("| `--{}` | {} | {what}{off} |\n", absent.flag, kind(absent.kind))
+    let off = absent
+        .off
+        .map(|way_out| format!(" `false` is warned of: {way_out}."))
+        .unwrap_or_default();
+    format!(
+        "| `--{}` | {} | {what}{off} |\n",
+        absent.flag,
+        kind(absent.kind)
+    )
 }
 
 fn row(setting: &Setting) -> String {
     let (names, default) = (names(setting), default(setting));
-    format!("| {names} | `{}` | {} | {default} | {} |", setting.variable(), kind(setting.kind), escaped(setting.help))
+    format!(
+        "| {names} | `{}` | {} | {default} | {} |",
+        setting.variable(),
+        kind(setting.kind),
+        escaped(setting.help)
+    )
 }
 
 fn names(setting: &Setting) -> String {
     let names = std::iter::once(&setting.flag).chain(setting.aliases);
-    names.map(|name| format!("`--{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .map(|name| format!("`--{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn default(setting: &Setting) -> String {
     match setting.default {
         Fallback::Unset => String::new(),
         Fallback::Value(value) => format!("`{value}`"),
-        Fallback::Differs { ours, atlantis } => format!("`{ours}` (`{atlantis}` with `--compat atlantis`)"),
+        Fallback::Differs { ours, atlantis } => {
+            format!("`{ours}` (`{atlantis}` with `--compat atlantis`)")
+        }
         Fallback::Derived(words) => escaped(words),
     }
 }
@@ -134,7 +175,11 @@ fn kind(kind: Kind) -> String {
         Kind::Duration => "time".to_owned(),
         Kind::Size => "size".to_owned(),
         Kind::Path => "path".to_owned(),
-        Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::Choice(words) => words
+            .iter()
+            .map(|word| format!("`{word}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
@@ -151,7 +196,11 @@ mod tests {
     fn file(name: &str) -> (PathBuf, String) {
         // The manifest may lie in a folder below that of the project.
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let path = here.ancestors().map(|dir| dir.join(name)).find(|path| path.exists()).expect("the file is there");
+        let path = here
+            .ancestors()
+            .map(|dir| dir.join(name))
+            .find(|path| path.exists())
+            .expect("the file is there");
         let text = std::fs::read_to_string(&path).unwrap();
         (path, text)
     }
@@ -164,15 +213,25 @@ mod tests {
             std::fs::write(&path, &expected).unwrap();
             return;
         }
-        assert!(found == expected, "{name} is old: run this test with LOCKKEEPER_WRITE_DOCS=1; expected:\n{expected}");
+        assert!(
+            found == expected,
+            "{name} is old: run this test with LOCKKEEPER_WRITE_DOCS=1; expected:\n{expected}"
+        );
     }
 
     #[test]
     fn the_table_in_the_readme_is_the_table_of_settings() {
         compare("README.md", |found| {
-            let (head, rest) = found.split_once("<!-- flags:begin -->\n").expect("README.md has the mark flags:begin");
-            let (_, tail) = rest.split_once("<!-- flags:end -->").expect("README.md has the mark flags:end");
-            format!("{head}<!-- flags:begin -->\n\n{}\n<!-- flags:end -->{tail}", important_flags())
+            let (head, rest) = found
+                .split_once("<!-- flags:begin -->\n")
+                .expect("README.md has the mark flags:begin");
+            let (_, tail) = rest
+                .split_once("<!-- flags:end -->")
+                .expect("README.md has the mark flags:end");
+            format!(
+                "{head}<!-- flags:begin -->\n\n{}\n<!-- flags:end -->{tail}",
+                important_flags()
+            )
         });
     }
 
@@ -184,9 +243,16 @@ mod tests {
     #[test]
     fn every_flag_is_on_the_page_once() {
         let page = flags_page();
-        let flags = SETTINGS.iter().map(|setting| setting.flag).chain(ABSENT.iter().map(|absent| absent.flag));
+        let flags = SETTINGS
+            .iter()
+            .map(|setting| setting.flag)
+            .chain(ABSENT.iter().map(|absent| absent.flag));
         for flag in flags {
-            assert_eq!(page.matches(&format!("\n| `--{flag}`")).count(), 1, "--{flag}");
+            assert_eq!(
+                page.matches(&format!("\n| `--{flag}`")).count(),
+                1,
+                "--{flag}"
+            );
         }
     }
 }

@@ -15,7 +15,11 @@ enum Shape {
 
 /// Name, kind, and default in Atlantis; empty where there is none.
 const FLAGS: [(&str, Shape, &str); 125] = [
-    ("allow-commands", Text, "version,plan,apply,unlock,approve_policies,cancel"),
+    (
+        "allow-commands",
+        Text,
+        "version,plan,apply,unlock,approve_policies,cancel",
+    ),
     ("api-secret", Text, ""),
     ("atlantis-url", Text, "http://<hostname>:<port>"),
     ("autodiscover-mode", Text, "auto"),
@@ -36,7 +40,11 @@ const FLAGS: [(&str, Shape, &str); 125] = [
     ("bitbucket-token", Text, ""),
     ("bitbucket-user", Text, ""),
     ("bitbucket-webhook-secret", Text, ""),
-    ("blocked-extra-args", Text, "-chdir,--chdir,-plugin-dir,--plugin-dir"),
+    (
+        "blocked-extra-args",
+        Text,
+        "-chdir,--chdir,-plugin-dir,--plugin-dir",
+    ),
     ("checkout-strategy", Text, "branch"),
     ("config", Text, ""),
     ("data-dir", Text, "~/.atlantis"),
@@ -71,7 +79,11 @@ const FLAGS: [(&str, Shape, &str); 125] = [
     ("language-config-file", Text, ""),
     ("locking-db-type", Text, "boltdb"),
     ("log-level", Text, "info"),
-    ("markdown-template-overrides-dir", Text, "~/.markdown_templates"),
+    (
+        "markdown-template-overrides-dir",
+        Text,
+        "~/.markdown_templates",
+    ),
     ("redis-cluster-addresses", Text, ""),
     ("redis-host", Text, ""),
     ("redis-password", Text, ""),
@@ -148,18 +160,35 @@ const FLAGS: [(&str, Shape, &str); 125] = [
 
 /// Defaults that are other ones here even with `--compat atlantis`, each with the reason.
 const OTHERWISE: &[(&str, &str)] = &[
-    ("allow-commands", "commands that this version does not have are left out"),
+    (
+        "allow-commands",
+        "commands that this version does not have are left out",
+    ),
     ("atlantis-url", "follows from the machine, said in words"),
-    ("emoji-reaction", "`eyes`: who comments should see that it was read (differences.md)"),
+    (
+        "emoji-reaction",
+        "`eyes`: who comments should see that it was read (differences.md)",
+    ),
     ("gh-app-id", "0 is none"),
     ("gh-app-installation-id", "0 is none"),
-    ("tf-distribution", "the other name of default-tf-distribution"),
-    ("tf-download-url", "the same, said in words: nobody named a mirror"),
-    ("web-password", "a password that everybody knows protects nothing (differences.md)"),
+    (
+        "tf-distribution",
+        "the other name of default-tf-distribution",
+    ),
+    (
+        "tf-download-url",
+        "the same, said in words: nobody named a mirror",
+    ),
+    (
+        "web-password",
+        "a password that everybody knows protects nothing (differences.md)",
+    ),
 ];
 
 fn setting_of(flag: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.flag == flag || setting.aliases.contains(&flag))
+    SETTINGS
+        .iter()
+        .find(|setting| setting.flag == flag || setting.aliases.contains(&flag))
 }
 
 fn absent_of(flag: &str) -> Option<&'static Absent> {
@@ -168,7 +197,10 @@ fn absent_of(flag: &str) -> Option<&'static Absent> {
 
 fn kind_of(flag: &str) -> Kind {
     let absent = || absent_of(flag).map(|absent| absent.kind);
-    setting_of(flag).map(|setting| setting.kind).or_else(absent).unwrap_or_else(|| panic!("--{flag} is in no table"))
+    setting_of(flag)
+        .map(|setting| setting.kind)
+        .or_else(absent)
+        .unwrap_or_else(|| panic!("--{flag} is in no table"))
 }
 
 #[test]
@@ -188,25 +220,44 @@ fn every_flag_of_the_reference_is_known_and_of_the_same_kind() {
             | Kind::Choice(_) => Text,
         };
         assert_eq!(found, shape, "--{flag}");
-        assert!(setting_of(flag).is_none() || absent_of(flag).is_none(), "--{flag} is in both tables");
+        assert!(
+            setting_of(flag).is_none() || absent_of(flag).is_none(),
+            "--{flag} is in both tables"
+        );
     }
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), FLAGS.len());
-    let only_ours: Vec<_> = ABSENT.iter().filter(|absent| names.binary_search(&absent.flag).is_err()).collect();
+    let only_ours: Vec<_> = ABSENT
+        .iter()
+        .filter(|absent| names.binary_search(&absent.flag).is_err())
+        .collect();
     assert!(only_ours.is_empty(), "not flags of Atlantis: {only_ours:?}");
 }
 
 #[test]
 fn defaults_are_those_of_the_reference_or_there_is_a_reason() {
-    for (flag, _, default) in FLAGS.iter().filter(|(flag, ..)| OTHERWISE.iter().all(|(other, _)| other != flag)) {
-        let Some(setting) = setting_of(flag) else { continue };
-        assert_eq!(setting.default_text(Compat::Atlantis).unwrap_or_default(), *default, "--{flag}");
+    for (flag, _, default) in FLAGS
+        .iter()
+        .filter(|(flag, ..)| OTHERWISE.iter().all(|(other, _)| other != flag))
+    {
+        let Some(setting) = setting_of(flag) else {
+            continue;
+        };
+        assert_eq!(
+            setting.default_text(Compat::Atlantis).unwrap_or_default(),
+            *default,
+            "--{flag}"
+        );
     }
     for (flag, _) in OTHERWISE {
         let (_, _, default) = FLAGS.iter().find(|(known, ..)| known == flag).unwrap();
         let setting = setting_of(flag).unwrap();
-        assert_ne!(setting.default_text(Compat::Atlantis), Some(*default), "--{flag} is like the reference again");
+        assert_ne!(
+            setting.default_text(Compat::Atlantis),
+            Some(*default),
+            "--{flag} is like the reference again"
+        );
     }
 }
 
@@ -226,18 +277,38 @@ fn sample(flag: &str) -> &'static str {
 fn ways(flag: &str, value: &str) -> Vec<(String, RawSettings)> {
     let by_flag = || RawSettings {
         // Aliases are resolved by the command line (`cli::server_args`).
-        flags: BTreeMap::from([(setting_of(flag).map_or(flag, |s| s.flag).to_owned(), vec![value.to_owned()])]),
+        flags: BTreeMap::from([(
+            setting_of(flag).map_or(flag, |s| s.flag).to_owned(),
+            vec![value.to_owned()],
+        )]),
         ..RawSettings::default()
     };
     let by_variable = |prefix| {
         let variables = BTreeMap::from([(variable(prefix, flag), value.to_owned())]);
-        (variable(prefix, flag), RawSettings { variables, ..RawSettings::default() })
+        (
+            variable(prefix, flag),
+            RawSettings {
+                variables,
+                ..RawSettings::default()
+            },
+        )
     };
-    let mut ways = vec![(format!("--{flag}"), by_flag()), by_variable("LOCKKEEPER_"), by_variable("ATLANTIS_")];
+    let mut ways = vec![
+        (format!("--{flag}"), by_flag()),
+        by_variable("LOCKKEEPER_"),
+        by_variable("ATLANTIS_"),
+    ];
     if flag != "config" {
-        let (settings_file, problems) = SettingsFile::parse("s.yaml", &format!("{flag}: '{value}'"));
+        let (settings_file, problems) =
+            SettingsFile::parse("s.yaml", &format!("{flag}: '{value}'"));
         assert_eq!(problems, [], "{flag}");
-        ways.push(("s.yaml".to_owned(), RawSettings { settings_file, ..RawSettings::default() }));
+        ways.push((
+            "s.yaml".to_owned(),
+            RawSettings {
+                settings_file,
+                ..RawSettings::default()
+            },
+        ));
     }
     ways
 }
@@ -255,14 +326,20 @@ fn every_flag_is_accepted_in_every_way_and_none_is_ignored() {
     for (flag, ..) in FLAGS {
         for (way, raw) in ways(flag, sample(flag)) {
             if let Some(setting) = setting_of(flag) {
-                assert_eq!(raw.given(setting).map(|given| given.text), Some(sample(flag)), "{way}");
+                assert_eq!(
+                    raw.given(setting).map(|given| given.text),
+                    Some(sample(flag)),
+                    "{way}"
+                );
                 continue;
             }
             let told = told(&raw);
             match absent_of(flag).unwrap().reason {
                 Reason::NotYet => assert!(told.contains("not available yet"), "{way}: {told}"),
                 Reason::Instead(why) => assert!(told.contains(why), "{way}: {told}"),
-                Reason::WithoutEffect(_) | Reason::Always(_) => assert!(!told.contains(flag), "{way}: {told}"),
+                Reason::WithoutEffect(_) | Reason::Always(_) => {
+                    assert!(!told.contains(flag), "{way}: {told}")
+                }
             }
         }
     }
@@ -274,7 +351,10 @@ fn a_wrong_word_or_number_is_an_error_even_if_the_flag_does_nothing() {
     for (flag, ..) in FLAGS.iter().filter(|(flag, ..)| is_strict(kind_of(flag))) {
         for (way, raw) in ways(flag, "perhaps") {
             let told = told(&raw);
-            assert!(told.contains("`perhaps` is n") && !told.contains("not available yet"), "{way}: {told}");
+            assert!(
+                told.contains("`perhaps` is n") && !told.contains("not available yet"),
+                "{way}: {told}"
+            );
         }
     }
 }

@@ -31,7 +31,10 @@ choice! {
 
 /// Which repositories and pulls are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 pub struct RepoConfig {
     /// The repositories.
     pub allowlist: RepoAllowlist,
@@ -98,7 +101,10 @@ fn read_allowlist(reader: &mut Reader<'_>) -> Read<RepoAllowlist> {
 
 /// When a plan is made by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 pub struct PlanningConfig {
     /// Whether events plan at all.
     pub autoplan: bool,
@@ -144,8 +150,14 @@ pub struct AutomergeConfig {
 
 impl AutomergeConfig {
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        let (enabled, method) = (reader.switch("automerge"), reader.choice("automerge-method"));
-        Ok(Self { enabled: enabled?, method: method? })
+        let (enabled, method) = (
+            reader.switch("automerge"),
+            reader.choice("automerge-method"),
+        );
+        Ok(Self {
+            enabled: enabled?,
+            method: method?,
+        })
     }
 }
 
@@ -183,13 +195,22 @@ impl PlanningConfig {
 }
 
 /// Naming the files switches it on, as in Atlantis.
-fn module_files_of(switch: bool, named: Vec<String>, autoplan_files: &[String]) -> Option<Vec<String>> {
-    if named.is_empty() { switch.then(|| autoplan_files.to_vec()) } else { Some(named) }
+fn module_files_of(
+    switch: bool,
+    named: Vec<String>,
+    autoplan_files: &[String],
+) -> Option<Vec<String>> {
+    if named.is_empty() {
+        switch.then(|| autoplan_files.to_vec())
+    } else {
+        Some(named)
+    }
 }
 
 /// What the search for projects could not go by is told now, all of it.
 fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
-    const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them";
+    const FIX: &str =
+        "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them";
     let patterns = reader.list(flag);
     let mut result = Ok(());
     for pattern in &patterns {

@@ -23,13 +23,18 @@ impl Retention {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let deliveries = read_time(reader, "keep-deliveries");
         let runs = read_time(reader, "keep-runs");
-        Ok(Self { deliveries: deliveries?, runs: runs? })
+        Ok(Self {
+            deliveries: deliveries?,
+            runs: runs?,
+        })
     }
 }
 
 fn read_time(reader: &mut Reader<'_>, flag: &'static str) -> Read<Option<Duration>> {
     let fix = "write a time from `4d` to `366d`, or `forever`";
-    Ok(reader.parsed(flag, parse_time, fix)?.expect("settings that are times have a default"))
+    Ok(reader
+        .parsed(flag, parse_time, fix)?
+        .expect("settings that are times have a default"))
 }
 
 fn parse_time(text: &str) -> Result<Option<Duration>, String> {

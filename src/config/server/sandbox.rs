@@ -92,17 +92,28 @@ impl SandboxConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let kind = reader.choice("sandbox");
         let paths = |reader: &mut Reader<'_>, flag| -> Vec<PathBuf> {
-            reader.list(flag).iter().map(|path| reader.raw().absolute(path)).collect()
+            reader
+                .list(flag)
+                .iter()
+                .map(|path| reader.raw().absolute(path))
+                .collect()
         };
-        let (read, write) = (paths(reader, "sandbox-read"), paths(reader, "sandbox-write"));
+        let (read, write) = (
+            paths(reader, "sandbox-read"),
+            paths(reader, "sandbox-write"),
+        );
         let named = |reader: &mut Reader<'_>, settings: &[(&'static str, &str)]| -> Vec<OwnPath> {
             let own = |&(flag, what): &(&'static str, &str)| {
-                Some(OwnPath { path: reader.path(flag)?, what: format!("{what} (--{flag})") })
+                Some(OwnPath {
+                    path: reader.path(flag)?,
+                    what: format!("{what} (--{flag})"),
+                })
             };
             settings.iter().filter_map(own).collect()
         };
         let (secret, fixed) = (named(reader, &SECRET), named(reader, &FIXED));
-        let fix = "write the number of a user that only runs have, and of its group if that differs";
+        let fix =
+            "write the number of a user that only runs have, and of its group if that differs";
         let run_as = reader.parsed("run-as", str::parse::<RunUser>, fix);
         let memory = reader.size("run-memory");
         let processes = reader.number::<u64>("run-processes");
@@ -133,7 +144,9 @@ mod tests {
 
     #[test]
     fn of_every_file_that_a_setting_names_it_is_known_whether_runs_may_read_it() {
-        let named = |settings: &[(&'static str, &str)]| settings.iter().map(|(flag, _)| *flag).collect::<Vec<_>>();
+        let named = |settings: &[(&'static str, &str)]| {
+            settings.iter().map(|(flag, _)| *flag).collect::<Vec<_>>()
+        };
         let mut known = [named(&SECRET), named(&FIXED), PROGRAMS.to_vec()].concat();
         let all = SETTINGS.iter().filter(|setting| setting.kind == Kind::Path);
         let mut all: Vec<&str> = all.map(|setting| setting.flag).collect();

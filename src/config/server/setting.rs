@@ -140,7 +140,15 @@ impl Setting {
         kind: Kind,
         help: &'static str,
     ) -> Self {
-        Self { flag, aliases: &[], value_name, kind, default: Fallback::Unset, group, help }
+        Self {
+            flag,
+            aliases: &[],
+            value_name,
+            kind,
+            default: Fallback::Unset,
+            group,
+            help,
+        }
     }
 
     /// A setting that is on or off, and off by default.
@@ -193,7 +201,12 @@ impl Setting {
             (Fallback::Unset | Fallback::Derived(_), _) => None,
             (Fallback::Value(value), _)
             | (Fallback::Differs { ours: value, .. }, Compat::None)
-            | (Fallback::Differs { atlantis: value, .. }, Compat::Atlantis) => Some(value),
+            | (
+                Fallback::Differs {
+                    atlantis: value, ..
+                },
+                Compat::Atlantis,
+            ) => Some(value),
         }
     }
 }
@@ -222,11 +235,17 @@ mod tests {
 
     #[test]
     fn a_variable_is_read_under_our_name_first() {
-        let setting = Setting::new(Group::Web, "atlantis-url", "URL", Kind::Text, "").also(&["public-url"]);
+        let setting =
+            Setting::new(Group::Web, "atlantis-url", "URL", Kind::Text, "").also(&["public-url"]);
         let names: Vec<String> = setting.variables().collect();
         assert_eq!(
             names,
-            ["LOCKKEEPER_ATLANTIS_URL", "ATLANTIS_ATLANTIS_URL", "LOCKKEEPER_PUBLIC_URL", "ATLANTIS_PUBLIC_URL"]
+            [
+                "LOCKKEEPER_ATLANTIS_URL",
+                "ATLANTIS_ATLANTIS_URL",
+                "LOCKKEEPER_PUBLIC_URL",
+                "ATLANTIS_PUBLIC_URL"
+            ]
         );
     }
 }

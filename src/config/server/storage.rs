@@ -63,19 +63,29 @@ impl StorageConfig {
         let data_dir = read_data_dir(reader);
         let database = read_database(reader);
         let plan_dir = reader.path("share-plan-dir");
-        let limit = reader.number::<u64>("plan-size-limit").map(|mebibytes| mebibytes.unwrap_or_default() << 20);
+        let limit = reader
+            .number::<u64>("plan-size-limit")
+            .map(|mebibytes| mebibytes.unwrap_or_default() << 20);
         let encryption_keys = reader.path("encryption-key-file");
         let audit_checkpoints = reader.path("audit-checkpoint-file");
         let disk_quota = reader.size("disk-quota");
         let (data_dir, limit) = (data_dir?, limit?);
-        let database = database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db")));
+        let database =
+            database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db")));
         let plan_files = match (plan_dir, &database) {
             (Some(dir), _) => PlanFiles::Directory(dir),
             (None, Database::Sqlite(_)) => PlanFiles::Directory(data_dir.join("plans")),
             // Servers that share a database need not share a disk.
             (None, Database::Postgres(_)) => PlanFiles::Database { limit },
         };
-        Ok(Self { data_dir, database, plan_files, encryption_keys, audit_checkpoints, disk_quota: disk_quota? })
+        Ok(Self {
+            data_dir,
+            database,
+            plan_files,
+            encryption_keys,
+            audit_checkpoints,
+            disk_quota: disk_quota?,
+        })
     }
 }
 
@@ -89,23 +99,32 @@ fn read_data_dir(reader: &mut Reader<'_>) -> Read<PathBuf> {
 }
 
 fn read_database(reader: &mut Reader<'_>) -> Read<Option<Database>> {
-    let Some(url) = reader.hidden("database-url") else { return Ok(None) };
+    let Some(url) = reader.hidden("database-url") else {
+        return Ok(None);
+    };
     match parse_database(&url, reader.raw()) {
         Ok(Database::Postgres(url)) => {
             reader.warn_of_secret_flag("database-url");
             Ok(Some(Database::Postgres(url)))
         }
         Ok(sqlite) => Ok(Some(sqlite)),
-        Err(what) => {
-            reader.refuse("database-url", what, "write postgres://user:password@host/name, or sqlite:/path/to/file")
-        }
+        Err(what) => reader.refuse(
+            "database-url",
+            what,
+            "write postgres://user:password@host/name, or sqlite:/path/to/file",
+        ),
     }
 }
 
 /// As the driver would read it in its environment, from which the server takes it out.
 fn with_password(url: &Secret, mut address: url::Url, raw: &RawSettings) -> Secret {
-    let password = raw.variables.get(PGPASSWORD).filter(|password| !password.is_empty());
-    let Some(password) = password.filter(|_| address.password().is_none()) else { return url.clone() };
+    let password = raw
+        .variables
+        .get(PGPASSWORD)
+        .filter(|password| !password.is_empty());
+    let Some(password) = password.filter(|_| address.password().is_none()) else {
+        return url.clone();
+    };
     if address.query_pairs().any(|(name, _)| name == "password") {
         return url.clone();
     }
@@ -121,11 +140,15 @@ fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static 
         return match file {
             "" => Err("it names no file"),
             ":memory:" => Err("it asks for a database in memory, which would forget every lock"),
-            _ if file.contains('?') => Err("it has parameters, which a SQLite database here does not take"),
+            _ if file.contains('?') => {
+                Err("it has parameters, which a SQLite database here does not take")
+            }
             _ => Ok(Database::Sqlite(raw.absolute(file))),
         };
     }
-    let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+    let is_postgres = ["postgres://", "postgresql://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme));
     match url::Url::parse(text) {
         Ok(address) if is_postgres => Ok(Database::Postgres(with_password(url, address, raw))),
         Ok(_) => Err("it is for a kind of database that Lockkeeper does not know"),

@@ -32,37 +32,59 @@ pub(super) fn check(reader: &mut Reader<'_>) {
         }
     }
     warn_of_service_links(reader);
-    raw.settings_file.warning().into_iter().for_each(|warning| reader.warn(warning));
-    for name in raw.variables.keys().filter(|name| is_unknown_variable(name)) {
+    raw.settings_file
+        .warning()
+        .into_iter()
+        .for_each(|warning| reader.warn(warning));
+    for name in raw
+        .variables
+        .keys()
+        .filter(|name| is_unknown_variable(name))
+    {
         reader.warn(Warning::about(unknown_variable(name)));
     }
 }
 
 fn given<'a>(raw: &'a RawSettings, absent: &Absent) -> Option<Given<'a>> {
-    let by_variable = || absent.variables().into_iter().find_map(|name| raw.named_variable(name, true));
-    raw.flag(absent.flag).or_else(by_variable).or_else(|| raw.in_file(absent.flag))
+    let by_variable = || {
+        absent
+            .variables()
+            .into_iter()
+            .find_map(|name| raw.named_variable(name, true))
+    };
+    raw.flag(absent.flag)
+        .or_else(by_variable)
+        .or_else(|| raw.in_file(absent.flag))
 }
 
 fn is_harmless(absent: &Absent, text: &str) -> bool {
     let text = text.trim();
     let says_no = absent.is_switch() && parse_switch(text) == Some(false);
-    let is_below_zero = || absent.flag == "checkout-depth" && text.parse().is_ok_and(|depth: i64| depth < 0);
+    let is_below_zero =
+        || absent.flag == "checkout-depth" && text.parse().is_ok_and(|depth: i64| depth < 0);
     says_no
         || is_below_zero()
         || is_service_link(text)
-        || absent.harmless.iter().any(|harmless| harmless.eq_ignore_ascii_case(text))
+        || absent
+            .harmless
+            .iter()
+            .any(|harmless| harmless.eq_ignore_ascii_case(text))
 }
 
 /// What to tell whoever switches off what is always done.
 fn told_if_off(absent: &Absent, text: &str) -> Option<&'static str> {
-    absent.off.filter(|_| parse_switch(text.trim()) == Some(false))
+    absent
+        .off
+        .filter(|_| parse_switch(text.trim()) == Some(false))
 }
 
 /// What the value is not is told even if nothing would be done with it.
 fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
     if let (Some(way_out), Reason::Always(why)) = (told_if_off(absent, given.text), absent.reason) {
         let subject = subject(absent);
-        return reader.warn(Warning::about(format!("{subject}: cannot be switched off here: {why}; {way_out}")));
+        return reader.warn(Warning::about(format!(
+            "{subject}: cannot be switched off here: {why}; {way_out}"
+        )));
     }
     if is_harmless(absent, given.text) {
         return;
@@ -79,11 +101,21 @@ fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
 /// Kubernetes puts `ATLANTIS_PORT=tcp://10.0.0.1:80` into the environment of every pod beside a service called
 /// `atlantis` (reference 10).
 fn warn_of_service_links(reader: &mut Reader<'_>) {
-    let settings = SETTINGS.iter().filter(|setting| matches!(setting.kind, Kind::Number(..)));
-    let absent = ABSENT.iter().filter(|absent| matches!(absent.kind, Kind::Number(..)));
-    let names = settings.flat_map(Setting::variables).chain(absent.flat_map(Absent::variables));
+    let settings = SETTINGS
+        .iter()
+        .filter(|setting| matches!(setting.kind, Kind::Number(..)));
+    let absent = ABSENT
+        .iter()
+        .filter(|absent| matches!(absent.kind, Kind::Number(..)));
+    let names = settings
+        .flat_map(Setting::variables)
+        .chain(absent.flat_map(Absent::variables));
     let raw = reader.raw();
-    for name in names.filter(|name| raw.variables.get(name).is_some_and(|text| is_service_link(text))) {
+    for name in names.filter(|name| {
+        raw.variables
+            .get(name)
+            .is_some_and(|text| is_service_link(text))
+    }) {
         reader.warn(Warning::about(format!(
             "{name}: not read, because it holds the address of a Kubernetes service and no number; \
              `enableServiceLinks: false` in the pod keeps such variables away"
@@ -103,35 +135,63 @@ fn report(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
     };
     match absent.reason {
         Reason::NotYet => {
-            reader.record(Problem::about(subject, "not available yet in this version", fix));
+            reader.record(Problem::about(
+                subject,
+                "not available yet in this version",
+                fix,
+            ));
         }
         Reason::Instead(why) => {
-            reader.record(Problem::about(subject, format!("not supported: {why}"), fix));
+            reader.record(Problem::about(
+                subject,
+                format!("not supported: {why}"),
+                fix,
+            ));
         }
         Reason::Always(why) => reader.warn(Warning::about(format!("{subject}: not needed: {why}"))),
-        Reason::WithoutEffect(why) => reader.warn(Warning::without_effect(format!("{subject} has no effect: {why}"))),
+        Reason::WithoutEffect(why) => reader.warn(Warning::without_effect(format!(
+            "{subject} has no effect: {why}"
+        ))),
     }
 }
 
 /// Variables of Atlantis are not looked at: a name we do not know may mean anything there.
 fn is_unknown_variable(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(PREFIXES[0]) else { return false };
+    let Some(rest) = name.strip_prefix(PREFIXES[0]) else {
+        return false;
+    };
     let is_service_link = rest.starts_with("SERVICE_") || rest.starts_with("PORT_");
-    let is_setting = || SETTINGS.iter().any(|setting| setting.variables().any(|known| known == name));
-    let is_absent = || ABSENT.iter().any(|absent| absent.variables().contains(&name.to_owned()));
+    let is_setting = || {
+        SETTINGS
+            .iter()
+            .any(|setting| setting.variables().any(|known| known == name))
+    };
+    let is_absent = || {
+        ABSENT
+            .iter()
+            .any(|absent| absent.variables().contains(&name.to_owned()))
+    };
     !is_service_link && !is_setting() && !is_absent()
 }
 
 fn unknown_variable(name: &str) -> String {
-    let flag = name.trim_start_matches(PREFIXES[0]).to_ascii_lowercase().replace('_', "-");
-    let hint = nearest(&flag).map(|flag| format!("; did you mean {}?", variable(PREFIXES[0], flag)));
-    format!("{name}: there is no such setting, it is ignored{}", hint.unwrap_or_default())
+    let flag = name
+        .trim_start_matches(PREFIXES[0])
+        .to_ascii_lowercase()
+        .replace('_', "-");
+    let hint =
+        nearest(&flag).map(|flag| format!("; did you mean {}?", variable(PREFIXES[0], flag)));
+    format!(
+        "{name}: there is no such setting, it is ignored{}",
+        hint.unwrap_or_default()
+    )
 }
 
 /// The setting that is spelled most like it, if any is.
 fn nearest(name: &str) -> Option<&'static str> {
-    let names =
-        SETTINGS.iter().flat_map(|setting| std::iter::once(setting.flag).chain(setting.aliases.iter().copied()));
+    let names = SETTINGS
+        .iter()
+        .flat_map(|setting| std::iter::once(setting.flag).chain(setting.aliases.iter().copied()));
     nearest_of(name, names)
 }
 

@@ -38,16 +38,18 @@ impl SyncConfig {
 
 fn parse_fetch_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        short if short < Duration::from_secs(1) => Err(format!("`{text}` is too short for any exchange")),
+        short if short < Duration::from_secs(1) => {
+            Err(format!("`{text}` is too short for any exchange"))
+        }
         time => Ok(time),
     }
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        short if short < SHORTEST => {
-            Err(format!("`{text}` is too short: a server that is busy for a moment would lose what it works on"))
-        }
+        short if short < SHORTEST => Err(format!(
+            "`{text}` is too short: a server that is busy for a moment would lose what it works on"
+        )),
         time => Ok(time),
     }
 }

@@ -4,7 +4,8 @@
 use super::setting::{Group, Kind, Setting};
 
 use Group::{
-    Comments, Github, Locks, Operation, Permissions, Planning, Repositories, Storage, Terraform, Web, Webhooks,
+    Comments, Github, Locks, Operation, Permissions, Planning, Repositories, Storage, Terraform,
+    Web, Webhooks,
 };
 use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Size, Text};
 
@@ -657,7 +658,10 @@ pub static SETTINGS: &[Setting] = &[
 
 /// The row of a flag.
 pub(super) fn setting(flag: &str) -> &'static Setting {
-    SETTINGS.iter().find(|setting| setting.flag == flag).expect("the caller names a row of the table")
+    SETTINGS
+        .iter()
+        .find(|setting| setting.flag == flag)
+        .expect("the caller names a row of the table")
 }
 
 #[cfg(test)]
@@ -670,7 +674,9 @@ mod tests {
     #[test]
     fn every_name_is_used_once() {
         let mut seen = BTreeSet::new();
-        let names = SETTINGS.iter().flat_map(|s| std::iter::once(&s.flag).chain(s.aliases));
+        let names = SETTINGS
+            .iter()
+            .flat_map(|s| std::iter::once(&s.flag).chain(s.aliases));
         for name in names.chain(ABSENT.iter().map(|absent| &absent.flag)) {
             assert!(seen.insert(*name), "--{name} is in the tables twice");
         }
@@ -679,7 +685,11 @@ mod tests {
     #[test]
     fn help_is_one_sentence_or_more_and_ends_with_a_full_stop() {
         for setting in SETTINGS {
-            assert!(setting.help.ends_with('.') && setting.help.len() > 15, "--{}", setting.flag);
+            assert!(
+                setting.help.ends_with('.') && setting.help.len() > 15,
+                "--{}",
+                setting.flag
+            );
         }
     }
 }

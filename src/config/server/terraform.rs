@@ -88,23 +88,31 @@ impl fmt::Debug for MirrorUrl {
 }
 
 fn read_downloads(reader: &mut Reader<'_>) -> Read<Option<Mirrors>> {
-    const FIX: &str = "write the address of a mirror, such as `https://mirror.example.com/hashicorp`";
+    const FIX: &str =
+        "write the address of a mirror, such as `https://mirror.example.com/hashicorp`";
     let is_allowed = reader.switch("tf-download");
     let terraform = reader.parsed("tf-download-url", parse_mirror, FIX);
     let opentofu = reader.parsed("tofu-download-url", parse_mirror, FIX);
-    let mirrors = Mirrors { terraform: terraform?, opentofu: opentofu? };
+    let mirrors = Mirrors {
+        terraform: terraform?,
+        opentofu: opentofu?,
+    };
     Ok(is_allowed?.then_some(mirrors))
 }
 
 /// What was written is not repeated: it may hold a password.
 fn parse_mirror(text: &str) -> Result<MirrorUrl, &'static str> {
     let url = Url::parse(text).map_err(|_| "this is not a URL")?;
-    if !matches!(url.scheme(), "http" | "https") || url.query().is_some() || url.fragment().is_some() {
+    if !matches!(url.scheme(), "http" | "https")
+        || url.query().is_some()
+        || url.fragment().is_some()
+    {
         return Err("this is not the address of a folder on a web server");
     }
     Ok(MirrorUrl(url))
 }
 
 fn parse_version(text: &str) -> Result<Version, String> {
-    Version::parse(text.strip_prefix('v').unwrap_or(text)).map_err(|_| format!("`{text}` is not a version"))
+    Version::parse(text.strip_prefix('v').unwrap_or(text))
+        .map_err(|_| format!("`{text}` is not a version"))
 }

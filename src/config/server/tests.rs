@@ -22,24 +22,44 @@ const LEAST: [(&str, &str); 4] = [
 fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (flag, value) in flags {
-        all.entry((*flag).to_owned()).or_default().push((*value).to_owned());
+        all.entry((*flag).to_owned())
+            .or_default()
+            .push((*value).to_owned());
     }
     RawSettings {
         flags: all,
         files: BTreeMap::new(),
         settings_file: SettingsFile::default(),
-        variables: variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        variables: variables
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
         home: Some("/home/kim".into()),
         working_dir: "/srv".into(),
         hostname: "box".to_owned(),
     }
 }
 
-fn read_with(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<(ServerConfig, String), String> {
-    let all: Vec<_> = LEAST.iter().filter(|(flag, _)| !flags.contains(&(flag, "-"))).chain(flags).copied().collect();
+fn read_with(
+    flags: &[(&str, &str)],
+    variables: &[(&str, &str)],
+) -> Result<(ServerConfig, String), String> {
+    let all: Vec<_> = LEAST
+        .iter()
+        .filter(|(flag, _)| !flags.contains(&(flag, "-")))
+        .chain(flags)
+        .copied()
+        .collect();
     let all: Vec<_> = all.into_iter().filter(|(_, value)| *value != "-").collect();
     match ServerConfig::from_raw(&raw(&all, variables), Vec::new()) {
-        Ok((config, warnings)) => Ok((config, warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))),
+        Ok((config, warnings)) => Ok((
+            config,
+            warnings
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )),
         Err(errors) => Err(errors.to_string()),
     }
 }
@@ -51,7 +71,11 @@ fn config(flags: &[(&str, &str)]) -> ServerConfig {
 /// The problems alone.
 fn errors(flags: &[(&str, &str)]) -> String {
     let text = read_with(flags, &[]).expect_err("there is something wrong with the flags");
-    text.lines().filter(|line| line.starts_with(' ')).map(str::trim_start).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .filter(|line| line.starts_with(' '))
+        .map(str::trim_start)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -59,11 +83,20 @@ fn the_least_that_must_be_set_is_enough() {
     let config = config(&[]);
     assert_eq!(config.github.api_url.as_str(), "https://api.github.com/");
     assert_eq!(config.web.public_url.as_str(), "http://box:4141/");
-    assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/.lockkeeper"));
-    assert_eq!(config.storage.database, Database::Sqlite("/home/kim/.lockkeeper/lockkeeper.db".into()));
+    assert_eq!(
+        config.storage.data_dir,
+        PathBuf::from("/home/kim/.lockkeeper")
+    );
+    assert_eq!(
+        config.storage.database,
+        Database::Sqlite("/home/kim/.lockkeeper/lockkeeper.db".into())
+    );
     assert_eq!(
         config.github.auth,
-        GithubAuth::Token { user: "lockkeeper-bot".to_owned(), token: SecretSource::File("/srv/token".into()) }
+        GithubAuth::Token {
+            user: "lockkeeper-bot".to_owned(),
+            token: SecretSource::File("/srv/token".into())
+        }
     );
     assert_eq!(config.comments.executable_names, ["lockkeeper"]);
     assert_eq!(config.terraform.run_timeout.as_secs(), 7200);
@@ -72,7 +105,8 @@ fn the_least_that_must_be_set_is_enough() {
 
 #[test]
 fn nothing_set_is_answered_with_everything_that_is_missing() {
-    let errors = ServerConfig::from_raw(&raw(&[], &[]), vec![unknown_flag("repo-alowlist")]).unwrap_err();
+    let errors =
+        ServerConfig::from_raw(&raw(&[], &[]), vec![unknown_flag("repo-alowlist")]).unwrap_err();
     assert_snapshot!(errors, @r"
     the server cannot start: 4 problems in its configuration
 
@@ -116,11 +150,17 @@ fn all_mistakes_are_reported_at_once() {
         ("compat", "digger"),
         ("gitlab-token", "glpat"),
         ("redis-host", "redis"),
-        ("repo-config-json", "{\"repos\": [{\"id\": \"github.com/acme/*\", \"workflw\": 1}]}"),
+        (
+            "repo-config-json",
+            "{\"repos\": [{\"id\": \"github.com/acme/*\", \"workflw\": 1}]}",
+        ),
         ("automerge", "false"),
     ];
     let text = read_with(&flags, &[]).unwrap_err();
-    assert!(!text.contains("hunter2") && !text.contains("ghp_inline") && !text.contains("glpat"), "{text}");
+    assert!(
+        !text.contains("hunter2") && !text.contains("ghp_inline") && !text.contains("glpat"),
+        "{text}"
+    );
     assert_snapshot!(text, @r#"
     the server cannot start: 23 problems in its configuration
 
@@ -237,11 +277,30 @@ fn half_a_way_to_log_in_is_refused() {
 
 #[test]
 fn an_app_logs_in_with_its_key() {
-    let flags = [("gh-user", "-"), ("gh-token-file", "-"), ("gh-app-id", "7"), ("gh-app-key-file", "~/k.pem")];
-    let config = config(&[&flags[..], &[("gh-app-installation-id", "0"), ("gh-app-slug", "locks")]].concat());
+    let flags = [
+        ("gh-user", "-"),
+        ("gh-token-file", "-"),
+        ("gh-app-id", "7"),
+        ("gh-app-key-file", "~/k.pem"),
+    ];
+    let config = config(
+        &[
+            &flags[..],
+            &[("gh-app-installation-id", "0"), ("gh-app-slug", "locks")],
+        ]
+        .concat(),
+    );
     let key = SecretSource::File("/home/kim/k.pem".into());
     let slug = Some("locks".to_owned());
-    assert_eq!(config.github.auth, GithubAuth::App { id: 7, key, installation: None, slug });
+    assert_eq!(
+        config.github.auth,
+        GithubAuth::App {
+            id: 7,
+            key,
+            installation: None,
+            slug
+        }
+    );
 }
 
 #[test]
@@ -249,20 +308,35 @@ fn old_and_new_webhook_secret_are_both_good() {
     let by_flags = config(&[("gh-webhook-secret", "new,with,commas,and-long")]);
     assert_eq!(
         by_flags.webhooks.secrets,
-        [Secret::new("the-old-webhook-secret"), Secret::new("new,with,commas,and-long")]
+        [
+            Secret::new("the-old-webhook-secret"),
+            Secret::new("new,with,commas,and-long")
+        ]
     );
-    let variables = [("ATLANTIS_GH_WEBHOOK_SECRET", "the-old-webhook-secret\nthe-new-webhook-secret\n")];
+    let variables = [(
+        "ATLANTIS_GH_WEBHOOK_SECRET",
+        "the-old-webhook-secret\nthe-new-webhook-secret\n",
+    )];
     let (by_variable, _) = read_with(&[("gh-webhook-secret", "-")], &variables).unwrap();
     assert_eq!(
         by_variable.webhooks.secrets,
-        [Secret::new("the-old-webhook-secret"), Secret::new("the-new-webhook-secret")]
+        [
+            Secret::new("the-old-webhook-secret"),
+            Secret::new("the-new-webhook-secret")
+        ]
     );
 }
 
 #[test]
 fn unsigned_webhooks_must_be_wanted() {
-    let (config, warnings) =
-        read_with(&[("gh-webhook-secret", "-"), ("allow-unsigned-webhooks", "true")], &[]).unwrap();
+    let (config, warnings) = read_with(
+        &[
+            ("gh-webhook-secret", "-"),
+            ("allow-unsigned-webhooks", "true"),
+        ],
+        &[],
+    )
+    .unwrap();
     assert_eq!(config.webhooks.secrets, []);
     assert_snapshot!(warnings, @"--allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): webhooks are not verified: whoever reaches the server can give it orders");
     assert_snapshot!(errors(&[("allow-unsigned-webhooks", "true")]), @r"
@@ -274,18 +348,37 @@ fn unsigned_webhooks_must_be_wanted() {
 #[test]
 fn addresses_of_the_api_follow_from_the_host() {
     for (flags, expected) in [
-        (vec![("gh-hostname", "GHE.Example.com")], "https://ghe.example.com/api/v3/"),
-        (vec![("gh-hostname", "acme.ghe.com")], "https://api.acme.ghe.com/"),
-        (vec![("gh-api-url", "http://127.0.0.1:9/api")], "http://127.0.0.1:9/api/"),
+        (
+            vec![("gh-hostname", "GHE.Example.com")],
+            "https://ghe.example.com/api/v3/",
+        ),
+        (
+            vec![("gh-hostname", "acme.ghe.com")],
+            "https://api.acme.ghe.com/",
+        ),
+        (
+            vec![("gh-api-url", "http://127.0.0.1:9/api")],
+            "http://127.0.0.1:9/api/",
+        ),
     ] {
-        assert_eq!(config(&flags).github.api_url.as_str(), expected, "{flags:?}");
+        assert_eq!(
+            config(&flags).github.api_url.as_str(),
+            expected,
+            "{flags:?}"
+        );
     }
 }
 
 #[test]
 fn pages_are_protected_wholly_or_not_at_all() {
-    let both = config(&[("web-basic-auth", "true"), ("web-password", "correct horse battery")]);
-    let (username, password) = ("lockkeeper".to_owned(), Secret::new("correct horse battery"));
+    let both = config(&[
+        ("web-basic-auth", "true"),
+        ("web-password", "correct horse battery"),
+    ]);
+    let (username, password) = (
+        "lockkeeper".to_owned(),
+        Secret::new("correct horse battery"),
+    );
     assert_eq!(both.web.auth, WebAuth::Basic { username, password });
     assert_snapshot!(errors(&[("web-basic-auth", "true")]), @r"
     1. --web-password (LOCKKEEPER_WEB_PASSWORD): missing, but --web-basic-auth is set; there is no default password
@@ -300,8 +393,14 @@ fn pages_are_protected_wholly_or_not_at_all() {
 #[test]
 fn certificate_and_key_go_together() {
     let both = config(&[("ssl-cert-file", "~/cert.pem"), ("ssl-key-file", "key.pem")]).web;
-    let files = TlsFiles { certificate: "/home/kim/cert.pem".into(), key: "/srv/key.pem".into() };
-    assert_eq!((both.tls, both.public_url.as_str()), (Some(files), "https://box:4141/"));
+    let files = TlsFiles {
+        certificate: "/home/kim/cert.pem".into(),
+        key: "/srv/key.pem".into(),
+    };
+    assert_eq!(
+        (both.tls, both.public_url.as_str()),
+        (Some(files), "https://box:4141/")
+    );
     assert_snapshot!(errors(&[("ssl-cert-file", "cert.pem")]), @"
     1. --ssl-key-file (LOCKKEEPER_SSL_KEY_FILE): missing, but there is a certificate
     Fix: name the file with its private key
@@ -315,7 +414,11 @@ fn certificate_and_key_go_together() {
 #[test]
 fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
     use crate::config::repos::ConfigSource;
-    let source = |text| config(&[("repo-config-source", text)]).locking.config_source;
+    let source = |text| {
+        config(&[("repo-config-source", text)])
+            .locking
+            .config_source
+    };
     let branch = ConfigSource::Branch("release/1".parse().unwrap());
     assert_eq!(
         [source(""), source("base"), source("branch:release/1")],
@@ -330,10 +433,16 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
 /// They are held against the reader of patterns that the search goes by.
 #[test]
 fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_accepted() {
-    let fine = config(&[("autoplan-file-list", "x{.tf, !a/**,[^a]*.tf"), ("autoplan-modules-from-projects", "{a")]);
+    let fine = config(&[
+        ("autoplan-file-list", "x{.tf, !a/**,[^a]*.tf"),
+        ("autoplan-modules-from-projects", "{a"),
+    ]);
     assert_eq!(fine.planning.autoplan_files, ["x{.tf", "!a/**", "[^a]*.tf"]);
     assert_eq!(fine.planning.module_files, Some(vec!["{a".to_owned()]));
-    let flags = [("autoplan-file-list", "**/*.tf,[a-],!,b\\"), ("autoplan-modules-from-projects", "[z-a]")];
+    let flags = [
+        ("autoplan-file-list", "**/*.tf,[a-],!,b\\"),
+        ("autoplan-modules-from-projects", "[z-a]"),
+    ];
     assert_snapshot!(errors(&flags), @r"
     1. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a-]` is not a pattern: `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
     Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
@@ -349,7 +458,10 @@ fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_acc
 #[test]
 fn a_command_concerns_a_thousand_projects_at_most_unless_the_operator_says_otherwise() {
     assert_eq!(config(&[]).planning.max_projects, 1_000);
-    assert_eq!(config(&[("max-projects", "10000")]).planning.max_projects, 10_000);
+    assert_eq!(
+        config(&[("max-projects", "10000")]).planning.max_projects,
+        10_000
+    );
     for wrong in ["0", "10001", "many"] {
         assert_eq!(
             errors(&[("max-projects", wrong)]),
@@ -364,7 +476,10 @@ fn a_command_concerns_a_thousand_projects_at_most_unless_the_operator_says_other
 #[test]
 fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
     let plain = config(&[]);
-    assert_eq!((plain.comments.look, plain.planning.labels), (LookConfig::default(), Labels::default()));
+    assert_eq!(
+        (plain.comments.look, plain.planning.labels),
+        (LookConfig::default(), Labels::default())
+    );
     let flags = [
         "disable-apply-all",
         "disable-markdown-folding",
@@ -372,50 +487,110 @@ fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
         "enable-diff-markdown-format",
     ];
     let all = config(&flags.map(|flag| (flag, "true"))).comments.look;
-    let expected =
-        LookConfig { disable_apply_all: true, disable_folding: true, hide_unchanged: true, diff_markdown: true };
+    let expected = LookConfig {
+        disable_apply_all: true,
+        disable_folding: true,
+        hide_unchanged: true,
+        diff_markdown: true,
+    };
     assert_eq!(all, expected);
-    let given =
-        [("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep "), ("disable-automerge-label", "wait")];
-    let [no_autoplan, no_unlock, no_automerge] = ["wip", "keep", "wait"].map(|label| Some(label.to_owned()));
-    assert_eq!(config(&given).planning.labels, Labels { no_autoplan, no_unlock, no_automerge });
+    let given = [
+        ("disable-autoplan-label", "wip"),
+        ("disable-unlock-label", " keep "),
+        ("disable-automerge-label", "wait"),
+    ];
+    let [no_autoplan, no_unlock, no_automerge] =
+        ["wip", "keep", "wait"].map(|label| Some(label.to_owned()));
+    assert_eq!(
+        config(&given).planning.labels,
+        Labels {
+            no_autoplan,
+            no_unlock,
+            no_automerge
+        }
+    );
 }
 
 #[test]
 fn databases_are_told_apart_by_their_url() {
-    let database = |url| read_with(&[("database-url", url)], &[]).map(|(config, _)| config.storage.database);
+    let database =
+        |url| read_with(&[("database-url", url)], &[]).map(|(config, _)| config.storage.database);
     let postgres = "postgres://kim:pass@db/locks";
-    assert_eq!(database(postgres), Ok(Database::Postgres(Secret::new(postgres))));
-    assert_eq!(database("sqlite:locks.db"), Ok(Database::Sqlite("/srv/locks.db".into())));
-    assert_eq!(database("sqlite:///var/locks.db"), Ok(Database::Sqlite("/var/locks.db".into())));
-    for url in ["sqlite:", "sqlite::memory:", "sqlite:x?mode=ro", "postgres:db", "db.example.com"] {
+    assert_eq!(
+        database(postgres),
+        Ok(Database::Postgres(Secret::new(postgres)))
+    );
+    assert_eq!(
+        database("sqlite:locks.db"),
+        Ok(Database::Sqlite("/srv/locks.db".into()))
+    );
+    assert_eq!(
+        database("sqlite:///var/locks.db"),
+        Ok(Database::Sqlite("/var/locks.db".into()))
+    );
+    for url in [
+        "sqlite:",
+        "sqlite::memory:",
+        "sqlite:x?mode=ro",
+        "postgres:db",
+        "db.example.com",
+    ] {
         assert!(database(url).is_err(), "{url}");
     }
 }
 
 /// The server-side file, as `cli/` hands it over.
 fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String> {
-    let flags: Vec<_> = LEAST.into_iter().chain([("repo-config", "etc/repos.yaml")]).collect();
+    let flags: Vec<_> = LEAST
+        .into_iter()
+        .chain([("repo-config", "etc/repos.yaml")])
+        .collect();
     let text = text.map(str::to_owned).map_err(str::to_owned);
-    let raw = RawSettings { files: BTreeMap::from([("repo-config".to_owned(), text)]), ..raw(&flags, &[]) };
-    let (config, warnings) = ServerConfig::from_raw(&raw, Vec::new()).map_err(|errors| errors.to_string())?;
-    Ok((config, warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
+    let raw = RawSettings {
+        files: BTreeMap::from([("repo-config".to_owned(), text)]),
+        ..raw(&flags, &[])
+    };
+    let (config, warnings) =
+        ServerConfig::from_raw(&raw, Vec::new()).map_err(|errors| errors.to_string())?;
+    Ok((
+        config,
+        warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n"),
+    ))
 }
 
 #[test]
 fn repositories_are_configured_by_a_file_or_by_json() {
     let yaml = "repos:\n  - id: /.*/\n    repo_locks: {mode: on_apply}\n    repo_locking: false\n";
     let (by_file, warnings) = read_file(Ok(yaml)).unwrap();
-    let old = warnings.lines().find(|line| line.contains("repo_locking")).unwrap();
+    let old = warnings
+        .lines()
+        .find(|line| line.contains("repo_locking"))
+        .unwrap();
     assert_snapshot!(old, @"repos.yaml line 2: `repo_locking` is deprecated: write `repo_locks: {mode: disabled}`");
     let policy = |config: &ServerConfig| {
-        let rules = config.locking.repos.rules(&"github.com/acme/infra".parse().unwrap());
-        rules.lock_policy(None, &crate::model::ProjectKey::of_dir(".".parse().unwrap())).to_string()
+        let rules = config
+            .locking
+            .repos
+            .rules(&"github.com/acme/infra".parse().unwrap());
+        rules
+            .lock_policy(
+                None,
+                &crate::model::ProjectKey::of_dir(".".parse().unwrap()),
+            )
+            .to_string()
     };
     let json = r#"{"repos": [{"id": "/.*/", "repo_locks": {"mode": "on_apply"}}], "team_authz": {"command": "x"}}"#;
     let by_json = config(&[("repo-config-json", json)]);
     assert!(by_json.locking.repos.team_authz.is_some());
-    let (without, warnings) = read_with(&[("disable-repo-locking", "true"), ("repo-config-json", json)], &[]).unwrap();
+    let (without, warnings) = read_with(
+        &[("disable-repo-locking", "true"), ("repo-config-json", json)],
+        &[],
+    )
+    .unwrap();
     assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"--disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: write `repo_locks: {mode: disabled}` for the repositories in question into the file of --repo-config");
     assert_snapshot!([by_file, by_json, without, config(&[])].map(|config| policy(&config)).join("\n"), @"
     mode `disabled` (line 2 of the server's `repos.yaml`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
@@ -428,13 +603,19 @@ fn repositories_are_configured_by_a_file_or_by_json() {
 #[test]
 fn plans_wait_for_locks_unless_told_otherwise() {
     let queue = |flags: &[(&str, &str)]| config(flags).locking.queue;
-    assert_eq!((queue(&[]), queue(&[("lock-queue", "false")]), queue(&[("lock-queue", "true")])), (true, false, true));
+    assert_eq!(
+        (
+            queue(&[]),
+            queue(&[("lock-queue", "false")]),
+            queue(&[("lock-queue", "true")])
+        ),
+        (true, false, true)
+    );
 }
 
 #[test]
 fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
-    let yaml =
-        "repos:\n  - id: github.com/acme/*\n    repo_locks:\n      mode: on_aply\n      ttl: 3 moons\nworkflws: {}\n";
+    let yaml = "repos:\n  - id: github.com/acme/*\n    repo_locks:\n      mode: on_aply\n      ttl: 3 moons\nworkflws: {}\n";
     assert_snapshot!(read_file(Ok(yaml)).unwrap_err(), @r"
     the server cannot start: 4 problems in its configuration
 
@@ -485,13 +666,23 @@ fn names_come_from_atlantis_if_wanted() {
     let config = config(&[("compat", "atlantis"), ("vcs-status-name", "locks")]);
     assert_eq!(config.comments.executable_names, ["atlantis"]);
     assert_eq!(config.comments.status_name, "locks");
-    assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/.atlantis"));
+    assert_eq!(
+        config.storage.data_dir,
+        PathBuf::from("/home/kim/.atlantis")
+    );
 }
 
 #[test]
 fn switching_off_what_is_always_so_is_warned_of_with_the_way_out() {
-    let flags = [("parallel-plan", "false"), ("skip-clone-no-changes", "false"), ("parallel-apply", "true")];
-    let variables = [("ATLANTIS_GH_ALLOW_MERGEABLE_BYPASS_APPLY", "no"), ("LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN", "0")];
+    let flags = [
+        ("parallel-plan", "false"),
+        ("skip-clone-no-changes", "false"),
+        ("parallel-apply", "true"),
+    ];
+    let variables = [
+        ("ATLANTIS_GH_ALLOW_MERGEABLE_BYPASS_APPLY", "no"),
+        ("LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN", "0"),
+    ];
     let (_, warnings) = read_with(&flags, &variables).unwrap();
     assert_snapshot!(warnings, @"
     --gh-allow-mergeable-bypass-apply (LOCKKEEPER_GH_ALLOW_MERGEABLE_BYPASS_APPLY): cannot be switched off here: a status that Lockkeeper itself has yet to set never keeps it from applying; what must hold before an apply is said by `apply_requirements` in the file of --repo-config
@@ -507,7 +698,10 @@ fn the_settings_of_an_atlantis_server_are_understood() {
     let variables = [
         ("ATLANTIS_PORT", "tcp://10.0.0.1:80"),
         ("ATLANTIS_REDIS_PORT", "tcp://10.0.0.1:6379"),
-        ("ATLANTIS_ALLOW_COMMANDS", "version,plan,apply,unlock,approve_policies,cancel"),
+        (
+            "ATLANTIS_ALLOW_COMMANDS",
+            "version,plan,apply,unlock,approve_policies,cancel",
+        ),
         ("ATLANTIS_WRITE_GIT_CREDS", "true"),
         ("ATLANTIS_TF_DISTRIBUTION", "opentofu"),
         ("ATLANTIS_AUTOMERGE", "false"),
@@ -516,13 +710,23 @@ fn the_settings_of_an_atlantis_server_are_understood() {
         ("LOCKKEEPER_SERVICE_HOST", "10.0.0.1"),
         ("LOCKKEEPER_EXECUTABLE_NAMES", "a"),
     ];
-    let (config, warnings) = read_with(&[("gh-token-file", "-"), ("gh-token", "ghp_x")], &variables).unwrap();
+    let (config, warnings) =
+        read_with(&[("gh-token-file", "-"), ("gh-token", "ghp_x")], &variables).unwrap();
     assert_eq!(config.web.listen.to_string(), "0.0.0.0:4141");
-    assert_eq!(config.terraform.distribution, crate::model::Distribution::OpenTofu);
+    assert_eq!(
+        config.terraform.distribution,
+        crate::model::Distribution::OpenTofu
+    );
     assert!(config.repos.module_access);
     assert_eq!(
         config.comments.allowed.into_iter().collect::<Vec<_>>(),
-        [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel, CommandKind::Version]
+        [
+            CommandKind::Plan,
+            CommandKind::Apply,
+            CommandKind::Unlock,
+            CommandKind::Cancel,
+            CommandKind::Version
+        ]
     );
     assert_snapshot!(warnings, @"
     ATLANTIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
@@ -535,24 +739,44 @@ fn the_settings_of_an_atlantis_server_are_understood() {
 }
 
 /// What is said with a file of settings beside flags and variables.
-fn read_settings_file(text: &str, more: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<ServerConfig, String> {
+fn read_settings_file(
+    text: &str,
+    more: &[(&str, &str)],
+    variables: &[(&str, &str)],
+) -> Result<ServerConfig, String> {
     let (settings_file, problems) = SettingsFile::parse("/etc/server.yaml", text);
-    let raw = RawSettings { settings_file, ..raw(more, variables) };
-    ServerConfig::from_raw(&raw, problems).map(|(config, _)| config).map_err(|errors| errors.to_string())
+    let raw = RawSettings {
+        settings_file,
+        ..raw(more, variables)
+    };
+    ServerConfig::from_raw(&raw, problems)
+        .map(|(config, _)| config)
+        .map_err(|errors| errors.to_string())
 }
 
 #[test]
 fn a_file_of_settings_is_heard_after_flags_and_variables() {
     let text = "repo-allowlist: [github.com/acme/*]\ngh-user: '@kim'\ngh-token: ghp_x\ngh-webhook-secret: [the-old-webhook-secret, the-new-webhook-secret]\n\
                 port: 80\ndata-dir: ~/keep\nbind-address: 127.0.0.1\nlog-level: debug\nparallel-pool-size: 0\n";
-    let variables = [("ATLANTIS_BIND_ADDRESS", "127.0.0.2"), ("LOCKKEEPER_LOG_LEVEL", "")];
+    let variables = [
+        ("ATLANTIS_BIND_ADDRESS", "127.0.0.2"),
+        ("LOCKKEEPER_LOG_LEVEL", ""),
+    ];
     let config = read_settings_file(text, &[("port", "81")], &variables).unwrap();
     assert_eq!(config.web.listen.to_string(), "127.0.0.2:81");
     assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/keep"));
-    assert_eq!(config.webhooks.secrets, [Secret::new("the-old-webhook-secret"), Secret::new("the-new-webhook-secret")]);
+    assert_eq!(
+        config.webhooks.secrets,
+        [
+            Secret::new("the-old-webhook-secret"),
+            Secret::new("the-new-webhook-secret")
+        ]
+    );
     assert_eq!(config.logging.level, crate::telemetry::LogLevel::Debug);
     assert_eq!(config.terraform.parallel.get(), 15);
-    let GithubAuth::Token { user, .. } = config.github.auth else { panic!("a token is set") };
+    let GithubAuth::Token { user, .. } = config.github.auth else {
+        panic!("a token is set")
+    };
     assert_eq!(user, "kim");
 }
 
@@ -640,19 +864,44 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     3. --web-allow (LOCKKEEPER_WEB_ALLOW): `discards` is not an action
     Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
     ");
-    let password = [("web-basic-auth", "true"), ("web-password", "correct horse battery")];
-    let with = |flags: &[(&'static str, &'static str)]| config(&[&password[..], flags].concat()).permissions;
-    let fine = with(&[("gh-team-allowlist", " *:plan ,OPS:* "), ("web-allow", "discard")]);
-    assert_eq!((fine.teams.to_string(), fine.web.to_string()), ("*:plan,ops:*".to_owned(), "discard".to_owned()));
+    let password = [
+        ("web-basic-auth", "true"),
+        ("web-password", "correct horse battery"),
+    ];
+    let with = |flags: &[(&'static str, &'static str)]| {
+        config(&[&password[..], flags].concat()).permissions
+    };
+    let fine = with(&[
+        ("gh-team-allowlist", " *:plan ,OPS:* "),
+        ("web-allow", "discard"),
+    ]);
+    assert_eq!(
+        (fine.teams.to_string(), fine.web.to_string()),
+        ("*:plan,ops:*".to_owned(), "discard".to_owned())
+    );
     assert_snapshot!(errors(&[("web-accounts-file", "/etc/accounts")]), @"
     1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages ask for no password: nobody would be limited
     Fix: set --web-basic-auth and a password for the account of the whole server
     ");
     assert_eq!(fine.commenters, Commenters::Writers);
-    assert_eq!(config(&[("compat", "atlantis")]).permissions.commenters, Commenters::Writers);
-    assert_eq!(config(&[("allow-commenters", "everyone")]).permissions.commenters, Commenters::Everyone);
-    let both = errors(&[("gh-team-allowlist", "*:plan"), ("allow-commenters", "everyone")]);
-    assert!(both.contains("`everyone`, but --gh-team-allowlist says who may give which command"), "{both}");
+    assert_eq!(
+        config(&[("compat", "atlantis")]).permissions.commenters,
+        Commenters::Writers
+    );
+    assert_eq!(
+        config(&[("allow-commenters", "everyone")])
+            .permissions
+            .commenters,
+        Commenters::Everyone
+    );
+    let both = errors(&[
+        ("gh-team-allowlist", "*:plan"),
+        ("allow-commenters", "everyone"),
+    ]);
+    assert!(
+        both.contains("`everyone`, but --gh-team-allowlist says who may give which command"),
+        "{both}"
+    );
     let unset = with(&[("gh-team-allowlist", ""), ("web-allow", "")]);
     assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
 }
@@ -660,7 +909,11 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
 #[test]
 fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
     for flags in [&[][..], &[("web-allow", "none")], &[("web-allow", " ")]] {
-        assert_eq!(config(flags).permissions.web, crate::config::access::WebRules::read_only(), "{flags:?}");
+        assert_eq!(
+            config(flags).permissions.web,
+            crate::config::access::WebRules::read_only(),
+            "{flags:?}"
+        );
     }
     let anonymous = |words| [("allow-anonymous-web", "true"), ("web-allow", words)];
     let (wanted, warnings) = read_with(&anonymous("discard,apply_lock"), &[]).unwrap();
@@ -675,7 +928,11 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
     1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password: no server lets people do that who have not signed in
     Fix: name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
     ");
-    for flags in [&[("allow-anonymous-web", "true")][..], &anonymous("none"), &anonymous("")] {
+    for flags in [
+        &[("allow-anonymous-web", "true")][..],
+        &anonymous("none"),
+        &anonymous(""),
+    ] {
         insta::allow_duplicates! {
             assert_snapshot!(errors(flags), @"
             1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but --web-allow names nothing that anybody could do
@@ -683,7 +940,10 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
             ");
         }
     }
-    let both = [("web-basic-auth", "true"), ("web-password", "correct horse battery")];
+    let both = [
+        ("web-basic-auth", "true"),
+        ("web-password", "correct horse battery"),
+    ];
     assert_snapshot!(errors(&[&both[..], &anonymous("discard")].concat()), @"
     1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but the pages ask for a password (--web-basic-auth): nobody is anonymous
     Fix: remove one of the two
@@ -692,9 +952,16 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
 
 #[test]
 fn what_can_be_guessed_is_refused_and_not_repeated() {
-    let short = [("gh-webhook-secret", "fifteen-letters"), ("web-basic-auth", "true"), ("web-password", "hunter2")];
+    let short = [
+        ("gh-webhook-secret", "fifteen-letters"),
+        ("web-basic-auth", "true"),
+        ("web-password", "hunter2"),
+    ];
     let refused = errors(&short);
-    assert!(!refused.contains("fifteen-letters") && !refused.contains("hunter2"), "{refused}");
+    assert!(
+        !refused.contains("fifteen-letters") && !refused.contains("hunter2"),
+        "{refused}"
+    );
     assert_snapshot!(refused, @"
     1. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): 15 characters long, and 16 are the least that cannot be guessed
     Fix: make a longer one, for example with `openssl rand -hex 20`
@@ -702,8 +969,17 @@ fn what_can_be_guessed_is_refused_and_not_repeated() {
     Fix: make a longer one, for example with `openssl rand -hex 20`
     ");
     let (_, warnings) = read_with(&[&short[..], &[("compat", "atlantis")]].concat(), &[]).unwrap();
-    assert!(!warnings.contains("fifteen-letters") && !warnings.contains("hunter2"), "{warnings}");
-    assert_eq!(warnings.matches("are the least that cannot be guessed").count(), 2, "{warnings}");
+    assert!(
+        !warnings.contains("fifteen-letters") && !warnings.contains("hunter2"),
+        "{warnings}"
+    );
+    assert_eq!(
+        warnings
+            .matches("are the least that cannot be guessed")
+            .count(),
+        2,
+        "{warnings}"
+    );
 }
 
 #[test]
@@ -712,7 +988,12 @@ fn a_host_that_is_none_is_named_with_flag_and_fix() {
     1. --web-hosts (LOCKKEEPER_WEB_HOSTS): `https://x.example` is neither a host name nor an address
     Fix: write names or addresses without a port, such as `lockkeeper.internal`, with commas between them
     ");
-    assert!(config(&[("web-hosts", "locks.internal")]).web.hosts.knows("locks.internal:4141", None));
+    assert!(
+        config(&[("web-hosts", "locks.internal")])
+            .web
+            .hosts
+            .knows("locks.internal:4141", None)
+    );
 }
 
 #[test]
@@ -726,12 +1007,22 @@ fn a_proxy_that_is_no_network_is_named_with_flag_and_fix() {
 
 #[test]
 fn what_weakens_nothing_is_accepted_without_effect_and_said() {
-    let flags = [("hide-prev-plan-comments", "true"), ("stats-namespace", "infra"), ("language", "en")];
+    let flags = [
+        ("hide-prev-plan-comments", "true"),
+        ("stats-namespace", "infra"),
+        ("language", "en"),
+    ];
     let (config, warnings) = read_with(&flags, &[("ATLANTIS_GITEA_PAGE_SIZE", "50")]).unwrap();
     assert_snapshot!(config.without_effect.join("\n"), @"
     --gitea-page-size (LOCKKEEPER_GITEA_PAGE_SIZE) has no effect: it is only about forges that this version does not serve
     --stats-namespace (LOCKKEEPER_STATS_NAMESPACE) has no effect: the names of all numbers of `/metrics` begin with `lockkeeper_`
     --hide-prev-plan-comments (LOCKKEEPER_HIDE_PREV_PLAN_COMMENTS) has no effect: it only changes how comments look
     ");
-    assert!(config.without_effect.iter().all(|sentence| warnings.lines().any(|line| line == sentence)), "{warnings}");
+    assert!(
+        config
+            .without_effect
+            .iter()
+            .all(|sentence| warnings.lines().any(|line| line == sentence)),
+        "{warnings}"
+    );
 }

@@ -54,8 +54,11 @@ pub struct WebConfig {
 impl WebConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let listen = read_listen(reader);
-        let given_url =
-            reader.parsed("atlantis-url", web_url, "write the URL people use, such as `https://locks.example.com`");
+        let given_url = reader.parsed(
+            "atlantis-url",
+            web_url,
+            "write the URL people use, such as `https://locks.example.com`",
+        );
         let auth = read_auth(reader);
         let tls = read_tls(reader);
         let trusted_proxies = read_proxies(reader);
@@ -70,19 +73,34 @@ impl WebConfig {
                 "write names or addresses without a port, such as `lockkeeper.internal`, with commas between them";
             reader.refuse("web-hosts", problem.to_string(), fix)
         });
-        Ok(Self { listen, public_url, auth: auth?, tls: tls?, hosts: hosts?, trusted_proxies: trusted_proxies? })
+        Ok(Self {
+            listen,
+            public_url,
+            auth: auth?,
+            tls: tls?,
+            hosts: hosts?,
+            trusted_proxies: trusted_proxies?,
+        })
     }
 }
 
 fn read_listen(reader: &mut Reader<'_>) -> Read<SocketAddr> {
     let port = reader.number::<u16>("port");
-    let address = reader.parsed("bind-address", parse_address, "write an IP address such as `127.0.0.1` or `::`");
+    let address = reader.parsed(
+        "bind-address",
+        parse_address,
+        "write an IP address such as `127.0.0.1` or `::`",
+    );
     let (port, address) = (port?, address?);
-    Ok(SocketAddr::new(address.expect("the address has a default"), port.expect("the port has a default")))
+    Ok(SocketAddr::new(
+        address.expect("the address has a default"),
+        port.expect("the port has a default"),
+    ))
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is not an IP address"))
+    text.parse()
+        .map_err(|_| format!("`{text}` is not an IP address"))
 }
 
 /// Both or none (reference 10.4).
@@ -90,12 +108,16 @@ fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
     match (reader.path("ssl-cert-file"), reader.path("ssl-key-file")) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
-        (Some(_), None) => {
-            reader.refuse("ssl-key-file", "missing, but there is a certificate", "name the file with its private key")
-        }
-        (None, Some(_)) => {
-            reader.refuse("ssl-cert-file", "missing, but there is a private key", "name the file with its certificate")
-        }
+        (Some(_), None) => reader.refuse(
+            "ssl-key-file",
+            "missing, but there is a certificate",
+            "name the file with its private key",
+        ),
+        (None, Some(_)) => reader.refuse(
+            "ssl-cert-file",
+            "missing, but there is a private key",
+            "name the file with its certificate",
+        ),
     }
 }
 
@@ -119,7 +141,8 @@ fn default_url(reader: &mut Reader<'_>, port: u16, is_tls: bool) -> Read<Url> {
 fn read_proxies(reader: &mut Reader<'_>) -> Read<TrustedProxies> {
     let flag = "trusted-proxies";
     let fix = "write addresses, or networks such as `10.0.0.0/8`, with commas between them";
-    TrustedProxies::new(&reader.list(flag)).or_else(|problem| reader.refuse(flag, problem.to_string(), fix))
+    TrustedProxies::new(&reader.list(flag))
+        .or_else(|problem| reader.refuse(flag, problem.to_string(), fix))
 }
 
 fn read_auth(reader: &mut Reader<'_>) -> Read<WebAuth> {

@@ -83,23 +83,44 @@ mod tests {
     use super::*;
 
     fn of_plan(steps: Vec<Step>) -> Workflow {
-        Workflow { plan: Stage { steps: steps.into() }, ..Workflow::clone(&Workflow::builtin()) }
+        Workflow {
+            plan: Stage {
+                steps: steps.into(),
+            },
+            ..Workflow::clone(&Workflow::builtin())
+        }
     }
 
     fn run(command: &str, output: Vec<OutputFilter>) -> Step {
-        Step::Run(RunStep { command: command.to_owned(), shell: Shell::default(), output })
+        Step::Run(RunStep {
+            command: command.to_owned(),
+            shell: Shell::default(),
+            output,
+        })
     }
 
     #[test]
     fn workflows_that_do_different_things_differ() {
-        let bash = Shell { program: "bash".to_owned(), args: vec!["-c".to_owned()] };
-        let env = |name: &str, value| Step::Env(EnvStep { name: name.to_owned(), value });
+        let bash = Shell {
+            program: "bash".to_owned(),
+            args: vec!["-c".to_owned()],
+        };
+        let env = |name: &str, value| {
+            Step::Env(EnvStep {
+                name: name.to_owned(),
+                value,
+            })
+        };
         let literal = |value: &str| EnvValue::Literal(value.to_owned());
         let init = |extra: &[&str]| Step::Builtin {
             step: Builtin::Init,
             extra_args: extra.iter().map(|&argument| argument.to_owned()).collect(),
         };
-        let multienv = |is_shown| MultienvStep { command: "a".to_owned(), shell: Shell::default(), is_shown };
+        let multienv = |is_shown| MultienvStep {
+            command: "a".to_owned(),
+            shell: Shell::default(),
+            is_shown,
+        };
         let mut all = vec![
             of_plan(vec![]),
             of_plan(vec![init(&[])]),
@@ -111,16 +132,35 @@ mod tests {
             of_plan(vec![run("a\n", vec![])]),
             of_plan(vec![run("a", vec![OutputFilter::Hide])]),
             of_plan(vec![run("a", vec![OutputFilter::StripRefreshing])]),
-            of_plan(vec![run("a", vec![OutputFilter::Redact(Regex::new("a").unwrap())])]),
-            of_plan(vec![Step::Run(RunStep { command: "a".to_owned(), shell: bash, output: vec![] })]),
+            of_plan(vec![run(
+                "a",
+                vec![OutputFilter::Redact(Regex::new("a").unwrap())],
+            )]),
+            of_plan(vec![Step::Run(RunStep {
+                command: "a".to_owned(),
+                shell: bash,
+                output: vec![],
+            })]),
             of_plan(vec![env("A", literal("b"))]),
             of_plan(vec![env("Ab", literal(""))]),
-            of_plan(vec![env("A", EnvValue::Printed { command: "b".to_owned(), shell: Shell::default() })]),
+            of_plan(vec![env(
+                "A",
+                EnvValue::Printed {
+                    command: "b".to_owned(),
+                    shell: Shell::default(),
+                },
+            )]),
             of_plan(vec![Step::Multienv(multienv(true))]),
             of_plan(vec![Step::Multienv(multienv(false))]),
         ];
-        all.push(Workflow { apply: Stage::default(), ..Workflow::clone(&Workflow::builtin()) });
-        let prints: BTreeSet<String> = all.iter().map(|workflow| workflow.fingerprint().to_string()).collect();
+        all.push(Workflow {
+            apply: Stage::default(),
+            ..Workflow::clone(&Workflow::builtin())
+        });
+        let prints: BTreeSet<String> = all
+            .iter()
+            .map(|workflow| workflow.fingerprint().to_string())
+            .collect();
         assert_eq!(prints.len(), all.len());
     }
 

@@ -7,8 +7,20 @@ use crate::config::yaml::{Key, Keys, Kind, words};
 pub(in crate::config) static WORKFLOW: Keys = Keys::new(
     "a workflow",
     &[
-        Key::new("plan", STAGE_KIND, "`init`, `plan`", "Makes a plan.", "{steps: [init, plan]}"),
-        Key::new("apply", STAGE_KIND, "`apply`", "Carries it out.", "{steps: [apply]}"),
+        Key::new(
+            "plan",
+            STAGE_KIND,
+            "`init`, `plan`",
+            "Makes a plan.",
+            "{steps: [init, plan]}",
+        ),
+        Key::new(
+            "apply",
+            STAGE_KIND,
+            "`apply`",
+            "Carries it out.",
+            "{steps: [apply]}",
+        ),
         Key::new(
             "policy_check",
             STAGE_KIND,
@@ -59,13 +71,55 @@ const ARGS: Kind = Kind::Map(&BUILTIN);
 pub(super) static STEP: Keys = Keys::choice(
     "a step",
     &[
-        Key::new("init", ARGS, "", "`terraform init`.", "{extra_args: [-upgrade=false]}"),
-        Key::new("plan", ARGS, "", "`terraform plan` into the plan file.", "{extra_args: [-lock-timeout=60s]}"),
-        Key::new("show", ARGS, "", "The plan file as JSON, in `$SHOWFILE`.", "{extra_args: []}"),
-        Key::new("policy_check", ARGS, "", "Policies. Not in this version yet.", "{extra_args: []}"),
-        Key::new("apply", ARGS, "", "`terraform apply` of the plan file.", "{extra_args: [-parallelism=5]}"),
-        Key::new("import", ARGS, "", "`terraform import`.", "{extra_args: [-lock=false]}"),
-        Key::new("state_rm", ARGS, "", "`terraform state rm`.", "{extra_args: [-lock=false]}"),
+        Key::new(
+            "init",
+            ARGS,
+            "",
+            "`terraform init`.",
+            "{extra_args: [-upgrade=false]}",
+        ),
+        Key::new(
+            "plan",
+            ARGS,
+            "",
+            "`terraform plan` into the plan file.",
+            "{extra_args: [-lock-timeout=60s]}",
+        ),
+        Key::new(
+            "show",
+            ARGS,
+            "",
+            "The plan file as JSON, in `$SHOWFILE`.",
+            "{extra_args: []}",
+        ),
+        Key::new(
+            "policy_check",
+            ARGS,
+            "",
+            "Policies. Not in this version yet.",
+            "{extra_args: []}",
+        ),
+        Key::new(
+            "apply",
+            ARGS,
+            "",
+            "`terraform apply` of the plan file.",
+            "{extra_args: [-parallelism=5]}",
+        ),
+        Key::new(
+            "import",
+            ARGS,
+            "",
+            "`terraform import`.",
+            "{extra_args: [-lock=false]}",
+        ),
+        Key::new(
+            "state_rm",
+            ARGS,
+            "",
+            "`terraform state rm`.",
+            "{extra_args: [-lock=false]}",
+        ),
         Key::new(
             "run",
             Kind::Any(&[Kind::Text, Kind::Map(&RUN)]),
@@ -102,7 +156,13 @@ pub(super) static BUILTIN: Keys = Keys::new(
     )],
 );
 
-const SHELL: Key = Key::new("shell", Kind::Text, "`sh`", "What the command is handed to.", "bash");
+const SHELL: Key = Key::new(
+    "shell",
+    Kind::Text,
+    "`sh`",
+    "What the command is handed to.",
+    "bash",
+);
 
 /// `shellArgs`, as steps and hooks have it.
 pub(in crate::config) const SHELL_ARGS: Key = Key::new(
@@ -117,7 +177,13 @@ pub(in crate::config) const SHELL_ARGS: Key = Key::new(
 pub(super) static RUN: Keys = Keys::new(
     "`run`",
     &[
-        Key::new("command", Kind::Text, Key::REQUIRED, "Source for the shell.", "make plan"),
+        Key::new(
+            "command",
+            Kind::Text,
+            Key::REQUIRED,
+            "Source for the shell.",
+            "make plan",
+        ),
         Key::new(
             "output",
             Kind::Any(&[Kind::Words(outputs), Kind::List(&OUTPUT_ITEM)]),
@@ -152,8 +218,20 @@ pub(super) static FILTER: Keys = Keys::new(
 pub(super) static ENV: Keys = Keys::new(
     "`env`",
     &[
-        Key::new("name", Kind::Text, Key::REQUIRED, "Name of the variable.", "TF_VAR_region"),
-        Key::new("value", Kind::Text, "none", "Its value. Either this or `command`.", "eu-west-1"),
+        Key::new(
+            "name",
+            Kind::Text,
+            Key::REQUIRED,
+            "Name of the variable.",
+            "TF_VAR_region",
+        ),
+        Key::new(
+            "value",
+            Kind::Text,
+            "none",
+            "Its value. Either this or `command`.",
+            "eu-west-1",
+        ),
         Key::new(
             "command",
             Kind::Text,
@@ -170,7 +248,13 @@ pub(super) static ENV: Keys = Keys::new(
 pub(super) static MULTIENV: Keys = Keys::new(
     "`multienv`",
     &[
-        Key::new("command", Kind::Text, Key::REQUIRED, "Prints `NAME=value,…`.", "./variables.sh"),
+        Key::new(
+            "command",
+            Kind::Text,
+            Key::REQUIRED,
+            "Prints `NAME=value,…`.",
+            "./variables.sh",
+        ),
         Key::new(
             "output",
             Kind::Words(|| vec!["show", "hide"]),

@@ -90,7 +90,10 @@ pub struct Shell {
 
 impl Default for Shell {
     fn default() -> Self {
-        Self { program: "sh".to_owned(), args: vec!["-c".to_owned()] }
+        Self {
+            program: "sh".to_owned(),
+            args: vec!["-c".to_owned()],
+        }
     }
 }
 
@@ -178,13 +181,30 @@ impl Workflow {
 
     /// Whether the built-in `apply` is among the steps that apply, so that there has to be a plan file.
     pub fn applies_plan_file(&self) -> bool {
-        self.apply.steps.iter().any(|step| matches!(step, Step::Builtin { step: Builtin::Apply, .. }))
+        self.apply.steps.iter().any(|step| {
+            matches!(
+                step,
+                Step::Builtin {
+                    step: Builtin::Apply,
+                    ..
+                }
+            )
+        })
     }
 
     /// The commands and arguments of all stages, as they are written.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let stages = [&self.plan, &self.apply, &self.policy_check, &self.import, &self.state_rm];
-        stages.into_iter().flat_map(|stage| &*stage.steps).flat_map(Step::texts)
+        let stages = [
+            &self.plan,
+            &self.apply,
+            &self.policy_check,
+            &self.import,
+            &self.state_rm,
+        ];
+        stages
+            .into_iter()
+            .flat_map(|stage| &*stage.steps)
+            .flat_map(Step::texts)
     }
 
     /// Whether plan or apply run a command of their author.
@@ -194,7 +214,11 @@ impl Workflow {
             Step::Env(env) => matches!(env.value, EnvValue::Printed { .. }),
             Step::Builtin { .. } => false,
         };
-        self.plan.steps.iter().chain(&*self.apply.steps).any(is_command)
+        self.plan
+            .steps
+            .iter()
+            .chain(&*self.apply.steps)
+            .any(is_command)
     }
 }
 
@@ -202,8 +226,13 @@ impl Step {
     fn texts(&self) -> Vec<&str> {
         match self {
             Self::Builtin { extra_args, .. } => extra_args.iter().map(String::as_str).collect(),
-            Self::Run(RunStep { command, .. }) | Self::Multienv(MultienvStep { command, .. }) => vec![command],
-            Self::Env(EnvStep { value: EnvValue::Literal(text) | EnvValue::Printed { command: text, .. }, .. }) => {
+            Self::Run(RunStep { command, .. }) | Self::Multienv(MultienvStep { command, .. }) => {
+                vec![command]
+            }
+            Self::Env(EnvStep {
+                value: EnvValue::Literal(text) | EnvValue::Printed { command: text, .. },
+                ..
+            }) => {
                 vec![text]
             }
         }
@@ -213,14 +242,22 @@ impl Step {
 impl Stage {
     /// Built-in steps without further arguments.
     pub fn of(steps: &[Builtin]) -> Self {
-        let step = |step: &Builtin| Step::Builtin { step: *step, extra_args: Vec::new() };
-        Self { steps: steps.iter().map(step).collect() }
+        let step = |step: &Builtin| Step::Builtin {
+            step: *step,
+            extra_args: Vec::new(),
+        };
+        Self {
+            steps: steps.iter().map(step).collect(),
+        }
     }
 
     /// Whether parts of what it prints are to be on pages only and in no comment.
     pub fn keeps_output_private(&self) -> bool {
-        let is_private = |filter: &OutputFilter| matches!(filter, OutputFilter::Hide | OutputFilter::Redact(_));
-        self.steps.iter().any(|step| matches!(step, Step::Run(step) if step.output.iter().any(is_private)))
+        let is_private =
+            |filter: &OutputFilter| matches!(filter, OutputFilter::Hide | OutputFilter::Redact(_));
+        self.steps
+            .iter()
+            .any(|step| matches!(step, Step::Run(step) if step.output.iter().any(is_private)))
     }
 }
 

@@ -36,28 +36,65 @@ pub(in crate::config) fn read_workflows(
     entries.iter().filter_map(read).collect()
 }
 
-fn read_workflow(reader: &mut Reader, name: &Located, node: &Node, version: FileVersion) -> Option<Workflow> {
+fn read_workflow(
+    reader: &mut Reader,
+    name: &Located,
+    node: &Node,
+    version: FileVersion,
+) -> Option<Workflow> {
     let text = name.text.as_str();
-    if text.trim().is_empty() || text.chars().count() > MAX_NAME || text.chars().any(char::is_control) {
+    if text.trim().is_empty()
+        || text.chars().count() > MAX_NAME
+        || text.chars().any(char::is_control)
+    {
         let what = format!("`{}` cannot be the name of a workflow", shown(text));
-        reader.problem(name.place, what, "use 1 to 255 characters, and no line breaks");
+        reader.problem(
+            name.place,
+            what,
+            "use 1 to 255 characters, and no line breaks",
+        );
     }
-    let mut workflow = Workflow { name: text.to_owned(), ..Workflow::clone(&Workflow::builtin()) };
+    let mut workflow = Workflow {
+        name: text.to_owned(),
+        ..Workflow::clone(&Workflow::builtin())
+    };
     if node.value == Value::Null {
         return Some(workflow);
     }
     let fields = reader.fields(node, &WORKFLOW)?;
-    let Workflow { name: _, plan, apply, policy_check, import, state_rm } = &mut workflow;
-    let stages =
-        [("plan", plan), ("apply", apply), ("policy_check", policy_check), ("import", import), ("state_rm", state_rm)];
+    let Workflow {
+        name: _,
+        plan,
+        apply,
+        policy_check,
+        import,
+        state_rm,
+    } = &mut workflow;
+    let stages = [
+        ("plan", plan),
+        ("apply", apply),
+        ("policy_check", policy_check),
+        ("import", import),
+        ("state_rm", state_rm),
+    ];
     for (key, stage) in stages {
         // Version 2 differs in these two only.
-        let version = if matches!(key, "plan" | "apply") { version } else { FileVersion::Three };
+        let version = if matches!(key, "plan" | "apply") {
+            version
+        } else {
+            FileVersion::Three
+        };
         if let Some(place) = fields.place(key).filter(|_| key == "policy_check") {
-            let what = format!("the stage `policy_check` of the workflow `{}` never runs", shown(text));
+            let what = format!(
+                "the stage `policy_check` of the workflow `{}` never runs",
+                shown(text)
+            );
             reader.without_effect(place, what, "policies are not checked in this version");
         }
-        if let Some(read) = fields.get(key).and_then(|node| read_stage(reader, node, version)) {
+        if let Some(read) = fields
+            .get(key)
+            .and_then(|node| read_stage(reader, node, version))
+        {
             *stage = read;
         }
     }
@@ -75,13 +112,17 @@ fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<
     }
     let mut steps = Vec::new();
     for node in nodes {
-        let Some(step) = step::read(reader, node) else { continue };
+        let Some(step) = step::read(reader, node) else {
+            continue;
+        };
         if version == FileVersion::Two {
             check_quotes(reader, node, &step);
         }
         steps.push(step);
     }
-    Some(Stage { steps: steps.into() })
+    Some(Stage {
+        steps: steps.into(),
+    })
 }
 
 /// Version 2 takes commands apart at spaces and puts them together again, so that quotes are lost. A command that would
@@ -90,7 +131,14 @@ fn check_quotes(reader: &mut Reader, node: &Node, step: &Step) {
     let Step::Run(run) = step else { return };
     let split = shlex::split(&run.command).map(|words| words.join(" "));
     if split.as_deref() != Some(run.command.trim()) {
-        let what = format!("version 2 of the file would change this command: `{}`", shown(&run.command));
-        reader.problem(node.place, what, "write `version: 3`, where commands are run as they are written");
+        let what = format!(
+            "version 2 of the file would change this command: `{}`",
+            shown(&run.command)
+        );
+        reader.problem(
+            node.place,
+            what,
+            "write `version: 3`, where commands are run as they are written",
+        );
     }
 }

@@ -28,7 +28,10 @@ pub(super) fn read(reader: &mut Reader, node: &Node) -> Option<Step> {
 
 fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
     if let Ok(step) = word.trim().parse() {
-        return Some(Step::Builtin { step, extra_args: Vec::new() });
+        return Some(Step::Builtin {
+            step,
+            extra_args: Vec::new(),
+        });
     }
     let help = match word.trim() {
         "run" => RUN_HELP.to_owned(),
@@ -44,9 +47,18 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
     None
 }
 
-fn help_for(reader: &Reader, word: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
+fn help_for(
+    reader: &Reader,
+    word: &str,
+    known: impl Iterator<Item = &'static str> + Clone,
+) -> String {
     reader.nearest(word, known.clone()).map_or_else(
-        || format!("write `run: …` for a command of yours; the other steps are {}", quoted(known)),
+        || {
+            format!(
+                "write `run: …` for a command of yours; the other steps are {}",
+                quoted(known)
+            )
+        },
         |meant| format!("did you mean `{meant}`?"),
     )
 }
@@ -62,7 +74,10 @@ fn refuse_entries(reader: &mut Reader, place: Place, entries: &[(Located, Node)]
     };
     let what = match entries {
         [] => "a step has no key".to_owned(),
-        entries => format!("a step has one key, not {}", quoted(entries.iter().map(|(key, _)| shown(&key.text)))),
+        entries => format!(
+            "a step has one key, not {}",
+            quoted(entries.iter().map(|(key, _)| shown(&key.text)))
+        ),
     };
     reader.problem(place, what, help);
 }
@@ -85,7 +100,10 @@ fn read_entry(reader: &mut Reader, key: &Located, value: &Node) -> Option<Step> 
 
 fn read_builtin(reader: &mut Reader, step: Builtin, value: &Node) -> Option<Step> {
     if value.value == Value::Null {
-        return Some(Step::Builtin { step, extra_args: Vec::new() });
+        return Some(Step::Builtin {
+            step,
+            extra_args: Vec::new(),
+        });
     }
     if !matches!(value.value, Value::Map(_)) {
         let help = format!("write `{step}: {{extra_args: […]}}`, or `{step}` alone");
@@ -94,31 +112,50 @@ fn read_builtin(reader: &mut Reader, step: Builtin, value: &Node) -> Option<Step
     }
     let fields = reader.fields(value, &BUILTIN)?;
     let args = reader.texts(&fields, "extra_args").unwrap_or_default();
-    let extra_args = args.iter().filter_map(|arg| without_nul(reader, arg)).collect();
+    let extra_args = args
+        .iter()
+        .filter_map(|arg| without_nul(reader, arg))
+        .collect();
     Some(Step::Builtin { step, extra_args })
 }
 
 fn read_run(reader: &mut Reader, key: &Located, value: &Node) -> Option<RunStep> {
     let Value::Map(_) = value.value else {
         let command = read_source(reader, key, value, RUN_HELP)?;
-        return Some(RunStep { command, shell: Shell::default(), output: Vec::new() });
+        return Some(RunStep {
+            command,
+            shell: Shell::default(),
+            output: Vec::new(),
+        });
     };
     let fields = reader.fields(value, &RUN)?;
     let (shell, output) = (read_shell(reader, &fields), output::read(reader, &fields));
     let command = read_command(reader, value, &fields, "command", "`run`")?;
-    Some(RunStep { command, shell, output })
+    Some(RunStep {
+        command,
+        shell,
+        output,
+    })
 }
 
 fn read_multienv(reader: &mut Reader, key: &Located, value: &Node) -> Option<MultienvStep> {
     let Value::Map(_) = value.value else {
         let command = read_source(reader, key, value, MULTIENV_HELP)?;
-        return Some(MultienvStep { command, shell: Shell::default(), is_shown: true });
+        return Some(MultienvStep {
+            command,
+            shell: Shell::default(),
+            is_shown: true,
+        });
     };
     let fields = reader.fields(value, &MULTIENV)?;
     let shell = read_shell(reader, &fields);
     let output: Option<String> = reader.word(&fields, "output", &["show", "hide"]);
     let command = read_command(reader, value, &fields, "command", "`multienv`")?;
-    Some(MultienvStep { command, shell, is_shown: output.as_deref() != Some("hide") })
+    Some(MultienvStep {
+        command,
+        shell,
+        is_shown: output.as_deref() != Some("hide"),
+    })
 }
 
 /// The short form: the command and nothing else.
@@ -140,7 +177,11 @@ pub(in crate::config) fn read_command(
     of: &str,
 ) -> Option<String> {
     if fields.get(key).is_none() {
-        reader.problem(node.place, format!("{of} has no `{key}`"), format!("write `{key}:` and the command to run"));
+        reader.problem(
+            node.place,
+            format!("{of} has no `{key}`"),
+            format!("write `{key}:` and the command to run"),
+        );
         return None;
     }
     let text = reader.text(fields, key)?;
@@ -149,7 +190,11 @@ pub(in crate::config) fn read_command(
 
 fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<String> {
     if text.text.trim().is_empty() {
-        reader.problem(text.place, format!("{what} is empty"), "write the command to run");
+        reader.problem(
+            text.place,
+            format!("{what} is empty"),
+            "write the command to run",
+        );
         return None;
     }
     without_nul(reader, text)
@@ -159,7 +204,11 @@ fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<Strin
 fn without_nul(reader: &mut Reader, text: &Located) -> Option<String> {
     if text.text.contains('\0') {
         let what = format!("`{}` has a zero byte", shown(&text.text));
-        reader.problem(text.place, what, "write `\\\\0` where the two characters are meant");
+        reader.problem(
+            text.place,
+            what,
+            "write `\\\\0` where the two characters are meant",
+        );
         return None;
     }
     Some(text.text.clone())
@@ -172,17 +221,28 @@ pub(in crate::config) fn read_shell(reader: &mut Reader, fields: &Fields<'_>) ->
     match (program, args) {
         (None, Some(_)) => {
             let place = fields.place("shellArgs").expect("there are arguments");
-            reader.problem(place, "`shellArgs` needs `shell`".to_owned(), "write `shell: sh` beside it");
+            reader.problem(
+                place,
+                "`shellArgs` needs `shell`".to_owned(),
+                "write `shell: sh` beside it",
+            );
             default
         }
         (None, None) => default,
         (Some(program), _) if program.text.trim().is_empty() => {
-            reader.problem(program.place, "`shell` is empty".to_owned(), "name a program, such as `bash`");
+            reader.problem(
+                program.place,
+                "`shell` is empty".to_owned(),
+                "name a program, such as `bash`",
+            );
             default
         }
         (Some(program), args) => {
             let program = without_nul(reader, &program).unwrap_or_default();
-            Shell { program: program.trim().to_owned(), args: args.unwrap_or(default.args) }
+            Shell {
+                program: program.trim().to_owned(),
+                args: args.unwrap_or(default.args),
+            }
         }
     }
 }
@@ -190,7 +250,13 @@ pub(in crate::config) fn read_shell(reader: &mut Reader, fields: &Fields<'_>) ->
 fn read_args(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<String>> {
     let node = fields.get("shellArgs")?;
     if let Value::Scalar(_, text) = &node.value {
-        let text = without_nul(reader, &Located { place: node.place, text: text.clone() })?;
+        let text = without_nul(
+            reader,
+            &Located {
+                place: node.place,
+                text: text.clone(),
+            },
+        )?;
         return Some(text.split_whitespace().map(str::to_owned).collect());
     }
     if !matches!(node.value, Value::List(_)) {
@@ -198,7 +264,12 @@ fn read_args(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<String>> {
         return None;
     }
     let texts = reader.texts(fields, "shellArgs")?;
-    Some(texts.iter().filter_map(|text| without_nul(reader, text)).collect())
+    Some(
+        texts
+            .iter()
+            .filter_map(|text| without_nul(reader, text))
+            .collect(),
+    )
 }
 
 fn read_env(reader: &mut Reader, node: &Node) -> Option<EnvStep> {
@@ -209,7 +280,10 @@ fn read_env(reader: &mut Reader, node: &Node) -> Option<EnvStep> {
     let fields = reader.fields(node, &ENV)?;
     let name = read_name(reader, node, &fields);
     let value = read_value(reader, node, &fields);
-    Some(EnvStep { name: name?, value: value? })
+    Some(EnvStep {
+        name: name?,
+        value: value?,
+    })
 }
 
 fn read_name(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<String> {
@@ -223,7 +297,11 @@ fn read_name(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<St
     };
     if !is_fine(&name.text) {
         let what = format!("`{}` cannot be the name of a variable", shown(&name.text));
-        reader.problem(name.place, what, "use letters, digits and `_`, and do not begin with a digit");
+        reader.problem(
+            name.place,
+            what,
+            "use letters, digits and `_`, and do not begin with a digit",
+        );
         return None;
     }
     Some(name.text)
@@ -234,7 +312,11 @@ fn read_value(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<E
     match (fields.get("value"), fields.get("command")) {
         (Some(_), None) => {
             if let Some(place) = fields.place("shell") {
-                reader.problem(place, "`shell` needs `command`".to_owned(), "remove it: a `value` is not run");
+                reader.problem(
+                    place,
+                    "`shell` needs `command`".to_owned(),
+                    "remove it: a `value` is not run",
+                );
             }
             let text = reader.text(fields, "value")?;
             without_nul(reader, &text).map(EnvValue::Literal)
@@ -244,12 +326,20 @@ fn read_value(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<E
             Some(EnvValue::Printed { command, shell })
         }
         (Some(_), Some(_)) => {
-            reader.problem(node.place, "`env` has both `value` and `command`".to_owned(), "keep one of the two");
+            reader.problem(
+                node.place,
+                "`env` has both `value` and `command`".to_owned(),
+                "keep one of the two",
+            );
             None
         }
         (None, None) => {
             let what = "`env` has neither `value` nor `command`".to_owned();
-            reader.problem(node.place, what, "write one of them; `value: ''` is the empty text");
+            reader.problem(
+                node.place,
+                what,
+                "write one of them; `value: ''` is the empty text",
+            );
             None
         }
     }

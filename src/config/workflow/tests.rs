@@ -5,14 +5,31 @@ use std::fmt::Write as _;
 use super::*;
 use crate::config::yaml::{ConfigErrors, Key, Keys, Kind, Reader, read};
 
-static FILE: Keys = Keys::new("the file", &[Key::new("workflows", Kind::Named(&Kind::Map(&WORKFLOW)), "", "", "")]);
+static FILE: Keys = Keys::new(
+    "the file",
+    &[Key::new(
+        "workflows",
+        Kind::Named(&Kind::Map(&WORKFLOW)),
+        "",
+        "",
+        "",
+    )],
+);
 
 fn parse(text: &str, version: FileVersion) -> Result<Vec<Arc<Workflow>>, ConfigErrors> {
     let mut reader = Reader::default();
-    let node = read(text).expect("the text is YAML").expect("the text is not empty");
-    let workflows = reader.fields(&node, &FILE).map(|fields| read_workflows(&mut reader, &fields, version));
+    let node = read(text)
+        .expect("the text is YAML")
+        .expect("the text is not empty");
+    let workflows = reader
+        .fields(&node, &FILE)
+        .map(|fields| read_workflows(&mut reader, &fields, version));
     let workflows = workflows.unwrap_or_default().into_values().collect();
-    if reader.problems.is_empty() { Ok(workflows) } else { Err(ConfigErrors::new("f.yaml", text, reader.problems)) }
+    if reader.problems.is_empty() {
+        Ok(workflows)
+    } else {
+        Err(ConfigErrors::new("f.yaml", text, reader.problems))
+    }
 }
 
 fn with_step(step: &str) -> String {
@@ -20,7 +37,8 @@ fn with_step(step: &str) -> String {
 }
 
 fn step(text: &str) -> Step {
-    let workflows = parse(&with_step(text), FileVersion::Three).unwrap_or_else(|errors| panic!("{text}: {errors}"));
+    let workflows = parse(&with_step(text), FileVersion::Three)
+        .unwrap_or_else(|errors| panic!("{text}: {errors}"));
     workflows[0].plan.steps[0].clone()
 }
 
@@ -56,7 +74,10 @@ fn every_form_of_a_step_is_read() {
         "multienv: {command: ./vars, output: hide, shell: sh}",
         "multienv: {command: ./vars, output: show}",
     ];
-    let told: Vec<_> = forms.iter().map(|form| format!("{form} => {:?}\n", step(form))).collect();
+    let told: Vec<_> = forms
+        .iter()
+        .map(|form| format!("{form} => {:?}\n", step(form)))
+        .collect();
     insta::assert_snapshot!(told.concat(), @r#"
     init => Builtin { step: Init, extra_args: [] }
     plan => Builtin { step: Plan, extra_args: [] }
@@ -145,7 +166,10 @@ const NO_STEPS: &[&str] = &[
 fn what_is_no_step_is_told_with_a_way_out() {
     let mut told = String::new();
     for form in NO_STEPS {
-        for problem in parse(&with_step(form), FileVersion::Three).expect_err(form).problems() {
+        for problem in parse(&with_step(form), FileVersion::Three)
+            .expect_err(form)
+            .problems()
+        {
             writeln!(told, "{form} => {} => {}", problem.what, problem.help).unwrap();
         }
     }
@@ -208,20 +232,37 @@ fn what_is_no_step_is_told_with_a_way_out() {
 
 #[test]
 fn stages_that_are_not_written_have_their_default_steps_and_empty_ones_none() {
-    for text in ["workflows: {w: }", "workflows: {w: {}}", "workflows: {w: {plan: , apply: {}, import: {steps: }}}"] {
+    for text in [
+        "workflows: {w: }",
+        "workflows: {w: {}}",
+        "workflows: {w: {plan: , apply: {}, import: {steps: }}}",
+    ] {
         let workflows = parse(text, FileVersion::Three).unwrap();
-        assert_eq!(*workflows[0], Workflow { name: "w".to_owned(), ..Workflow::clone(&Workflow::builtin()) }, "{text}");
+        assert_eq!(
+            *workflows[0],
+            Workflow {
+                name: "w".to_owned(),
+                ..Workflow::clone(&Workflow::builtin())
+            },
+            "{text}"
+        );
     }
     let text = "workflows: {w: {plan: {steps: []}, apply: {steps: [init, apply]}}}";
     let workflows = parse(text, FileVersion::Three).unwrap();
     assert_eq!(workflows[0].plan, Stage::default());
-    assert_eq!(workflows[0].apply, Stage::of(&[Builtin::Init, Builtin::Apply]));
+    assert_eq!(
+        workflows[0].apply,
+        Stage::of(&[Builtin::Init, Builtin::Apply])
+    );
     assert_eq!(workflows[0].state_rm, Workflow::builtin().state_rm);
 }
 
 #[test]
 fn what_is_no_workflow_is_told() {
-    let many = format!("workflows: {{w: {{plan: {{steps: [{}]}}}}}}", "plan, ".repeat(201));
+    let many = format!(
+        "workflows: {{w: {{plan: {{steps: [{}]}}}}}}",
+        "plan, ".repeat(201)
+    );
     let texts = [
         ("[]", "workflows: []"),
         ("a text", "workflows: {w: plan}"),
@@ -288,7 +329,10 @@ fn a_command_that_version_2_would_change_is_refused_there() {
         assert_eq!(parse(&text, FileVersion::Two).is_ok(), is_fine, "{command}");
         assert!(parse(&text, FileVersion::Three).is_ok(), "{command}");
         // Only commands of plan and apply are changed.
-        assert!(parse(&text.replace("plan:", "import:"), FileVersion::Two).is_ok(), "{command}");
+        assert!(
+            parse(&text.replace("plan:", "import:"), FileVersion::Two).is_ok(),
+            "{command}"
+        );
     }
     let told = parse(&with_step(r#"run: 'echo "a b"'"#), FileVersion::Two).unwrap_err();
     insta::assert_snapshot!(told, @r#"
@@ -303,12 +347,18 @@ fn a_command_that_version_2_would_change_is_refused_there() {
 
 #[test]
 fn expressions_have_limits() {
-    let many: Vec<String> = (0..201).map(|number| format!("{{filter_regex: a{number}}}")).collect();
+    let many: Vec<String> = (0..201)
+        .map(|number| format!("{{filter_regex: a{number}}}"))
+        .collect();
     let large = "{filter_regex: '(\\w{100}){100}'}".to_owned();
     let told = [many.join(", "), large].map(|items| {
         let text = with_step(&format!("{{run: {{command: make, output: [{items}]}}}}"));
         let errors = parse(&text, FileVersion::Three).unwrap_err();
-        errors.problems().map(|problem| format!("{} => {}", problem.what, problem.help)).collect::<Vec<_>>().join("\n")
+        errors
+            .problems()
+            .map(|problem| format!("{} => {}", problem.what, problem.help))
+            .collect::<Vec<_>>()
+            .join("\n")
     });
     insta::assert_snapshot!(told.join("\n"), @r"
     the file has more than 200 different regular expressions => join some of them with `|`

@@ -22,14 +22,32 @@ impl Expressions {
 
 impl Reader {
     /// Reads a regular expression between slashes (reference 4.2).
-    pub(in crate::config) fn slashed_expression(&mut self, text: &Located, key: &str) -> Option<Regex> {
-        let inner = text.text.trim().strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+    pub(in crate::config) fn slashed_expression(
+        &mut self,
+        text: &Located,
+        key: &str,
+    ) -> Option<Regex> {
+        let inner = text
+            .text
+            .trim()
+            .strip_prefix('/')
+            .and_then(|rest| rest.strip_suffix('/'));
         let Some(inner) = inner.filter(|inner| !inner.is_empty()) else {
-            let what = format!("`{}` is not a regular expression between slashes", shown(&text.text));
-            self.problem(text.place, what, format!("write a slash before and after it: `{key}: /^main$/`"));
+            let what = format!(
+                "`{}` is not a regular expression between slashes",
+                shown(&text.text)
+            );
+            self.problem(
+                text.place,
+                what,
+                format!("write a slash before and after it: `{key}: /^main$/`"),
+            );
             return None;
         };
-        self.expression(&Located { place: text.place, text: inner.to_owned() })
+        self.expression(&Located {
+            place: text.place,
+            text: inner.to_owned(),
+        })
     }
 
     /// Reads a regular expression.
@@ -38,19 +56,36 @@ impl Reader {
             return known.clone();
         }
         if self.expressions.0.len() >= Expressions::MAX {
-            let what = format!("the file has more than {} different regular expressions", Expressions::MAX);
+            let what = format!(
+                "the file has more than {} different regular expressions",
+                Expressions::MAX
+            );
             self.problem_of_file(what, "join some of them with `|`");
             return None;
         }
-        let compiled = RegexBuilder::new(&text.text).size_limit(Expressions::MAX_COMPILED).build();
-        let compiled = compiled.map_err(|error| self.refuse_expression(text, &error)).ok();
-        self.expressions.0.insert(text.text.clone(), compiled.clone());
+        let compiled = RegexBuilder::new(&text.text)
+            .size_limit(Expressions::MAX_COMPILED)
+            .build();
+        let compiled = compiled
+            .map_err(|error| self.refuse_expression(text, &error))
+            .ok();
+        self.expressions
+            .0
+            .insert(text.text.clone(), compiled.clone());
         compiled
     }
 
     fn refuse_expression(&mut self, text: &Located, error: &regex::Error) {
-        let what = format!("`{}` is not a regular expression: {}", shown(&text.text), reason(error));
-        self.problem(text.place, what, "see https://docs.rs/regex/#syntax; it is nearly the syntax of Go");
+        let what = format!(
+            "`{}` is not a regular expression: {}",
+            shown(&text.text),
+            reason(error)
+        );
+        self.problem(
+            text.place,
+            what,
+            "see https://docs.rs/regex/#syntax; it is nearly the syntax of Go",
+        );
     }
 }
 

@@ -65,19 +65,33 @@ impl Key {
         meaning: &'static str,
         example: &'static str,
     ) -> Self {
-        Self { name, kind, default, meaning, example }
+        Self {
+            name,
+            kind,
+            default,
+            meaning,
+            example,
+        }
     }
 }
 
 impl Keys {
     /// Keys of a mapping that belongs to whoever writes the file.
     pub(in crate::config) const fn new(of: &'static str, keys: &'static [Key]) -> Self {
-        Self { of, list: keys, of_server: &[], is_choice: false }
+        Self {
+            of,
+            list: keys,
+            of_server: &[],
+            is_choice: false,
+        }
     }
 
     /// Keys of which exactly one is written.
     pub(in crate::config) const fn choice(of: &'static str, keys: &'static [Key]) -> Self {
-        Self { is_choice: true, ..Self::new(of, keys) }
+        Self {
+            is_choice: true,
+            ..Self::new(of, keys)
+        }
     }
 
     /// The key whose mapping has a key of this name, if only one has.
@@ -94,6 +108,9 @@ impl Keys {
 }
 
 /// The spellings of an enum, for [`Kind::Words`].
-pub(in crate::config) fn words<T: Copy>(all: &[T], spelling: fn(T) -> &'static str) -> Vec<&'static str> {
+pub(in crate::config) fn words<T: Copy>(
+    all: &[T],
+    spelling: fn(T) -> &'static str,
+) -> Vec<&'static str> {
     all.iter().map(|value| spelling(*value)).collect()
 }

@@ -95,44 +95,67 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
     use serde_saphyr::Error as E;
 
     let place = error.location().and_then(|location| place_of(&location));
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum of another crate; it has a hundred variants")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the enum of another crate; it has a hundred variants"
+    )]
     let (what, help) = match error.without_snippet() {
-        E::AliasError { error: inner, .. } => return Problem { place, ..unreadable(inner, syntax) },
-        E::DuplicateMappingKey { key: Some(key), .. } => {
-            (format!("`{key}` is written twice in one mapping"), "keep one of the two")
+        E::AliasError { error: inner, .. } => {
+            return Problem {
+                place,
+                ..unreadable(inner, syntax)
+            };
         }
+        E::DuplicateMappingKey { key: Some(key), .. } => (
+            format!("`{key}` is written twice in one mapping"),
+            "keep one of the two",
+        ),
         E::Budget { .. }
         | E::AliasReplayLimitExceeded { .. }
         | E::AliasReplayStackDepthExceeded { .. }
         | E::AliasExpansionLimitExceeded { .. } => (
-            "the file is nested too deeply, has too many values, or its aliases multiply too much".to_owned(),
+            "the file is nested too deeply, has too many values, or its aliases multiply too much"
+                .to_owned(),
             "use fewer aliases and levels, or fewer projects",
         ),
-        E::MultipleDocuments { .. } => {
-            ("the file has more than one YAML document".to_owned(), "remove the `---` and all that follows it")
-        }
+        E::MultipleDocuments { .. } => (
+            "the file has more than one YAML document".to_owned(),
+            "remove the `---` and all that follows it",
+        ),
         other => match syntax {
-            Syntax::Yaml => {
-                (format!("this is not valid YAML: {}", message(other)), "see https://yaml.org for how YAML is written")
-            }
-            Syntax::Json => {
-                (format!("this is not valid JSON: {}", message(other)), "put texts in quotes, and close every bracket")
-            }
+            Syntax::Yaml => (
+                format!("this is not valid YAML: {}", message(other)),
+                "see https://yaml.org for how YAML is written",
+            ),
+            Syntax::Json => (
+                format!("this is not valid JSON: {}", message(other)),
+                "put texts in quotes, and close every bracket",
+            ),
         },
     };
-    Problem { place, what, help: help.to_owned() }
+    Problem {
+        place,
+        what,
+        help: help.to_owned(),
+    }
 }
 
 /// A pattern that begins with `*` is an alias to YAML. Its author means a text.
 fn unquoted(source: &str, problem: Problem) -> Problem {
-    let Some(place) = problem.place.filter(|_| problem.what.contains("anchor") || problem.what.contains("alias"))
+    let Some(place) = problem
+        .place
+        .filter(|_| problem.what.contains("anchor") || problem.what.contains("alias"))
     else {
         return problem;
     };
     let line = source.lines().nth(place.line - 1).unwrap_or_default();
     let from: String = line.chars().skip(place.column - 1).collect();
     let ends = |c: char| c.is_whitespace() || matches!(c, ',' | ']' | '}');
-    let Some(word) = from.split(ends).next().filter(|word| word.starts_with('*') && word.len() > 1) else {
+    let Some(word) = from
+        .split(ends)
+        .next()
+        .filter(|word| word.starts_with('*') && word.len() > 1)
+    else {
         return problem;
     };
     // What follows an asterisk in an alias is a name; a pattern has a dot, a slash or another asterisk.
@@ -141,7 +164,9 @@ fn unquoted(source: &str, problem: Problem) -> Problem {
     }
     let word = shown(word);
     Problem {
-        what: format!("`{word}` is no text in YAML: without quotes, `*` at the beginning makes it an alias"),
+        what: format!(
+            "`{word}` is no text in YAML: without quotes, `*` at the beginning makes it an alias"
+        ),
         help: format!("put it in quotes: `'{word}'`"),
         ..problem
     }
@@ -158,7 +183,11 @@ fn message(error: &serde_saphyr::Error) -> String {
 fn place_of(location: &Location) -> Option<Place> {
     let whole = |number: u64| usize::try_from(number).ok();
     let (line, column) = (whole(location.line())?, whole(location.column())?);
-    (line > 0).then(|| Place { line, column: column.max(1), width: whole(location.span().len()).unwrap_or(1) })
+    (line > 0).then(|| Place {
+        line,
+        column: column.max(1),
+        width: whole(location.span().len()).unwrap_or(1),
+    })
 }
 
 fn node(source: &str, raw: Spanned<Raw>) -> Node {
@@ -167,13 +196,20 @@ fn node(source: &str, raw: Spanned<Raw>) -> Node {
     let value = match raw.value {
         Raw::Null => Value::Null,
         Raw::Text(text) => Value::Scalar(Scalar::Text, text),
-        Raw::Plain(kind, fallback) => {
-            Value::Scalar(kind, written(source, &raw.defined).map_or(fallback, str::to_owned))
-        }
+        Raw::Plain(kind, fallback) => Value::Scalar(
+            kind,
+            written(source, &raw.defined).map_or(fallback, str::to_owned),
+        ),
         Raw::List(items) => Value::List(items.into_iter().map(|item| node(source, item)).collect()),
         Raw::Map(entries) => {
             let entry = |(key, value): (Spanned<Key>, _)| {
-                (Located { place: located(&key.defined), text: key.value.0 }, node(source, value))
+                (
+                    Located {
+                        place: located(&key.defined),
+                        text: key.value.0,
+                    },
+                    node(source, value),
+                )
             };
             Value::Map(entries.into_iter().map(entry).collect())
         }
@@ -185,7 +221,9 @@ fn node(source: &str, raw: Spanned<Raw>) -> Node {
 fn written<'a>(source: &'a str, location: &Location) -> Option<&'a str> {
     let span = location.span();
     let start = usize::try_from(span.byte_offset()?).ok()?;
-    let text = source.get(start..start + usize::try_from(span.byte_len()?).ok()?)?.trim();
+    let text = source
+        .get(start..start + usize::try_from(span.byte_len()?).ok()?)?
+        .trim();
     (!text.is_empty() && !text.starts_with(['"', '\'', '!', '&', '*'])).then_some(text)
 }
 
@@ -278,16 +316,31 @@ mod tests {
     use super::*;
 
     fn show(node: &Node) -> String {
-        let at = format!("{}:{}+{}", node.place.line, node.place.column, node.place.width);
+        let at = format!(
+            "{}:{}+{}",
+            node.place.line, node.place.column, node.place.width
+        );
         match &node.value {
             Value::Null => format!("null@{at}"),
             Value::Scalar(kind, text) => format!("{kind:?} {text}@{at}"),
-            Value::List(items) => format!("[{}]@{at}", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+            Value::List(items) => format!(
+                "[{}]@{at}",
+                items.iter().map(show).collect::<Vec<_>>().join(", ")
+            ),
             Value::Map(entries) => {
                 let entry = |(key, value): &(Located, Node)| {
-                    format!("{}@{}:{}: {}", key.text, key.place.line, key.place.column, show(value))
+                    format!(
+                        "{}@{}:{}: {}",
+                        key.text,
+                        key.place.line,
+                        key.place.column,
+                        show(value)
+                    )
                 };
-                format!("{{{}}}@{at}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+                format!(
+                    "{{{}}}@{at}",
+                    entries.iter().map(entry).collect::<Vec<_>>().join(", ")
+                )
             }
         }
     }

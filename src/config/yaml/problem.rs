@@ -15,7 +15,11 @@ pub struct Place {
 
 impl Place {
     /// The first character of the file.
-    pub(in crate::config) const START: Self = Self { line: 1, column: 1, width: 1 };
+    pub(in crate::config) const START: Self = Self {
+        line: 1,
+        column: 1,
+        width: 1,
+    };
 }
 
 /// One thing that is wrong with a file.
@@ -77,7 +81,11 @@ impl ConfigErrors {
             let excerpt = problem.place.and_then(|place| Excerpt::of(source, place));
             (problem, excerpt)
         };
-        Self { file: file.to_owned(), problems: problems.into_iter().map(with_excerpt).collect(), left_out }
+        Self {
+            file: file.to_owned(),
+            problems: problems.into_iter().map(with_excerpt).collect(),
+            left_out,
+        }
     }
 
     /// The name of the file.
@@ -87,7 +95,9 @@ impl ConfigErrors {
 
     /// The problems, in the order of the file, each with the lines to show: the line it is in, and carets below.
     pub fn with_excerpts(&self) -> impl Iterator<Item = (&Problem, Vec<String>)> {
-        self.problems.iter().map(|(problem, excerpt)| (problem, excerpt.iter().flat_map(Excerpt::lines).collect()))
+        self.problems
+            .iter()
+            .map(|(problem, excerpt)| (problem, excerpt.iter().flat_map(Excerpt::lines).collect()))
     }
 
     /// How many problems there are beside those.
@@ -118,7 +128,12 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-fn write_problem(f: &mut fmt::Formatter<'_>, file: &str, problem: &Problem, excerpt: Option<&Excerpt>) -> fmt::Result {
+fn write_problem(
+    f: &mut fmt::Formatter<'_>,
+    file: &str,
+    problem: &Problem,
+    excerpt: Option<&Excerpt>,
+) -> fmt::Result {
     writeln!(f, "error: {}", problem.what)?;
     let Some(place) = problem.place else {
         writeln!(f, " --> {file}")?;
@@ -138,31 +153,55 @@ impl Excerpt {
     const MAX_CHARS: usize = 100;
 
     fn lines(&self) -> [String; 2] {
-        [self.text.clone(), format!("{}{}", " ".repeat(self.indent), "^".repeat(self.width))]
+        [
+            self.text.clone(),
+            format!("{}{}", " ".repeat(self.indent), "^".repeat(self.width)),
+        ]
     }
 
     fn of(source: &str, place: Place) -> Option<Self> {
         let line = source.lines().nth(place.line - 1)?;
         let length = line.chars().count();
         let column = (place.column - 1).min(length);
-        let start = if length <= Self::MAX_CHARS { 0 } else { column.saturating_sub(Self::MAX_CHARS / 2) };
-        let text: String = line.chars().skip(start).take(Self::MAX_CHARS).map(harmless).collect();
+        let start = if length <= Self::MAX_CHARS {
+            0
+        } else {
+            column.saturating_sub(Self::MAX_CHARS / 2)
+        };
+        let text: String = line
+            .chars()
+            .skip(start)
+            .take(Self::MAX_CHARS)
+            .map(harmless)
+            .collect();
         let indent = column - start;
-        let width = place.width.min(text.chars().count().saturating_sub(indent)).max(1);
-        Some(Self { text: text.trim_end().to_owned(), indent, width })
+        let width = place
+            .width
+            .min(text.chars().count().saturating_sub(indent))
+            .max(1);
+        Some(Self {
+            text: text.trim_end().to_owned(),
+            indent,
+            width,
+        })
     }
 }
 
 /// The line of a place and carets below what is meant, as two lines.
 pub(in crate::config) fn excerpt(source: &str, place: Place) -> Vec<String> {
-    Excerpt::of(source, place).iter().flat_map(Excerpt::lines).collect()
+    Excerpt::of(source, place)
+        .iter()
+        .flat_map(Excerpt::lines)
+        .collect()
 }
 
 /// A text of a pull request as it may stand between backticks in a message: short, without backticks, and without
 /// anything that moves the cursor or turns the line.
 pub fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 80;
-    let without_backticks = text.chars().map(|c| if c == '`' { '\'' } else { harmless(c) });
+    let without_backticks = text
+        .chars()
+        .map(|c| if c == '`' { '\'' } else { harmless(c) });
     let mut shown: String = without_backticks.take(MAX_CHARS).collect();
     if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
@@ -173,7 +212,10 @@ pub fn shown(text: &str) -> String {
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => '\u{fffd}',
+        '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{feff}' => '\u{fffd}',
         c if c.is_control() => '\u{fffd}',
         c => c,
     }
@@ -184,7 +226,15 @@ mod tests {
     use super::*;
 
     fn problem(line: usize, column: usize, what: &str) -> Problem {
-        Problem { place: Some(Place { line, column, width: 4 }), what: what.to_owned(), help: "mend it".to_owned() }
+        Problem {
+            place: Some(Place {
+                line,
+                column,
+                width: 4,
+            }),
+            what: what.to_owned(),
+            help: "mend it".to_owned(),
+        }
     }
 
     #[test]
@@ -224,7 +274,8 @@ mod tests {
     #[test]
     fn places_outside_the_file_and_odd_characters_do_no_harm() {
         for (line, column) in [(99, 1), (1, 99), (1, 1)] {
-            let errors = ConfigErrors::new("f", "a\u{202e}b\u{7}", vec![problem(line, column, "a")]);
+            let errors =
+                ConfigErrors::new("f", "a\u{202e}b\u{7}", vec![problem(line, column, "a")]);
             assert!(!errors.to_string().contains(['\u{202e}', '\u{7}']));
         }
     }

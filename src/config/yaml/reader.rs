@@ -39,14 +39,26 @@ impl<'n> Fields<'n> {
     }
 
     fn entry(&self, key: &str) -> Option<(&'n Located, &'n Node)> {
-        self.0.iter().copied().find(|(name, node)| name.text == key && node.value != Value::Null)
+        self.0
+            .iter()
+            .copied()
+            .find(|(name, node)| name.text == key && node.value != Value::Null)
     }
 }
 
 impl Reader {
     /// Writes down a problem at a place.
-    pub(in crate::config) fn problem(&mut self, place: Place, what: String, help: impl Into<String>) {
-        self.problems.push(Problem { place: Some(place), what, help: help.into() });
+    pub(in crate::config) fn problem(
+        &mut self,
+        place: Place,
+        what: String,
+        help: impl Into<String>,
+    ) {
+        self.problems.push(Problem {
+            place: Some(place),
+            what,
+            help: help.into(),
+        });
     }
 
     /// The known word that a mistyped one is nearest to. Nobody reads as many problems as there may be in a hostile file,
@@ -65,12 +77,25 @@ impl Reader {
 
     /// Writes down a problem of the file as a whole.
     pub(in crate::config) fn problem_of_file(&mut self, what: String, help: impl Into<String>) {
-        self.problems.push(Problem { place: None, what, help: help.into() });
+        self.problems.push(Problem {
+            place: None,
+            what,
+            help: help.into(),
+        });
     }
 
     /// Writes down that something is accepted and has no effect.
-    pub(in crate::config) fn without_effect(&mut self, place: Place, what: String, help: impl Into<String>) {
-        self.without_effect.push(Remark { line: place.line, what, help: help.into() });
+    pub(in crate::config) fn without_effect(
+        &mut self,
+        place: Place,
+        what: String,
+        help: impl Into<String>,
+    ) {
+        self.without_effect.push(Remark {
+            line: place.line,
+            what,
+            help: help.into(),
+        });
     }
 
     /// Writes down that something is of Atlantis, and not here yet.
@@ -83,7 +108,11 @@ impl Reader {
     }
 
     /// Takes the entries of a mapping whose keys are known; `None` when it is no mapping.
-    pub(in crate::config) fn fields<'n>(&mut self, node: &'n Node, keys: &Keys) -> Option<Fields<'n>> {
+    pub(in crate::config) fn fields<'n>(
+        &mut self,
+        node: &'n Node,
+        keys: &Keys,
+    ) -> Option<Fields<'n>> {
         let Value::Map(entries) = &node.value else {
             self.wrong_kind(node, keys.of, "a mapping");
             return None;
@@ -91,7 +120,9 @@ impl Reader {
         for (key, value) in entries {
             self.check_key(key, value, keys);
         }
-        Some(Fields(entries.iter().map(|(key, value)| (key, value)).collect()))
+        Some(Fields(
+            entries.iter().map(|(key, value)| (key, value)).collect(),
+        ))
     }
 
     fn check_key(&mut self, key: &Located, value: &Node, keys: &Keys) {
@@ -107,12 +138,18 @@ impl Reader {
         } else {
             let help = match (keys.parent_of(name), self.nearest(name, keys.names())) {
                 (Some(parent), _) => {
-                    format!("`{name}` belongs under `{parent}`: write `{parent}:`, and `{name}` in it")
+                    format!(
+                        "`{name}` belongs under `{parent}`: write `{parent}:`, and `{name}` in it"
+                    )
                 }
                 (None, Some(meant)) => format!("did you mean `{meant}`?"),
                 (None, None) => format!("the keys of {} are {}", keys.of, quoted(keys.names())),
             };
-            self.problem(key.place, format!("`{}` is not a key of {}", shown(name), keys.of), help);
+            self.problem(
+                key.place,
+                format!("`{}` is not a key of {}", shown(name), keys.of),
+                help,
+            );
         }
     }
 
@@ -122,13 +159,23 @@ impl Reader {
     }
 
     /// Takes one of some words, which are all that their type has.
-    pub(in crate::config) fn word<T: FromStr>(&mut self, fields: &Fields<'_>, key: &str, words: &[&str]) -> Option<T> {
+    pub(in crate::config) fn word<T: FromStr>(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        words: &[&str],
+    ) -> Option<T> {
         let text = self.text(fields, key)?;
         self.word_of(&text, &format!("a value of `{key}`"), words)
     }
 
     /// Reads a text that is one of some words.
-    pub(in crate::config) fn word_of<T: FromStr>(&mut self, text: &Located, what: &str, words: &[&str]) -> Option<T> {
+    pub(in crate::config) fn word_of<T: FromStr>(
+        &mut self,
+        text: &Located,
+        what: &str,
+        words: &[&str],
+    ) -> Option<T> {
         let word = text.text.trim();
         if let Some(read) = words.contains(&word).then(|| word.parse().ok()).flatten() {
             return Some(read);
@@ -144,7 +191,10 @@ impl Reader {
     /// Reads a text, which `what` names for the errors.
     pub(in crate::config) fn text_of(&mut self, node: &Node, what: &str) -> Option<Located> {
         if let Value::Scalar(_, text) = &node.value {
-            return Some(Located { place: node.place, text: text.clone() });
+            return Some(Located {
+                place: node.place,
+                text: text.clone(),
+            });
         }
         self.wrong_kind(node, what, "a text");
         None
@@ -179,8 +229,14 @@ impl Reader {
     }
 
     /// Takes the entries of a mapping whose keys are names that people choose.
-    pub(in crate::config) fn named<'n>(&mut self, fields: &Fields<'n>, key: &str) -> &'n [(Located, Node)] {
-        fields.get(key).map_or(&[], |node| self.entries_of(node, &format!("`{key}`")))
+    pub(in crate::config) fn named<'n>(
+        &mut self,
+        fields: &Fields<'n>,
+        key: &str,
+    ) -> &'n [(Located, Node)] {
+        fields
+            .get(key)
+            .map_or(&[], |node| self.entries_of(node, &format!("`{key}`")))
     }
 
     pub(super) fn entries_of<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Located, Node)] {
@@ -192,7 +248,11 @@ impl Reader {
     }
 
     /// Takes the items of a list.
-    pub(in crate::config) fn list<'n>(&mut self, fields: &Fields<'n>, key: &str) -> Option<&'n [Node]> {
+    pub(in crate::config) fn list<'n>(
+        &mut self,
+        fields: &Fields<'n>,
+        key: &str,
+    ) -> Option<&'n [Node]> {
         let node = fields.get(key)?;
         if let Value::List(items) = &node.value {
             return Some(items);
@@ -202,9 +262,18 @@ impl Reader {
     }
 
     /// Takes a list of texts, without those items that are something else.
-    pub(in crate::config) fn texts(&mut self, fields: &Fields<'_>, key: &str) -> Option<Vec<Located>> {
+    pub(in crate::config) fn texts(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+    ) -> Option<Vec<Located>> {
         let items = self.list(fields, key)?;
-        Some(items.iter().filter_map(|item| self.text_of(item, &format!("an item of `{key}`"))).collect())
+        Some(
+            items
+                .iter()
+                .filter_map(|item| self.text_of(item, &format!("an item of `{key}`")))
+                .collect(),
+        )
     }
 
     /// Takes a list of words.
@@ -216,7 +285,12 @@ impl Reader {
     ) -> Option<Vec<T>> {
         let texts = self.texts(fields, key)?;
         let what = format!("an item of `{key}`");
-        Some(texts.iter().filter_map(|text| self.word_of(text, &what, words)).collect())
+        Some(
+            texts
+                .iter()
+                .filter_map(|text| self.word_of(text, &what, words))
+                .collect(),
+        )
     }
 
     /// Writes down that a value is of the wrong kind.
@@ -227,12 +301,18 @@ impl Reader {
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
         };
-        self.problem(node.place, format!("{what} must be {expected}, not {found}"), format!("write {expected} here"));
+        self.problem(
+            node.place,
+            format!("{what} must be {expected}, not {found}"),
+            format!("write {expected} here"),
+        );
     }
 }
 
 pub(super) fn boolean_in(node: &Node) -> Option<bool> {
-    let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value else { return None };
+    let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value else {
+        return None;
+    };
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" => Some(true),
         "false" | "no" | "off" | "n" => Some(false),
@@ -242,5 +322,9 @@ pub(super) fn boolean_in(node: &Node) -> Option<bool> {
 
 /// Takes one item, or a list of them: some keys allow both.
 pub(in crate::config) fn list_of(node: &Node) -> &[Node] {
-    if let Value::List(items) = &node.value { items } else { std::slice::from_ref(node) }
+    if let Value::List(items) = &node.value {
+        items
+    } else {
+        std::slice::from_ref(node)
+    }
 }

@@ -21,7 +21,8 @@ impl Reader {
             }
             Kind::WithoutEffect(shape, why) => {
                 self.check_shape(value, shape, &name);
-                let asks_for_nothing = boolean_in(value) == Some(false) || value.value.is_empty_text();
+                let asks_for_nothing =
+                    boolean_in(value) == Some(false) || value.value.is_empty_text();
                 if !asks_for_nothing {
                     self.without_effect(key.place, format!("{name} has no effect"), *why);
                 }
@@ -47,7 +48,9 @@ impl Reader {
             Kind::Text | Kind::SlashedRegex => drop(self.text_of(node, what)),
             Kind::Words(words) => {
                 let text = self.text_of(node, what);
-                drop(text.and_then(|text| self.word_of::<String>(&text, &format!("a value of {what}"), &words())));
+                drop(text.and_then(|text| {
+                    self.word_of::<String>(&text, &format!("a value of {what}"), &words())
+                }));
             }
             Kind::List(kind) => self.check_items(node, kind, what),
             Kind::Map(keys) => self.check_entries(node, keys),
@@ -62,15 +65,23 @@ impl Reader {
     }
 
     fn check_items(&mut self, node: &Node, kind: &Kind, what: &str) {
-        let Value::List(items) = &node.value else { return self.wrong_kind(node, what, "a list") };
+        let Value::List(items) = &node.value else {
+            return self.wrong_kind(node, what, "a list");
+        };
         for item in items {
             self.check_shape(item, kind, &format!("an item of {what}"));
         }
     }
 
     fn check_entries(&mut self, node: &Node, keys: &Keys) {
-        let Some(fields) = self.fields(node, keys) else { return };
-        for (key, value) in fields.0.iter().filter(|(_, value)| value.value != Value::Null) {
+        let Some(fields) = self.fields(node, keys) else {
+            return;
+        };
+        for (key, value) in fields
+            .0
+            .iter()
+            .filter(|(_, value)| value.value != Value::Null)
+        {
             if let Some(known) = keys.list.iter().find(|known| known.name == key.text) {
                 self.check_shape(value, &known.kind, &format!("`{}`", key.text));
             }

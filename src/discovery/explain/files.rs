@@ -69,18 +69,34 @@ impl FileWhyNot {
 impl fmt::Display for FileWhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Configuration => f.write_str("it is the configuration, which concerns no project by itself"),
+            Self::Configuration => {
+                f.write_str("it is the configuration, which concerns no project by itself")
+            }
             Self::NotListed => f.write_str("it matches `when_modified` of no project"),
             Self::OfConfigured(dir) => {
-                write!(f, "it matches `when_modified` of no project, and `{}` is configured", shown(dir.as_str()))
+                write!(
+                    f,
+                    "it matches `when_modified` of no project, and `{}` is configured",
+                    shown(dir.as_str())
+                )
             }
             Self::NotCounted => f.write_str("it is not in `--autoplan-file-list`"),
             Self::NoCode => f.write_str("it holds state or settings of a tool, no code"),
-            Self::DirWithoutCode(dir) => write!(f, "there is no Terraform code in `{}`", shown(dir.as_str())),
-            Self::PassedOver(dir, why) => write!(f, "`{}` is no unit of Terragrunt: {why}", shown(dir.as_str())),
+            Self::DirWithoutCode(dir) => {
+                write!(f, "there is no Terraform code in `{}`", shown(dir.as_str()))
+            }
+            Self::PassedOver(dir, why) => write!(
+                f,
+                "`{}` is no unit of Terragrunt: {why}",
+                shown(dir.as_str())
+            ),
             Self::SharedModule => f.write_str("it is in `modules` of a directory without code"),
             Self::Ignored { glob, by } => {
-                write!(f, "its directory matches `{}` of `ignore_paths` ({by})", shown(glob))
+                write!(
+                    f,
+                    "its directory matches `{}` of `ignore_paths` ({by})",
+                    shown(glob)
+                )
             }
         }
     }
@@ -101,7 +117,15 @@ pub(super) fn verdicts(
         keys.extend(users(input, file, &found));
         let reason = match discovered(input, file, configured) {
             Ok(dir) => {
-                keys.extend(found.get(&dir).into_iter().flatten().filter(|key| key.name.is_none()).copied().cloned());
+                keys.extend(
+                    found
+                        .get(&dir)
+                        .into_iter()
+                        .flatten()
+                        .filter(|key| key.name.is_none())
+                        .copied()
+                        .cloned(),
+                );
                 match passed_over.get(&dir) {
                     Some(why) => FileWhyNot::PassedOver(dir, *why),
                     None => FileWhyNot::DirWithoutCode(dir),
@@ -110,7 +134,11 @@ pub(super) fn verdicts(
             Err(reason) => reason,
         };
         let why_not = keys.is_empty().then_some(reason);
-        FileVerdict { path: (*file).clone(), concerns: keys.into_iter().collect(), why_not }
+        FileVerdict {
+            path: (*file).clone(),
+            concerns: keys.into_iter().collect(),
+            why_not,
+        }
     };
     changed.iter().map(verdict).collect()
 }
@@ -125,9 +153,22 @@ fn by_dir(projects: &[Project]) -> BTreeMap<&RepoPath, Vec<&ProjectKey>> {
 }
 
 /// The planned projects that use a module in which a file is.
-fn users(input: &Input<'_>, file: &RepoPath, found: &BTreeMap<&RepoPath, Vec<&ProjectKey>>) -> Vec<ProjectKey> {
-    let users = input.modules.map(|modules| modules.users(&[file])).unwrap_or_default();
-    users.keys().filter_map(|dir| found.get(dir)).flatten().copied().cloned().collect()
+fn users(
+    input: &Input<'_>,
+    file: &RepoPath,
+    found: &BTreeMap<&RepoPath, Vec<&ProjectKey>>,
+) -> Vec<ProjectKey> {
+    let users = input
+        .modules
+        .map(|modules| modules.users(&[file]))
+        .unwrap_or_default();
+    users
+        .keys()
+        .filter_map(|dir| found.get(dir))
+        .flatten()
+        .copied()
+        .cloned()
+        .collect()
 }
 
 /// The projects that each file concerns by patterns, or by whatever rule chose them.
@@ -144,7 +185,11 @@ fn concerned<'a>(
     }
     let is_found: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
     for one in configured.iter().filter(|one| is_found.contains(&one.key)) {
-        for file in one.near(changed).iter().filter(|file| one.concerned_by(file).is_some()) {
+        for file in one
+            .near(changed)
+            .iter()
+            .filter(|file| one.concerned_by(file).is_some())
+        {
             concerned.entry(file).or_default().insert(one.key.clone());
         }
     }
@@ -152,7 +197,11 @@ fn concerned<'a>(
 }
 
 /// The directory that a file makes a project without being configured, or why it makes none.
-fn discovered(input: &Input<'_>, file: &RepoPath, configured: &Expanded<'_>) -> Result<RepoPath, FileWhyNot> {
+fn discovered(
+    input: &Input<'_>,
+    file: &RepoPath,
+    configured: &Expanded<'_>,
+) -> Result<RepoPath, FileWhyNot> {
     if FILE_NAMES.contains(&file.as_str()) {
         return Err(FileWhyNot::Configuration);
     }
@@ -165,12 +214,17 @@ fn discovered(input: &Input<'_>, file: &RepoPath, configured: &Expanded<'_>) -> 
     if !auto::counts(input, file) {
         return Err(FileWhyNot::NotCounted);
     }
-    let Some((dir, _)) = auto::place(input.tree, file) else { return Err(FileWhyNot::SharedModule) };
+    let Some((dir, _)) = auto::place(input.tree, file) else {
+        return Err(FileWhyNot::SharedModule);
+    };
     if configured.dirs.contains(&dir) {
         return Err(FileWhyNot::OfConfigured(dir));
     }
     match input.ignored(&dir) {
-        Some((glob, by)) => Err(FileWhyNot::Ignored { glob: glob.to_string(), by: by.clone() }),
+        Some((glob, by)) => Err(FileWhyNot::Ignored {
+            glob: glob.to_string(),
+            by: by.clone(),
+        }),
         None => Ok(dir),
     }
 }

@@ -72,8 +72,15 @@ impl From<&Decider> for DeciderJson {
         match by {
             Decider::Default => Self::Default,
             Decider::Flag(flag) => Self::Flag { flag },
-            Decider::Server { file, line, id } => Self::Server { file: file.to_string(), line: *line, id: id.clone() },
-            Decider::Repo { file, line } => Self::Repo { file: file.clone(), line: *line },
+            Decider::Server { file, line, id } => Self::Server {
+                file: file.to_string(),
+                line: *line,
+                id: id.clone(),
+            },
+            Decider::Repo { file, line } => Self::Repo {
+                file: file.clone(),
+                line: *line,
+            },
         }
     }
 }
@@ -86,7 +93,10 @@ struct ValueJson<T> {
 }
 
 fn value<T: ToString>(decided: &Decided<T>) -> ValueJson<String> {
-    ValueJson { value: decided.value.to_string(), by: DeciderJson::from(&decided.by) }
+    ValueJson {
+        value: decided.value.to_string(),
+        by: DeciderJson::from(&decided.by),
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +107,10 @@ struct AutodiscoverJson {
 
 impl AutodiscoverJson {
     fn of(autodiscover: &Autodiscovery) -> Self {
-        Self { mode: value(&autodiscover.mode), active: autodiscover.is_active }
+        Self {
+            mode: value(&autodiscover.mode),
+            active: autodiscover.is_active,
+        }
     }
 }
 
@@ -111,7 +124,11 @@ struct KeyJson<'a> {
 
 impl<'a> KeyJson<'a> {
     fn of(key: &'a ProjectKey) -> Self {
-        Self { name: key.name.as_ref(), dir: key.dir.as_str(), workspace: key.workspace.as_str() }
+        Self {
+            name: key.name.as_ref(),
+            dir: key.dir.as_str(),
+            workspace: key.workspace.as_str(),
+        }
     }
 }
 
@@ -139,14 +156,22 @@ impl<'a> PlannedJson<'a> {
     fn of(planned: &'a Planned) -> Self {
         let rules = &planned.rules;
         let workflow = &rules.workflow;
-        let silenced = rules.silenced.value.iter().map(|kind| kind.as_str()).collect();
+        let silenced = rules
+            .silenced
+            .value
+            .iter()
+            .map(|kind| kind.as_str())
+            .collect();
         Self {
             key: KeyJson::of(&planned.key),
             autoplan: planned.only_asked.is_none(),
             autoplan_by: planned.only_asked.as_ref().map(DeciderJson::from),
             configured: planned.configured.as_ref().map(DeciderJson::from),
             why: WhyJson::of(planned),
-            workflow: ValueJson { value: workflow.value.name.clone(), by: DeciderJson::from(&workflow.by) },
+            workflow: ValueJson {
+                value: workflow.value.name.clone(),
+                by: DeciderJson::from(&workflow.by),
+            },
             requirements: RequirementsJson {
                 plan: demands(&rules.plan_requirements),
                 apply: demands(&rules.apply_requirements),
@@ -160,8 +185,16 @@ impl<'a> PlannedJson<'a> {
             lock: LockJson::of(&rules.lock),
             environment_profile: rules.environment_profile.as_ref().map(value),
             execution_order_group: planned.order.group,
-            depends_on: planned.order.after.iter().map(ProjectName::as_str).collect(),
-            silenced: ValueJson { value: silenced, by: DeciderJson::from(&rules.silenced.by) },
+            depends_on: planned
+                .order
+                .after
+                .iter()
+                .map(ProjectName::as_str)
+                .collect(),
+            silenced: ValueJson {
+                value: silenced,
+                by: DeciderJson::from(&rules.silenced.by),
+            },
         }
     }
 }
@@ -176,7 +209,11 @@ struct WhyJson<'a> {
 impl<'a> WhyJson<'a> {
     fn of(planned: &'a Planned) -> Self {
         let why = &planned.why;
-        Self { rule: why.word(), file: why.file().map(crate::model::RepoPath::as_str), text: why.to_string() }
+        Self {
+            rule: why.word(),
+            file: why.file().map(crate::model::RepoPath::as_str),
+            text: why.to_string(),
+        }
     }
 }
 
@@ -209,11 +246,25 @@ struct LockJson {
 
 impl LockJson {
     fn of(policy: &LockPolicy) -> Self {
-        let LockPolicy { mode, scope, ttl, decided_by } = policy;
+        let LockPolicy {
+            mode,
+            scope,
+            ttl,
+            decided_by,
+        } = policy;
         Self {
-            mode: ValueJson { value: mode.to_string(), by: DeciderJson::from(&decided_by.mode) },
-            scope: ValueJson { value: scope.to_string(), by: DeciderJson::from(&decided_by.scope) },
-            ttl: ValueJson { value: ttl.map(|ttl| ttl.as_secs()), by: DeciderJson::from(&decided_by.ttl) },
+            mode: ValueJson {
+                value: mode.to_string(),
+                by: DeciderJson::from(&decided_by.mode),
+            },
+            scope: ValueJson {
+                value: scope.to_string(),
+                by: DeciderJson::from(&decided_by.scope),
+            },
+            ttl: ValueJson {
+                value: ttl.map(|ttl| ttl.as_secs()),
+                by: DeciderJson::from(&decided_by.ttl),
+            },
         }
     }
 }

@@ -25,8 +25,8 @@ pub use warnings::{Warning, remarks, warnings};
 use super::limits::LimitExceeded;
 use super::terragrunt::PassedOver;
 use super::{
-    Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover,
-    links, required_versions, select_for_plan, stages, terragrunt,
+    Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths,
+    configured, discover, links, required_versions, select_for_plan, stages, terragrunt,
 };
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
@@ -63,8 +63,18 @@ impl Tool {
             Distribution::Terraform => Decider::Default,
             Distribution::OpenTofu => Decider::Flag("default-tf-distribution"),
         };
-        let version = version.map(|value| Decided { value, by: Decider::Flag("default-tf-version") });
-        Self { distribution: Decided { value: distribution, by }, version, code: RequiredVersions::default() }
+        let version = version.map(|value| Decided {
+            value,
+            by: Decider::Flag("default-tf-version"),
+        });
+        Self {
+            distribution: Decided {
+                value: distribution,
+                by,
+            },
+            version,
+            code: RequiredVersions::default(),
+        }
     }
 }
 
@@ -134,7 +144,8 @@ impl Explanation {
             asked => format!(", {asked} of them only when a comment asks for it"),
         };
         if self.not_served.is_some() {
-            return "nothing would be planned: pull requests into this branch are not served".to_owned();
+            return "nothing would be planned: pull requests into this branch are not served"
+                .to_owned();
         }
         match planned {
             0 if all == 0 => "there is no project here".to_owned(),
@@ -146,12 +157,17 @@ impl Explanation {
 
     /// How many projects a push plans.
     pub fn by_themselves(&self) -> usize {
-        self.planned.iter().filter(|planned| planned.only_asked.is_none()).count()
+        self.planned
+            .iter()
+            .filter(|planned| planned.only_asked.is_none())
+            .count()
     }
 
     /// The changed files that concern no project.
     pub fn idle_files(&self) -> impl Iterator<Item = (&FileVerdict, &FileWhyNot)> {
-        self.files.iter().filter_map(|file| Some((file, file.why_not.as_ref()?)))
+        self.files
+            .iter()
+            .filter_map(|file| Some((file, file.why_not.as_ref()?)))
     }
 }
 
@@ -165,17 +181,34 @@ pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     let autodiscover = autodiscovery(input);
     let passed_over = passed_over(input);
     let files = files::verdicts(input, &changed, &configured, &projects, &passed_over);
-    let search = skipped::Search { autodiscover: &autodiscover, passed_over: &passed_over, files: &files };
+    let search = skipped::Search {
+        autodiscover: &autodiscover,
+        passed_over: &passed_over,
+        files: &files,
+    };
     let skipped = skipped::find(input, &configured, &projects, &search);
-    let planned = in_turn(projects).into_iter().map(|project| planned(question, project)).collect();
+    let planned = in_turn(projects)
+        .into_iter()
+        .map(|project| planned(question, project))
+        .collect();
     let hooks = hooks_before_plan(question.rules, input.base);
-    Ok(Explanation { not_served: not_served(question), planned, skipped, files, autodiscover, hooks })
+    Ok(Explanation {
+        not_served: not_served(question),
+        planned,
+        skipped,
+        files,
+        autodiscover,
+        hooks,
+    })
 }
 
 /// How many hooks the operator runs before a plan of a pull into this branch. They may make or change any file, so what
 /// is said without them can be wrong.
 pub fn hooks_before_plan(rules: &RepoRules, base: &BranchName) -> usize {
-    rules.pre_hooks(base).filter(|hook| hook.is_for(CommandKind::Plan)).count()
+    rules
+        .pre_hooks(base)
+        .filter(|hook| hook.is_for(CommandKind::Plan))
+        .count()
 }
 
 /// That hooks were not run, as a sentence; `None` without any.
@@ -194,13 +227,23 @@ pub fn hooks_not_run(hooks: usize) -> Option<String> {
 /// Directories that Terragrunt would run, but passes over; none where nothing is looked for.
 fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
     let counts = |file: &RepoPath| auto::counts(input, file);
-    if input.searches() { terragrunt::passed_over(input.tree, input.read, &counts) } else { BTreeMap::new() }
+    if input.searches() {
+        terragrunt::passed_over(input.tree, input.read, &counts)
+    } else {
+        BTreeMap::new()
+    }
 }
 
 /// Explains what a plan of particular projects would do.
-pub fn explain_target(target: &Target, question: &Question<'_>) -> Result<Explanation, SelectError> {
+pub fn explain_target(
+    target: &Target,
+    question: &Question<'_>,
+) -> Result<Explanation, SelectError> {
     let projects = select_for_plan(target, question.input)?;
-    let planned = in_turn(projects).into_iter().map(|project| planned(question, project)).collect();
+    let planned = in_turn(projects)
+        .into_iter()
+        .map(|project| planned(question, project))
+        .collect();
     Ok(Explanation {
         not_served: not_served(question),
         planned,
@@ -218,35 +261,62 @@ fn in_turn(projects: Vec<Project>) -> Vec<Project> {
 }
 
 fn not_served(question: &Question<'_>) -> Option<Decided<BranchFilter>> {
-    question.rules.branch().filter(|branch| !branch.value.fits(question.input.base)).cloned()
+    question
+        .rules
+        .branch()
+        .filter(|branch| !branch.value.fits(question.input.base))
+        .cloned()
 }
 
 fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
     let flag = || {
         let is_default = input.settings.mode == AutodiscoverMode::default();
-        let by = if is_default { Decider::Default } else { Decider::Flag("autodiscover-mode") };
-        Decided { value: input.settings.mode, by }
+        let by = if is_default {
+            Decider::Default
+        } else {
+            Decider::Flag("autodiscover-mode")
+        };
+        Decided {
+            value: input.settings.mode,
+            by,
+        }
     };
     let mode = input.autodiscover.mode.clone().unwrap_or_else(flag);
-    Autodiscovery { mode, is_active: input.searches() }
+    Autodiscovery {
+        mode,
+        is_active: input.searches(),
+    }
 }
 
 /// The files come first, then the code, then the flag (reference 12.1), as when it is run.
 fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
     let input = question.input;
     let read = |file: &RepoPath| links::read_code(input.tree, file, input.read);
-    let distribution = rules.distribution.clone().unwrap_or_else(|| question.tool.distribution.clone());
+    let distribution = rules
+        .distribution
+        .clone()
+        .unwrap_or_else(|| question.tool.distribution.clone());
     let code = match &rules.version {
         Some(_) => RequiredVersions::default(),
         None => required_versions(input.tree.files_in(dir), distribution.value, &read),
     };
     let of_flag = question.tool.version.clone().filter(|_| code.is_empty());
-    Tool { distribution, version: rules.version.clone().or(of_flag), code }
+    Tool {
+        distribution,
+        version: rules.version.clone().or(of_flag),
+        code,
+    }
 }
 
 fn planned(question: &Question<'_>, project: Project) -> Planned {
     let config = question.input.config;
-    let Project { key, why, autoplan, order, .. } = project;
+    let Project {
+        key,
+        why,
+        autoplan,
+        order,
+        ..
+    } = project;
     let rules = question.rules.project(config, &key);
     let entry = config.and_then(|config| entry_line(config, &key));
     let tool = tool(question, &rules, &key.dir);
@@ -255,13 +325,24 @@ fn planned(question: &Question<'_>, project: Project) -> Planned {
         (true, false) => Some(entry.clone().unwrap_or(Decider::Default)),
         (true, true) => None,
     };
-    Planned { key, why, configured: entry, only_asked, rules, order, tool }
+    Planned {
+        key,
+        why,
+        configured: entry,
+        only_asked,
+        rules,
+        order,
+        tool,
+    }
 }
 
 /// The line that an entry begins at.
 fn entry_line(config: &RepoConfig, key: &ProjectKey) -> Option<Decider> {
     let line = config.entry_of(key)?.line;
-    Some(Decider::Repo { file: config.file_name.clone(), line })
+    Some(Decider::Repo {
+        file: config.file_name.clone(),
+        line,
+    })
 }
 
 #[cfg(test)]

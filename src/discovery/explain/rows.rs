@@ -29,11 +29,17 @@ pub struct Part {
 
 impl Part {
     fn new(text: impl Into<String>, by: &Decider) -> Self {
-        Self { text: text.into(), by: vec![by.clone()] }
+        Self {
+            text: text.into(),
+            by: vec![by.clone()],
+        }
     }
 
     fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), by: Vec::new() }
+        Self {
+            text: text.into(),
+            by: Vec::new(),
+        }
     }
 
     /// A phrase that says who decided it.
@@ -44,7 +50,11 @@ impl Part {
         let Some((file, _)) = lines.first().filter(|_| lines.len() > 1) else {
             return self.by.first().map(ToString::to_string);
         };
-        let mut numbers: Vec<String> = lines.iter().take(SHOWN).map(|(_, line)| line.to_string()).collect();
+        let mut numbers: Vec<String> = lines
+            .iter()
+            .take(SHOWN)
+            .map(|(_, line)| line.to_string())
+            .collect();
         if lines.len() > SHOWN {
             numbers.push("…".to_owned());
         }
@@ -67,7 +77,10 @@ impl fmt::Display for Row {
                 f.write_str(", ")?;
             }
             f.write_str(&part.text)?;
-            let is_said_later = self.parts.get(index + 1).is_some_and(|next| next.by == part.by);
+            let is_said_later = self
+                .parts
+                .get(index + 1)
+                .is_some_and(|next| next.by == part.by);
             if let Some(by) = part.by().filter(|_| !is_said_later) {
                 write!(f, " ({by})")?;
             }
@@ -81,19 +94,40 @@ pub fn rows(planned: &Planned) -> Vec<Row> {
     let rules = &planned.rules;
     let mut rows = vec![Row {
         label: "workflow",
-        parts: vec![Part::new(format!("`{}`", shown(&rules.workflow.value.name)), &rules.workflow.by)],
+        parts: vec![Part::new(
+            format!("`{}`", shown(&rules.workflow.value.name)),
+            &rules.workflow.by,
+        )],
     }];
     rows.extend(requirements(planned));
-    rows.push(Row { label: "tool", parts: tool(planned) });
-    rows.push(Row { label: "lock", parts: lock(&rules.lock) });
+    rows.push(Row {
+        label: "tool",
+        parts: tool(planned),
+    });
+    rows.push(Row {
+        label: "lock",
+        parts: lock(&rules.lock),
+    });
     rows.extend(rules.environment_profile.as_ref().map(|profile| Row {
         label: "environment",
-        parts: vec![Part::new(format!("profile `{}`", shown(&profile.value)), &profile.by)],
+        parts: vec![Part::new(
+            format!("profile `{}`", shown(&profile.value)),
+            &profile.by,
+        )],
     }));
     rows.extend(order(planned));
     if !rules.silenced.value.is_empty() {
-        let kinds = quoted(rules.silenced.value.iter().map(|kind: &RunKind| kind.as_str()));
-        rows.push(Row { label: "silent about", parts: vec![Part::new(kinds, &rules.silenced.by)] });
+        let kinds = quoted(
+            rules
+                .silenced
+                .value
+                .iter()
+                .map(|kind: &RunKind| kind.as_str()),
+        );
+        rows.push(Row {
+            label: "silent about",
+            parts: vec![Part::new(kinds, &rules.silenced.by)],
+        });
     }
     rows
 }
@@ -108,17 +142,27 @@ fn requirements(planned: &Planned) -> Vec<Row> {
     if all.iter().all(|(_, demands)| demands.is_empty()) {
         return vec![Row {
             label: "needs",
-            parts: vec![Part::plain("nothing, neither to plan nor to apply or import")],
+            parts: vec![Part::plain(
+                "nothing, neither to plan nor to apply or import",
+            )],
         }];
     }
-    all.into_iter().map(|(label, demands)| Row { label, parts: demanded(demands) }).collect()
+    all.into_iter()
+        .map(|(label, demands)| Row {
+            label,
+            parts: demanded(demands),
+        })
+        .collect()
 }
 
 fn demanded(demands: &Demands) -> Vec<Part> {
     if demands.is_empty() {
         return vec![Part::plain("nothing")];
     }
-    demands.iter().map(|demand| Part::new(format!("`{}`", demand.value), &demand.by)).collect()
+    demands
+        .iter()
+        .map(|demand| Part::new(format!("`{}`", demand.value), &demand.by))
+        .collect()
 }
 
 fn tool(planned: &Planned) -> Vec<Part> {
@@ -126,10 +170,15 @@ fn tool(planned: &Planned) -> Vec<Part> {
     let version = match &tool.version {
         Some(version) => Part::new(format!("version {}", version.value), &version.by),
         None if tool.code.is_empty() => Part::plain("whichever version the server has"),
-        None if tool.code.unreadable().is_some() => Part::plain(format!("no version: {}", tool.code)),
+        None if tool.code.unreadable().is_some() => {
+            Part::plain(format!("no version: {}", tool.code))
+        }
         None => Part::plain(format!("the newest version that fits: {}", tool.code)),
     };
-    vec![Part::new(tool.distribution.value.as_str(), &tool.distribution.by), version]
+    vec![
+        Part::new(tool.distribution.value.as_str(), &tool.distribution.by),
+        version,
+    ]
 }
 
 fn lock(policy: &LockPolicy) -> Vec<Part> {
@@ -137,8 +186,14 @@ fn lock(policy: &LockPolicy) -> Vec<Part> {
     if policy.mode == LockMode::Disabled {
         return vec![mode];
     }
-    let scope = Part::new(format!("scope `{}`", policy.scope), &policy.decided_by.scope);
-    let ttl = policy.ttl.map_or_else(|| "no time limit".to_owned(), |ttl| format!("{} of idleness", hours(ttl)));
+    let scope = Part::new(
+        format!("scope `{}`", policy.scope),
+        &policy.decided_by.scope,
+    );
+    let ttl = policy.ttl.map_or_else(
+        || "no time limit".to_owned(),
+        |ttl| format!("{} of idleness", hours(ttl)),
+    );
     vec![mode, scope, Part::new(ttl, &policy.decided_by.ttl)]
 }
 
@@ -154,7 +209,10 @@ fn order(planned: &Planned) -> Option<Row> {
     let Order { group, after } = &planned.order;
     let Some(by) = &planned.configured else {
         let text = format!("in group {group}, after the units that it needs");
-        return (*group != 0).then(|| Row { label: "order", parts: vec![Part::plain(text)] });
+        return (*group != 0).then(|| Row {
+            label: "order",
+            parts: vec![Part::plain(text)],
+        });
     };
     let mut parts = Vec::new();
     if *group != 0 {
@@ -164,7 +222,10 @@ fn order(planned: &Planned) -> Option<Row> {
         let names = quoted(after.iter().map(|name| shown(name.as_str())));
         parts.push(Part::new(format!("after {names}"), by));
     }
-    (!parts.is_empty()).then_some(Row { label: "order", parts })
+    (!parts.is_empty()).then_some(Row {
+        label: "order",
+        parts,
+    })
 }
 
 /// Projects for which the same holds.
@@ -185,7 +246,10 @@ pub fn groups(planned: &[Planned]) -> Vec<PlannedGroup<'_>> {
         let rows = rows(one);
         let at = *index.entry(same(&rows)).or_insert(groups.len());
         if at == groups.len() {
-            groups.push(PlannedGroup { rows, projects: vec![one] });
+            groups.push(PlannedGroup {
+                rows,
+                projects: vec![one],
+            });
         } else {
             groups[at].add(one, rows);
         }
@@ -198,7 +262,11 @@ impl<'a> PlannedGroup<'a> {
         self.projects.push(one);
         let new = rows.into_iter().flat_map(|row| row.parts);
         for (part, new) in self.rows.iter_mut().flat_map(|row| &mut row.parts).zip(new) {
-            let unheard: Vec<Decider> = new.by.into_iter().filter(|by| !part.by.contains(by)).collect();
+            let unheard: Vec<Decider> = new
+                .by
+                .into_iter()
+                .filter(|by| !part.by.contains(by))
+                .collect();
             part.by.extend(unheard);
         }
     }

@@ -160,13 +160,31 @@ pub(super) fn find(
     search: &Search<'_>,
 ) -> Vec<Skipped> {
     let planned: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
-    let idle = configured.projects.iter().filter(|one| !planned.contains(&one.key));
-    let mut skipped: Vec<Skipped> = idle.map(|one| of_configured(input, one, unmatched(input, one))).collect();
-    skipped.extend(configured.elsewhere.iter().map(|one| of_configured(input, one, elsewhere(input, one))));
+    let idle = configured
+        .projects
+        .iter()
+        .filter(|one| !planned.contains(&one.key));
+    let mut skipped: Vec<Skipped> = idle
+        .map(|one| of_configured(input, one, unmatched(input, one)))
+        .collect();
+    skipped.extend(
+        configured
+            .elsewhere
+            .iter()
+            .map(|one| of_configured(input, one, elsewhere(input, one))),
+    );
     let found: HashSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
-    let is_free = |dir: &&RepoPath| !configured.dirs.contains(*dir) && !found.contains(dir) && input.tree.has_code(dir);
+    let is_free = |dir: &&RepoPath| {
+        !configured.dirs.contains(*dir) && !found.contains(dir) && input.tree.has_code(dir)
+    };
     let idle = idle_dirs(search.files);
-    skipped.extend(input.tree.dirs().filter(is_free).map(|dir| of_dir(input, dir, &idle, search)));
+    skipped.extend(
+        input
+            .tree
+            .dirs()
+            .filter(is_free)
+            .map(|dir| of_dir(input, dir, &idle, search)),
+    );
     skipped.sort_by(|a, b| a.key.cmp(&b.key));
     skipped
 }
@@ -174,16 +192,29 @@ pub(super) fn find(
 /// Why the first file of a directory that changed and concerns nothing does not.
 fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileWhyNot> {
     let mut idle = HashMap::new();
-    for (file, reason) in files.iter().filter_map(|file| Some((file, file.why_not.as_ref()?))) {
+    for (file, reason) in files
+        .iter()
+        .filter_map(|file| Some((file, file.why_not.as_ref()?)))
+    {
         idle.entry(file.path.parent()).or_insert(reason);
     }
     idle
 }
 
 fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: WhyNot) -> Skipped {
-    let file = input.config.map(|config| config.file_name.clone()).unwrap_or_default();
-    let configured = Some(Decider::Repo { file, line: one.line() });
-    Skipped { key: one.key.clone(), configured, why_not }
+    let file = input
+        .config
+        .map(|config| config.file_name.clone())
+        .unwrap_or_default();
+    let configured = Some(Decider::Repo {
+        file,
+        line: one.line(),
+    });
+    Skipped {
+        key: one.key.clone(),
+        configured,
+        why_not,
+    }
 }
 
 fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
@@ -197,11 +228,24 @@ fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
 }
 
 fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
-    let filter = one.config.branch.as_ref().map(|branch| branch.as_str().to_owned()).unwrap_or_default();
-    WhyNot::OtherBranch { filter, base: input.base.clone() }
+    let filter = one
+        .config
+        .branch
+        .as_ref()
+        .map(|branch| branch.as_str().to_owned())
+        .unwrap_or_default();
+    WhyNot::OtherBranch {
+        filter,
+        base: input.base.clone(),
+    }
 }
 
-fn of_dir(input: &Input<'_>, dir: &RepoPath, idle: &HashMap<RepoPath, &FileWhyNot>, search: &Search<'_>) -> Skipped {
+fn of_dir(
+    input: &Input<'_>,
+    dir: &RepoPath,
+    idle: &HashMap<RepoPath, &FileWhyNot>,
+    search: &Search<'_>,
+) -> Skipped {
     let why_not = if !search.autodiscover.is_active {
         WhyNot::NotConfigured(search.autodiscover.mode.clone())
     } else if let Some(why) = search.passed_over.get(dir) {
@@ -209,13 +253,20 @@ fn of_dir(input: &Input<'_>, dir: &RepoPath, idle: &HashMap<RepoPath, &FileWhyNo
     } else if let Some(owner) = auto::above_modules(dir) {
         WhyNot::PartOf(input.tree.has_code(&owner).then_some(owner))
     } else if let Some((glob, by)) = input.ignored(dir) {
-        WhyNot::Ignored { glob: glob.to_string(), by: by.clone() }
+        WhyNot::Ignored {
+            glob: glob.to_string(),
+            by: by.clone(),
+        }
     } else if let Some(reason) = idle.get(dir) {
         WhyNot::NothingCounts((*reason).clone())
     } else {
         WhyNot::Unchanged
     };
-    Skipped { key: ProjectKey::of_dir(dir.clone()), configured: None, why_not }
+    Skipped {
+        key: ProjectKey::of_dir(dir.clone()),
+        configured: None,
+        why_not,
+    }
 }
 
 /// Projects that are left out for the same reason.
@@ -233,8 +284,10 @@ pub fn skipped_groups(skipped: &[Skipped]) -> Vec<SkippedGroup<'_>> {
     for one in skipped {
         groups.entry(one.why_not.to_string()).or_default().push(one);
     }
-    let mut groups: Vec<SkippedGroup<'_>> =
-        groups.into_iter().map(|(reason, projects)| SkippedGroup { reason, projects }).collect();
+    let mut groups: Vec<SkippedGroup<'_>> = groups
+        .into_iter()
+        .map(|(reason, projects)| SkippedGroup { reason, projects })
+        .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.projects.len()));
     groups
 }

@@ -28,7 +28,9 @@ fn read(file: &RepoPath) -> Option<String> {
         "uses.tf" => "module \"m\" {\n  source = \"../mod\"\n}\n",
         "versions.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n}\n",
         "odd.tf" => "terraform {\n  required_version = \"about 1.9\"\n}\n",
-        "broken.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n  cloud {}\n}\nmodule \"m\" {\n",
+        "broken.tf" => {
+            "terraform {\n  required_version = \"~> 1.9.0\"\n  cloud {}\n}\nmodule \"m\" {\n"
+        }
         "lost.tf" => "terraform {\n  cloud {}\n}\nx {\n",
         _ => return None,
     };
@@ -40,40 +42,75 @@ fn path(text: &str) -> RepoPath {
 }
 
 fn changed(files: &[&str]) -> Vec<ChangedFile> {
-    files.iter().map(|file| ChangedFile { path: path(file), previous: None, kind: ChangeKind::Modified }).collect()
+    files
+        .iter()
+        .map(|file| ChangedFile {
+            path: path(file),
+            previous: None,
+            kind: ChangeKind::Modified,
+        })
+        .collect()
 }
 
 impl World {
     fn new(files: &[&str]) -> Self {
         let tree = Tree::new(files.iter().map(|file| path(file)));
-        Self { tree, config: None, settings: Settings::default(), server: ServerRepos::default(), base: "main" }
+        Self {
+            tree,
+            config: None,
+            settings: Settings::default(),
+            server: ServerRepos::default(),
+            base: "main",
+        }
     }
 
     fn linked(self, links: &[(&str, &str)]) -> Self {
-        let files = self.tree.files().iter().cloned().chain(links.iter().map(|(link, _)| path(link)));
-        let tree = Tree::new(files).with_links(links.iter().map(|(link, target)| (path(link), (*target).to_owned())));
+        let files = self
+            .tree
+            .files()
+            .iter()
+            .cloned()
+            .chain(links.iter().map(|(link, _)| path(link)));
+        let tree = Tree::new(files).with_links(
+            links
+                .iter()
+                .map(|(link, target)| (path(link), (*target).to_owned())),
+        );
         Self { tree, ..self }
     }
 
     fn config(self, text: &str) -> Self {
         let permissions = self.rules().permissions().clone();
-        let config =
-            RepoConfig::parse("lockkeeper.yaml", text, &permissions).unwrap_or_else(|errors| panic!("{errors}"));
-        Self { config: Some(config), ..self }
+        let config = RepoConfig::parse("lockkeeper.yaml", text, &permissions)
+            .unwrap_or_else(|errors| panic!("{errors}"));
+        Self {
+            config: Some(config),
+            ..self
+        }
     }
 
     fn projects(self, entries: &[&str]) -> Self {
-        let lines: Vec<_> = entries.iter().map(|entry| format!("  - {{{entry}}}")).collect();
+        let lines: Vec<_> = entries
+            .iter()
+            .map(|entry| format!("  - {{{entry}}}"))
+            .collect();
         self.config(&format!("version: 3\nprojects:\n{}", lines.join("\n")))
     }
 
     fn server(self, text: &str) -> Self {
-        let server = ServerRepos::parse("/etc/repos.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
+        let server =
+            ServerRepos::parse("/etc/repos.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
         Self { server, ..self }
     }
 
     fn mode(self, mode: AutodiscoverMode) -> Self {
-        Self { settings: Settings { mode, ..self.settings }, ..self }
+        Self {
+            settings: Settings {
+                mode,
+                ..self.settings
+            },
+            ..self
+        }
     }
 
     fn base(self, base: &'static str) -> Self {
@@ -83,7 +120,13 @@ impl World {
     /// With `--autoplan-modules`.
     fn modules(self) -> Self {
         let modules = Some(Patterns::new(["**/*.tf"]).unwrap());
-        Self { settings: Settings { modules, ..self.settings }, ..self }
+        Self {
+            settings: Settings {
+                modules,
+                ..self.settings
+            },
+            ..self
+        }
     }
 
     fn rules(&self) -> RepoRules {
@@ -91,11 +134,21 @@ impl World {
     }
 
     fn ask<T>(&self, files: &[&str], then: impl FnOnce(&Question<'_>) -> T) -> T {
-        let Self { tree, config, settings, .. } = self;
+        let Self {
+            tree,
+            config,
+            settings,
+            ..
+        } = self;
         let (changed, rules) = (changed(files), self.rules());
         let base = self.base.parse().unwrap();
-        let config = config.as_ref().map(|config| config.for_base(&base).unwrap());
-        let graph = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read).unwrap());
+        let config = config
+            .as_ref()
+            .map(|config| config.for_base(&base).unwrap());
+        let graph = settings
+            .modules
+            .as_ref()
+            .map(|from| ModuleGraph::build(tree, from, &read).unwrap());
         let input = Input {
             tree,
             changed: &changed,
@@ -107,12 +160,21 @@ impl World {
             read: &read,
         };
         let tool = Tool::of_server(Distribution::Terraform, None);
-        then(&Question { input: &input, rules: &rules, tool, autoplan: true })
+        then(&Question {
+            input: &input,
+            rules: &rules,
+            tool,
+            autoplan: true,
+        })
     }
 
     fn explained(&self, files: &[&str]) -> Explanation {
         let explanation = self.ask(files, |question| explain(question).unwrap());
-        let planned: BTreeSet<_> = explanation.planned.iter().map(|planned| planned.key.clone()).collect();
+        let planned: BTreeSet<_> = explanation
+            .planned
+            .iter()
+            .map(|planned| planned.key.clone())
+            .collect();
         let discovered = self.ask(files, |question| discover(question.input).unwrap());
         assert_eq!(explanation.planned.len(), discovered.len());
         let discovered: BTreeSet<_> = discovered.into_iter().map(|project| project.key).collect();
@@ -126,15 +188,29 @@ impl World {
         let mut text = String::new();
         for group in groups(&explanation.planned) {
             for planned in &group.projects {
-                let asked = planned.only_asked.as_ref().map(|by| format!(" [only asked: {by}]")).unwrap_or_default();
-                writeln!(text, "plan {}: {}{asked}", planned.key.status_id(), planned.why).unwrap();
+                let asked = planned
+                    .only_asked
+                    .as_ref()
+                    .map(|by| format!(" [only asked: {by}]"))
+                    .unwrap_or_default();
+                writeln!(
+                    text,
+                    "plan {}: {}{asked}",
+                    planned.key.status_id(),
+                    planned.why
+                )
+                .unwrap();
             }
             for row in &group.rows {
                 writeln!(text, "     {}: {row}", row.label).unwrap();
             }
         }
         for group in skipped_groups(&explanation.skipped) {
-            let ids: Vec<_> = group.projects.iter().map(|one| one.key.status_id()).collect();
+            let ids: Vec<_> = group
+                .projects
+                .iter()
+                .map(|one| one.key.status_id())
+                .collect();
             writeln!(text, "not  {}: {}", ids.join(" "), group.reason).unwrap();
         }
         for (file, reason) in explanation.idle_files() {
@@ -208,7 +284,10 @@ fn what_terragrunt_passes_over_is_told_with_the_reason() {
     file off/main.tf: `off` is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
     ");
     let disabled = world.mode(AutodiscoverMode::Disabled);
-    assert!(!disabled.told(&["off/main.tf"]).contains("Terragrunt"), "nothing is looked for");
+    assert!(
+        !disabled.told(&["off/main.tf"]).contains("Terragrunt"),
+        "nothing is looked for"
+    );
 }
 
 #[test]
@@ -221,7 +300,11 @@ fn hooks_before_a_plan_are_told_to_have_not_been_run() {
     let hooks = world.explained(&["a/main.tf"]).hooks;
     insta::assert_snapshot!(hooks_not_run(hooks).unwrap(), @"Hooks were not run: before a plan the server runs 2 hooks, which may make or change files, so that a plan may find something else than what is said here without them.");
     insta::assert_snapshot!(hooks_not_run(1).unwrap(), @"Hooks were not run: before a plan the server runs 1 hook, which may make or change files, so that a plan may find something else than what is said here without it.");
-    assert_eq!(world.base("release").explained(&["a/main.tf"]).hooks, 0, "the entry is for another branch");
+    assert_eq!(
+        world.base("release").explained(&["a/main.tf"]).hooks,
+        0,
+        "the entry is for another branch"
+    );
 }
 
 #[test]
@@ -282,10 +365,26 @@ fn a_directory_that_is_a_link_is_told_with_where_it_leads() {
     file lnk/main.tf: it matches `when_modified` of no project
     ");
     let explanation = world.explained(&["a/main.tf"]);
-    let words: Vec<_> = explanation.skipped.iter().map(|skipped| skipped.why_not.word()).collect();
-    assert_eq!(words, ["not_configured", "not_configured", "dir_is_link", "dir_missing", "dir_is_link"]);
+    let words: Vec<_> = explanation
+        .skipped
+        .iter()
+        .map(|skipped| skipped.why_not.word())
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "not_configured",
+            "not_configured",
+            "dir_is_link",
+            "dir_missing",
+            "dir_is_link"
+        ]
+    );
     let warnings = world.ask(&[], |question| warnings(question, None).unwrap());
-    let told: Vec<_> = warnings.iter().map(|warning| format!("{warning} => {}", warning.help)).collect();
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|warning| format!("{warning} => {}", warning.help))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     the directory `lnk` is a symbolic link to `a`, and no project runs behind a link => write `dir: a`, or remove the project
     the directory `out` does not exist => correct `dir`, or remove the project
@@ -300,7 +399,9 @@ fn modes_of_discovery_give_their_reasons() {
     not  a/default b/default: it is not configured, and `autodiscover` is `disabled` (`--autodiscover-mode` of the server)
     file a/main.tf: it matches `when_modified` of no project
     ");
-    let enabled = world().projects(&["dir: a, autoplan: {when_modified: [x]}"]).mode(AutodiscoverMode::Enabled);
+    let enabled = world()
+        .projects(&["dir: a, autoplan: {when_modified: [x]}"])
+        .mode(AutodiscoverMode::Enabled);
     insta::assert_snapshot!(enabled.told(&["a/main.tf", "b/main.tf"]), @"
     plan b/default: `b/main.tf` changed
          workflow: `default` (the default)
@@ -342,34 +443,67 @@ fn projects_are_listed_in_the_order_in_which_they_would_run() {
         "dir: d, name: d",
     ]);
     let listed = |explanation: &Explanation| {
-        explanation.planned.iter().map(|planned| planned.key.status_id()).collect::<Vec<_>>().join(" ")
+        explanation
+            .planned
+            .iter()
+            .map(|planned| planned.key.status_id())
+            .collect::<Vec<_>>()
+            .join(" ")
     };
-    assert_eq!(listed(&world.explained(&["a/x.tf", "b/x.tf", "c/x.tf", "d/x.tf"])), "d c b a");
-    let all = Target::Place { dir: DirSelector::Glob("*".to_owned()), workspace: None };
-    assert_eq!(listed(&world.ask(&[], |question| explain_target(&all, question).unwrap())), "d c b a");
+    assert_eq!(
+        listed(&world.explained(&["a/x.tf", "b/x.tf", "c/x.tf", "d/x.tf"])),
+        "d c b a"
+    );
+    let all = Target::Place {
+        dir: DirSelector::Glob("*".to_owned()),
+        workspace: None,
+    };
+    assert_eq!(
+        listed(&world.ask(&[], |question| explain_target(&all, question).unwrap())),
+        "d c b a"
+    );
 }
 
 #[test]
 fn what_is_asked_for_is_explained_alone() {
     let world = World::new(&["a/main.tf", "b/main.tf"]).projects(&["dir: a, name: a"]);
-    let by_name = |name: &str| world.ask(&[], |question| explain_target(&Target::Project(name.to_owned()), question));
+    let by_name = |name: &str| {
+        world.ask(&[], |question| {
+            explain_target(&Target::Project(name.to_owned()), question)
+        })
+    };
     let explanation = by_name("a").unwrap();
-    assert_eq!((explanation.planned.len(), explanation.skipped.len(), explanation.files.len()), (1, 0, 0));
+    assert_eq!(
+        (
+            explanation.planned.len(),
+            explanation.skipped.len(),
+            explanation.files.len()
+        ),
+        (1, 0, 0)
+    );
     assert_eq!(explanation.planned[0].why, Why::ByName);
     assert!(by_name("b").is_err());
 }
 
 #[test]
 fn lines_that_say_the_same_are_named_together() {
-    let entries: Vec<String> = (0..9).map(|n| format!("dir: d{n}, terraform_version: 1.9.{}", n / 5)).collect();
+    let entries: Vec<String> = (0..9)
+        .map(|n| format!("dir: d{n}, terraform_version: 1.9.{}", n / 5))
+        .collect();
     let files: Vec<String> = (0..9).map(|n| format!("d{n}/main.tf")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let world = World::new(&files).projects(&entries.iter().map(String::as_str).collect::<Vec<_>>());
+    let world =
+        World::new(&files).projects(&entries.iter().map(String::as_str).collect::<Vec<_>>());
     let explanation = world.explained(&files);
     let tools: Vec<_> = groups(&explanation.planned)
         .iter()
         .map(|group| {
-            let tool = group.rows.iter().find(|row| row.label == "tool").unwrap().to_string();
+            let tool = group
+                .rows
+                .iter()
+                .find(|row| row.label == "tool")
+                .unwrap()
+                .to_string();
             format!("{} projects: {tool}", group.projects.len())
         })
         .collect();
@@ -393,7 +527,13 @@ fn what_has_no_effect_is_a_warning() {
     let warnings = world.ask(&[], |question| warnings(question, None).unwrap());
     let told: Vec<_> = warnings
         .iter()
-        .map(|warning| format!("{}:{}: {warning}", warning.file, warning.line.unwrap_or_default()))
+        .map(|warning| {
+            format!(
+                "{}:{}: {warning}",
+                warning.file,
+                warning.line.unwrap_or_default()
+            )
+        })
         .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     lockkeeper.yaml:5: the directory `gone` does not exist
@@ -407,7 +547,11 @@ fn not_known(world: &World, files: &[&str]) -> String {
     let line = |warning: &Warning| {
         let (what, rest) = warning.what.split_once(" (").unwrap_or((&warning.what, ""));
         let lost = rest.rsplit_once("), ").map_or(rest, |(_, lost)| lost);
-        format!("{}:{}: {what}, {lost}", warning.file, warning.line.unwrap_or_default())
+        format!(
+            "{}:{}: {what}, {lost}",
+            warning.file,
+            warning.line.unwrap_or_default()
+        )
     };
     world.ask(files, |question| {
         let explanation = explain(question).unwrap();
@@ -420,23 +564,49 @@ fn not_known(world: &World, files: &[&str]) -> String {
 fn code_that_cannot_be_read_is_a_warning_where_it_decides_something() {
     let files = ["a/broken.tf", "b/main.tf", "idle/broken.tf"];
     let world = || World::new(&files);
-    let version = "a/broken.tf:5: this code could not be read, so which version it demands is not known";
+    let version =
+        "a/broken.tf:5: this code could not be read, so which version it demands is not known";
     let workspace = "a/broken.tf:5: this code could not be read, so which workspace its `cloud` names is not known";
-    assert_eq!(not_known(&world(), &["a/x.tf", "b/main.tf"]), format!("{version}\n{workspace}"));
-    assert_eq!(not_known(&world().projects(&["dir: a"]), &["a/x.tf"]), version, "it names the workspace");
-    assert_eq!(not_known(&world().projects(&["dir: a, terraform_version: 1.9.8"]), &["a/x.tf"]), "");
-    assert_eq!(not_known(&world(), &["b/main.tf"]), "", "nothing is planned there");
-    let warnings = world().ask(&["a/x.tf"], |question| warnings(question, Some(&explain(question).unwrap())).unwrap());
+    assert_eq!(
+        not_known(&world(), &["a/x.tf", "b/main.tf"]),
+        format!("{version}\n{workspace}")
+    );
+    assert_eq!(
+        not_known(&world().projects(&["dir: a"]), &["a/x.tf"]),
+        version,
+        "it names the workspace"
+    );
+    assert_eq!(
+        not_known(
+            &world().projects(&["dir: a, terraform_version: 1.9.8"]),
+            &["a/x.tf"]
+        ),
+        ""
+    );
+    assert_eq!(
+        not_known(&world(), &["b/main.tf"]),
+        "",
+        "nothing is planned there"
+    );
+    let warnings = world().ask(&["a/x.tf"], |question| {
+        warnings(question, Some(&explain(question).unwrap())).unwrap()
+    });
     insta::assert_snapshot!(warnings[0].help, @"correct it if the tool refuses it too, else name the version with `terraform_version`");
     insta::assert_snapshot!(warnings[0].what, @"this code could not be read (invalid block body; expected `}`, newline or identifier), so which version it demands is not known");
 }
 
 #[test]
 fn modules_that_are_not_known_are_a_warning_of_whatever_may_use_them() {
-    let modules = "a/broken.tf:5: this code could not be read, so which modules it uses is not known";
+    let modules =
+        "a/broken.tf:5: this code could not be read, so which modules it uses is not known";
     let world = World::new(&["a/broken.tf", "b/main.tf"]).modules();
     assert_eq!(not_known(&world, &["b/main.tf"]), modules);
-    let world = World::new(&["a/broken.tf", "a/terragrunt.hcl", "terragrunt.hcl", "b/main.tf"]);
+    let world = World::new(&[
+        "a/broken.tf",
+        "a/terragrunt.hcl",
+        "terragrunt.hcl",
+        "b/main.tf",
+    ]);
     assert_eq!(not_known(&world, &["b/main.tf"]), modules);
     assert_eq!(not_known(&world.modules(), &["b/main.tf"]), modules, "once");
 }
@@ -449,20 +619,40 @@ fn what_the_configuration_says_comes_before_code() {
         .projects(&["dir: a", "dir: gone"])
         .modules();
     let warnings = world.ask(&[], |question| warnings(question, None).unwrap());
-    let files: Vec<_> = warnings.iter().map(|warning| warning.file.as_str()).collect();
+    let files: Vec<_> = warnings
+        .iter()
+        .map(|warning| warning.file.as_str())
+        .collect();
     assert_eq!(files, ["lockkeeper.yaml", "repos.yaml", "a/broken.tf"]);
 }
 
 #[test]
 fn a_module_that_may_have_a_state_of_its_own_is_a_warning() {
     let world = || World::new(&["app/uses.tf", "mod/lost.tf"]).modules();
-    let state =
-        "mod/lost.tf:4: this code could not be read, so whether this module has a state of its own is not known";
+    let state = "mod/lost.tf:4: this code could not be read, so whether this module has a state of its own is not known";
     assert_eq!(not_known(&world(), &["app/uses.tf"]), state);
     let configured = world().projects(&["dir: mod"]);
-    assert_eq!(not_known(&configured, &["app/uses.tf"]), "", "nothing is looked for");
-    assert_eq!(not_known(&configured.mode(AutodiscoverMode::Enabled), &["app/uses.tf"]), "", "it is a project");
-    assert_eq!(not_known(&World::new(&["b/main.tf", "mod/lost.tf"]).modules(), &["b/main.tf"]), "", "it is no module");
+    assert_eq!(
+        not_known(&configured, &["app/uses.tf"]),
+        "",
+        "nothing is looked for"
+    );
+    assert_eq!(
+        not_known(
+            &configured.mode(AutodiscoverMode::Enabled),
+            &["app/uses.tf"]
+        ),
+        "",
+        "it is a project"
+    );
+    assert_eq!(
+        not_known(
+            &World::new(&["b/main.tf", "mod/lost.tf"]).modules(),
+            &["b/main.tf"]
+        ),
+        "",
+        "it is no module"
+    );
 }
 
 #[test]
@@ -668,27 +858,54 @@ fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
 
 #[test]
 fn pulls_into_a_branch_that_is_not_served_are_explained() {
-    let world = World::new(&["a/main.tf"]).server("repos:\n- id: /.*/\n  branch: /^main$/\n").base("develop");
+    let world = World::new(&["a/main.tf"])
+        .server("repos:\n- id: /.*/\n  branch: /^main$/\n")
+        .base("develop");
     let explanation = world.explained(&["a/main.tf"]);
-    let told = explanation.not_served.as_ref().map(|branch| format!("{} {}", branch.value.as_str(), branch.by));
-    assert_eq!(told.as_deref(), Some("^main$ line 2 of the server's `repos.yaml`, for `/.*/`"));
+    let told = explanation
+        .not_served
+        .as_ref()
+        .map(|branch| format!("{} {}", branch.value.as_str(), branch.by));
+    assert_eq!(
+        told.as_deref(),
+        Some("^main$ line 2 of the server's `repos.yaml`, for `/.*/`")
+    );
     assert!(explanation.summary().contains("not served"));
 }
 
 #[test]
 fn the_version_is_that_of_the_files_then_of_the_code_then_of_the_flag() {
-    let world = World::new(&["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"]).projects(&[
-        "dir: a",
-        "dir: b, terraform_version: 1.8.0",
-        "dir: c",
-        "dir: d",
-    ]);
+    let world =
+        World::new(&["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"]).projects(&[
+            "dir: a",
+            "dir: b, terraform_version: 1.8.0",
+            "dir: c",
+            "dir: d",
+        ]);
     let tool = Tool::of_server(Distribution::Terraform, Some(Version::new(1, 10, 5)));
-    let told = world.ask(&["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"], |question| {
-        let explanation = explain(&Question { tool: tool.clone(), ..*question }).unwrap();
-        let row = |planned: &Planned| rows(planned).into_iter().find(|row| row.label == "tool").unwrap().to_string();
-        explanation.planned.iter().map(row).collect::<Vec<_>>().join("\n")
-    });
+    let told = world.ask(
+        &["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"],
+        |question| {
+            let explanation = explain(&Question {
+                tool: tool.clone(),
+                ..*question
+            })
+            .unwrap();
+            let row = |planned: &Planned| {
+                rows(planned)
+                    .into_iter()
+                    .find(|row| row.label == "tool")
+                    .unwrap()
+                    .to_string()
+            };
+            explanation
+                .planned
+                .iter()
+                .map(row)
+                .collect::<Vec<_>>()
+                .join("\n")
+        },
+    );
     insta::assert_snapshot!(told, @"
     terraform (the default), the newest version that fits: line 2 of `a/versions.tf` says `~> 1.9.0`
     terraform (the default), version 1.8.0 (line 4 of `lockkeeper.yaml`)

@@ -20,10 +20,22 @@ impl Lost {
     fn of(self, unread: &Unread) -> Warning {
         let Unread { file, line, what } = unread;
         let (lost, instead) = match self {
-            Self::Version => ("which version it demands is not known", "name the version with `terraform_version`"),
-            Self::Workspace => ("which workspace its `cloud` names is not known", "configure the project"),
-            Self::Modules => ("which modules it uses is not known", "name their files in `when_modified`"),
-            Self::State => ("whether this module has a state of its own is not known", "configure it as a project"),
+            Self::Version => (
+                "which version it demands is not known",
+                "name the version with `terraform_version`",
+            ),
+            Self::Workspace => (
+                "which workspace its `cloud` names is not known",
+                "configure the project",
+            ),
+            Self::Modules => (
+                "which modules it uses is not known",
+                "name their files in `when_modified`",
+            ),
+            Self::State => (
+                "whether this module has a state of its own is not known",
+                "configure it as a project",
+            ),
         };
         Warning {
             file: file.to_string(),
@@ -36,24 +48,46 @@ impl Lost {
 
 /// What is not known of a project: its version, if only the code says it, and its workspace, if nobody named that.
 pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
-    let version = planned.tool.code.unread().iter().map(|unread| Lost::Version.of(unread));
+    let version = planned
+        .tool
+        .code
+        .unread()
+        .iter()
+        .map(|unread| Lost::Version.of(unread));
     let is_found = planned.configured.is_none() && planned.why.file().is_some();
     let is_default = planned.key.workspace == WorkspaceName::default();
-    let cloud = if is_found && is_default { cloud::unread(input, &planned.key.dir) } else { Vec::new() };
-    version.chain(cloud.iter().map(|unread| Lost::Workspace.of(unread))).collect()
+    let cloud = if is_found && is_default {
+        cloud::unread(input, &planned.key.dir)
+    } else {
+        Vec::new()
+    };
+    version
+        .chain(cloud.iter().map(|unread| Lost::Workspace.of(unread)))
+        .collect()
 }
 
 /// Code of which nobody knows which modules it uses.
 pub(super) fn of_modules<'a>(unread: impl IntoIterator<Item = &'a Unread>) -> Vec<Warning> {
-    unread.into_iter().map(|unread| Lost::Modules.of(unread)).collect()
+    unread
+        .into_iter()
+        .map(|unread| Lost::Modules.of(unread))
+        .collect()
 }
 
 /// Code of modules of which nobody knows whether they are projects too. Nobody asks that of configured ones.
 pub(super) fn of_states(input: &Input<'_>, configured: &HashSet<RepoPath>) -> Vec<Warning> {
-    let Some(modules) = input.modules.filter(|_| input.searches()) else { return Vec::new() };
+    let Some(modules) = input.modules.filter(|_| input.searches()) else {
+        return Vec::new();
+    };
     let may_be_found = |unread: &&Unread| {
         let dir = unread.file.parent();
-        !configured.contains(&dir) && auto::above_modules(&dir).is_none() && input.ignored(&dir).is_none()
+        !configured.contains(&dir)
+            && auto::above_modules(&dir).is_none()
+            && input.ignored(&dir).is_none()
     };
-    modules.unread_states().filter(may_be_found).map(|unread| Lost::State.of(unread)).collect()
+    modules
+        .unread_states()
+        .filter(may_be_found)
+        .map(|unread| Lost::State.of(unread))
+        .collect()
 }

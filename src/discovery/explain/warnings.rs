@@ -35,12 +35,22 @@ impl fmt::Display for Warning {
 /// Everything that has no effect or cannot be told: what the repository's configuration says without effect, what the
 /// server's does, then what is not known of code, each in the order of the files. Code comes last, since there may be
 /// more of it than is shown. What is not known of single projects is told of those that are explained.
-pub fn warnings(question: &Question<'_>, explanation: Option<&Explanation>) -> Result<Vec<Warning>, LimitExceeded> {
+pub fn warnings(
+    question: &Question<'_>,
+    explanation: Option<&Explanation>,
+) -> Result<Vec<Warning>, LimitExceeded> {
     let expanded = configured::expand(question.input)?;
     let not_known = not_known(question, explanation, &expanded.dirs);
-    let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
+    let configured: Vec<Configured<'_>> = expanded
+        .projects
+        .into_iter()
+        .chain(expanded.elsewhere)
+        .collect();
     let of_repo = of_repo(question, &configured);
-    Ok([of_repo, of_server(question), not_known].into_iter().flat_map(sorted).collect())
+    Ok([of_repo, of_server(question), not_known]
+        .into_iter()
+        .flat_map(sorted)
+        .collect())
 }
 
 /// Each once, in the order of the files.
@@ -51,7 +61,9 @@ fn sorted(mut warnings: Vec<Warning>) -> Vec<Warning> {
 }
 
 fn of_repo(question: &Question<'_>, configured: &[Configured<'_>]) -> Vec<Warning> {
-    let Some(config) = question.input.config else { return Vec::new() };
+    let Some(config) = question.input.config else {
+        return Vec::new();
+    };
     let mut all = dirs(question, config, configured);
     all.extend(remarks(&config.file_name, &config.without_effect));
     all.extend(requirements(question, config));
@@ -66,16 +78,25 @@ fn not_known(
     configured: &HashSet<RepoPath>,
 ) -> Vec<Warning> {
     let mut all = of_terragrunt(question);
-    all.extend(question.input.modules.into_iter().flat_map(|modules| unread::of_modules(modules.unread())));
+    all.extend(
+        question
+            .input
+            .modules
+            .into_iter()
+            .flat_map(|modules| unread::of_modules(modules.unread())),
+    );
     all.extend(unread::of_states(question.input, configured));
-    let planned = explanation.into_iter().flat_map(|explanation| &explanation.planned);
+    let planned = explanation
+        .into_iter()
+        .flat_map(|explanation| &explanation.planned);
     all.extend(planned.flat_map(|planned| unread::of_planned(question.input, planned)));
     all
 }
 
 /// Entries that fit a part of the repository's id only.
 fn of_server(question: &Question<'_>) -> Vec<Warning> {
-    let warning = |by: &Decider| match by {
+    let warning = |by: &Decider| {
+        match by {
         Decider::Server { file, line, id } => Some(Warning {
             file: file.to_string(),
             line: Some(*line),
@@ -87,8 +108,14 @@ fn of_server(question: &Question<'_>) -> Vec<Warning> {
                 .to_owned(),
         }),
         Decider::Default | Decider::Flag(_) | Decider::Repo { .. } => None,
+    }
     };
-    question.rules.near_misses().iter().filter_map(warning).collect()
+    question
+        .rules
+        .near_misses()
+        .iter()
+        .filter_map(warning)
+        .collect()
 }
 
 /// What of Terragrunt's files only running it could tell, so that a change may be missed.
@@ -97,33 +124,55 @@ fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
     if !terragrunt::is_used(input.tree) {
         return Vec::new();
     }
-    let warning = |Unresolved { file, line, what }: Unresolved| Warning {
+    let warning = |Unresolved { file, line, what }: Unresolved| {
+        Warning {
         file: file.to_string(),
         line: Some(line),
         what,
         help: "a change that only this leads to is not noticed: write it as a plain path, or name the files with \
                `mark_as_read`"
             .to_owned(),
+    }
     };
     let found = terragrunt::units(input.tree, input.read);
-    found.unresolved.into_iter().map(warning).chain(unread::of_modules(&found.unread)).collect()
+    found
+        .unresolved
+        .into_iter()
+        .map(warning)
+        .chain(unread::of_modules(&found.unread))
+        .collect()
 }
 
-fn dirs(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {
+fn dirs(
+    question: &Question<'_>,
+    config: &RepoConfig,
+    configured: &[Configured<'_>],
+) -> Vec<Warning> {
     let tree = question.input.tree;
-    let used: BTreeSet<usize> =
-        configured.iter().filter(|one| tree.dir_exists(&one.key.dir)).map(Configured::line).collect();
+    let used: BTreeSet<usize> = configured
+        .iter()
+        .filter(|one| tree.dir_exists(&one.key.dir))
+        .map(Configured::line)
+        .collect();
     let entries = config.projects.iter().chain(&config.elsewhere);
     let idle = entries.filter(|entry| !used.contains(&entry.line));
     let warning = |entry: &ProjectConfig| {
         let (what, help) = match &entry.dir {
             ProjectDir::Path(path) => no_dir(tree, path),
             ProjectDir::Glob(glob) => (
-                format!("`{}` matches no directory with code that is not a project already", shown(glob.as_str())),
+                format!(
+                    "`{}` matches no directory with code that is not a project already",
+                    shown(glob.as_str())
+                ),
                 "correct the pattern, or remove the project".to_owned(),
             ),
         };
-        Warning { file: config.file_name.clone(), line: Some(entry.line), what, help }
+        Warning {
+            file: config.file_name.clone(),
+            line: Some(entry.line),
+            what,
+            help,
+        }
     };
     idle.map(warning).collect()
 }
@@ -133,10 +182,18 @@ fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
     let dir = shown(path.as_str());
     if let Some(target) = links::dir_behind(tree, path) {
         let target = shown(target.as_str());
-        let what = format!("the directory `{dir}` is a symbolic link to `{target}`, and no project runs behind a link");
-        return (what, format!("write `dir: {target}`, or remove the project"));
+        let what = format!(
+            "the directory `{dir}` is a symbolic link to `{target}`, and no project runs behind a link"
+        );
+        return (
+            what,
+            format!("write `dir: {target}`, or remove the project"),
+        );
     }
-    (format!("the directory `{dir}` does not exist"), "correct `dir`, or remove the project".to_owned())
+    (
+        format!("the directory `{dir}` does not exist"),
+        "correct `dir`, or remove the project".to_owned(),
+    )
 }
 
 /// Parts of a file that are accepted and have no effect.
@@ -151,7 +208,11 @@ pub fn remarks<'a>(file: &'a str, all: &'a [Remark]) -> impl Iterator<Item = War
 
 /// Empty lists of requirements, where a repository may not demand less than the server.
 fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
-    if question.rules.permissions().allows(OverrideKey::FewerRequirements) {
+    if question
+        .rules
+        .permissions()
+        .allows(OverrideKey::FewerRequirements)
+    {
         return Vec::new();
     }
     let wishes = |project: &ProjectConfig| {
@@ -161,21 +222,33 @@ fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
             ("import_requirements", project.import_requirements.clone()),
         ]
     };
-    let all = config.projects.iter().chain(&config.elsewhere).flat_map(wishes);
-    let empty = all.filter_map(|(key, wish)| Some((key, wish.filter(|wish| wish.requirements.is_empty())?.line)));
-    let warning = |(key, line)| Warning {
+    let all = config
+        .projects
+        .iter()
+        .chain(&config.elsewhere)
+        .flat_map(wishes);
+    let empty = all.filter_map(|(key, wish)| {
+        Some((key, wish.filter(|wish| wish.requirements.is_empty())?.line))
+    });
+    let warning = |(key, line)| {
+        Warning {
         file: config.file_name.clone(),
         line: Some(line),
         what: format!("`{key}: []` has no effect"),
         help: "what the server demands still holds; remove the key, or ask whoever runs Lockkeeper to add \
                `fewer_requirements` to `allowed_overrides` of this repository"
             .to_owned(),
+    }
     };
     empty.map(warning).collect()
 }
 
 /// Workflows of the repository that no project has.
-fn workflows(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {
+fn workflows(
+    question: &Question<'_>,
+    config: &RepoConfig,
+    configured: &[Configured<'_>],
+) -> Vec<Warning> {
     let mut unused: BTreeSet<&str> = config.workflows.keys().map(String::as_str).collect();
     for one in configured {
         let rules = question.rules.project(Some(config), &one.key);

@@ -39,8 +39,12 @@ impl Calls {
     ) -> Option<Self> {
         let mut calls = Self::default();
         for file in tree.files_in(dir) {
-            let Some(kind) = Kind::of(file.file_name()) else { continue };
-            let Some(text) = links::read_code(tree, file, read) else { continue };
+            let Some(kind) = Kind::of(file.file_name()) else {
+                continue;
+            };
+            let Some(text) = links::read_code(tree, file, read) else {
+                continue;
+            };
             *budget = budget.checked_sub(text.len())?;
             if text.len() <= MAX_FILE_BYTES && calls.sources.len() < MAX_SOURCES {
                 calls.add(file, kind, code::unmarked(&text));
@@ -52,7 +56,8 @@ impl Calls {
     fn add(&mut self, file: &RepoPath, kind: Kind, text: &str) {
         // Most files have neither, and parsing is the slow part.
         let has_word = |word: &str| code::has_word(text, word);
-        let (may_call, may_have_state) = (has_word("module"), has_word("backend") || has_word("cloud"));
+        let (may_call, may_have_state) =
+            (has_word("module"), has_word("backend") || has_word("cloud"));
         if !may_call && !may_have_state {
             return;
         }
@@ -61,40 +66,62 @@ impl Calls {
             Kind::Json => code::parse_json(file, text).map(|value| self.add_json(&value)),
         };
         if let Err(unread) = added {
-            self.unread_states.extend(may_have_state.then(|| unread.clone()));
+            self.unread_states
+                .extend(may_have_state.then(|| unread.clone()));
             self.unread.extend(may_call.then_some(unread));
         }
     }
 
     fn add_hcl(&mut self, body: &Body) {
         for module in body.get_blocks("module") {
-            let source = module.body.get_attribute("source").and_then(|source| source.value.as_str());
-            self.sources.extend(source.filter(|source| is_local(source)).map(str::to_owned));
+            let source = module
+                .body
+                .get_attribute("source")
+                .and_then(|source| source.value.as_str());
+            self.sources
+                .extend(source.filter(|source| is_local(source)).map(str::to_owned));
         }
-        let says = |name: &str| body.get_blocks("terraform").any(|block| block.body.has_blocks(name));
+        let says = |name: &str| {
+            body.get_blocks("terraform")
+                .any(|block| block.body.has_blocks(name))
+        };
         self.has_state |= says("backend") || says("cloud");
     }
 
     /// In JSON every block may also be a list of blocks.
     fn add_json(&mut self, top: &Value) {
         for top in blocks(top) {
-            for module in top.get("module").into_iter().flat_map(blocks).filter_map(Value::as_object) {
+            for module in top
+                .get("module")
+                .into_iter()
+                .flat_map(blocks)
+                .filter_map(Value::as_object)
+            {
                 let bodies = module.values().flat_map(blocks);
                 let sources = bodies.filter_map(|body| body.get("source")?.as_str());
-                self.sources.extend(sources.filter(|source| is_local(source)).map(str::to_owned));
+                self.sources
+                    .extend(sources.filter(|source| is_local(source)).map(str::to_owned));
             }
             let mut terraform = top.get("terraform").into_iter().flat_map(blocks);
-            self.has_state |= terraform.any(|block| block.get("backend").or_else(|| block.get("cloud")).is_some());
+            self.has_state |= terraform.any(|block| {
+                block
+                    .get("backend")
+                    .or_else(|| block.get("cloud"))
+                    .is_some()
+            });
         }
     }
 }
 
 fn blocks(value: &Value) -> &[Value] {
-    value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
+    value
+        .as_array()
+        .map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
 fn is_local(source: &str) -> bool {
-    (source.starts_with("./") || source.starts_with("../") || matches!(source, "." | "..")) && !source.contains("${")
+    (source.starts_with("./") || source.starts_with("../") || matches!(source, "." | ".."))
+        && !source.contains("${")
 }
 
 /// How a file is written.
@@ -127,13 +154,20 @@ mod tests {
 
     fn read(files: &[(&str, &str)], budget: &mut usize) -> Option<Calls> {
         let tree = Tree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
-        let text =
-            |file: &RepoPath| files.iter().find(|(name, _)| *name == file.as_str()).map(|(_, text)| (*text).to_owned());
+        let text = |file: &RepoPath| {
+            files
+                .iter()
+                .find(|(name, _)| *name == file.as_str())
+                .map(|(_, text)| (*text).to_owned())
+        };
         Calls::of_dir(&tree, &RepoPath::root(), &text, budget)
     }
 
     fn sources(name: &str, text: &str) -> String {
-        read(&[(name, text)], &mut 10_000_000).unwrap().sources.join(" ")
+        read(&[(name, text)], &mut 10_000_000)
+            .unwrap()
+            .sources
+            .join(" ")
     }
 
     #[test]
@@ -141,7 +175,11 @@ mod tests {
         let hcl = "module \"a\" {\n  source = \"./a\"\n}\nmodule \"b\" {\n  source = \"../b\"\n  x = 1\n}\n";
         for name in ["main.tf", "main.tofu"] {
             assert_eq!(sources(name, hcl), "./a ../b", "{name}");
-            assert_eq!(sources(name, &format!("\u{feff}{hcl}")), "./a ../b", "{name} with a byte order mark");
+            assert_eq!(
+                sources(name, &format!("\u{feff}{hcl}")),
+                "./a ../b",
+                "{name} with a byte order mark"
+            );
         }
         for name in ["main.tf.json", "main.tofu.json"] {
             for json in [
@@ -150,7 +188,11 @@ mod tests {
                 r#"[{"module": {"a": {"source": "./a"}}}, {"module": {"b": {"source": "../b"}}}]"#,
             ] {
                 assert_eq!(sources(name, json), "./a ../b", "{name} {json}");
-                assert_eq!(sources(name, &format!("\u{feff}{json}")), "./a ../b", "{name} {json}");
+                assert_eq!(
+                    sources(name, &format!("\u{feff}{json}")),
+                    "./a ../b",
+                    "{name} {json}"
+                );
             }
         }
         for name in [".main.tf", "main.tf~", "#main.tf#", "main.hcl", "main.json"] {
@@ -175,7 +217,13 @@ mod tests {
             let text = format!("module \"a\" {{\n  source = {source}\n}}\n");
             assert_eq!(!sources("main.tf", &text).is_empty(), counts, "{source}");
         }
-        assert_eq!(sources("main.tf.json", r#"{"module": {"a": {"source": "./${var.x}"}}}"#), "");
+        assert_eq!(
+            sources(
+                "main.tf.json",
+                r#"{"module": {"a": {"source": "./${var.x}"}}}"#
+            ),
+            ""
+        );
     }
 
     #[test]
@@ -183,13 +231,29 @@ mod tests {
         for (name, text, expected) in [
             ("main.tf", "terraform {\n  backend \"s3\" {}\n}\n", true),
             ("main.tf", "terraform {\n  cloud {}\n}\n", true),
-            ("main.tf", "terraform {\n  required_version = \"1\" # cloud\n}\n", false),
-            ("main.tf", "resource \"a\" \"backend\" {\n  backend {}\n}\n", false),
-            ("main.tf.json", r#"{"terraform": {"backend": {"s3": {}}}}"#, true),
+            (
+                "main.tf",
+                "terraform {\n  required_version = \"1\" # cloud\n}\n",
+                false,
+            ),
+            (
+                "main.tf",
+                "resource \"a\" \"backend\" {\n  backend {}\n}\n",
+                false,
+            ),
+            (
+                "main.tf.json",
+                r#"{"terraform": {"backend": {"s3": {}}}}"#,
+                true,
+            ),
             ("main.tf.json", r#"{"terraform": [{"cloud": {}}]}"#, true),
             ("main.tf.json", r#"{"x": {"cloud": {}}}"#, false),
         ] {
-            assert_eq!(read(&[(name, text)], &mut 10_000).unwrap().has_state, expected, "{text}");
+            assert_eq!(
+                read(&[(name, text)], &mut 10_000).unwrap().has_state,
+                expected,
+                "{text}"
+            );
         }
     }
 
@@ -208,7 +272,13 @@ mod tests {
         ];
         let calls = read(&files, &mut 10_000).unwrap();
         assert_eq!(calls.sources, ["./a"]);
-        let names = |unread: &[Unread]| unread.iter().map(|one| one.file.to_string()).collect::<Vec<_>>().join(" ");
+        let names = |unread: &[Unread]| {
+            unread
+                .iter()
+                .map(|one| one.file.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(names(&calls.unread), "b.tf d.tf.json h.tf");
         assert_eq!(names(&calls.unread_states), "g.tf h.tf");
     }
@@ -222,10 +292,25 @@ mod tests {
 
     #[test]
     fn hostile_code_costs_neither_stack_nor_time() {
-        for piece in ["module \"a\" {\n", "{\"module\":", "[", "x = [", "\"${", "x = !", "%{if a}"] {
+        for piece in [
+            "module \"a\" {\n",
+            "{\"module\":",
+            "[",
+            "x = [",
+            "\"${",
+            "x = !",
+            "%{if a}",
+        ] {
             let text = format!("# module\n{}", piece.repeat(5_000));
             assert_eq!(sources("main.tf", &text), "", "{piece}");
-            assert_eq!(sources("main.tf.json", &format!("{{\"module\":{}", piece.repeat(5_000))), "", "{piece}");
+            assert_eq!(
+                sources(
+                    "main.tf.json",
+                    &format!("{{\"module\":{}", piece.repeat(5_000))
+                ),
+                "",
+                "{piece}"
+            );
         }
     }
 

@@ -55,10 +55,17 @@ impl ModuleGraph {
         read: &dyn Fn(&RepoPath) -> Option<String>,
     ) -> Result<Self, LimitExceeded> {
         let matches = |dir: &&RepoPath| {
-            tree.has_code(dir) && tree.files_in(dir).iter().any(|file| from.matching(&RepoPath::root(), file).is_some())
+            tree.has_code(dir)
+                && tree
+                    .files_in(dir)
+                    .iter()
+                    .any(|file| from.matching(&RepoPath::root(), file).is_some())
         };
         let roots: HashSet<RepoPath> = tree.dirs().filter(matches).cloned().collect();
-        let mut graph = Self { roots, ..Self::default() };
+        let mut graph = Self {
+            roots,
+            ..Self::default()
+        };
         let mut todo: VecDeque<RepoPath> = graph.roots.iter().cloned().collect();
         let mut seen = graph.roots.clone();
         let (mut budget, mut parts_left) = (MAX_MODULE_BYTES, MAX_SOURCE_PARTS);
@@ -66,9 +73,11 @@ impl ModuleGraph {
             if seen.len() > MAX_MODULE_DIRS {
                 return Err(LimitExceeded::Modules);
             }
-            let calls = Calls::of_dir(tree, &dir, read, &mut budget).ok_or(LimitExceeded::Modules)?;
+            let calls =
+                Calls::of_dir(tree, &dir, read, &mut budget).ok_or(LimitExceeded::Modules)?;
             for source in &calls.sources {
-                let target = target(tree, &dir, source, &mut parts_left).map_err(|_| LimitExceeded::Modules)?;
+                let target = target(tree, &dir, source, &mut parts_left)
+                    .map_err(|_| LimitExceeded::Modules)?;
                 let Some(module) = target else { continue };
                 if seen.insert(module.clone()) {
                     todo.push_back(module.clone());
@@ -98,7 +107,9 @@ impl ModuleGraph {
     pub(super) fn unread_states(&self) -> impl Iterator<Item = &Unread> {
         self.unread_states.iter().filter(move |unread| {
             let dir = unread.file.parent();
-            self.roots.contains(&dir) && self.users.contains_key(&dir) && !self.stateful.contains(&dir)
+            self.roots.contains(&dir)
+                && self.users.contains_key(&dir)
+                && !self.stateful.contains(&dir)
         })
     }
 
@@ -112,8 +123,18 @@ impl ModuleGraph {
                 sources.entry(module).or_insert_with(|| (*file).clone());
             }
         }
-        let mut todo: VecDeque<(RepoPath, Use)> =
-            sources.into_iter().map(|(module, file)| (module.clone(), Use { file, via: vec![module] })).collect();
+        let mut todo: VecDeque<(RepoPath, Use)> = sources
+            .into_iter()
+            .map(|(module, file)| {
+                (
+                    module.clone(),
+                    Use {
+                        file,
+                        via: vec![module],
+                    },
+                )
+            })
+            .collect();
         while let Some((module, reason)) = todo.pop_front() {
             for user in self.users.get(&module).into_iter().flatten() {
                 if users.contains_key(user) {
@@ -121,8 +142,16 @@ impl ModuleGraph {
                 }
                 users.insert(user.clone(), reason.clone());
                 if self.users.contains_key(user) {
-                    let via = std::iter::once(user.clone()).chain(reason.via.iter().cloned()).collect();
-                    todo.push_back((user.clone(), Use { file: reason.file.clone(), via }));
+                    let via = std::iter::once(user.clone())
+                        .chain(reason.via.iter().cloned())
+                        .collect();
+                    todo.push_back((
+                        user.clone(),
+                        Use {
+                            file: reason.file.clone(),
+                            via,
+                        },
+                    ));
                 }
             }
         }
@@ -160,7 +189,9 @@ fn target(
     parts_left: &mut usize,
 ) -> Result<Option<RepoPath>, LimitExceeded> {
     // Terraform itself follows links first: `..` behind a link is the directory above its target.
-    let Some(from) = links::follow(tree, RepoPath::root(), dir.as_str(), parts_left)? else { return Ok(None) };
+    let Some(from) = links::follow(tree, RepoPath::root(), dir.as_str(), parts_left)? else {
+        return Ok(None);
+    };
     Ok(links::follow(tree, from, source, parts_left)?.filter(|at| at != dir))
 }
 
@@ -172,12 +203,18 @@ mod tests {
     fn each_part_on_the_way_to_a_module_counts() {
         let path = |text: &str| -> RepoPath { text.parse().unwrap() };
         let links = [(path("live/prod/mods"), "../../modules".to_owned())];
-        let tree = Tree::new(["live/prod/main.tf", "modules/net/main.tf"].map(path)).with_links(links);
-        let to = |source: &str, mut parts_left: usize| target(&tree, &path("live/prod"), source, &mut parts_left);
+        let tree =
+            Tree::new(["live/prod/main.tf", "modules/net/main.tf"].map(path)).with_links(links);
+        let to = |source: &str, mut parts_left: usize| {
+            target(&tree, &path("live/prod"), source, &mut parts_left)
+        };
         // Two of the directory, three of the source, three of the link; `..` behind it is above what it leads to.
         assert_eq!(to("./mods/net", 2 + 3 + 3), Ok(Some(path("modules/net"))));
         assert_eq!(to("./mods/net", 2 + 3 + 2), Err(LimitExceeded::Links));
         assert_eq!(to("./mods/../live", 100), Ok(Some(path("live"))));
-        assert_eq!((to("../../..", 100), to("../prod", 100)), (Ok(None), Ok(None)));
+        assert_eq!(
+            (to("../../..", 100), to("../prod", 100)),
+            (Ok(None), Ok(None))
+        );
     }
 }

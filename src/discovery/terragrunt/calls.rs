@@ -16,7 +16,10 @@ impl Frame<'_> {
             _ if call.name.is_namespaced() => return Ok(self.not_evaluated(call, name)),
             "try" => return self.first_that_works(call),
             "can" => {
-                let tried = call.args.get(0).map(|arg| self.session.attempt(|| self.eval(arg)));
+                let tried = call
+                    .args
+                    .get(0)
+                    .map(|arg| self.session.attempt(|| self.eval(arg)));
                 return Ok(match tried {
                     Some(Ok(Value::Unknown(fault))) => Value::Unknown(fault),
                     Some(outcome) => Value::Bool(outcome.is_ok()),
@@ -25,7 +28,11 @@ impl Frame<'_> {
             }
             _ => {}
         }
-        let mut args = call.args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
+        let mut args = call
+            .args
+            .iter()
+            .map(|arg| self.eval(arg))
+            .collect::<Result<Vec<_>, _>>()?;
         if call.args.expand_final()
             && let Some(last) = args.pop()
         {
@@ -40,7 +47,10 @@ impl Frame<'_> {
         if let Some(fault) = args.iter().find_map(Value::fault) {
             return Ok(Value::Unknown(Rc::clone(fault)));
         }
-        match self.decode(name, &args).or_else(|| functions::call(name, &args)) {
+        match self
+            .decode(name, &args)
+            .or_else(|| functions::call(name, &args))
+        {
             Some(value) => self.placed(call, value),
             None => Ok(self.not_evaluated(call, name)),
         }
@@ -76,9 +86,9 @@ impl Frame<'_> {
             "run_cmd" => "runs a program",
             "get_env" => "depends on the environment",
             "sops_decrypt_file" => "decrypts a file",
-            "get_terraform_command" | "get_terraform_cli_args" | "get_terragrunt_source_cli_flag" => {
-                "depends on how Terragrunt is called"
-            }
+            "get_terraform_command"
+            | "get_terraform_cli_args"
+            | "get_terragrunt_source_cli_flag" => "depends on how Terragrunt is called",
             name if name.starts_with("get_aws_") => "asks AWS",
             "timestamp" | "uuid" | "bcrypt" => "gives something else each time",
             _ => "is not evaluated",

@@ -18,12 +18,19 @@ pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
         "flatten" => flatten(args),
         "compact" => compact(args),
         "contains" => contains(args),
-        "reverse" => {
-            arg(args, 0).and_then(Value::to_items).and_then(|items| Value::list(items.iter().rev().cloned().collect()))
-        }
+        "reverse" => arg(args, 0)
+            .and_then(Value::to_items)
+            .and_then(|items| Value::list(items.iter().rev().cloned().collect())),
         "keys" => arg(args, 0)
             .and_then(Value::to_attributes)
-            .and_then(|object| Value::list(object.keys().map(|key| Value::Text(Rc::clone(key))).collect())),
+            .and_then(|object| {
+                Value::list(
+                    object
+                        .keys()
+                        .map(|key| Value::Text(Rc::clone(key)))
+                        .collect(),
+                )
+            }),
         "values" => arg(args, 0)
             .and_then(Value::to_attributes)
             .and_then(|object| Value::list(object.values().cloned().collect())),
@@ -39,16 +46,24 @@ fn length(args: Args<'_>) -> Outcome {
     let count = match arg(args, 0)? {
         Value::List(list) => list.items.len(),
         Value::Object(object) => object.items.len(),
-        other @ (Value::Unknown(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_)) => {
-            other.to_text()?.chars().count()
-        }
+        other @ (Value::Unknown(_)
+        | Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::Text(_)) => other.to_text()?.chars().count(),
     };
     Ok(Value::Number(count as f64))
 }
 
 fn element(args: Args<'_>) -> Outcome {
-    let (items, at) = (arg(args, 0)?.to_items()?, whole(arg(args, 1)?.to_number()?).ok_or("no such element")?);
-    items.get(at % items.len().max(1)).cloned().ok_or_else(|| "a list is empty".into())
+    let (items, at) = (
+        arg(args, 0)?.to_items()?,
+        whole(arg(args, 1)?.to_number()?).ok_or("no such element")?,
+    );
+    items
+        .get(at % items.len().max(1))
+        .cloned()
+        .ok_or_else(|| "a list is empty".into())
 }
 
 fn lookup(args: Args<'_>) -> Outcome {
@@ -61,7 +76,11 @@ fn merge(args: Args<'_>) -> Outcome {
     let mut all = BTreeMap::new();
     for object in args {
         let object = object.to_attributes()?;
-        all.extend(object.iter().map(|(key, value)| (Rc::clone(key), value.clone())));
+        all.extend(
+            object
+                .iter()
+                .map(|(key, value)| (Rc::clone(key), value.clone())),
+        );
     }
     Value::object(all)
 }
@@ -87,7 +106,11 @@ fn flatten(args: Args<'_>) -> Outcome {
         match value {
             Value::List(list) => left.extend(list.items.iter().rev().cloned()),
             Value::Unknown(fault) => return Err(Stop::Unknown(fault)),
-            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Object(_)) => {
+            other @ (Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Text(_)
+            | Value::Object(_)) => {
                 flat.push(other);
             }
         }
@@ -113,7 +136,9 @@ fn contains(args: Args<'_>) -> Outcome {
     let unknown = items.iter().find_map(Value::fault).cloned();
     match unknown {
         Some(fault) => Err(Stop::Unknown(fault)),
-        None if told.contains(&None) => Err(Stop::unsupported("lists and objects are not compared")),
+        None if told.contains(&None) => {
+            Err(Stop::unsupported("lists and objects are not compared"))
+        }
         None => Ok(Value::Bool(false)),
     }
 }
@@ -121,7 +146,10 @@ fn contains(args: Args<'_>) -> Outcome {
 /// A set is sorted. Only texts are compared.
 fn unique(args: Args<'_>, sorted: bool) -> Outcome {
     let items = arg(args, 0)?.to_items()?;
-    if items.iter().any(|item| matches!(item, Value::Null | Value::List(_) | Value::Object(_))) {
+    if items
+        .iter()
+        .any(|item| matches!(item, Value::Null | Value::List(_) | Value::Object(_)))
+    {
         return Err(Stop::unsupported("lists and objects are not compared"));
     }
     let mut texts: Vec<Rc<str>> = items.iter().map(Value::to_text).collect::<Result<_, _>>()?;
@@ -134,13 +162,22 @@ fn unique(args: Args<'_>, sorted: bool) -> Outcome {
 }
 
 fn coalesce(args: Args<'_>) -> Outcome {
-    let empty = |value: &&Value| matches!(value, Value::Null) || matches!(value, Value::Text(text) if text.is_empty());
-    args.iter().find(|value| !empty(value)).cloned().ok_or_else(|| "all arguments are empty".into())
+    let empty = |value: &&Value| {
+        matches!(value, Value::Null) || matches!(value, Value::Text(text) if text.is_empty())
+    };
+    args.iter()
+        .find(|value| !empty(value))
+        .cloned()
+        .ok_or_else(|| "all arguments are empty".into())
 }
 
 fn slice(args: Args<'_>) -> Outcome {
-    let bound = |at| Ok::<_, Stop>(whole(arg(args, at)?.to_number()?).ok_or("an index must be a whole number")?);
+    let bound = |at| {
+        Ok::<_, Stop>(whole(arg(args, at)?.to_number()?).ok_or("an index must be a whole number")?)
+    };
     let (items, from, to) = (arg(args, 0)?.to_items()?, bound(1)?, bound(2)?);
-    let part = items.get(from..to).ok_or("an index is beyond the end of a list")?;
+    let part = items
+        .get(from..to)
+        .ok_or("an index is beyond the end of a list")?;
     Value::list(part.to_vec())
 }

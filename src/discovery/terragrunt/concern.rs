@@ -36,7 +36,10 @@ impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = |path: &RepoPath| shown(path.as_str());
         write!(f, "`{}` changed", path(&self.file))?;
-        let first = self.through.first().map_or_else(|| "it".to_owned(), |first| format!("`{}`", path(first)));
+        let first = self
+            .through
+            .first()
+            .map_or_else(|| "it".to_owned(), |first| format!("`{}`", path(first)));
         match self.cause {
             Cause::Read(How::Own) | Cause::Code(Watch::Own) => {}
             Cause::Read(how) => write!(f, ", which {first} {how}")?,
@@ -46,9 +49,23 @@ impl fmt::Display for Chain {
         if self.through.is_empty() {
             return Ok(());
         }
-        let last: Vec<String> = self.through.iter().rev().take(SHOWN).map(|unit| format!("`{}`", path(unit))).collect();
-        write!(f, ", and it depends on {}", last.join(", which depends on "))?;
-        if self.through.len() > SHOWN { f.write_str(", and so on") } else { Ok(()) }
+        let last: Vec<String> = self
+            .through
+            .iter()
+            .rev()
+            .take(SHOWN)
+            .map(|unit| format!("`{}`", path(unit)))
+            .collect();
+        write!(
+            f,
+            ", and it depends on {}",
+            last.join(", which depends on ")
+        )?;
+        if self.through.len() > SHOWN {
+            f.write_str(", and so on")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -67,12 +84,19 @@ pub fn concerned(
     files.sort_unstable();
     for file in files {
         for (unit, cause) in index.of(tree, file, counts) {
-            let chain = || Chain { file: file.clone(), cause, through: vec![] };
+            let chain = || Chain {
+                file: file.clone(),
+                cause,
+                through: vec![],
+            };
             chains.entry(unit).or_insert_with(chain);
         }
     }
     spread(found, &index, &mut chains);
-    chains.into_iter().map(|(unit, chain)| (found.units[unit].dir.clone(), chain)).collect()
+    chains
+        .into_iter()
+        .map(|(unit, chain)| (found.units[unit].dir.clone(), chain))
+        .collect()
 }
 
 /// Adds what depends on the units that are concerned, nearest first.
@@ -88,7 +112,13 @@ fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>)
                     through.remove(1);
                 }
                 through.push(found.units[unit].dir.clone());
-                chains.insert(*user, Chain { through, ..from.clone() });
+                chains.insert(
+                    *user,
+                    Chain {
+                        through,
+                        ..from.clone()
+                    },
+                );
                 left.push_back(*user);
             }
         }
@@ -104,9 +134,17 @@ struct Index<'f> {
 
 impl<'f> Index<'f> {
     fn new(found: &'f Found) -> Self {
-        let mut index = Self { reads: HashMap::new(), watches: HashMap::new(), users: HashMap::new() };
-        let places: HashMap<&RepoPath, usize> =
-            found.units.iter().enumerate().map(|(at, unit)| (&unit.dir, at)).collect();
+        let mut index = Self {
+            reads: HashMap::new(),
+            watches: HashMap::new(),
+            users: HashMap::new(),
+        };
+        let places: HashMap<&RepoPath, usize> = found
+            .units
+            .iter()
+            .enumerate()
+            .map(|(at, unit)| (&unit.dir, at))
+            .collect();
         for (at, unit) in found.units.iter().enumerate() {
             for (file, how) in &unit.reads {
                 index.reads.entry(file).or_default().push((at, *how));
@@ -121,11 +159,22 @@ impl<'f> Index<'f> {
         index
     }
 
-    fn of(&self, tree: &Tree, file: &RepoPath, counts: &dyn Fn(&RepoPath) -> bool) -> Vec<(usize, Cause)> {
+    fn of(
+        &self,
+        tree: &Tree,
+        file: &RepoPath,
+        counts: &dyn Fn(&RepoPath) -> bool,
+    ) -> Vec<(usize, Cause)> {
         let reads = self.reads.get(file).into_iter().flatten();
-        let mut all: Vec<(usize, Cause)> = reads.map(|(unit, how)| (*unit, Cause::Read(*how))).collect();
+        let mut all: Vec<(usize, Cause)> = reads
+            .map(|(unit, how)| (*unit, Cause::Read(*how)))
+            .collect();
         if counts(file) {
-            let watches = self.watches.get(&self.home(tree, file)).into_iter().flatten();
+            let watches = self
+                .watches
+                .get(&self.home(tree, file))
+                .into_iter()
+                .flatten();
             all.extend(watches.map(|(unit, watch)| (*unit, Cause::Code(*watch))));
         }
         all

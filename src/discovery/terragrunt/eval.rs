@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hcl_edit::expr::{
-    BinaryOp, BinaryOperator, Conditional, Expression, Object, ObjectKey, Traversal, TraversalOperator, UnaryOp,
-    UnaryOperator,
+    BinaryOp, BinaryOperator, Conditional, Expression, Object, ObjectKey, Traversal,
+    TraversalOperator, UnaryOp, UnaryOperator,
 };
 use hcl_edit::template::{Directive, Element, IfDirective, Template};
 use hcl_edit::{Decorated, Span};
@@ -35,7 +35,10 @@ impl Frame<'_> {
             Expression::Number(number) => Ok(number.as_f64().map_or(Value::Null, Value::Number)),
             Expression::String(text) => self.placed(expr, Value::text(text)),
             Expression::Array(array) => {
-                let items = array.iter().map(|item| self.eval(item)).collect::<Result<_, _>>()?;
+                let items = array
+                    .iter()
+                    .map(|item| self.eval(item))
+                    .collect::<Result<_, _>>()?;
                 self.placed(expr, Value::list(items))
             }
             Expression::Object(object) => self.object(object),
@@ -65,7 +68,10 @@ impl Frame<'_> {
                 Err(stop) => unknown = Some(self.unknown(object, stop)?),
             }
         }
-        unknown.map_or_else(|| self.placed(object, Value::object(items)), |fault| Ok(Value::Unknown(fault)))
+        unknown.map_or_else(
+            || self.placed(object, Value::object(items)),
+            |fault| Ok(Value::Unknown(fault)),
+        )
     }
 
     /// `"${x}"` alone is the value of `x`, whatever it is.
@@ -104,19 +110,31 @@ impl Frame<'_> {
         let then = || self.template(&directive.if_expr.template);
         let other = || {
             let other = directive.else_expr.as_ref();
-            other.map_or(Ok(Value::Text("".into())), |other| self.template(&other.template))
+            other.map_or(Ok(Value::Text("".into())), |other| {
+                self.template(&other.template)
+            })
         };
         self.choose(&directive.if_expr.cond_expr, then, other)
     }
 
     fn conditional(&self, conditional: &Conditional) -> Eval {
-        let Conditional { cond_expr, true_expr, false_expr, .. } = conditional;
+        let Conditional {
+            cond_expr,
+            true_expr,
+            false_expr,
+            ..
+        } = conditional;
         self.choose(cond_expr, || self.eval(true_expr), || self.eval(false_expr))
     }
 
     /// One of two. When the condition is not known, what both of them read is read, and neither is the value, unless
     /// they are the same.
-    fn choose(&self, condition: &Expression, then: impl Fn() -> Eval, other: impl Fn() -> Eval) -> Eval {
+    fn choose(
+        &self,
+        condition: &Expression,
+        then: impl Fn() -> Eval,
+        other: impl Fn() -> Eval,
+    ) -> Eval {
         match self.eval(condition)?.to_bool() {
             Ok(true) => then(),
             Ok(false) => other(),
@@ -140,7 +158,13 @@ impl Frame<'_> {
     }
 
     fn variable(&self, name: &str, place: &Expression) -> Eval {
-        let bound = self.vars.borrow().iter().rev().find(|(var, _)| var == name).map(|(_, value)| value.clone());
+        let bound = self
+            .vars
+            .borrow()
+            .iter()
+            .rev()
+            .find(|(var, _)| var == name)
+            .map(|(_, value)| value.clone());
         if let Some(value) = bound {
             return Ok(value);
         }
@@ -148,19 +172,26 @@ impl Frame<'_> {
         match name {
             "local" => self.placed(place, self.all_locals()),
             "include" => self.placed(place, self.include_value(None).map(|(value, _)| value)),
-            "dependency" => unknown("what another unit puts out is known only after it was applied"),
+            "dependency" => {
+                unknown("what another unit puts out is known only after it was applied")
+            }
             "feature" => unknown("a feature can be switched when Terragrunt is called"),
             "unit" | "stack" => unknown("where a stack puts its units is not evaluated"),
             "values" => match &self.origin.values {
                 Some(values) => Ok(values.clone()),
-                None => Err(self.fault(place, "there are no `values`: no `terragrunt.values.hcl` is here")),
+                None => Err(self.fault(
+                    place,
+                    "there are no `values`: no `terragrunt.values.hcl` is here",
+                )),
             },
             _ => Err(self.fault(place, "there is no such variable")),
         }
     }
 
     fn traversal(&self, traversal: &Traversal) -> Eval {
-        let Traversal { expr, operators, .. } = traversal;
+        let Traversal {
+            expr, operators, ..
+        } = traversal;
         let first = match operators.first().map(|operator| &**operator) {
             Some(TraversalOperator::GetAttr(name)) => Some(name.as_str()),
             _ => None,
@@ -176,7 +207,12 @@ impl Frame<'_> {
         self.follow(value, &operators[taken..], traversal)
     }
 
-    fn follow(&self, mut value: Value, operators: &[Decorated<TraversalOperator>], place: &Traversal) -> Eval {
+    fn follow(
+        &self,
+        mut value: Value,
+        operators: &[Decorated<TraversalOperator>],
+        place: &Traversal,
+    ) -> Eval {
         for (at, operator) in operators.iter().enumerate() {
             if let Value::Unknown(_) = value {
                 break;
@@ -185,7 +221,9 @@ impl Frame<'_> {
                 TraversalOperator::GetAttr(name) => value.attribute(name.as_str()),
                 TraversalOperator::Index(index) => value.index(&self.eval(index)?),
                 #[expect(clippy::cast_precision_loss, reason = "no list is that long")]
-                TraversalOperator::LegacyIndex(index) => value.index(&Value::Number(**index as f64)),
+                TraversalOperator::LegacyIndex(index) => {
+                    value.index(&Value::Number(**index as f64))
+                }
                 TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_) => {
                     return self.splat(&value, &operators[at + 1..], place);
                 }
@@ -195,13 +233,20 @@ impl Frame<'_> {
         Ok(value)
     }
 
-    fn splat(&self, value: &Value, rest: &[Decorated<TraversalOperator>], place: &Traversal) -> Eval {
+    fn splat(
+        &self,
+        value: &Value,
+        rest: &[Decorated<TraversalOperator>],
+        place: &Traversal,
+    ) -> Eval {
         let items = match value {
             Value::List(list) => Rc::clone(&list.items),
             Value::Null => Rc::default(),
-            single @ (Value::Unknown(_) | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Object(_)) => {
-                Rc::new(vec![single.clone()])
-            }
+            single @ (Value::Unknown(_)
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Text(_)
+            | Value::Object(_)) => Rc::new(vec![single.clone()]),
         };
         let mut all = Vec::new();
         for item in items.iter() {
@@ -225,10 +270,15 @@ impl Frame<'_> {
     }
 
     fn binary(&self, operation: &BinaryOp) -> Eval {
-        let (one, two) = (self.eval(&operation.lhs_expr)?, self.eval(&operation.rhs_expr)?);
+        let (one, two) = (
+            self.eval(&operation.lhs_expr)?,
+            self.eval(&operation.rhs_expr)?,
+        );
         let result = match *operation.operator {
             BinaryOperator::Eq => self.equality(operation, &one, &two).map(Value::Bool),
-            BinaryOperator::NotEq => self.equality(operation, &one, &two).map(|equal| Value::Bool(!equal)),
+            BinaryOperator::NotEq => self
+                .equality(operation, &one, &two)
+                .map(|equal| Value::Bool(!equal)),
             BinaryOperator::And => either(&one, &two, false),
             BinaryOperator::Or => either(&one, &two, true),
             BinaryOperator::Less => comparison(&one, &two, Ordering::is_lt),
@@ -247,7 +297,8 @@ impl Frame<'_> {
     fn equality(&self, operation: &BinaryOp, one: &Value, two: &Value) -> Result<bool, Stop> {
         let unknown = one.fault().or(two.fault()).cloned();
         let not_compared = || self.fault(operation, "lists and objects are not compared");
-        one.equals(two).ok_or_else(|| Stop::Unknown(unknown.unwrap_or_else(not_compared)))
+        one.equals(two)
+            .ok_or_else(|| Stop::Unknown(unknown.unwrap_or_else(not_compared)))
     }
 }
 
@@ -262,11 +313,18 @@ fn either(one: &Value, two: &Value, deciding: bool) -> Result<Value, Stop> {
 }
 
 fn comparison(one: &Value, two: &Value, holds: fn(Ordering) -> bool) -> Result<Value, Stop> {
-    let order = one.to_number()?.partial_cmp(&two.to_number()?).ok_or("these numbers are not compared")?;
+    let order = one
+        .to_number()?
+        .partial_cmp(&two.to_number()?)
+        .ok_or("these numbers are not compared")?;
     Ok(Value::Bool(holds(order)))
 }
 
 fn arithmetic(one: &Value, two: &Value, make: fn(f64, f64) -> f64) -> Result<Value, Stop> {
     let number = make(one.to_number()?, two.to_number()?);
-    if number.is_finite() { Ok(Value::Number(number)) } else { Err("the result is no number".into()) }
+    if number.is_finite() {
+        Ok(Value::Number(number))
+    } else {
+        Err("the result is no number".into())
+    }
 }

@@ -44,13 +44,30 @@ impl Merged {
     pub(super) fn of<'f, 's: 'f>(frames: impl Iterator<Item = &'f Frame<'s>>) -> Facts {
         let mut merged = Self::default();
         for frame in frames {
-            frame.source.blocks("terraform").for_each(|block| merged.terraform(frame, block));
-            frame.source.blocks("dependency").for_each(|block| merged.dependency(frame, block));
-            frame.source.blocks("dependencies").for_each(|block| merged.dependencies(frame, block));
-            frame.source.blocks("exclude").for_each(|block| merged.exclude(frame, block));
-            frame.source.blocks("generate").for_each(|block| merged.generate(frame, block));
-            merged.facts.generates |=
-                frame.source.attribute("generate").is_some_and(|all| may_be_code_of_any(&frame.eval(&all.value)));
+            frame
+                .source
+                .blocks("terraform")
+                .for_each(|block| merged.terraform(frame, block));
+            frame
+                .source
+                .blocks("dependency")
+                .for_each(|block| merged.dependency(frame, block));
+            frame
+                .source
+                .blocks("dependencies")
+                .for_each(|block| merged.dependencies(frame, block));
+            frame
+                .source
+                .blocks("exclude")
+                .for_each(|block| merged.exclude(frame, block));
+            frame
+                .source
+                .blocks("generate")
+                .for_each(|block| merged.generate(frame, block));
+            merged.facts.generates |= frame
+                .source
+                .attribute("generate")
+                .is_some_and(|all| may_be_code_of_any(&frame.eval(&all.value)));
             if let Some(skip) = frame.source.attribute("skip").filter(|_| !frame.included)
                 && let Some(value) = frame.needed(&skip.value, "`skip`")
             {
@@ -61,16 +78,30 @@ impl Merged {
     }
 
     fn terraform(&mut self, frame: &Frame<'_>, block: &Block) {
-        block.body.get_blocks("extra_arguments").for_each(|arguments| var_files(frame, arguments));
-        let Some(source) = block.body.get_attribute("source").filter(|_| !self.facts.has_source) else { return };
+        block
+            .body
+            .get_blocks("extra_arguments")
+            .for_each(|arguments| var_files(frame, arguments));
+        let Some(source) = block
+            .body
+            .get_attribute("source")
+            .filter(|_| !self.facts.has_source)
+        else {
+            return;
+        };
         self.facts.has_source = !source.value.is_null() && source.value.as_str() != Some("");
-        let Some(text) = frame.needed_text(&source.value, "the `source`") else { return };
+        let Some(text) = frame.needed_text(&source.value, "the `source`") else {
+            return;
+        };
         match source::code(frame.session.files.tree, &text, &frame.base()) {
             Code::Remote => {}
             Code::Local(dir) => {
                 let dir = frame.real(dir);
                 if !frame.session.files.tree.dir_exists(&dir) {
-                    frame.report(&source.value, format!("there is no directory `{}`", short(dir.as_str())));
+                    frame.report(
+                        &source.value,
+                        format!("there is no directory `{}`", short(dir.as_str())),
+                    );
                 }
                 self.facts.code = Some(dir);
             }
@@ -80,8 +111,11 @@ impl Merged {
 
     fn dependency(&mut self, frame: &Frame<'_>, block: &Block) {
         let enabled = block.body.get_attribute("enabled");
-        let is_off = enabled.is_some_and(|enabled| matches!(frame.eval(&enabled.value), Ok(Value::Bool(false))));
-        let Some(path) = block.body.get_attribute("config_path").filter(|_| !is_off) else { return };
+        let is_off = enabled
+            .is_some_and(|enabled| matches!(frame.eval(&enabled.value), Ok(Value::Bool(false))));
+        let Some(path) = block.body.get_attribute("config_path").filter(|_| !is_off) else {
+            return;
+        };
         if self.labels.insert(label(block).to_owned())
             && let Some(text) = frame.needed_text(&path.value, "the `config_path` of a dependency")
         {
@@ -90,7 +124,9 @@ impl Merged {
     }
 
     fn dependencies(&mut self, frame: &Frame<'_>, block: &Block) {
-        let Some(paths) = block.body.get_attribute("paths") else { return };
+        let Some(paths) = block.body.get_attribute("paths") else {
+            return;
+        };
         for text in texts(frame, &paths.value, "the `paths` of `dependencies`") {
             self.depend(frame, &text, &paths.value);
         }
@@ -101,7 +137,12 @@ impl Merged {
         if !self.generated.insert(label(block).to_owned()) {
             return;
         }
-        let value = |name: &str| block.body.get_attribute(name).map(|attribute| frame.eval(&attribute.value));
+        let value = |name: &str| {
+            block
+                .body
+                .get_attribute(name)
+                .map(|attribute| frame.eval(&attribute.value))
+        };
         self.facts.generates |= may_be_code(value("path").as_ref(), value("disable").as_ref());
     }
 
@@ -110,7 +151,11 @@ impl Merged {
             Ok(path) => {
                 let names_file = path.file_name() == CONFIG;
                 let dir = if names_file { path.parent() } else { path };
-                self.facts.depends_on.push((dir, frame.source.file.clone(), frame.source.line(place)));
+                self.facts.depends_on.push((
+                    dir,
+                    frame.source.file.clone(),
+                    frame.source.line(place),
+                ));
             }
             Err(what) => frame.report(place, what),
         }
@@ -120,14 +165,21 @@ impl Merged {
         if std::mem::replace(&mut self.has_exclude, true) {
             return;
         }
-        let (Some(condition), Some(actions)) = (block.body.get_attribute("if"), block.body.get_attribute("actions"))
-        else {
+        let (Some(condition), Some(actions)) = (
+            block.body.get_attribute("if"),
+            block.body.get_attribute("actions"),
+        ) else {
             return;
         };
-        let holds =
-            frame.needed(&condition.value, "whether it is excluded").is_some_and(|v| v.to_bool().unwrap_or(false));
+        let holds = frame
+            .needed(&condition.value, "whether it is excluded")
+            .is_some_and(|v| v.to_bool().unwrap_or(false));
         let planned = |action: &Rc<str>| ["all", "all_except_output", "plan"].contains(&&**action);
-        if holds && texts(frame, &actions.value, "the `actions` of `exclude`").iter().any(planned) {
+        if holds
+            && texts(frame, &actions.value, "the `actions` of `exclude`")
+                .iter()
+                .any(planned)
+        {
             self.facts.excluded = true;
         }
     }
@@ -139,7 +191,10 @@ fn may_be_code(path: Option<&Eval>, disable: Option<&Eval>) -> bool {
     let is_code = match path {
         Some(Ok(Value::Text(path))) => source::is_code(path),
         Some(Ok(Value::Unknown(_)) | Err(_)) => true,
-        Some(Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_))) | None => false,
+        Some(Ok(
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_),
+        ))
+        | None => false,
     };
     is_code && !is_off
 }
@@ -155,7 +210,9 @@ fn may_be_code_of_any(all: &Eval) -> bool {
         if let Value::Unknown(_) = file {
             return true;
         }
-        let Ok(file) = file.to_attributes() else { return false };
+        let Ok(file) = file.to_attributes() else {
+            return false;
+        };
         let value = |name: &str| file.get(name).cloned().map(Ok);
         may_be_code(value("path").as_ref(), value("disable").as_ref())
     })
@@ -163,7 +220,9 @@ fn may_be_code_of_any(all: &Eval) -> bool {
 
 /// The texts of a list that something needs to know.
 fn texts(frame: &Frame<'_>, expr: &Expression, what: &str) -> Vec<Rc<str>> {
-    let Some(value) = frame.needed(expr, what) else { return vec![] };
+    let Some(value) = frame.needed(expr, what) else {
+        return vec![];
+    };
     let items = match value.to_items() {
         Ok(items) => items,
         Err(_) => Rc::new(vec![value]),
@@ -183,13 +242,22 @@ fn texts(frame: &Frame<'_>, expr: &Expression, what: &str) -> Vec<Rc<str>> {
 /// Files with variables that `extra_arguments` names.
 fn var_files(frame: &Frame<'_>, block: &Block) {
     for name in ["required_var_files", "optional_var_files"] {
-        let Some(files) = block.body.get_attribute(name) else { continue };
+        let Some(files) = block.body.get_attribute(name) else {
+            continue;
+        };
         for text in texts(frame, &files.value, &format!("`{name}`")) {
             var_file(frame, &text, &files.value);
         }
     }
-    let arguments = block.body.get_attribute("arguments").and_then(|arguments| arguments.value.as_array());
-    for argument in arguments.into_iter().flatten().filter(|argument| names_var_file(argument)) {
+    let arguments = block
+        .body
+        .get_attribute("arguments")
+        .and_then(|arguments| arguments.value.as_array());
+    for argument in arguments
+        .into_iter()
+        .flatten()
+        .filter(|argument| names_var_file(argument))
+    {
         if let Some(text) = frame.needed_text(argument, "a `-var-file`") {
             var_file(frame, text.trim_start_matches(VAR_FILE), argument);
         }
@@ -199,7 +267,10 @@ fn var_files(frame: &Frame<'_>, block: &Block) {
 const VAR_FILE: &str = "-var-file=";
 
 fn names_var_file(argument: &Expression) -> bool {
-    let first = argument.as_template().and_then(|template| template.get(0)).and_then(Element::as_literal);
+    let first = argument
+        .as_template()
+        .and_then(|template| template.get(0))
+        .and_then(Element::as_literal);
     let text = argument.as_str().or(first.map(|literal| literal.as_str()));
     text.is_some_and(|text| text.starts_with(VAR_FILE))
 }

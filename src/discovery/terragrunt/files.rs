@@ -76,7 +76,8 @@ impl<'a> Files<'a> {
         if !self.tree.has_file(file) {
             return None;
         }
-        let text = (self.read)(file).filter(|text| text.len() <= MAX_FILE_BYTES.min(self.bytes.get()))?;
+        let text =
+            (self.read)(file).filter(|text| text.len() <= MAX_FILE_BYTES.min(self.bytes.get()))?;
         self.bytes.set(self.bytes.get() - text.len());
         Some(text)
     }
@@ -86,8 +87,12 @@ impl<'a> Files<'a> {
         if let Some(parsed) = self.parsed.borrow().get(file) {
             return parsed.clone();
         }
-        let parsed = self.load(file).map_or(Parsed::Missing, |text| parse(file, &text));
-        self.parsed.borrow_mut().insert(file.clone(), parsed.clone());
+        let parsed = self
+            .load(file)
+            .map_or(Parsed::Missing, |text| parse(file, &text));
+        self.parsed
+            .borrow_mut()
+            .insert(file.clone(), parsed.clone());
         parsed
     }
 
@@ -101,14 +106,18 @@ impl<'a> Files<'a> {
             if is_editor_file(file.file_name()) {
                 continue;
             }
-            let Some(text) = self.load(file).filter(|text| has_word(text, "module")) else { continue };
+            let Some(text) = self.load(file).filter(|text| has_word(text, "module")) else {
+                continue;
+            };
             match local_modules(file, &text) {
                 Ok(called) => modules.extend(called),
                 Err(unread) => self.unread.borrow_mut().push(unread),
             }
         }
         let modules = Rc::new(modules);
-        self.modules.borrow_mut().insert(dir.clone(), Rc::clone(&modules));
+        self.modules
+            .borrow_mut()
+            .insert(dir.clone(), Rc::clone(&modules));
         modules
     }
 
@@ -132,18 +141,32 @@ fn parse(file: &RepoPath, text: &str) -> Parsed {
 
 impl Source {
     fn new(file: RepoPath, body: Body, text: &str) -> Self {
-        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let newlines = text
+            .bytes()
+            .enumerate()
+            .filter(|(_, byte)| *byte == b'\n')
+            .map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(newlines).collect();
         let mut locals = HashMap::new();
         for (block_at, structure) in body.iter().enumerate() {
-            let Some(block) = structure.as_block().filter(|block| block.has_ident("locals")) else { continue };
+            let Some(block) = structure
+                .as_block()
+                .filter(|block| block.has_ident("locals"))
+            else {
+                continue;
+            };
             for (at, inner) in block.body.iter().enumerate() {
                 if let Some(attribute) = inner.as_attribute() {
                     locals.insert(attribute.key.as_str().to_owned(), (block_at, at));
                 }
             }
         }
-        Self { file, body, lines, locals }
+        Self {
+            file,
+            body,
+            lines,
+            locals,
+        }
     }
 
     /// The line (from 1) that something of the file begins on.
@@ -156,7 +179,11 @@ impl Source {
     pub(super) fn local(&self, name: &str) -> Option<&Expression> {
         let (block, at) = *self.locals.get(name)?;
         let block = self.body.get(block).and_then(Structure::as_block)?;
-        block.body.get(at).and_then(Structure::as_attribute).map(|attribute| &attribute.value)
+        block
+            .body
+            .get(at)
+            .and_then(Structure::as_attribute)
+            .map(|attribute| &attribute.value)
     }
 
     /// The names of all locals, in order.

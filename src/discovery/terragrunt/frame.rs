@@ -73,7 +73,12 @@ const UNEXPOSED: [&str; 12] = [
 
 impl<'s> Frame<'s> {
     /// A file that is evaluated in its own right, as if it lay at `config`.
-    pub(super) fn new(session: &'s Session<'s>, source: Rc<Source>, config: RepoPath, origin: Rc<Origin>) -> Self {
+    pub(super) fn new(
+        session: &'s Session<'s>,
+        source: Rc<Source>,
+        config: RepoPath,
+        origin: Rc<Origin>,
+    ) -> Self {
         Self {
             session,
             source,
@@ -94,10 +99,19 @@ impl<'s> Frame<'s> {
 
     /// Where a file is in the repository: those of a unit that a stack makes are still where they are copied from.
     pub(super) fn real(&self, path: RepoPath) -> RepoPath {
-        let Origin { dir, template: Some(template), .. } = &*self.origin else { return path };
+        let Origin {
+            dir,
+            template: Some(template),
+            ..
+        } = &*self.origin
+        else {
+            return path;
+        };
         match path.as_str().strip_prefix(dir.as_str()) {
             Some("") => template.clone(),
-            Some(rest) if rest.starts_with('/') => template.join(rest.trim_start_matches('/')).unwrap_or(path),
+            Some(rest) if rest.starts_with('/') => {
+                template.join(rest.trim_start_matches('/')).unwrap_or(path)
+            }
             _ => path,
         }
     }
@@ -109,7 +123,11 @@ impl<'s> Frame<'s> {
 
     /// Something that is wrong at a place of this file.
     pub(super) fn fault(&self, place: &impl Span, what: impl Into<String>) -> Rc<Fault> {
-        Rc::new(Fault { file: self.source.file.clone(), line: self.source.line(place), what: what.into() })
+        Rc::new(Fault {
+            file: self.source.file.clone(),
+            line: self.source.line(place),
+            what: what.into(),
+        })
     }
 
     pub(super) fn report(&self, place: &impl Span, what: impl Into<String>) {
@@ -131,8 +149,15 @@ impl<'s> Frame<'s> {
         match self.eval(expr) {
             Ok(Value::Null) => None,
             Ok(Value::Unknown(fault)) => {
-                let Fault { file, line, what: cause } = &*fault;
-                self.report(expr, format!("{what} is not known: {cause} ({file}:{line})"));
+                let Fault {
+                    file,
+                    line,
+                    what: cause,
+                } = &*fault;
+                self.report(
+                    expr,
+                    format!("{what} is not known: {cause} ({file}:{line})"),
+                );
                 None
             }
             Ok(value) => Some(value),
@@ -146,7 +171,10 @@ impl<'s> Frame<'s> {
     /// A text that something needs to know.
     pub(super) fn needed_text(&self, expr: &Expression, what: &str) -> Option<Rc<str>> {
         let value = self.needed(expr, what)?;
-        value.to_text().inspect_err(|_| self.report(expr, format!("{what} is {}, not a text", value.kind()))).ok()
+        value
+            .to_text()
+            .inspect_err(|_| self.report(expr, format!("{what} is {}, not a text", value.kind())))
+            .ok()
     }
 
     /// The value of `local.name`.
@@ -165,7 +193,9 @@ impl<'s> Frame<'s> {
         let around = std::mem::take(&mut *self.vars.borrow_mut());
         let value = self.eval(expr);
         *self.vars.borrow_mut() = around;
-        self.locals.borrow_mut().insert(name.to_owned(), Once::Done(value.clone()));
+        self.locals
+            .borrow_mut()
+            .insert(name.to_owned(), Once::Done(value.clone()));
         value
     }
 
@@ -187,14 +217,19 @@ impl<'s> Frame<'s> {
         }
         *self.exposed.borrow_mut() = Once::Busy;
         let value = self.expose();
-        *self.exposed.borrow_mut() = value.as_ref().map_or(Once::Fresh, |value| Once::Done(value.clone()));
+        *self.exposed.borrow_mut() = value
+            .as_ref()
+            .map_or(Once::Fresh, |value| Once::Done(value.clone()));
         value
     }
 
     fn expose(&self) -> Result<Value, Stop> {
         let hidden = |name: &&str| {
             let what = format!("`{name}` of a configuration that is read is not evaluated");
-            (Rc::from(*name), Value::Unknown(self.fault(&self.source.body, what)))
+            (
+                Rc::from(*name),
+                Value::Unknown(self.fault(&self.source.body, what)),
+            )
         };
         let mut parts: BTreeMap<Rc<str>, Value> = UNEXPOSED.iter().map(hidden).collect();
         parts.insert("locals".into(), self.all_locals()?);
@@ -206,10 +241,14 @@ impl<'s> Frame<'s> {
     fn inputs(&self) -> Result<Value, Stop> {
         let mut all = BTreeMap::new();
         for include in self.includes()?.iter().filter(|include| include.merged) {
-            let Some(frame) = &include.frame else { continue };
+            let Some(frame) = &include.frame else {
+                continue;
+            };
             all.extend(frame.inputs()?.to_attributes()?.as_ref().clone());
         }
-        let Some(own) = self.source.attribute("inputs") else { return Value::object(all) };
+        let Some(own) = self.source.attribute("inputs") else {
+            return Value::object(all);
+        };
         match self.eval(&own.value) {
             Ok(own) => all.extend(own.to_attributes()?.as_ref().clone()),
             Err(fault) => return Ok(Value::Unknown(fault)),
@@ -221,10 +260,17 @@ impl<'s> Frame<'s> {
     pub(super) fn read_source(&self, file: &RepoPath, place: &impl Span) -> Option<Rc<Source>> {
         match self.session.files.source(file) {
             Parsed::Read(source) => return Some(source),
-            Parsed::Missing => self.report(place, format!("`{}` cannot be read", paths::short(file.as_str()))),
+            Parsed::Missing => self.report(
+                place,
+                format!("`{}` cannot be read", paths::short(file.as_str())),
+            ),
             Parsed::Broken(line, what) => {
                 let what = format!("it is not valid: {what}");
-                self.session.report(&Fault { file: file.clone(), line, what });
+                self.session.report(&Fault {
+                    file: file.clone(),
+                    line,
+                    what,
+                });
             }
         }
         None

@@ -12,7 +12,9 @@ pub(super) type Outcome = Result<Value, Stop>;
 
 /// The value of a function; none if there is none of this name here.
 pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
-    on_text(name, args).or_else(|| collections::call(name, args)).or_else(|| conversion(name, args))
+    on_text(name, args)
+        .or_else(|| collections::call(name, args))
+        .or_else(|| conversion(name, args))
 }
 
 pub(super) fn arg(args: Args<'_>, at: usize) -> Result<&Value, Stop> {
@@ -26,10 +28,19 @@ pub(super) fn text(args: Args<'_>, at: usize) -> Result<Rc<str>, Stop> {
 fn on_text(name: &str, args: Args<'_>) -> Option<Outcome> {
     let one = |make: fn(&str) -> String| text(args, 0).and_then(|text| Value::text(&make(&text)));
     let pair = || Ok::<_, Stop>((text(args, 0)?, text(args, 1)?));
-    let told = |tell: fn(&str, &str) -> bool| pair().map(|(one, two)| Value::Bool(tell(&one, &two)));
-    let cut = |cut: for<'a> fn(&'a str, &str) -> &'a str| pair().and_then(|(one, two)| Value::text(cut(&one, &two)));
+    let told =
+        |tell: fn(&str, &str) -> bool| pair().map(|(one, two)| Value::Bool(tell(&one, &two)));
+    let cut = |cut: for<'a> fn(&'a str, &str) -> &'a str| {
+        pair().and_then(|(one, two)| Value::text(cut(&one, &two)))
+    };
     Some(match name {
-        "basename" => one(|path| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()),
+        "basename" => one(|path| {
+            path.trim_end_matches('/')
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        }),
         "dirname" => one(dirname),
         "lower" => one(str::to_lowercase),
         "upper" => one(str::to_uppercase),
@@ -63,11 +74,15 @@ fn dirname(path: &str) -> String {
 fn replace(args: Args<'_>) -> Outcome {
     let (whole, from, to) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
     if from.len() > 2
-        && let Some(pattern) = from.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'))
+        && let Some(pattern) = from
+            .strip_prefix('/')
+            .and_then(|rest| rest.strip_suffix('/'))
     {
         let pattern = compiled(pattern)?;
         if to.contains('$') {
-            return Err(Stop::unsupported("references in a replacement are not evaluated"));
+            return Err(Stop::unsupported(
+                "references in a replacement are not evaluated",
+            ));
         }
         let (mut parts, mut end) = (Vec::new(), 0);
         for found in pattern.find_iter(&whole) {
@@ -78,7 +93,12 @@ fn replace(args: Args<'_>) -> Outcome {
         return Value::joined(parts);
     }
     let between = std::iter::once("").chain(std::iter::repeat(&*to));
-    Value::joined(whole.split(&*from).zip(between).flat_map(|(part, before)| [before, part]))
+    Value::joined(
+        whole
+            .split(&*from)
+            .zip(between)
+            .flat_map(|(part, before)| [before, part]),
+    )
 }
 
 /// `%s`, `%d`, `%v`, `%q` and `%%`; other verbs are not evaluated.
@@ -88,7 +108,10 @@ fn format(args: Args<'_>) -> Outcome {
     let mut rest = &*pattern;
     while let Some((before, after)) = rest.split_once('%') {
         parts.push(before.into());
-        let verb = after.chars().next().ok_or("`%` is at the end of a format")?;
+        let verb = after
+            .chars()
+            .next()
+            .ok_or("`%` is at the end of a format")?;
         rest = &after[verb.len_utf8()..];
         if verb == '%' {
             parts.push("%".into());
@@ -115,7 +138,12 @@ fn join(args: Args<'_>) -> Outcome {
         }
     }
     let between = std::iter::once("").chain(std::iter::repeat(&*separator));
-    Value::joined(texts.iter().zip(between).flat_map(|(text, before)| [before, &**text]))
+    Value::joined(
+        texts
+            .iter()
+            .zip(between)
+            .flat_map(|(text, before)| [before, &**text]),
+    )
 }
 
 fn compiled(pattern: &str) -> Result<Regex, Stop> {
@@ -126,11 +154,19 @@ fn compiled(pattern: &str) -> Result<Regex, Stop> {
 /// The match: a text; a list of groups; or an object, if they are named.
 fn regex(args: Args<'_>) -> Outcome {
     let (pattern, subject) = (compiled(&text(args, 0)?)?, text(args, 1)?);
-    let found = pattern.captures(&subject).ok_or("a regular expression does not match")?;
-    let group = |at: usize| found.get(at).map_or(Value::Null, |group| Value::Text(group.as_str().into()));
+    let found = pattern
+        .captures(&subject)
+        .ok_or("a regular expression does not match")?;
+    let group = |at: usize| {
+        found
+            .get(at)
+            .map_or(Value::Null, |group| Value::Text(group.as_str().into()))
+    };
     let names: Vec<_> = pattern.capture_names().enumerate().skip(1).collect();
     if names.iter().any(|(_, name)| name.is_some()) {
-        let object = names.iter().filter_map(|(at, name)| Some((Rc::from((*name)?), group(*at))));
+        let object = names
+            .iter()
+            .filter_map(|(at, name)| Some((Rc::from((*name)?), group(*at))));
         return Value::object(object.collect());
     }
     if names.is_empty() {
@@ -145,9 +181,16 @@ fn whole_match(found: &Captures<'_>) -> Value {
 }
 
 fn substr(args: Args<'_>) -> Outcome {
-    let (text, from) = (text(args, 0)?, whole(arg(args, 1)?.to_number()?).ok_or("an offset must be a whole number")?);
+    let (text, from) = (
+        text(args, 0)?,
+        whole(arg(args, 1)?.to_number()?).ok_or("an offset must be a whole number")?,
+    );
     let length = arg(args, 2)?.to_number()?;
-    let count = if length < 0.0 { usize::MAX } else { whole(length).ok_or("a length must be a whole number")? };
+    let count = if length < 0.0 {
+        usize::MAX
+    } else {
+        whole(length).ok_or("a length must be a whole number")?
+    };
     Value::text(&text.chars().skip(from).take(count).collect::<String>())
 }
 
@@ -158,7 +201,9 @@ fn conversion(name: &str, args: Args<'_>) -> Option<Outcome> {
         "tonumber" => arg(args, 0).and_then(Value::to_number).map(Value::Number),
         "tobool" => arg(args, 0).and_then(Value::to_bool).map(Value::Bool),
         "tolist" => arg(args, 0).and_then(Value::to_items).and_then(|_| same()),
-        "tomap" => arg(args, 0).and_then(Value::to_attributes).and_then(|_| same()),
+        "tomap" => arg(args, 0)
+            .and_then(Value::to_attributes)
+            .and_then(|_| same()),
         "sensitive" | "nonsensitive" => same(),
         _ => return None,
     })
@@ -175,12 +220,16 @@ pub(super) fn from_json(json: &serde_json::Value, depth: usize) -> Outcome {
         Json::Bool(value) => Ok(Value::Bool(*value)),
         Json::Number(number) => Ok(number.as_f64().map_or(Value::Null, Value::Number)),
         Json::String(text) => Value::text(text),
-        Json::Array(items) => {
-            Value::list(items.iter().map(|item| from_json(item, depth + 1)).collect::<Result<_, _>>()?)
-        }
+        Json::Array(items) => Value::list(
+            items
+                .iter()
+                .map(|item| from_json(item, depth + 1))
+                .collect::<Result<_, _>>()?,
+        ),
         Json::Object(items) => {
-            let attribute =
-                |(key, value): (&String, _)| Ok::<_, Stop>((Rc::from(key.as_str()), from_json(value, depth + 1)?));
+            let attribute = |(key, value): (&String, _)| {
+                Ok::<_, Stop>((Rc::from(key.as_str()), from_json(value, depth + 1)?))
+            };
             Value::object(items.iter().map(attribute).collect::<Result<_, _>>()?)
         }
     }

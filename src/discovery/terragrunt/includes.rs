@@ -30,21 +30,35 @@ impl<'s> Frame<'s> {
             Once::Fresh => {}
         }
         *self.includes.borrow_mut() = Once::Busy;
-        let includes: Rc<Vec<_>> = Rc::new(self.source.blocks("include").filter_map(|one| self.include(one)).collect());
+        let includes: Rc<Vec<_>> = Rc::new(
+            self.source
+                .blocks("include")
+                .filter_map(|one| self.include(one))
+                .collect(),
+        );
         *self.includes.borrow_mut() = Once::Done(Rc::clone(&includes));
         Ok(includes)
     }
 
     fn include(&self, block: &Block) -> Option<Include<'s>> {
         if self.included {
-            self.report(block, "an included file includes another one, which Terragrunt refuses");
+            self.report(
+                block,
+                "an included file includes another one, which Terragrunt refuses",
+            );
             return None;
         }
         let path = &block.body.get_attribute("path")?.value;
         let text = self.needed_text(path, "the `path` of an `include`")?;
-        let resolved = self.resolve(&text, &self.base()).inspect_err(|what| self.report(path, what.as_str())).ok()?;
+        let resolved = self
+            .resolve(&text, &self.base())
+            .inspect_err(|what| self.report(path, what.as_str()))
+            .ok()?;
         self.session.note(resolved.clone(), How::Include);
-        let strategy = block.body.get_attribute("merge_strategy").and_then(|attribute| attribute.value.as_str());
+        let strategy = block
+            .body
+            .get_attribute("merge_strategy")
+            .and_then(|attribute| attribute.value.as_str());
         let frame = self.included_frame(&resolved, path);
         Some(Include {
             name: label(block).to_owned(),
@@ -60,7 +74,12 @@ impl<'s> Frame<'s> {
             return None;
         }
         let source = self.read_source(file, place)?;
-        let mut frame = Self::new(self.session, source, self.config.clone(), Rc::clone(&self.origin));
+        let mut frame = Self::new(
+            self.session,
+            source,
+            self.config.clone(),
+            Rc::clone(&self.origin),
+        );
         frame.included = true;
         Some(frame)
     }
@@ -74,7 +93,10 @@ impl<'s> Frame<'s> {
             (_, None) => (None, 0),
         };
         let include = include.ok_or("there is no such `include`")?;
-        let frame = include.frame.as_ref().ok_or("what is included cannot be read")?;
+        let frame = include
+            .frame
+            .as_ref()
+            .ok_or("what is included cannot be read")?;
         Ok((frame.exposed()?, taken))
     }
 
@@ -90,8 +112,13 @@ impl<'s> Frame<'s> {
             (_, None) => Err("the name of an `include` is missing, since there are several".into()),
             (all, Some(name)) => {
                 let name = name.to_text()?;
-                let found = all.iter().find(|include| include.name == *name).map(|include| include.file.clone());
-                found.map(Some).ok_or_else(|| "there is no such `include`".into())
+                let found = all
+                    .iter()
+                    .find(|include| include.name == *name)
+                    .map(|include| include.file.clone());
+                found
+                    .map(Some)
+                    .ok_or_else(|| "there is no such `include`".into())
             }
         }
     }

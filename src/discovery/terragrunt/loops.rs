@@ -22,19 +22,30 @@ impl Frame<'_> {
     ) -> Result<(), Rc<Fault>> {
         let (pairs, unknown) = match self.eval(collection)? {
             Value::List(list) => (numbered(&list.items), None),
-            Value::Object(object) => {
-                (object.items.iter().map(|(name, value)| (Value::Text(Rc::clone(name)), value.clone())).collect(), None)
-            }
-            Value::Unknown(fault) => {
-                (vec![(Value::Unknown(Rc::clone(&fault)), Value::Unknown(Rc::clone(&fault)))], Some(fault))
-            }
+            Value::Object(object) => (
+                object
+                    .items
+                    .iter()
+                    .map(|(name, value)| (Value::Text(Rc::clone(name)), value.clone()))
+                    .collect(),
+                None,
+            ),
+            Value::Unknown(fault) => (
+                vec![(
+                    Value::Unknown(Rc::clone(&fault)),
+                    Value::Unknown(Rc::clone(&fault)),
+                )],
+                Some(fault),
+            ),
             other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_)) => {
                 return Err(self.fault(collection, format!("{} has no elements", other.kind())));
             }
         };
         for (index, element) in pairs {
             let before = self.vars.borrow().len();
-            self.vars.borrow_mut().extend(key.map(|key| (key.to_owned(), index)));
+            self.vars
+                .borrow_mut()
+                .extend(key.map(|key| (key.to_owned(), index)));
             self.vars.borrow_mut().push((value.to_owned(), element));
             let done = work(unknown.clone().map_or(Ok(()), Err));
             self.vars.borrow_mut().truncate(before);
@@ -44,28 +55,48 @@ impl Frame<'_> {
     }
 
     pub(super) fn for_expression(&self, expression: &ForExpr) -> Eval {
-        let ForExpr { intro, key_expr, value_expr, grouping, cond, .. } = expression;
+        let ForExpr {
+            intro,
+            key_expr,
+            value_expr,
+            grouping,
+            cond,
+            ..
+        } = expression;
         let mut made = Made::default();
         let key_var = intro.key_var.as_ref().map(|key| key.as_str());
-        self.each(&intro.collection_expr, key_var, intro.value_var.as_str(), |known| {
-            made.unknown = known.err().or(made.unknown.take());
-            let keep = cond.as_ref().map_or(Ok(Value::Bool(true)), |cond| self.eval(&cond.expr))?;
-            match keep.to_bool() {
-                Ok(false) => return Ok(()),
-                Ok(true) => {}
-                Err(stop) => made.unknown = Some(self.unknown(expression, stop)?),
-            }
-            let key = key_expr.as_ref().map(|key| self.eval(key)).transpose()?;
-            let value = self.eval(value_expr)?;
-            let added = made.add(key, value, *grouping);
-            added.or_else(|stop| self.unknown(expression, stop).map(|fault| made.unknown = Some(fault)))
-        })?;
+        self.each(
+            &intro.collection_expr,
+            key_var,
+            intro.value_var.as_str(),
+            |known| {
+                made.unknown = known.err().or(made.unknown.take());
+                let keep = cond
+                    .as_ref()
+                    .map_or(Ok(Value::Bool(true)), |cond| self.eval(&cond.expr))?;
+                match keep.to_bool() {
+                    Ok(false) => return Ok(()),
+                    Ok(true) => {}
+                    Err(stop) => made.unknown = Some(self.unknown(expression, stop)?),
+                }
+                let key = key_expr.as_ref().map(|key| self.eval(key)).transpose()?;
+                let value = self.eval(value_expr)?;
+                let added = made.add(key, value, *grouping);
+                added.or_else(|stop| {
+                    self.unknown(expression, stop)
+                        .map(|fault| made.unknown = Some(fault))
+                })
+            },
+        )?;
         self.placed(expression, made.finish(key_expr.is_some(), *grouping))
     }
 
     pub(super) fn for_directive(&self, directive: &ForDirective) -> Eval {
         let header = &directive.for_expr;
-        let (key, value) = (header.key_var.as_ref().map(|key| key.as_str()), header.value_var.as_str());
+        let (key, value) = (
+            header.key_var.as_ref().map(|key| key.as_str()),
+            header.value_var.as_str(),
+        );
         let (mut parts, mut unknown) = (Vec::new(), None);
         self.each(&header.collection_expr, key, value, |known| {
             unknown = known.err().or(unknown.take());
@@ -83,7 +114,11 @@ impl Frame<'_> {
 
 #[expect(clippy::cast_precision_loss, reason = "no list is that long")]
 fn numbered(items: &[Value]) -> Vec<(Value, Value)> {
-    items.iter().enumerate().map(|(index, value)| (Value::Number(index as f64), value.clone())).collect()
+    items
+        .iter()
+        .enumerate()
+        .map(|(index, value)| (Value::Number(index as f64), value.clone()))
+        .collect()
 }
 
 /// What a `for` expression has made so far.
@@ -119,9 +154,16 @@ impl Made {
             return Value::list(self.list);
         }
         let one = |mut group: Vec<Value>| {
-            if grouping { Value::list(group) } else { Ok(group.pop().unwrap_or(Value::Null)) }
+            if grouping {
+                Value::list(group)
+            } else {
+                Ok(group.pop().unwrap_or(Value::Null))
+            }
         };
-        let items = self.object.into_iter().map(|(key, group)| Ok((key, one(group)?)));
+        let items = self
+            .object
+            .into_iter()
+            .map(|(key, group)| Ok((key, one(group)?)));
         Value::object(items.collect::<Result<_, Stop>>()?)
     }
 }

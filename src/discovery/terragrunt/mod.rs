@@ -186,7 +186,8 @@ impl fmt::Display for Unresolved {
 
 /// Whether a tree has anything of Terragrunt. Cheap.
 pub fn is_used(tree: &Tree) -> bool {
-    tree.dirs().any(|dir| has(tree, dir, CONFIG) || has(tree, dir, STACK))
+    tree.dirs()
+        .any(|dir| has(tree, dir, CONFIG) || has(tree, dir, STACK))
 }
 
 /// Whether Terragrunt, not Terraform, runs a directory.
@@ -199,37 +200,58 @@ fn has(tree: &Tree, dir: &RepoPath, name: &str) -> bool {
 }
 
 fn is_generated(dir: &RepoPath) -> bool {
-    dir.as_str().split('/').any(|part| GENERATED.contains(&part))
+    dir.as_str()
+        .split('/')
+        .any(|part| GENERATED.contains(&part))
 }
 
 /// Every unit and stack of a tree. `read` gives the text of a file, as for [`super::Input`].
 pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     let files = Files::new(tree, read);
-    let dirs = tree.dirs().filter(|dir| runs(tree, dir) && !is_generated(dir));
+    let dirs = tree
+        .dirs()
+        .filter(|dir| runs(tree, dir) && !is_generated(dir));
     let mut drafts: Vec<Draft> = Vec::new();
     let mut unresolved = BTreeSet::new();
     let mut cut_off = None;
     for dir in dirs {
         if drafts.len() == MAX_UNITS {
             let what = format!("there are more than {MAX_UNITS} units: the rest is not looked at");
-            cut_off = Some(Unresolved { file: dir.clone(), line: 1, what });
+            cut_off = Some(Unresolved {
+                file: dir.clone(),
+                line: 1,
+                what,
+            });
             unresolved.extend(cut_off.clone());
             break;
         }
-        drafts.push(if has(tree, dir, STACK) { stack::draft(&files, dir) } else { unit::draft(&files, dir) });
+        drafts.push(if has(tree, dir, STACK) {
+            stack::draft(&files, dir)
+        } else {
+            unit::draft(&files, dir)
+        });
     }
     let (mut units, passed_over) = unit::chosen(drafts, &files, &mut unresolved);
     order::set(&mut units, &mut unresolved);
     let code: HashSet<&RepoPath> = units.iter().flat_map(|unit| unit.watches.keys()).collect();
     let unread = files.into_unread(|dir| code.contains(dir));
     let unresolved = unresolved.into_iter().take(MAX_UNRESOLVED).collect();
-    Found { units, passed_over, unresolved, cut_off, unread }
+    Found {
+        units,
+        passed_over,
+        unresolved,
+        cut_off,
+        unread,
+    }
 }
 
 impl Found {
     /// The unit or stack of a directory.
     pub fn unit(&self, dir: &RepoPath) -> Option<&Unit> {
-        self.units.binary_search_by(|unit| unit.dir.cmp(dir)).ok().map(|at| &self.units[at])
+        self.units
+            .binary_search_by(|unit| unit.dir.cmp(dir))
+            .ok()
+            .map(|at| &self.units[at])
     }
 }
 

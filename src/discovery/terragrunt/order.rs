@@ -9,9 +9,20 @@ use crate::model::RepoPath;
 /// Sets the order of every unit: those that depend on nothing first. Cycles are reported; what is in one, or needs one,
 /// comes after everything else.
 pub(super) fn set(units: &mut [Unit], unresolved: &mut BTreeSet<Unresolved>) {
-    let places: HashMap<RepoPath, usize> = units.iter().enumerate().map(|(at, unit)| (unit.dir.clone(), at)).collect();
-    let needs: Vec<Vec<usize>> =
-        units.iter().map(|unit| unit.depends_on.iter().filter_map(|dir| places.get(dir).copied()).collect()).collect();
+    let places: HashMap<RepoPath, usize> = units
+        .iter()
+        .enumerate()
+        .map(|(at, unit)| (unit.dir.clone(), at))
+        .collect();
+    let needs: Vec<Vec<usize>> = units
+        .iter()
+        .map(|unit| {
+            unit.depends_on
+                .iter()
+                .filter_map(|dir| places.get(dir).copied())
+                .collect()
+        })
+        .collect();
     let (orders, stuck) = levels(&needs);
     for (unit, order) in units.iter_mut().zip(orders) {
         unit.order = order;
@@ -29,7 +40,10 @@ fn levels(needs: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
             users[*need].push(at);
         }
     }
-    let (mut left, mut level) = (needs.iter().map(Vec::len).collect::<Vec<_>>(), vec![0; needs.len()]);
+    let (mut left, mut level) = (
+        needs.iter().map(Vec::len).collect::<Vec<_>>(),
+        vec![0; needs.len()],
+    );
     let mut stuck = vec![true; needs.len()];
     let mut free: VecDeque<usize> = (0..needs.len()).filter(|at| left[*at] == 0).collect();
     while let Some(at) = free.pop_front() {
@@ -42,7 +56,11 @@ fn levels(needs: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
             }
         }
     }
-    let last = (0..needs.len()).filter(|at| !stuck[*at]).map(|at| level[at] + 1).max().unwrap_or(0);
+    let last = (0..needs.len())
+        .filter(|at| !stuck[*at])
+        .map(|at| level[at] + 1)
+        .max()
+        .unwrap_or(0);
     for at in (0..needs.len()).filter(|at| stuck[*at]) {
         level[at] = last;
     }
@@ -59,7 +77,11 @@ fn cycles(needs: &[Vec<usize>], stuck: &[bool]) -> Vec<Vec<usize>> {
             met[at] = start + 1;
             way.push(at);
             // A stuck node needs at least one that is stuck.
-            at = needs[at].iter().copied().find(|need| stuck[*need]).unwrap_or(at);
+            at = needs[at]
+                .iter()
+                .copied()
+                .find(|need| stuck[*need])
+                .unwrap_or(at);
         }
         if met[at] == start + 1
             && let Some(from) = way.iter().position(|node| *node == at)
@@ -72,14 +94,25 @@ fn cycles(needs: &[Vec<usize>], stuck: &[bool]) -> Vec<Vec<usize>> {
 
 fn described(units: &[Unit], cycle: &[usize]) -> Unresolved {
     const SHOWN: usize = 10;
-    let mut names: Vec<String> = cycle.iter().take(SHOWN).map(|at| format!("`{}`", units[*at].dir)).collect();
+    let mut names: Vec<String> = cycle
+        .iter()
+        .take(SHOWN)
+        .map(|at| format!("`{}`", units[*at].dir))
+        .collect();
     if cycle.len() > SHOWN {
         names.push("…".to_owned());
     }
     names.push(names[0].clone());
     let dir = &units[cycle[0]].dir;
     let file = dir.join(CONFIG).unwrap_or_else(|_| dir.clone());
-    Unresolved { file, line: 1, what: format!("units depend on each other in a circle: {}", names.join(" needs ")) }
+    Unresolved {
+        file,
+        line: 1,
+        what: format!(
+            "units depend on each other in a circle: {}",
+            names.join(" needs ")
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +131,10 @@ mod tests {
         // 1 and 2 need each other, 3 needs both, 0 is free, 4 needs itself.
         let needs = [vec![], vec![2], vec![1], vec![1, 2, 0], vec![4]];
         let (level, stuck) = levels(&needs);
-        assert_eq!((level, &stuck), (vec![0, 1, 1, 1, 1], &vec![false, true, true, true, true]));
+        assert_eq!(
+            (level, &stuck),
+            (vec![0, 1, 1, 1, 1], &vec![false, true, true, true, true])
+        );
         assert_eq!(cycles(&needs, &stuck), [vec![1, 2], vec![4]]);
     }
 }

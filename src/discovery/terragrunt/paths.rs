@@ -8,18 +8,27 @@ pub(super) const ROOT: &str = "/(checkout)";
 
 /// The absolute path of something in the repository.
 pub(super) fn absolute(path: &RepoPath) -> String {
-    if path.is_root() { ROOT.to_owned() } else { format!("{ROOT}/{path}") }
+    if path.is_root() {
+        ROOT.to_owned()
+    } else {
+        format!("{ROOT}/{path}")
+    }
 }
 
 /// The path in the repository that a text names: relative to a directory, or absolute. The error is one clause.
 pub(super) fn resolve(text: &str, base: &RepoPath) -> Result<RepoPath, String> {
     let (from, rest) = match text.strip_prefix(ROOT) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => (RepoPath::root(), rest),
-        _ if text.starts_with(['/', '~']) => return Err(format!("`{}` is not in this repository", short(text))),
+        _ if text.starts_with(['/', '~']) => {
+            return Err(format!("`{}` is not in this repository", short(text)));
+        }
         _ => (base.clone(), text),
     };
     if rest.contains(ROOT) {
-        return Err(format!("`{}` depends on where the checkout lies", short(text)));
+        return Err(format!(
+            "`{}` depends on where the checkout lies",
+            short(text)
+        ));
     }
     from.join(rest).map_err(|invalid| match invalid {
         InvalidPath::Leaves(_) => format!("`{}` is not in this repository", short(text)),
@@ -30,21 +39,42 @@ pub(super) fn resolve(text: &str, base: &RepoPath) -> Result<RepoPath, String> {
 /// A text as an error may show it.
 pub(super) fn short(text: &str) -> String {
     const MAX: usize = 120;
-    let text = text.strip_prefix(ROOT).map_or(text, |rest| rest.trim_start_matches('/'));
-    let clean: String = text.chars().map(|c| if c.is_control() || c == '`' { '?' } else { c }).collect();
-    if clean.chars().count() > MAX { format!("{}…", clean.chars().take(MAX).collect::<String>()) } else { clean }
+    let text = text
+        .strip_prefix(ROOT)
+        .map_or(text, |rest| rest.trim_start_matches('/'));
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() || c == '`' { '?' } else { c })
+        .collect();
+    if clean.chars().count() > MAX {
+        format!("{}…", clean.chars().take(MAX).collect::<String>())
+    } else {
+        clean
+    }
 }
 
 /// The path from one directory to another.
 pub(super) fn relative(from: &RepoPath, to: &RepoPath) -> String {
     let parts = |path: &RepoPath| -> Vec<String> {
-        if path.is_root() { vec![] } else { path.as_str().split('/').map(str::to_owned).collect() }
+        if path.is_root() {
+            vec![]
+        } else {
+            path.as_str().split('/').map(str::to_owned).collect()
+        }
     };
     let (from, to) = (parts(from), parts(to));
-    let common = from.iter().zip(&to).take_while(|(one, two)| one == two).count();
+    let common = from
+        .iter()
+        .zip(&to)
+        .take_while(|(one, two)| one == two)
+        .count();
     let up = std::iter::repeat_n("..", from.len() - common);
     let path: Vec<&str> = up.chain(to[common..].iter().map(String::as_str)).collect();
-    if path.is_empty() { ".".to_owned() } else { path.join("/") }
+    if path.is_empty() {
+        ".".to_owned()
+    } else {
+        path.join("/")
+    }
 }
 
 #[cfg(test)]
@@ -60,19 +90,35 @@ mod tests {
     #[test]
     fn paths_stay_in_the_repository() {
         let base = path("a/b");
-        for (text, expected) in [("../c", "a/c"), ("c", "a/b/c"), ("../..", "."), ("/(checkout)/x/../y", "y")] {
+        for (text, expected) in [
+            ("../c", "a/c"),
+            ("c", "a/b/c"),
+            ("../..", "."),
+            ("/(checkout)/x/../y", "y"),
+        ] {
             assert_eq!(resolve(text, &base), Ok(path(expected)), "{text}");
         }
-        for text in ["../../..", "/etc/passwd", "~/x", "/(checkout)/..", "/(checkout)x", "a/(checkout)/b", "a\nb"] {
+        for text in [
+            "../../..",
+            "/etc/passwd",
+            "~/x",
+            "/(checkout)/..",
+            "/(checkout)x",
+            "a/(checkout)/b",
+            "a\nb",
+        ] {
             assert!(resolve(text, &base).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_relative_path_leads_from_one_directory_to_the_other() {
-        for (from, to, expected) in
-            [(".", "a/b", "a/b"), ("a/b", ".", "../.."), ("a/b", "a/c/d", "../c/d"), ("a", "a", ".")]
-        {
+        for (from, to, expected) in [
+            (".", "a/b", "a/b"),
+            ("a/b", ".", "../.."),
+            ("a/b", "a/c/d", "../c/d"),
+            ("a", "a", "."),
+        ] {
             assert_eq!(relative(&path(from), &path(to)), expected);
         }
     }

@@ -9,7 +9,9 @@ use crate::model::RepoPath;
 
 /// Whether a file is written in Terragrunt's language, by its name.
 pub(super) fn is_own_language(file: &RepoPath) -> bool {
-    file.file_name().rsplit_once('.').is_some_and(|(_, ending)| ending == "hcl")
+    file.file_name()
+        .rsplit_once('.')
+        .is_some_and(|(_, ending)| ending == "hcl")
 }
 
 /// Whether the operator leaves a directory to Terragrunt, by what its `terragrunt.hcl` counts.
@@ -33,8 +35,9 @@ pub(in crate::discovery) fn passed_over(
 }
 
 /// Endings of files that units read, or that are code: all others say nothing about what is not known.
-const ENDINGS: [&str; 12] =
-    ["hcl", "json", "jsonnet", "sops", "tf", "tftpl", "tfvars", "tmpl", "tofu", "tpl", "yaml", "yml"];
+const ENDINGS: [&str; 12] = [
+    "hcl", "json", "jsonnet", "sops", "tf", "tftpl", "tfvars", "tmpl", "tofu", "tpl", "yaml", "yml",
+];
 
 /// What could not be found out about units that are not planned, so that one of these changes may concern them all the
 /// same; sorted. `planned`: directories that are planned, or that others answer for.
@@ -46,14 +49,24 @@ pub(in crate::discovery) fn not_known(
     planned: &dyn Fn(&RepoPath) -> bool,
 ) -> Vec<Unresolved> {
     let may_be_read = |file: &&RepoPath| {
-        counts(file) || file.file_name().rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+        counts(file)
+            || file
+                .file_name()
+                .rsplit_once('.')
+                .is_some_and(|(_, ending)| ENDINGS.contains(&ending))
     };
     if !changed.iter().any(may_be_read) || !is_used(tree) {
         return Vec::new();
     }
     let found = units(tree, read);
-    let left = found.units.into_iter().filter(|unit| wanted(&unit.dir, counts) && !planned(&unit.dir));
-    let all: BTreeSet<Unresolved> = left.flat_map(|unit| unit.unresolved).chain(found.cut_off).collect();
+    let left = found
+        .units
+        .into_iter()
+        .filter(|unit| wanted(&unit.dir, counts) && !planned(&unit.dir));
+    let all: BTreeSet<Unresolved> = left
+        .flat_map(|unit| unit.unresolved)
+        .chain(found.cut_off)
+        .collect();
     all.into_iter().collect()
 }
 
@@ -71,7 +84,9 @@ pub(in crate::discovery) fn group(
 }
 
 fn group_of(found: &Found, dir: &RepoPath) -> i32 {
-    found.unit(dir).map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX))
+    found
+        .unit(dir)
+        .map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX))
 }
 
 /// The projects that are units and stacks.
@@ -99,11 +114,21 @@ impl Search {
         found.units.retain(|unit| wanted(&unit.dir, counts));
         let code = |file: &RepoPath| counts(file) || is_own_language(file);
         let concerned = concerned(&found, tree, changed, &code);
-        let concerned =
-            concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group_of(&found, &dir))).collect();
-        let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
+        let concerned = concerned
+            .into_iter()
+            .map(|(dir, chain)| (dir.clone(), chain, group_of(&found, &dir)))
+            .collect();
+        let sources = found
+            .units
+            .iter()
+            .flat_map(|unit| &unit.watches)
+            .filter(|(_, watch)| **watch != Watch::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
-        owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir, counts)).cloned());
+        owned.extend(
+            tree.dirs()
+                .filter(|dir| runs(tree, dir) && wanted(dir, counts))
+                .cloned(),
+        );
         Self { concerned, owned }
     }
 }

@@ -30,7 +30,12 @@ const READERS: [&str; 10] = [
 
 impl Frame<'_> {
     /// The value of a function about files or paths; none for every other function.
-    pub(super) fn path_function(&self, name: &str, args: &[Value], call: &FuncCall) -> Option<Result<Value, Stop>> {
+    pub(super) fn path_function(
+        &self,
+        name: &str,
+        args: &[Value],
+        call: &FuncCall,
+    ) -> Option<Result<Value, Stop>> {
         let dir = |path: RepoPath| Value::text(&absolute(&path));
         let root = RepoPath::root();
         Some(match name {
@@ -39,12 +44,12 @@ impl Frame<'_> {
             "get_repo_root" => dir(root),
             "get_path_from_repo_root" => Value::text(&relative(&root, &self.base())),
             "get_path_to_repo_root" => Value::text(&relative(&self.base(), &root)),
-            "path_relative_to_include" => {
-                self.include_dir(args).and_then(|include| Value::text(&relative(&include, &self.base())))
-            }
-            "path_relative_from_include" => {
-                self.include_dir(args).and_then(|include| Value::text(&relative(&self.base(), &include)))
-            }
+            "path_relative_to_include" => self
+                .include_dir(args)
+                .and_then(|include| Value::text(&relative(&include, &self.base()))),
+            "path_relative_from_include" => self
+                .include_dir(args)
+                .and_then(|include| Value::text(&relative(&self.base(), &include))),
             "get_parent_terragrunt_dir" => self.include_dir(args).and_then(dir),
             "abspath" => self.path(args, &self.base()).and_then(dir),
             "find_in_parent_folders" => self.find_in_parent_folders(args),
@@ -53,8 +58,9 @@ impl Frame<'_> {
             "file" => self.file(args, call),
             "fileexists" => self.file_exists(args),
             "fileset" | "mark_glob_as_read" => {
-                let what =
-                    format!("`{name}()` is not evaluated: name the files, or tell of each with `mark_as_read()`");
+                let what = format!(
+                    "`{name}()` is not evaluated: name the files, or tell of each with `mark_as_read()`"
+                );
                 self.report(call, what.as_str());
                 Err(Stop::Unknown(self.fault(call, what)))
             }
@@ -65,7 +71,9 @@ impl Frame<'_> {
 
     /// The directory of the included file; its own if nothing is included.
     fn include_dir(&self, args: &[Value]) -> Result<RepoPath, Stop> {
-        Ok(self.selected_include(args.first())?.map_or_else(|| self.base(), |file| file.parent()))
+        Ok(self
+            .selected_include(args.first())?
+            .map_or_else(|| self.base(), |file| file.parent()))
     }
 
     /// The path that the first argument names.
@@ -84,7 +92,9 @@ impl Frame<'_> {
         let mut dir = self.base();
         while !dir.is_root() {
             dir = dir.parent();
-            let Ok(candidate) = dir.join(&name) else { continue };
+            let Ok(candidate) = dir.join(&name) else {
+                continue;
+            };
             self.session.note(candidate.clone(), How::LookedFor);
             if self.exists(&candidate) {
                 return Value::text(&absolute(&candidate));
@@ -95,7 +105,12 @@ impl Frame<'_> {
     }
 
     /// A path that something is read from: what is not known is reported, since a file is missed then.
-    fn read_path(&self, args: &[Value], base: &RepoPath, call: &FuncCall) -> Result<RepoPath, Stop> {
+    fn read_path(
+        &self,
+        args: &[Value],
+        base: &RepoPath,
+        call: &FuncCall,
+    ) -> Result<RepoPath, Stop> {
         self.path(args, base).inspect_err(|stop| {
             if let Stop::Unknown(fault) = stop {
                 let name = call.name.name.as_str();
@@ -119,10 +134,16 @@ impl Frame<'_> {
             None => {}
         }
         if !tree.has_file(&file) {
-            return args.get(1).cloned().ok_or_else(|| format!("there is no `{}`", short(file.as_str())).into());
+            return args
+                .get(1)
+                .cloned()
+                .ok_or_else(|| format!("there is no `{}`", short(file.as_str())).into());
         }
         let value = self.evaluated_config(&file, call)?;
-        self.session.configs.borrow_mut().insert(file, Some(value.clone()));
+        self.session
+            .configs
+            .borrow_mut()
+            .insert(file, Some(value.clone()));
         Ok(value)
     }
 
@@ -146,12 +167,20 @@ impl Frame<'_> {
             return Err(format!("there is no `{}`", short(file.as_str())).into());
         }
         let unreadable = || Stop::Unsupported(format!("`{}` cannot be read", short(file.as_str())));
-        self.session.files.text(&file).map(Value::Text).ok_or_else(unreadable)
+        self.session
+            .files
+            .text(&file)
+            .map(Value::Text)
+            .ok_or_else(unreadable)
     }
 
     fn opaque_file(&self, name: &str, args: &[Value], call: &FuncCall) -> Result<Value, Stop> {
         let of_terragrunt = matches!(name, "read_tfvars_file" | "sops_decrypt_file");
-        let base = if of_terragrunt { self.base() } else { self.source.file.parent() };
+        let base = if of_terragrunt {
+            self.base()
+        } else {
+            self.source.file.parent()
+        };
         let file = self.read_path(args, &base, call)?;
         self.session.note(file.clone(), How::File);
         if !self.session.files.tree.has_file(&file) {
@@ -176,12 +205,20 @@ impl Frame<'_> {
     /// `jsondecode` and `yamldecode`; none for every other function.
     pub(super) fn decode(&self, name: &str, args: &[Value]) -> Option<Result<Value, Stop>> {
         let decode: fn(&str) -> Result<Value, Stop> = match name {
-            "jsondecode" => |text| from_json(&serde_json::from_str(text).map_err(|_| "a text is no JSON")?, 0),
+            "jsondecode" => |text| {
+                from_json(
+                    &serde_json::from_str(text).map_err(|_| "a text is no JSON")?,
+                    0,
+                )
+            },
             "yamldecode" => |text| from_json(&yaml(text)?, 0),
             _ => return None,
         };
         let language = if name == "jsondecode" { "json" } else { "yaml" };
-        let text = args.first().ok_or(Stop::from("an argument is missing")).and_then(Value::to_text);
+        let text = args
+            .first()
+            .ok_or(Stop::from("an argument is missing"))
+            .and_then(Value::to_text);
         Some(text.and_then(|text| self.session.decoded(&text, language, || decode(&text))))
     }
 }
@@ -194,5 +231,6 @@ fn yaml(text: &str) -> Result<serde_json::Value, Stop> {
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|_| Stop::unsupported("a text is no YAML, or too large"))
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|_| Stop::unsupported("a text is no YAML, or too large"))
 }

@@ -85,10 +85,15 @@ impl<'w> Session<'w> {
 
     /// Says so if a limit was reached, because files may be missed then.
     pub(super) fn report_limits(&self, dir: &RepoPath) {
-        let exhausted = self.steps.get() == 0 || self.files.steps.get() == 0 || self.made.get() == 0;
+        let exhausted =
+            self.steps.get() == 0 || self.files.steps.get() == 0 || self.made.get() == 0;
         if exhausted || self.reads.borrow().len() >= MAX_READS {
             let what = "its configuration takes too much work to evaluate, so changes of what it reads may be missed";
-            self.report(&Fault { file: dir.clone(), line: 1, what: what.to_owned() });
+            self.report(&Fault {
+                file: dir.clone(),
+                line: 1,
+                what: what.to_owned(),
+            });
         }
     }
 
@@ -116,7 +121,9 @@ impl<'w> Session<'w> {
         // A value takes far more room than its text.
         self.charge(text.len() * 16);
         let value = decode()?;
-        self.decoded.borrow_mut().insert(key, (Rc::clone(text), value.clone()));
+        self.decoded
+            .borrow_mut()
+            .insert(key, (Rc::clone(text), value.clone()));
         Ok(value)
     }
 

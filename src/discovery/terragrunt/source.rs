@@ -26,7 +26,11 @@ pub(super) fn code(tree: &Tree, text: &str, base: &RepoPath) -> Code {
     let text = text.split_once('?').map_or(text, |(path, _)| path);
     let text = text.strip_prefix("file://").unwrap_or(text);
     let is_path = text.starts_with(['/', '.']);
-    if !is_path && (text.contains("::") || text.contains("://") || HOSTS.iter().any(|host| text.starts_with(host))) {
+    if !is_path
+        && (text.contains("::")
+            || text.contains("://")
+            || HOSTS.iter().any(|host| text.starts_with(host)))
+    {
         return Code::Remote;
     }
     match paths::resolve(text, base) {
@@ -39,7 +43,9 @@ pub(super) fn code(tree: &Tree, text: &str, base: &RepoPath) -> Code {
 
 /// Whether a name is that of a file with code.
 pub(super) fn is_code(name: &str) -> bool {
-    [".tf", ".tf.json", ".tofu", ".tofu.json"].iter().any(|ending| name.ends_with(ending))
+    [".tf", ".tf.json", ".tofu", ".tofu.json"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
 }
 
 /// The directories of local modules (`./x`, `../x`) that a file calls; none when it is no code by its name.
@@ -51,21 +57,36 @@ pub(super) fn local_modules(file: &RepoPath, text: &str) -> Result<Vec<RepoPath>
         _ => vec![],
     };
     let dir = file.parent();
-    let local = sources.iter().filter(|source| source.starts_with("./") || source.starts_with("../"));
+    let local = sources
+        .iter()
+        .filter(|source| source.starts_with("./") || source.starts_with("../"));
     Ok(local.filter_map(|source| dir.join(source).ok()).collect())
 }
 
 fn in_code(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
     let body = parse(file, text)?;
-    let modules = body.iter().filter_map(Structure::as_block).filter(|block| block.has_ident("module"));
-    let sources = modules.filter_map(|block| block.body.get_attribute("source")?.value.as_str().map(str::to_owned));
+    let modules = body
+        .iter()
+        .filter_map(Structure::as_block)
+        .filter(|block| block.has_ident("module"));
+    let sources = modules.filter_map(|block| {
+        block
+            .body
+            .get_attribute("source")?
+            .value
+            .as_str()
+            .map(str::to_owned)
+    });
     Ok(sources.collect())
 }
 
 fn in_json(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
     let json = parse_json(file, text)?;
     let modules = json.get("module").and_then(serde_json::Value::as_object);
-    let sources = modules.into_iter().flatten().filter_map(|(_, module)| module.get("source")?.as_str());
+    let sources = modules
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, module)| module.get("source")?.as_str());
     Ok(sources.map(str::to_owned).collect())
 }
 
@@ -92,8 +113,14 @@ mod tests {
         for (text, dir) in cases {
             assert_eq!(told(text), Code::Local(path(dir)), "{text}");
         }
-        assert_eq!(told(&format!("{ROOT}/modules//app")), Code::Local(path("modules/app")));
-        assert_eq!(told(&format!("file://{ROOT}/modules//app")), Code::Local(path("modules/app")));
+        assert_eq!(
+            told(&format!("{ROOT}/modules//app")),
+            Code::Local(path("modules/app"))
+        );
+        assert_eq!(
+            told(&format!("file://{ROOT}/modules//app")),
+            Code::Local(path("modules/app"))
+        );
         for text in [
             "git::https://example.com/x.git//m?ref=v1",
             "git@github.com:acme/x.git",
@@ -117,11 +144,27 @@ mod tests {
         assert_eq!(modules("m/a/main.tofu", hcl), [path("m/b")]);
         let json = r#"{"module": {"x": {"source": "./y"}, "z": {"source": 3}}}"#;
         assert_eq!(modules("m/a/main.tf.json", json), [path("m/a/y")]);
-        assert_eq!(modules("m/a/main.tf", &format!("\u{feff}{hcl}")), [path("m/b")]);
-        assert_eq!(modules("m/a/main.tf.json", &format!("\u{feff}{json}")), [path("m/a/y")]);
+        assert_eq!(
+            modules("m/a/main.tf", &format!("\u{feff}{hcl}")),
+            [path("m/b")]
+        );
+        assert_eq!(
+            modules("m/a/main.tf.json", &format!("\u{feff}{json}")),
+            [path("m/a/y")]
+        );
         assert_eq!(modules("m/a/README.md", hcl), []);
         assert_eq!(modules("a/main.tf", &hcl.replace("../b", "../../../b")), []);
-        assert_eq!(local_modules(&path("a/main.tf"), "module {").unwrap_err().line, 1);
-        assert_eq!(local_modules(&path("a/main.tf.json"), "\n{").unwrap_err().line, 2);
+        assert_eq!(
+            local_modules(&path("a/main.tf"), "module {")
+                .unwrap_err()
+                .line,
+            1
+        );
+        assert_eq!(
+            local_modules(&path("a/main.tf.json"), "\n{")
+                .unwrap_err()
+                .line,
+            2
+        );
     }
 }

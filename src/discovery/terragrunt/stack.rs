@@ -42,12 +42,31 @@ pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
     let session = Session::new(files);
     let values = unit::values(&session, dir);
     let watches = BTreeMap::from([(dir.clone(), Watch::Own)]);
-    let mut stack = Stack { session: &session, facts: Facts::default(), watches, templates: vec![] };
-    let origin = Origin { dir: dir.clone(), template: None, values };
+    let mut stack = Stack {
+        session: &session,
+        facts: Facts::default(),
+        watches,
+        templates: vec![],
+    };
+    let origin = Origin {
+        dir: dir.clone(),
+        template: None,
+        values,
+    };
     stack.read(dir, &Rc::new(origin), How::Own, 0);
-    let Stack { mut facts, watches, templates, .. } = stack;
-    facts.depends_on.retain(|(named, _, _)| !dir.contains(named) || has(files.tree, named, CONFIG));
-    Draft { templates, ..unit::finish(session, dir, Kind::Stack, watches, facts) }
+    let Stack {
+        mut facts,
+        watches,
+        templates,
+        ..
+    } = stack;
+    facts
+        .depends_on
+        .retain(|(named, _, _)| !dir.contains(named) || has(files.tree, named, CONFIG));
+    Draft {
+        templates,
+        ..unit::finish(session, dir, Kind::Stack, watches, facts)
+    }
 }
 
 impl Stack<'_> {
@@ -58,13 +77,23 @@ impl Stack<'_> {
         let source = match self.session.files.source(&file) {
             Parsed::Read(source) => source,
             Parsed::Missing => {
-                return self.session.report(&Fault { file, line: 1, what: "it cannot be read".to_owned() });
+                return self.session.report(&Fault {
+                    file,
+                    line: 1,
+                    what: "it cannot be read".to_owned(),
+                });
             }
             Parsed::Broken(line, what) => {
-                return self.session.report(&Fault { file, line, what: format!("it is not valid: {what}") });
+                return self.session.report(&Fault {
+                    file,
+                    line,
+                    what: format!("it is not valid: {what}"),
+                });
             }
         };
-        let Ok(config) = origin.dir.join(STACK) else { return };
+        let Ok(config) = origin.dir.join(STACK) else {
+            return;
+        };
         let frame = Frame::new(self.session, Rc::clone(&source), config, Rc::clone(origin));
         frame.walk();
         for block in source.blocks("unit").chain(source.blocks("stack")) {
@@ -77,7 +106,10 @@ impl Stack<'_> {
         let text = |name: &str| {
             let attribute = block.body.get_attribute(name)?;
             Some((
-                frame.needed_text(&attribute.value, &format!("the `{name}` of a {}", block.ident.as_str()))?,
+                frame.needed_text(
+                    &attribute.value,
+                    &format!("the `{name}` of a {}", block.ident.as_str()),
+                )?,
                 attribute,
             ))
         };
@@ -120,7 +152,14 @@ impl Stack<'_> {
             // A unit looks above itself, but a directory of the stack is such a place, too.
             if !is_generated(&above) {
                 let usual = USUAL.iter().filter_map(|name| above.join(name).ok());
-                let there = self.session.files.tree.files_in(&above).iter().filter(|file| is_included(file)).cloned();
+                let there = self
+                    .session
+                    .files
+                    .tree
+                    .files_in(&above)
+                    .iter()
+                    .filter(|file| is_included(file))
+                    .cloned();
                 for file in usual.chain(there) {
                     self.session.note(frame.real(file), How::AboveForeign);
                 }
@@ -132,10 +171,24 @@ impl Stack<'_> {
         }
     }
 
-    fn generate(&mut self, frame: &Frame<'_>, block: &Block, template: &RepoPath, dir: &RepoPath, depth: usize) {
-        let values = block.body.get_attribute("values").map(|values| frame.eval(&values.value));
+    fn generate(
+        &mut self,
+        frame: &Frame<'_>,
+        block: &Block,
+        template: &RepoPath,
+        dir: &RepoPath,
+        depth: usize,
+    ) {
+        let values = block
+            .body
+            .get_attribute("values")
+            .map(|values| frame.eval(&values.value));
         let values = values.map_or_else(|| Value::object(BTreeMap::new()).ok(), Result::ok);
-        let origin = Rc::new(Origin { dir: dir.clone(), template: Some(template.clone()), values });
+        let origin = Rc::new(Origin {
+            dir: dir.clone(),
+            template: Some(template.clone()),
+            values,
+        });
         self.templates.push(template.clone());
         if self.session.enter().is_err() {
             return;
@@ -151,9 +204,16 @@ impl Stack<'_> {
     }
 
     fn unit(&mut self, template: &RepoPath, dir: &RepoPath, origin: Rc<Origin>) {
-        let (Ok(file), Ok(config)) = (template.join(CONFIG), dir.join(CONFIG)) else { return };
+        let (Ok(file), Ok(config)) = (template.join(CONFIG), dir.join(CONFIG)) else {
+            return;
+        };
         let facts = unit::evaluate(self.session, &file, config, origin, How::Template);
-        unit::watch(self.session.files, template, Watch::Source, &mut self.watches);
+        unit::watch(
+            self.session.files,
+            template,
+            Watch::Source,
+            &mut self.watches,
+        );
         if let Some(code) = &facts.code {
             unit::watch(self.session.files, code, Watch::Source, &mut self.watches);
         }
@@ -164,8 +224,13 @@ impl Stack<'_> {
 /// Where a unit or stack is put.
 fn target(frame: &Frame<'_>, block: &Block, path: &str) -> Result<RepoPath, String> {
     let plain = block.body.get_attribute("no_dot_terragrunt_stack");
-    let plain = plain.is_some_and(|plain| matches!(frame.eval(&plain.value), Ok(Value::Bool(true))));
+    let plain =
+        plain.is_some_and(|plain| matches!(frame.eval(&plain.value), Ok(Value::Bool(true))));
     let base = frame.base();
-    let base = if plain { base } else { base.join(GENERATED[1]).map_err(|error| error.to_string())? };
+    let base = if plain {
+        base
+    } else {
+        base.join(GENERATED[1]).map_err(|error| error.to_string())?
+    };
     super::paths::resolve(path, &base)
 }

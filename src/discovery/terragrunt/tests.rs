@@ -15,8 +15,12 @@ fn path(text: &str) -> RepoPath {
 
 /// The directory with a tree per case.
 fn trees() -> PathBuf {
-    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("tests/trees/terragrunt"));
-    above.find(|dir| dir.is_dir()).expect("the trees are in the repository")
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("tests/trees/terragrunt"));
+    above
+        .find(|dir| dir.is_dir())
+        .expect("the trees are in the repository")
 }
 
 /// The files below a directory, apart from what is expected.
@@ -25,7 +29,9 @@ fn files_below(root: &Path, dir: &Path, files: &mut Vec<(RepoPath, String)>) {
         let entry = entry.unwrap().path();
         if entry.is_dir() {
             files_below(root, &entry, files);
-        } else if !entry.starts_with(root.join("expected.txt")) && !entry.starts_with(root.join("expected.txt.new")) {
+        } else if !entry.starts_with(root.join("expected.txt"))
+            && !entry.starts_with(root.join("expected.txt.new"))
+        {
             let name = entry.strip_prefix(root).unwrap().to_str().unwrap();
             files.push((path(name), fs::read_to_string(&entry).unwrap()));
         }
@@ -38,7 +44,12 @@ struct World(BTreeMap<RepoPath, String>);
 
 impl World {
     fn of(files: &[(&str, &str)]) -> Self {
-        Self(files.iter().map(|(name, text)| (path(name), (*text).to_owned())).collect())
+        Self(
+            files
+                .iter()
+                .map(|(name, text)| (path(name), (*text).to_owned()))
+                .collect(),
+        )
     }
 
     fn tree(&self) -> Tree {
@@ -55,22 +66,41 @@ impl World {
 
     /// What was not found out, a line each.
     fn unresolved(&self) -> String {
-        self.found().unresolved.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        self.found()
+            .unresolved
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
 fn counts(file: &RepoPath) -> bool {
     let name = file.file_name();
-    source::is_code(name) || [".tfvars", ".hcl"].iter().any(|ending| name.ends_with(ending))
+    source::is_code(name)
+        || [".tfvars", ".hcl"]
+            .iter()
+            .any(|ending| name.ends_with(ending))
 }
 
 /// What is found in a tree, and for each file of it, and each path that `asked` has, what a change of it concerns.
 fn told(world: &World, asked: &str) -> String {
     let found = world.found();
     let mut lines = Vec::new();
-    for Unit { dir, kind, depends_on, order, .. } in &found.units {
+    for Unit {
+        dir,
+        kind,
+        depends_on,
+        order,
+        ..
+    } in &found.units
+    {
         let needs: Vec<_> = depends_on.iter().map(ToString::to_string).collect();
-        let needs = if needs.is_empty() { String::new() } else { format!(" after {}", needs.join(", ")) };
+        let needs = if needs.is_empty() {
+            String::new()
+        } else {
+            format!(" after {}", needs.join(", "))
+        };
         lines.push(format!("{order} {kind:?} {dir}{needs}"));
     }
     for (dir, why) in &found.passed_over {
@@ -79,7 +109,10 @@ fn told(world: &World, asked: &str) -> String {
     for unresolved in &found.unresolved {
         lines.push(format!("not known: {unresolved}"));
     }
-    let gone = asked.lines().filter_map(|line| line.strip_prefix("== ")).map(path);
+    let gone = asked
+        .lines()
+        .filter_map(|line| line.strip_prefix("== "))
+        .map(path);
     for file in world.0.keys().cloned().chain(gone).collect::<BTreeSet<_>>() {
         lines.push(format!("\n== {file}"));
         for (dir, chain) in world.concerned(&file) {
@@ -92,7 +125,10 @@ fn told(world: &World, asked: &str) -> String {
 #[test]
 fn every_tree_has_the_projects_that_are_expected() {
     let mut wrong = Vec::new();
-    let mut cases: Vec<PathBuf> = fs::read_dir(trees()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut cases: Vec<PathBuf> = fs::read_dir(trees())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     cases.sort();
     assert!(cases.len() >= 12);
     for case in cases {
@@ -105,12 +141,19 @@ fn every_tree_has_the_projects_that_are_expected() {
             wrong.push(format!("{}:\n{told}", case.display()));
         }
     }
-    assert!(wrong.is_empty(), "what was found instead is in expected.txt.new of\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "what was found instead is in expected.txt.new of\n{}",
+        wrong.join("\n")
+    );
 }
 
 fn unit(text: &str) -> World {
     let more = "\nterraform { source = \"tfr:///example/x/aws?version=1.0.0\" }\n";
-    World::of(&[("live/a/terragrunt.hcl", &format!("{text}{more}")), ("live/data.yaml", "a: {b: [x, y]}\nn: 2\n")])
+    World::of(&[
+        ("live/a/terragrunt.hcl", &format!("{text}{more}")),
+        ("live/data.yaml", "a: {b: [x, y]}\nn: 2\n"),
+    ])
 }
 
 /// The values of expressions: each names a module, so that what it is shows.
@@ -123,9 +166,18 @@ fn expressions_have_the_values_that_terragrunt_gives_them() {
         ("!(1 < 2) || false ? \"yes\" : \"no\"", "no"),
         ("[\"a\", \"b\"][1]", "b"),
         ("{ a = { b = \"c\" } }.a[\"b\"]", "c"),
-        ("join(\"-\", [for x in [\"a\", \"b\", \"c\"] : upper(x) if x != \"b\"])", "A-C"),
-        ("{ for k, v in { a = \"x\", b = \"y\" } : v => k }[\"y\"]", "b"),
-        ("join(\"\", { for v in [\"a1\", \"a2\", \"b1\"] : substr(v, 0, 1) => v... }[\"a\"])", "a1a2"),
+        (
+            "join(\"-\", [for x in [\"a\", \"b\", \"c\"] : upper(x) if x != \"b\"])",
+            "A-C",
+        ),
+        (
+            "{ for k, v in { a = \"x\", b = \"y\" } : v => k }[\"y\"]",
+            "b",
+        ),
+        (
+            "join(\"\", { for v in [\"a1\", \"a2\", \"b1\"] : substr(v, 0, 1) => v... }[\"a\"])",
+            "a1a2",
+        ),
         ("join(\"\", [{ n = \"p\" }, { n = \"q\" }][*].n)", "pq"),
         ("\"%{if 1 == 1}yes%{else}no%{endif}\"", "yes"),
         ("\"%{for x in [\"a\", \"b\"]}${x}.%{endfor}\"", "a.b."),
@@ -150,18 +202,33 @@ fn expressions_have_the_values_that_terragrunt_gives_them() {
         ("length([1, 2, 3])", "3"),
         ("keys({ z = 1, y = 2 })[0]", "y"),
         ("contains([\"a\"], \"a\") ? \"in\" : \"out\"", "in"),
-        ("regex(\"live/([a-z]+)\", get_path_from_repo_root())[0]", "a"),
+        (
+            "regex(\"live/([a-z]+)\", get_path_from_repo_root())[0]",
+            "a",
+        ),
         ("regex(\"(?P<last>[^/]+)$\", \"x/y\").last", "y"),
         ("trimsuffix(trimprefix(\"abc\", \"a\"), \"c\")", "b"),
         ("lower(upper(trimspace(\" aB \")))", "ab"),
         ("try(local.nothing, [][0], \"ok\")", "ok"),
         ("can(local.nothing) ? \"can\" : \"cannot\"", "cannot"),
         ("coalesce(null, \"\", \"c\")", "c"),
-        ("startswith(\"ab\", \"a\") && endswith(\"ab\", \"b\") && strcontains(\"abc\", \"b\") ? \"y\" : \"n\"", "y"),
+        (
+            "startswith(\"ab\", \"a\") && endswith(\"ab\", \"b\") && strcontains(\"abc\", \"b\") ? \"y\" : \"n\"",
+            "y",
+        ),
         ("merge([{ a = \"x\" }, { b = \"y\" }]...).b", "y"),
-        ("fileexists(\"../data.yaml\") ? \"there\" : \"not\"", "there"),
-        ("find_in_parent_folders(\"nothing\", \"fallback\")", "fallback"),
-        ("get_env(\"X\", \"same\") == \"a\" ? \"same\" : \"same\"", "same"),
+        (
+            "fileexists(\"../data.yaml\") ? \"there\" : \"not\"",
+            "there",
+        ),
+        (
+            "find_in_parent_folders(\"nothing\", \"fallback\")",
+            "fallback",
+        ),
+        (
+            "get_env(\"X\", \"same\") == \"a\" ? \"same\" : \"same\"",
+            "same",
+        ),
         ("false && run_cmd(\"x\") == \"y\" ? \"a\" : \"b\"", "b"),
         ("<<-E\n    text\n  E\n", "text\n"),
     ];
@@ -171,7 +238,10 @@ fn expressions_have_the_values_that_terragrunt_gives_them() {
         ));
         let told = world.unresolved();
         let shown = expected.replace('\n', "?");
-        assert!(told.contains(&format!("`/[{shown}]` is not in this repository")), "{expression}: {told}");
+        assert!(
+            told.contains(&format!("`/[{shown}]` is not in this repository")),
+            "{expression}: {told}"
+        );
     }
 }
 
@@ -194,10 +264,14 @@ fn what_needs_something_from_outside_is_not_known() {
         "{ (get_env(\"X\")) = \"a\" }.b",
         "sops_decrypt_file(\"../data.yaml\")",
     ] {
-        let world = unit(&format!("dependency \"d\" {{\n  config_path = {expression}\n}}"));
+        let world = unit(&format!(
+            "dependency \"d\" {{\n  config_path = {expression}\n}}"
+        ));
         let told = world.unresolved();
         assert!(
-            told.contains("live/a/terragrunt.hcl:2: the `config_path` of a dependency is not known: "),
+            told.contains(
+                "live/a/terragrunt.hcl:2: the `config_path` of a dependency is not known: "
+            ),
             "{expression}: {told}"
         );
     }
@@ -229,9 +303,14 @@ fn one_byte_order_mark_is_no_part_of_a_configuration() {
             ("root.hcl", &format!("{mark}locals {{\n  x = \"y\"\n}}\n")),
             (
                 "live/a/terragrunt.hcl",
-                &format!("{mark}include \"root\" {{\n  path = find_in_parent_folders(\"root.hcl\")\n}}\n"),
+                &format!(
+                    "{mark}include \"root\" {{\n  path = find_in_parent_folders(\"root.hcl\")\n}}\n"
+                ),
             ),
-            ("live/a/main.tf", &format!("{mark}module \"m\" {{\n  source = \"../../net\"\n}}\n")),
+            (
+                "live/a/main.tf",
+                &format!("{mark}module \"m\" {{\n  source = \"../../net\"\n}}\n"),
+            ),
             ("net/main.tf", mark),
         ])
     };
@@ -242,13 +321,19 @@ fn one_byte_order_mark_is_no_part_of_a_configuration() {
     assert_eq!(unit.reads.get(&path("root.hcl")), Some(&How::Include));
     assert_eq!(unit.watches.get(&path("net")), Some(&Watch::Module));
     let told = world("\u{feff}\u{feff}").unresolved();
-    assert!(told.starts_with("live/a/terragrunt.hcl:1: it is not valid: "), "{told}");
+    assert!(
+        told.starts_with("live/a/terragrunt.hcl:1: it is not valid: "),
+        "{told}"
+    );
 }
 
 #[test]
 fn code_of_units_that_cannot_be_read_is_known() {
     let world = World::of(&[
-        ("live/a/terragrunt.hcl", "terraform {\n  source = \"../../net\"\n}\n"),
+        (
+            "live/a/terragrunt.hcl",
+            "terraform {\n  source = \"../../net\"\n}\n",
+        ),
         ("live/b/terragrunt.hcl", "skip = true\n"),
         ("live/b/main.tf", "module {"),
         ("net/calls.tf", "module \"m\" {\n  source = \"../mod\"\n}\n"),
@@ -257,16 +342,22 @@ fn code_of_units_that_cannot_be_read_is_known() {
         ("mod/names.tf", "x = submodule\n}\n"),
         ("other/main.tf", "module {"),
     ]);
-    let Found { unread, unresolved, .. } = world.found();
-    let told: Vec<String> = unread.iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+    let Found {
+        unread, unresolved, ..
+    } = world.found();
+    let told: Vec<String> = unread
+        .iter()
+        .map(|one| format!("{}:{}", one.file, one.line))
+        .collect();
     assert_eq!(told, ["mod/main.tf:2"]);
     assert_eq!(unresolved, []);
 }
 
 #[test]
 fn what_a_unit_looks_for_concerns_it_even_if_it_is_gone() {
-    let world =
-        unit("locals {\n  x = try(file(\"gone.txt\"), \"\")\n  y = find_in_parent_folders(\"env.hcl\", \"\")\n}");
+    let world = unit(
+        "locals {\n  x = try(file(\"gone.txt\"), \"\")\n  y = find_in_parent_folders(\"env.hcl\", \"\")\n}",
+    );
     for gone in ["live/a/gone.txt", "live/env.hcl", "env.hcl"] {
         assert_eq!(world.concerned(&path(gone)).len(), 1, "{gone}");
     }
@@ -274,12 +365,18 @@ fn what_a_unit_looks_for_concerns_it_even_if_it_is_gone() {
 
 #[test]
 fn hostile_configurations_cost_neither_stack_nor_time() {
-    let lines = |count: usize, line: fn(usize) -> String| (1..count).map(line).collect::<Vec<_>>().concat();
-    let doubled = lines(60, |n| format!("  l{n} = [local.l{0}, local.l{0}]\n", n - 1));
-    let texts = lines(60, |n| format!("  t{n} = \"${{local.t{0}}}${{local.t{0}}}\"\n", n - 1));
+    let lines =
+        |count: usize, line: fn(usize) -> String| (1..count).map(line).collect::<Vec<_>>().concat();
+    let doubled = lines(60, |n| {
+        format!("  l{n} = [local.l{0}, local.l{0}]\n", n - 1)
+    });
+    let texts = lines(60, |n| {
+        format!("  t{n} = \"${{local.t{0}}}${{local.t{0}}}\"\n", n - 1)
+    });
     let deep = lines(5_000, |n| format!("  d{n} = local.d{}\n", n - 1));
     let nested = lines(5_000, |n| format!("  n{n:05} = [local.n{:05}]\n", n - 1));
-    let loops = "  big = [for a in range : [for b in range : [for c in range : [for d in range : a]]]]\n";
+    let loops =
+        "  big = [for a in range : [for b in range : [for c in range : [for d in range : a]]]]\n";
     let range = format!("  range = [{}]\n", "1,".repeat(2_000));
     for locals in [
         format!("  l0 = []\n{doubled}  f = flatten(local.l59)\n  g = local.l59 == local.l59\n"),
@@ -297,23 +394,41 @@ fn hostile_configurations_cost_neither_stack_nor_time() {
     }
     let chain: Vec<(String, String)> = (0..500)
         .map(|n| {
-            (format!("c{n}/terragrunt.hcl"), format!("locals {{\n  x = read_terragrunt_config(\"../c{}\")\n}}", n + 1))
+            (
+                format!("c{n}/terragrunt.hcl"),
+                format!(
+                    "locals {{\n  x = read_terragrunt_config(\"../c{}\")\n}}",
+                    n + 1
+                ),
+            )
         })
         .collect();
-    let chain: Vec<(&str, &str)> = chain.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let chain: Vec<(&str, &str)> = chain
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
     assert!(World::of(&chain).found().units.len() < 500);
 }
 
 #[test]
 fn a_thousand_units_are_no_trouble() {
     let mut world = World::of(&[
-        ("root.hcl", "locals {\n  env = read_terragrunt_config(find_in_parent_folders(\"env.hcl\")).locals.env\n}\n"),
-        ("modules/app/main.tf", "module \"x\" {\n  source = \"../x\"\n}\n"),
+        (
+            "root.hcl",
+            "locals {\n  env = read_terragrunt_config(find_in_parent_folders(\"env.hcl\")).locals.env\n}\n",
+        ),
+        (
+            "modules/app/main.tf",
+            "module \"x\" {\n  source = \"../x\"\n}\n",
+        ),
         ("modules/x/main.tf", ""),
     ]);
     for n in 0..1_000 {
         let env = n / 100;
-        world.0.insert(path(&format!("live/{env}/env.hcl")), format!("locals {{\n  env = \"{env}\"\n}}\n"));
+        world.0.insert(
+            path(&format!("live/{env}/env.hcl")),
+            format!("locals {{\n  env = \"{env}\"\n}}\n"),
+        );
         let needs = if n == 0 {
             String::new()
         } else {
@@ -324,7 +439,10 @@ fn a_thousand_units_are_no_trouble() {
             )
         };
         let text = "include \"root\" {\n  path = find_in_parent_folders(\"root.hcl\")\n}\nterraform {\n  source = \"${get_repo_root()}/modules//app\"\n}\n";
-        world.0.insert(path(&format!("live/{env}/{n}/terragrunt.hcl")), format!("{text}{needs}"));
+        world.0.insert(
+            path(&format!("live/{env}/{n}/terragrunt.hcl")),
+            format!("{text}{needs}"),
+        );
     }
     let found = world.found();
     assert_eq!(found.unresolved, []);
@@ -374,7 +492,8 @@ fn piece() -> impl Strategy<Value = String> {
         "unit \"u\" {\n  source = E\n  path = \"u\"\n}",
         "stack \"s\" {\n  source = E\n  path = \"s\"\n  values = { a = E }\n}",
     ]);
-    (template, expression).prop_map(|(template, expression)| format!("{}\n", template.replace('E', expression)))
+    (template, expression)
+        .prop_map(|(template, expression)| format!("{}\n", template.replace('E', expression)))
 }
 
 fn world() -> impl Strategy<Value = World> {

@@ -38,7 +38,11 @@ pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
     let mut facts = Facts::default();
     if let Ok(file) = dir.join(CONFIG) {
         let values = values(&session, dir);
-        let origin = Origin { dir: dir.clone(), template: None, values };
+        let origin = Origin {
+            dir: dir.clone(),
+            template: None,
+            values,
+        };
         facts = evaluate(&session, &file, file.clone(), Rc::new(origin), How::Own);
         if let Some(code) = &facts.code {
             watch(files, code, Watch::Source, &mut watches);
@@ -56,7 +60,15 @@ pub(super) fn finish(
 ) -> Draft {
     session.report_limits(dir);
     let (reads, unresolved) = session.into_parts();
-    Draft { dir: dir.clone(), kind, reads, watches, facts, unresolved, templates: vec![] }
+    Draft {
+        dir: dir.clone(),
+        kind,
+        reads,
+        watches,
+        facts,
+        unresolved,
+        templates: vec![],
+    }
 }
 
 /// The attributes of `terragrunt.values.hcl`.
@@ -66,8 +78,14 @@ pub(super) fn values(session: &Session<'_>, dir: &RepoPath) -> Option<Value> {
         return None;
     }
     session.note(file.clone(), How::File);
-    let Parsed::Read(source) = session.files.source(&file) else { return None };
-    let origin = Origin { dir: dir.clone(), template: None, values: None };
+    let Parsed::Read(source) = session.files.source(&file) else {
+        return None;
+    };
+    let origin = Origin {
+        dir: dir.clone(),
+        template: None,
+        values: None,
+    };
     let frame = Frame::new(session, Rc::clone(&source), file, Rc::new(origin));
     let value = |attribute: &hcl_edit::structure::Attribute| {
         let value = frame.eval(&attribute.value).unwrap_or_else(Value::Unknown);
@@ -89,32 +107,62 @@ pub(super) fn evaluate(
     let source = match session.files.source(file) {
         Parsed::Read(source) => source,
         Parsed::Missing => {
-            session.report(&Fault { file: file.clone(), line: 1, what: "it cannot be read".to_owned() });
-            return Facts { has_source: true, ..Facts::default() };
+            session.report(&Fault {
+                file: file.clone(),
+                line: 1,
+                what: "it cannot be read".to_owned(),
+            });
+            return Facts {
+                has_source: true,
+                ..Facts::default()
+            };
         }
         Parsed::Broken(line, what) => {
-            session.report(&Fault { file: file.clone(), line, what: format!("it is not valid: {what}") });
+            session.report(&Fault {
+                file: file.clone(),
+                line,
+                what: format!("it is not valid: {what}"),
+            });
             // What it is cannot be told, so whoever changes it has to hear of it.
-            return Facts { has_source: true, ..Facts::default() };
+            return Facts {
+                has_source: true,
+                ..Facts::default()
+            };
         }
     };
     let frame = Frame::new(session, source, config, origin);
     frame.walk();
     let includes = frame.includes().unwrap_or_default();
-    includes.iter().filter_map(|include| include.frame.as_ref()).for_each(|include| include.walk());
-    let merged = includes.iter().filter(|include| include.merged).filter_map(|include| include.frame.as_deref());
+    includes
+        .iter()
+        .filter_map(|include| include.frame.as_ref())
+        .for_each(|include| include.walk());
+    let merged = includes
+        .iter()
+        .filter(|include| include.merged)
+        .filter_map(|include| include.frame.as_deref());
     // What is nearer to the unit counts first.
     Merged::of(std::iter::once(&frame).chain(merged.collect::<Vec<_>>().into_iter().rev()))
 }
 
 /// Adds a directory with code, and those of the local modules that the code calls, and so on.
-pub(super) fn watch(files: &Files<'_>, dir: &RepoPath, why: Watch, watches: &mut BTreeMap<RepoPath, Watch>) {
+pub(super) fn watch(
+    files: &Files<'_>,
+    dir: &RepoPath,
+    why: Watch,
+    watches: &mut BTreeMap<RepoPath, Watch>,
+) {
     let mut left = vec![(dir.clone(), why)];
     while let Some((dir, why)) = left.pop() {
         let modules = files.modules(&dir);
-        let known = watches.insert(dir.clone(), watches.get(&dir).map_or(why, |known| why.max(*known)));
+        let known = watches.insert(
+            dir.clone(),
+            watches.get(&dir).map_or(why, |known| why.max(*known)),
+        );
         if (known.is_none() || why == Watch::Own) && watches.len() < MAX_MODULES {
-            let new = modules.iter().filter(|module| !watches.contains_key(*module));
+            let new = modules
+                .iter()
+                .filter(|module| !watches.contains_key(*module));
             left.extend(new.map(|module| (module.clone(), Watch::Module)));
         }
     }
@@ -128,7 +176,10 @@ pub(super) fn chosen(
 ) -> (Vec<Unit>, BTreeMap<RepoPath, PassedOver>) {
     let verdicts: Vec<Option<PassedOver>> = {
         let (included, templates) = (included(&drafts), templates(&drafts));
-        drafts.iter().map(|draft| verdict(draft, files, &included, &templates)).collect()
+        drafts
+            .iter()
+            .map(|draft| verdict(draft, files, &included, &templates))
+            .collect()
     };
     let kept: HashMap<RepoPath, Kind> = drafts
         .iter()
@@ -149,14 +200,22 @@ pub(super) fn chosen(
 /// Files that something includes.
 fn included(drafts: &[Draft]) -> HashSet<RepoPath> {
     let includes = |draft: &Draft| -> Vec<RepoPath> {
-        draft.reads.iter().filter(|(_, how)| **how == How::Include).map(|(file, _)| file.clone()).collect()
+        draft
+            .reads
+            .iter()
+            .filter(|(_, how)| **how == How::Include)
+            .map(|(file, _)| file.clone())
+            .collect()
     };
     drafts.iter().flat_map(includes).collect()
 }
 
 /// Directories that stacks make units or stacks of.
 fn templates(drafts: &[Draft]) -> HashSet<RepoPath> {
-    drafts.iter().flat_map(|draft| draft.templates.iter().cloned()).collect()
+    drafts
+        .iter()
+        .flat_map(|draft| draft.templates.iter().cloned())
+        .collect()
 }
 
 fn verdict(
@@ -174,14 +233,23 @@ fn verdict(
     if draft.facts.excluded {
         return Some(PassedOver::Excluded);
     }
-    if files.tree.files_in(&draft.dir).iter().any(|file| is_code(file.file_name())) {
+    if files
+        .tree
+        .files_in(&draft.dir)
+        .iter()
+        .any(|file| is_code(file.file_name()))
+    {
         return None;
     }
     if draft.facts.has_source {
         return None;
     }
     // What a root generates is for those who include it: a provider, a backend.
-    if draft.dir.join(CONFIG).is_ok_and(|file| included.contains(&file)) {
+    if draft
+        .dir
+        .join(CONFIG)
+        .is_ok_and(|file| included.contains(&file))
+    {
         return Some(PassedOver::Included);
     }
     (!draft.facts.generates).then_some(PassedOver::NoCode)
@@ -193,7 +261,15 @@ fn finished(
     kept: &HashMap<RepoPath, Kind>,
     unresolved: &mut BTreeSet<Unresolved>,
 ) -> Unit {
-    let Draft { dir, kind, mut reads, watches, facts, unresolved: own, .. } = draft;
+    let Draft {
+        dir,
+        kind,
+        mut reads,
+        watches,
+        facts,
+        unresolved: own,
+        ..
+    } = draft;
     let mut own = BTreeSet::from_iter(own);
     let mut depends_on = BTreeSet::new();
     for (named, file, line) in facts.depends_on.into_iter().take(MAX_READS) {
@@ -205,14 +281,30 @@ fn finished(
             depends_on.insert(target);
             continue;
         }
-        reads.extend(named.join(CONFIG).ok().map(|config| (config, How::Dependency)));
+        reads.extend(
+            named
+                .join(CONFIG)
+                .ok()
+                .map(|config| (config, How::Dependency)),
+        );
         if !has(files.tree, &named, CONFIG) {
-            let what = format!("it depends on `{}`, where no unit is", short(named.as_str()));
+            let what = format!(
+                "it depends on `{}`, where no unit is",
+                short(named.as_str())
+            );
             own.insert(Unresolved { file, line, what });
         }
     }
     unresolved.extend(own.iter().cloned());
-    Unit { dir, kind, reads, watches, depends_on, order: 0, unresolved: own }
+    Unit {
+        dir,
+        kind,
+        reads,
+        watches,
+        depends_on,
+        order: 0,
+        unresolved: own,
+    }
 }
 
 /// The directory of the stack that makes a unit.

@@ -91,16 +91,28 @@ impl Value {
 
     pub(super) fn list(items: Vec<Self>) -> Result<Self, Stop> {
         let nesting = checked(items.len(), items.iter())?;
-        Ok(Self::List(List { items: Rc::new(items), nesting }))
+        Ok(Self::List(List {
+            items: Rc::new(items),
+            nesting,
+        }))
     }
 
     pub(super) fn object(items: BTreeMap<Rc<str>, Self>) -> Result<Self, Stop> {
         let nesting = checked(items.len(), items.values())?;
-        Ok(Self::Object(Object { items: Rc::new(items), nesting }))
+        Ok(Self::Object(Object {
+            items: Rc::new(items),
+            nesting,
+        }))
     }
 
     pub(super) fn texts<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, Stop> {
-        Self::list(items.into_iter().take(MAX_ITEMS + 1).map(|item| Self::Text(item.into())).collect())
+        Self::list(
+            items
+                .into_iter()
+                .take(MAX_ITEMS + 1)
+                .map(|item| Self::Text(item.into()))
+                .collect(),
+        )
     }
 
     fn nesting(&self) -> usize {
@@ -123,7 +135,11 @@ impl Value {
 
     /// Why it is not known, if it is not.
     pub(super) fn fault(&self) -> Option<&Rc<Fault>> {
-        if let Self::Unknown(fault) = self { Some(fault) } else { None }
+        if let Self::Unknown(fault) = self {
+            Some(fault)
+        } else {
+            None
+        }
     }
 
     /// What people call this kind of value.
@@ -146,7 +162,9 @@ impl Value {
             Self::Number(number) => Ok(shown_number(*number).into()),
             Self::Bool(value) => Ok(value.to_string().into()),
             Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
-            Self::Null | Self::List(_) | Self::Object(_) => Err(format!("{} is no text", self.kind()).into()),
+            Self::Null | Self::List(_) | Self::Object(_) => {
+                Err(format!("{} is no text", self.kind()).into())
+            }
         }
     }
 
@@ -204,7 +222,10 @@ impl Value {
             return Err(format!("null has no attribute `{name}`").into());
         }
         let attributes = self.to_attributes()?;
-        attributes.get(name).cloned().ok_or_else(|| format!("there is no attribute `{name}`").into())
+        attributes
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("there is no attribute `{name}`").into())
     }
 
     /// An element of a list or an attribute of an object.
@@ -214,7 +235,10 @@ impl Value {
         }
         let (items, at) = (self.to_items()?, index.to_number()?);
         let place = whole(at).ok_or("an index must be a whole number")?;
-        items.get(place).cloned().ok_or_else(|| format!("there is no element {place}").into())
+        items
+            .get(place)
+            .cloned()
+            .ok_or_else(|| format!("there is no element {place}").into())
     }
 
     /// Whether two values are equal. Lists and objects are only compared with empty ones, which is what is done with
@@ -234,20 +258,34 @@ impl Value {
 }
 
 fn empty_alike(one: usize, two: usize) -> Option<bool> {
-    if one.min(two) == 0 { Some(one == two) } else { None }
+    if one.min(two) == 0 {
+        Some(one == two)
+    } else {
+        None
+    }
 }
 
 /// The nesting of what contains these values.
 fn checked<'a>(count: usize, items: impl Iterator<Item = &'a Value>) -> Result<usize, Stop> {
     let nesting = 1 + items.map(Value::nesting).max().unwrap_or(0);
     if count > MAX_ITEMS {
-        return Err(Stop::unsupported("a list or an object has too many elements"));
+        return Err(Stop::unsupported(
+            "a list or an object has too many elements",
+        ));
     }
-    if nesting > MAX_NESTING { Err(Stop::unsupported("lists or objects are nested too deeply")) } else { Ok(nesting) }
+    if nesting > MAX_NESTING {
+        Err(Stop::unsupported("lists or objects are nested too deeply"))
+    } else {
+        Ok(nesting)
+    }
 }
 
 /// A number that counts something.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at just before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it was looked at just before"
+)]
 pub(super) fn whole(number: f64) -> Option<usize> {
     ((0.0..=1e9).contains(&number) && number.fract() == 0.0).then_some(number as usize)
 }

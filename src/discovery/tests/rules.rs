@@ -13,7 +13,9 @@ impl World {
     }
 
     fn for_branch(self, at: usize, expression: &str) -> Self {
-        self.entry(at, |entry| entry.branch = Some(BranchFilter::new(regex::Regex::new(expression).unwrap())))
+        self.entry(at, |entry| {
+            entry.branch = Some(BranchFilter::new(regex::Regex::new(expression).unwrap()))
+        })
     }
 
     fn in_order(self, at: usize, group: i32, after: &[&str]) -> Self {
@@ -28,13 +30,22 @@ impl World {
     }
 
     fn ignoring(mut self, globs: &[&str]) -> Self {
-        let value = globs.iter().map(|glob| DirGlob::new(glob).unwrap()).collect();
-        self.autodiscover.ignore_paths = Some(Decided { value, by: by_line(7) });
+        let value = globs
+            .iter()
+            .map(|glob| DirGlob::new(glob).unwrap())
+            .collect();
+        self.autodiscover.ignore_paths = Some(Decided {
+            value,
+            by: by_line(7),
+        });
         self
     }
 
     fn search_decided(mut self, mode: AutodiscoverMode) -> Self {
-        self.autodiscover.mode = Some(Decided { value: mode, by: by_line(6) });
+        self.autodiscover.mode = Some(Decided {
+            value: mode,
+            by: by_line(6),
+        });
         self
     }
 
@@ -55,8 +66,17 @@ impl World {
     }
 
     fn linked(self, links: &[(&str, &str)]) -> Self {
-        let files = self.tree.files().iter().cloned().chain(links.iter().map(|(link, _)| path(link)));
-        let tree = Tree::new(files).with_links(links.iter().map(|(link, target)| (path(link), (*target).to_owned())));
+        let files = self
+            .tree
+            .files()
+            .iter()
+            .cloned()
+            .chain(links.iter().map(|(link, _)| path(link)));
+        let tree = Tree::new(files).with_links(
+            links
+                .iter()
+                .map(|(link, target)| (path(link), (*target).to_owned())),
+        );
         Self { tree, ..self }
     }
 
@@ -76,7 +96,11 @@ impl World {
     fn reasons(&self, changed: &[&str]) -> String {
         let changed: Vec<_> = changed.iter().map(|file| modified(file)).collect();
         let projects = self.discover(&changed).unwrap();
-        projects.iter().map(|one| format!("{}: {}", one.key.status_id(), one.why)).collect::<Vec<_>>().join("\n")
+        projects
+            .iter()
+            .map(|one| format!("{}: {}", one.key.status_id(), one.why))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// What a comment with a target plans.
@@ -90,7 +114,10 @@ impl World {
 }
 
 fn by_line(line: usize) -> Decider {
-    Decider::Repo { file: "atlantis.yaml".to_owned(), line }
+    Decider::Repo {
+        file: "atlantis.yaml".to_owned(),
+        line,
+    }
 }
 
 const CODE: [&str; 4] = ["a/main.tf", "b/main.tf", "c/main.tf", "main.tf"];
@@ -98,26 +125,58 @@ const CODE: [&str; 4] = ["a/main.tf", "b/main.tf", "c/main.tf", "main.tf"];
 /// Reference 3.11.
 #[test]
 fn projects_for_other_base_branches_are_left_out() {
-    for (base, expected) in [("main", "a"), ("release/1", "b"), ("release-main", "a"), ("develop", "")] {
+    for (base, expected) in [
+        ("main", "a"),
+        ("release/1", "b"),
+        ("release-main", "a"),
+        ("develop", ""),
+    ] {
         let world = World::new(&CODE).projects(&["dir: a, name: a", "dir: b, name: b"]);
-        let world = world.for_branch(0, "main$").for_branch(1, "^release/").into(base);
-        assert_eq!(world.planned(&["a/main.tf", "b/main.tf"]), expected, "{base}");
+        let world = world
+            .for_branch(0, "main$")
+            .for_branch(1, "^release/")
+            .into(base);
+        assert_eq!(
+            world.planned(&["a/main.tf", "b/main.tf"]),
+            expected,
+            "{base}"
+        );
     }
 }
 
 /// Reference 3.5 `[!]`: a configuration whose projects are all for other branches is still one.
 #[test]
 fn a_branch_that_nothing_is_configured_for_turns_no_search_on() {
-    let world = |mode| World::new(&CODE).projects(&["dir: a"]).for_branch(0, "^main$").into("develop").mode(mode);
-    assert_eq!(world(AutodiscoverMode::Auto).planned(&["a/main.tf", "b/main.tf"]), "");
-    assert_eq!(world(AutodiscoverMode::Enabled).planned(&["a/main.tf", "b/main.tf"]), "b/default");
+    let world = |mode| {
+        World::new(&CODE)
+            .projects(&["dir: a"])
+            .for_branch(0, "^main$")
+            .into("develop")
+            .mode(mode)
+    };
+    assert_eq!(
+        world(AutodiscoverMode::Auto).planned(&["a/main.tf", "b/main.tf"]),
+        ""
+    );
+    assert_eq!(
+        world(AutodiscoverMode::Enabled).planned(&["a/main.tf", "b/main.tf"]),
+        "b/default"
+    );
 }
 
 /// Reference 3.11: the same directory may be configured twice, for two branches.
 #[test]
 fn each_branch_may_have_its_own_entry_for_a_directory() {
-    let world = World::new(&CODE).projects(&["dir: a, name: old", "dir: a, name: new", "dir: '*', workspace: w"]);
-    let world = world.for_branch(0, "^main$").for_branch(1, "^develop$").for_branch(2, "^develop$").into("develop");
+    let world = World::new(&CODE).projects(&[
+        "dir: a, name: old",
+        "dir: a, name: new",
+        "dir: '*', workspace: w",
+    ]);
+    let world = world
+        .for_branch(0, "^main$")
+        .for_branch(1, "^develop$")
+        .for_branch(2, "^develop$")
+        .into("develop");
     assert_eq!(world.planned(&["a/main.tf", "b/main.tf"]), "new a/w b/w");
 }
 
@@ -125,9 +184,21 @@ fn each_branch_may_have_its_own_entry_for_a_directory() {
 #[test]
 fn a_target_for_another_branch_is_refused_with_the_line() {
     let world = World::new(&CODE).projects(&["dir: a, name: a", "dir: b"]);
-    let world = world.for_branch(0, "^main$").for_branch(1, "^main$").into("develop");
-    let targets = [named("a"), named("x"), placed("a", ""), placed("b", "w"), placed("c", "")];
-    let told: Vec<_> = targets.iter().map(|target| world.plan(target, &[])).collect();
+    let world = world
+        .for_branch(0, "^main$")
+        .for_branch(1, "^main$")
+        .into("develop");
+    let targets = [
+        named("a"),
+        named("x"),
+        placed("a", ""),
+        placed("b", "w"),
+        placed("c", ""),
+    ];
+    let told: Vec<_> = targets
+        .iter()
+        .map(|target| world.plan(target, &[]))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     error: the project `a` is for other base branches: its `branch` (`/^main$/`, line 3 of the configuration file) does not match `develop`, which this pull request goes into
     error: there is no project `x` in the configuration file. There are `a`.
@@ -141,19 +212,34 @@ fn a_target_for_another_branch_is_refused_with_the_line() {
 #[test]
 fn the_files_decide_over_the_flag_whether_there_is_a_search() {
     use AutodiscoverMode as M;
-    for (flag, decided, expected) in
-        [(M::Disabled, M::Enabled, "a/w b/default"), (M::Enabled, M::Disabled, "a/w"), (M::Enabled, M::Auto, "a/w")]
-    {
-        let world = World::new(&CODE).projects(&["dir: a, workspace: w"]).mode(flag).search_decided(decided);
-        assert_eq!(world.planned(&["a/main.tf", "b/main.tf"]), expected, "{flag} {decided}");
+    for (flag, decided, expected) in [
+        (M::Disabled, M::Enabled, "a/w b/default"),
+        (M::Enabled, M::Disabled, "a/w"),
+        (M::Enabled, M::Auto, "a/w"),
+    ] {
+        let world = World::new(&CODE)
+            .projects(&["dir: a, workspace: w"])
+            .mode(flag)
+            .search_decided(decided);
+        assert_eq!(
+            world.planned(&["a/main.tf", "b/main.tf"]),
+            expected,
+            "{flag} {decided}"
+        );
     }
 }
 
 /// Reference 3.4 (8), 3.5.
 #[test]
 fn ignored_paths_are_not_found_but_configured_ones_are() {
-    let world = World::new(&CODE).projects(&["dir: a"]).ignoring(&["a", "b*"]).mode(AutodiscoverMode::Enabled);
-    assert_eq!(world.planned(&["a/main.tf", "b/main.tf", "c/main.tf"]), "a/default c/default");
+    let world = World::new(&CODE)
+        .projects(&["dir: a"])
+        .ignoring(&["a", "b*"])
+        .mode(AutodiscoverMode::Enabled);
+    assert_eq!(
+        world.planned(&["a/main.tf", "b/main.tf", "c/main.tf"]),
+        "a/default c/default"
+    );
 }
 
 /// Reference 3.6.
@@ -162,19 +248,34 @@ fn an_ignored_directory_is_refused_with_the_rule_and_its_line() {
     let world = || World::new(&CODE).ignoring(&["x", "{b,c}"]);
     assert_eq!(world().plan(&placed("a", ""), &[]), "a/default");
     insta::assert_snapshot!(world().plan(&placed("b", ""), &[]), @"error: the directory `b` is no project: it matches `{b,c}` of `ignore_paths` (line 7 of `atlantis.yaml`). Give it an entry in `projects` if it is one");
-    assert_eq!(world().projects(&["dir: b"]).plan(&placed("b", ""), &[]), "b/default");
-    assert_eq!(world().mode(AutodiscoverMode::Disabled).plan(&placed("b", ""), &[]), "b/default");
+    assert_eq!(
+        world().projects(&["dir: b"]).plan(&placed("b", ""), &[]),
+        "b/default"
+    );
+    assert_eq!(
+        world()
+            .mode(AutodiscoverMode::Disabled)
+            .plan(&placed("b", ""), &[]),
+        "b/default"
+    );
 }
 
 /// Reference 3.9.
 #[test]
 fn projects_come_by_group_then_directory_workspace_and_name() {
-    let world = World::new(&CODE).projects(&["dir: a", "dir: b, name: z", "dir: b, name: y", "dir: c"]);
+    let world =
+        World::new(&CODE).projects(&["dir: a", "dir: b, name: z", "dir: b, name: y", "dir: c"]);
     let world = world.in_order(0, 2, &["z"]).in_order(3, -1, &[]);
     let all = ["a/main.tf", "b/main.tf", "c/main.tf"];
     assert_eq!(world.planned(&all), "c/default y z a/default");
     let projects = world.discover(&all.map(modified)).unwrap();
-    assert_eq!(projects[3].order, Order { group: 2, after: vec!["z".parse().unwrap()] });
+    assert_eq!(
+        projects[3].order,
+        Order {
+            group: 2,
+            after: vec!["z".parse().unwrap()]
+        }
+    );
 }
 
 /// A monorepo: `live/*` use `modules/app`, which uses `modules/net`; `shared/dns` is used by `live/prod` only.
@@ -193,8 +294,14 @@ fn monorepo() -> World {
     ];
     World::new(&files)
         .with_modules("**/*.tf,**/*.tf.json,**/*.tofu")
-        .calls("live/prod/main.tf", &["../../modules/app", "../../shared/wrap"])
-        .text("live/stage/main.tf.json", r#"{"module": {"app": {"source": "../../modules/app"}}}"#)
+        .calls(
+            "live/prod/main.tf",
+            &["../../modules/app", "../../shared/wrap"],
+        )
+        .text(
+            "live/stage/main.tf.json",
+            r#"{"module": {"app": {"source": "../../modules/app"}}}"#,
+        )
         .calls("live/lab/main.tofu", &["../../modules/net/"])
         .calls("modules/app/main.tf", &["../net"])
         .calls("shared/wrap/main.tf", &["../dns"])
@@ -205,9 +312,18 @@ fn monorepo() -> World {
 fn a_change_in_a_module_plans_whoever_uses_it() {
     let world = monorepo();
     for (changed, expected) in [
-        ("modules/app/main.tf", "live/prod/default live/stage/default"),
-        ("modules/net/main.tf", "live/lab/default live/prod/default live/stage/default"),
-        ("modules/app/templates/x.tf", "live/prod/default live/stage/default"),
+        (
+            "modules/app/main.tf",
+            "live/prod/default live/stage/default",
+        ),
+        (
+            "modules/net/main.tf",
+            "live/lab/default live/prod/default live/stage/default",
+        ),
+        (
+            "modules/app/templates/x.tf",
+            "live/prod/default live/stage/default",
+        ),
         ("modules/app/templates/user.tpl", ""),
         // As in Atlantis a directory with code outside of `modules` is a project itself when it changes.
         ("shared/dns/main.tf", "live/prod/default shared/dns/default"),
@@ -222,9 +338,18 @@ fn a_change_in_a_module_plans_whoever_uses_it() {
     live/stage/default: `modules/net/main.tf` changed, in a module that it uses: `modules/app`, which uses `modules/net`
     ");
     let beside = ["shared/dns/README.md", "shared/dns/main.tf"];
-    assert_eq!(world.planned(&beside), "live/prod/default shared/dns/default");
-    let without = World { settings: Settings::default(), ..world };
-    assert_eq!(without.planned(&["modules/app/main.tf", "shared/dns/main.tf"]), "shared/dns/default");
+    assert_eq!(
+        world.planned(&beside),
+        "live/prod/default shared/dns/default"
+    );
+    let without = World {
+        settings: Settings::default(),
+        ..world
+    };
+    assert_eq!(
+        without.planned(&["modules/app/main.tf", "shared/dns/main.tf"]),
+        "shared/dns/default"
+    );
 }
 
 /// Reference 3.10: configured projects; any file of a module counts, and an empty `when_modified` means never.
@@ -251,28 +376,51 @@ fn configured_projects_are_concerned_by_their_modules() {
 #[test]
 fn a_module_in_between_is_a_project_only_with_a_state() {
     let world = || {
-        World::new(&["app/main.tf", "mid/main.tf", "low/main.tf", "low/x.tf", "mid/state.tf"])
-            .with_modules("**/*.tf")
-            .calls("app/main.tf", &["../mid"])
-            .calls("mid/main.tf", &["../low"])
+        World::new(&[
+            "app/main.tf",
+            "mid/main.tf",
+            "low/main.tf",
+            "low/x.tf",
+            "mid/state.tf",
+        ])
+        .with_modules("**/*.tf")
+        .calls("app/main.tf", &["../mid"])
+        .calls("mid/main.tf", &["../low"])
     };
     assert_eq!(world().planned(&["low/x.tf"]), "app/default low/default");
     let stateful = world().text("mid/state.tf", "terraform {\n  backend \"s3\" {}\n}\n");
-    assert_eq!(stateful.planned(&["low/x.tf"]), "app/default low/default mid/default");
+    assert_eq!(
+        stateful.planned(&["low/x.tf"]),
+        "app/default low/default mid/default"
+    );
 }
 
 /// Reference 3.10: `--autoplan-modules-from-projects` says whose modules count; those of modules always do.
 #[test]
 fn only_directories_with_the_files_asked_for_are_read() {
-    let world = |from| World { settings: Settings::default(), ..monorepo() }.with_modules(from);
-    assert_eq!(world("live/stage/*").planned(&["modules/net/main.tf"]), "live/stage/default");
-    assert_eq!(world("**/*.tofu").planned(&["modules/net/main.tf"]), "live/lab/default");
+    let world = |from| {
+        World {
+            settings: Settings::default(),
+            ..monorepo()
+        }
+        .with_modules(from)
+    };
+    assert_eq!(
+        world("live/stage/*").planned(&["modules/net/main.tf"]),
+        "live/stage/default"
+    );
+    assert_eq!(
+        world("**/*.tofu").planned(&["modules/net/main.tf"]),
+        "live/lab/default"
+    );
     assert_eq!(world("nothing").planned(&["modules/net/main.tf"]), "");
 }
 
 #[test]
 fn a_module_that_was_removed_still_has_its_users() {
-    let world = World::new(&["app/main.tf"]).with_modules("**/*.tf").calls("app/main.tf", &["../gone"]);
+    let world = World::new(&["app/main.tf"])
+        .with_modules("**/*.tf")
+        .calls("app/main.tf", &["../gone"]);
     assert_eq!(world.planned(&["gone/main.tf"]), "app/default");
 }
 
@@ -280,7 +428,10 @@ fn a_module_that_was_removed_still_has_its_users() {
 fn modules_outside_of_the_repository_are_nobodys() {
     let world = World::new(&["app/main.tf", "main.tf", "x/main.tf"])
         .with_modules("**/*.tf")
-        .calls("app/main.tf", &["../../../etc", "../..", "./out", "../../app/../x"])
+        .calls(
+            "app/main.tf",
+            &["../../../etc", "../..", "./out", "../../app/../x"],
+        )
         .linked(&[("app/out", "../..")]);
     assert_eq!(world.planned(&["x/main.tf"]), "x/default");
     assert_eq!(world.planned(&["etc/main.tf"]), "");
@@ -308,30 +459,60 @@ fn code_that_is_a_link_counts_where_the_link_is() {
         ("modules/net/main.tf", "../../base/net.tf"),
     ];
     let world = || {
-        World::new(&["base/main.tf", "base/net.tf", "base/other.tf", "modules/net/x.tf", "modules/dns/x.tf"])
-            .with_modules("live/*/*")
-            .calls("base/main.tf", &["../../modules/net"])
-            .calls("base/net.tf", &["../dns"])
-            .calls("base/other.tf", &["../../modules/other"])
-            .linked(&links)
+        World::new(&[
+            "base/main.tf",
+            "base/net.tf",
+            "base/other.tf",
+            "modules/net/x.tf",
+            "modules/dns/x.tf",
+        ])
+        .with_modules("live/*/*")
+        .calls("base/main.tf", &["../../modules/net"])
+        .calls("base/net.tf", &["../dns"])
+        .calls("base/other.tf", &["../../modules/other"])
+        .linked(&links)
     };
     insta::assert_snapshot!(world().reasons(&["modules/dns/x.tf"]), @"live/prod/default: `modules/dns/x.tf` changed, in a module that it uses: `modules/net`, which uses `modules/dns`");
     assert_eq!(world().planned(&["modules/net/x.tf"]), "live/prod/default");
-    assert_eq!(world().planned(&["base/net.tf"]), "base/default live/prod/default");
+    assert_eq!(
+        world().planned(&["base/net.tf"]),
+        "base/default live/prod/default"
+    );
     assert_eq!(world().planned(&["modules/other/main.tf"]), "");
-    let named = World::new(&["base/cloud.tf"]).linked(&[("live/prod/cloud.tf", "../../base/cloud.tf")]);
-    assert_eq!(named.planned(&["base/cloud.tf"]), "base/base live/prod/base");
+    let named =
+        World::new(&["base/cloud.tf"]).linked(&[("live/prod/cloud.tf", "../../base/cloud.tf")]);
+    assert_eq!(
+        named.planned(&["base/cloud.tf"]),
+        "base/base live/prod/base"
+    );
 }
 
 /// Symbolic links: a change is one wherever it is seen.
 #[test]
 fn what_changes_behind_a_link_changes_at_the_link() {
-    let files = ["base/main.tf", "base/common.tf", "live/prod/main.tf", "live/stage/main.tf"];
-    let links = [("live/prod/common.tf", "../../base/common.tf"), ("live/stage/shared", "../../base")];
+    let files = [
+        "base/main.tf",
+        "base/common.tf",
+        "live/prod/main.tf",
+        "live/stage/main.tf",
+    ];
+    let links = [
+        ("live/prod/common.tf", "../../base/common.tf"),
+        ("live/stage/shared", "../../base"),
+    ];
     let world = World::new(&files).linked(&links);
-    assert_eq!(world.planned(&["base/common.tf"]), "base/default live/prod/default");
-    let world = world.projects(&["dir: live/stage, autoplan: {when_modified: ['shared/*.tf']}", "dir: live/prod"]);
-    assert_eq!(world.planned(&["base/common.tf"]), "live/prod/default live/stage/default");
+    assert_eq!(
+        world.planned(&["base/common.tf"]),
+        "base/default live/prod/default"
+    );
+    let world = world.projects(&[
+        "dir: live/stage, autoplan: {when_modified: ['shared/*.tf']}",
+        "dir: live/prod",
+    ]);
+    assert_eq!(
+        world.planned(&["base/common.tf"]),
+        "live/prod/default live/stage/default"
+    );
     assert_eq!(world.planned(&["base/main.tf"]), "live/stage/default");
 }
 
@@ -349,21 +530,40 @@ fn a_link_is_no_directory_of_a_project() {
 fn an_expression_names_several_projects() {
     let world = |prefixes: &[&str]| {
         World::new(&CODE)
-            .projects(&["dir: a, name: app-a", "dir: b, name: app-b", "dir: c, name: net"])
+            .projects(&[
+                "dir: a, name: app-a",
+                "dir: b, name: app-b",
+                "dir: c, name: net",
+            ])
             .regexp(prefixes)
     };
     assert_eq!(world(&[]).plan(&named("app-.*"), &[]), "app-a app-b");
     assert_eq!(world(&["app-"]).plan(&named("app-.*"), &[]), "app-a app-b");
-    assert!(world(&["net"]).plan(&named("app-.*"), &[]).starts_with("error: `app-.*` matches 2 projects"));
+    assert!(
+        world(&["net"])
+            .plan(&named("app-.*"), &[])
+            .starts_with("error: `app-.*` matches 2 projects")
+    );
     assert_eq!(world(&["net"]).plan(&named("app-[a]"), &[]), "app-a");
-    assert!(world(&[]).plan(&named("ap"), &[]).starts_with("error: there is no project `ap`"));
-    assert_eq!(chosen(&world(&[]), &named("ne.")), "net (its name matches `ne.`)");
+    assert!(
+        world(&[])
+            .plan(&named("ap"), &[])
+            .starts_with("error: there is no project `ap`")
+    );
+    assert_eq!(
+        chosen(&world(&[]), &named("ne.")),
+        "net (its name matches `ne.`)"
+    );
 }
 
 /// Reference 3.8.
 #[test]
 fn only_what_changed_may_be_planned_where_the_operator_says_so() {
-    let world = || World::new(&CODE).projects(&["dir: a, name: a", "dir: b, name: b", "dir: c, name: c"]).restricted();
+    let world = || {
+        World::new(&CODE)
+            .projects(&["dir: a, name: a", "dir: b, name: b", "dir: c, name: c"])
+            .restricted()
+    };
     let cases = [
         (placed("a", ""), &["a/main.tf"][..]),
         (placed("a", ""), &["b/main.tf", "c/x.md"]),
@@ -374,7 +574,10 @@ fn only_what_changed_may_be_planned_where_the_operator_says_so() {
         (named("a"), &["a/main.tf"]),
         (named("a"), &["a/main.tf", "b/main.tf", "x.md"]),
     ];
-    let told: Vec<_> = cases.iter().map(|(target, changed)| world().plan(target, changed)).collect();
+    let told: Vec<_> = cases
+        .iter()
+        .map(|(target, changed)| world().plan(target, changed))
+        .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     a
     error: no file changed in `a`, and this server plans only directories that the pull request changes (`--restrict-file-list`): files changed in `b`, `c`
@@ -385,22 +588,50 @@ fn only_what_changed_may_be_planned_where_the_operator_says_so() {
     a
     error: the pull request also changes `.`, `b`, which `a` does not have, and this server plans projects by name only when nothing else changes (`--restrict-file-list`): comment `plan` without `-p`, or choose with `-d`
     ");
-    assert_eq!(world().regexp(&[]).plan(&named("[ab]"), &["a/main.tf", "b/main.tf"]), "a b");
-    assert_eq!(world().regexp(&[]).plan(&named("[ab]"), &["a/main.tf"]), "a");
-    let free = World { settings: Settings::default(), ..world() };
+    assert_eq!(
+        world()
+            .regexp(&[])
+            .plan(&named("[ab]"), &["a/main.tf", "b/main.tf"]),
+        "a b"
+    );
+    assert_eq!(
+        world().regexp(&[]).plan(&named("[ab]"), &["a/main.tf"]),
+        "a"
+    );
+    let free = World {
+        settings: Settings::default(),
+        ..world()
+    };
     assert_eq!(free.plan(&named("a"), &["b/main.tf"]), "a");
 }
 
 fn module_world() -> impl Strategy<Value = World> {
     let dir = || one_of(vec!["a", "b", "a/b", "modules/m", "c"]);
-    let source = one_of(vec!["./b", "../a", "../b", "../modules/m", "../..", "../../..", ".", "../c", "./l"]);
+    let source = one_of(vec![
+        "./b",
+        "../a",
+        "../b",
+        "../modules/m",
+        "../..",
+        "../../..",
+        ".",
+        "../c",
+        "./l",
+    ]);
     let call = (dir(), proptest::collection::vec(source, 1..4));
-    let link = (one_of(vec!["a/l", "c/l", "modules/l"]), one_of(vec!["..", "../b", "/etc", "../../..", "l"]));
+    let link = (
+        one_of(vec!["a/l", "c/l", "modules/l"]),
+        one_of(vec!["..", "../b", "/etc", "../../..", "l"]),
+    );
     let links = proptest::collection::vec(link, 0..3);
     (proptest::collection::vec(call, 0..6), links).prop_map(|(calls, links)| {
         let files = ["a", "b", "a/b", "modules/m", "c"].map(|dir| format!("{dir}/main.tf"));
-        let world = World::new(&files.each_ref().map(String::as_str)).with_modules("**/*.tf").linked(&links);
-        calls.iter().fold(world, |world, (dir, sources)| world.calls(&format!("{dir}/main.tf"), sources))
+        let world = World::new(&files.each_ref().map(String::as_str))
+            .with_modules("**/*.tf")
+            .linked(&links);
+        calls.iter().fold(world, |world, (dir, sources)| {
+            world.calls(&format!("{dir}/main.tf"), sources)
+        })
     })
 }
 

@@ -44,13 +44,33 @@ impl Git {
         base: &CommitSha,
         head: &CommitSha,
     ) -> Result<Comparison, GitError> {
-        let fork = sha("merge-base", &self.run(&["merge-base", base.as_str(), head.as_str()], &[]).await?)?;
+        let fork = sha(
+            "merge-base",
+            &self
+                .run(&["merge-base", base.as_str(), head.as_str()], &[])
+                .await?,
+        )?;
         let range = format!("{base}..{head}");
         let count = self.run(&["rev-list", "--count", &range], &[]).await?;
         let commits = String::from_utf8_lossy(&count).trim().parse().unwrap_or(0);
-        let diff = ["diff-tree", "-r", "-M", "--no-abbrev", "--raw", "--numstat", "-p", "--no-color", "-z"];
-        let out = self.run(&[&diff[..], &[fork.as_str(), head.as_str()]].concat(), &[]).await?;
-        Ok(Comparison { commits, files: files(&out)? })
+        let diff = [
+            "diff-tree",
+            "-r",
+            "-M",
+            "--no-abbrev",
+            "--raw",
+            "--numstat",
+            "-p",
+            "--no-color",
+            "-z",
+        ];
+        let out = self
+            .run(&[&diff[..], &[fork.as_str(), head.as_str()]].concat(), &[])
+            .await?;
+        Ok(Comparison {
+            commits,
+            files: files(&out)?,
+        })
     }
 }
 
@@ -58,27 +78,42 @@ impl Git {
 /// after an empty one the patches.
 fn files(out: &[u8]) -> Result<Vec<FileChange>, GitError> {
     // No path is empty, so this is the first time that two NULs stand side by side.
-    let end = out.windows(2).position(|two| two == [0, 0]).map_or(out.len(), |at| at + 1);
+    let end = out
+        .windows(2)
+        .position(|two| two == [0, 0])
+        .map_or(out.len(), |at| at + 1);
     let (out, patches) = out.split_at(end);
-    let mut fields: VecDeque<String> =
-        out.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+    let mut fields: VecDeque<String> = out
+        .split(|byte| *byte == 0)
+        .map(|field| String::from_utf8_lossy(field).into_owned())
+        .collect();
     let mut files = Vec::new();
     while fields.front().is_some_and(|field| field.starts_with(':')) {
         files.push(raw_record(&mut fields).ok_or_else(|| unreadable("a record of --raw"))?);
     }
     for file in &mut files {
-        (file.additions, file.deletions) = counts(&mut fields).ok_or_else(|| unreadable("a record of --numstat"))?;
+        (file.additions, file.deletions) =
+            counts(&mut fields).ok_or_else(|| unreadable("a record of --numstat"))?;
     }
-    add_patches(&mut files, String::from_utf8_lossy(patches).trim_start_matches('\0'));
+    add_patches(
+        &mut files,
+        String::from_utf8_lossy(patches).trim_start_matches('\0'),
+    );
     Ok(files)
 }
 
 fn raw_record(fields: &mut VecDeque<String>) -> Option<FileChange> {
     let meta = fields.pop_front()?;
     let meta: Vec<&str> = meta.trim_start_matches(':').split(' ').collect();
-    let [_, _, old, new, letter] = meta.as_slice() else { return None };
+    let [_, _, old, new, letter] = meta.as_slice() else {
+        return None;
+    };
     let first = fields.pop_front()?;
-    let (path, previous) = if letter.starts_with('R') { (fields.pop_front()?, Some(first)) } else { (first, None) };
+    let (path, previous) = if letter.starts_with('R') {
+        (fields.pop_front()?, Some(first))
+    } else {
+        (first, None)
+    };
     let status = match letter.chars().next()? {
         'A' => "added",
         'D' => "removed",
@@ -87,7 +122,15 @@ fn raw_record(fields: &mut VecDeque<String>) -> Option<FileChange> {
         _ => "changed",
     };
     let blob = if status == "removed" { old } else { new };
-    Some(FileChange { path, previous, status, blob: (*blob).to_owned(), additions: 0, deletions: 0, patch: None })
+    Some(FileChange {
+        path,
+        previous,
+        status,
+        blob: (*blob).to_owned(),
+        additions: 0,
+        deletions: 0,
+        patch: None,
+    })
 }
 
 /// `3\t1\tpath`, or `3\t1\t` followed by both paths of a renamed file; `-` for binary files.
@@ -106,12 +149,17 @@ fn counts(fields: &mut VecDeque<String>) -> Option<(u64, u64)> {
 fn add_patches(files: &mut [FileChange], text: &str) {
     let text = format!("\n{text}");
     for (file, patch) in files.iter_mut().zip(text.split("\ndiff --git ").skip(1)) {
-        file.patch = patch.split_once("\n@@").map(|(_, hunks)| format!("@@{}", hunks.trim_end_matches('\n')));
+        file.patch = patch
+            .split_once("\n@@")
+            .map(|(_, hunks)| format!("@@{}", hunks.trim_end_matches('\n')));
     }
 }
 
 fn unreadable(what: &str) -> GitError {
-    GitError::Unreadable { command: "diff-tree", what: what.to_owned() }
+    GitError::Unreadable {
+        command: "diff-tree",
+        what: what.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -129,8 +177,18 @@ mod tests {
              diff --git a/gone b/gone\nBinary files a/gone and /dev/null differ\n"
         );
         let files = files(out.as_bytes()).unwrap();
-        let seen: Vec<_> = files.iter().map(|f| (f.status, f.path.as_str(), f.previous.as_deref())).collect();
-        assert_eq!(seen, [("renamed", "new.tf", Some("old.tf")), ("changed", "run", None), ("removed", "gone", None)]);
+        let seen: Vec<_> = files
+            .iter()
+            .map(|f| (f.status, f.path.as_str(), f.previous.as_deref()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("renamed", "new.tf", Some("old.tf")),
+                ("changed", "run", None),
+                ("removed", "gone", None)
+            ]
+        );
         assert_eq!((files[0].additions, files[0].deletions), (2, 1));
         assert_eq!(files[2].blob, a);
         let patches: Vec<_> = files.iter().map(|file| file.patch.as_deref()).collect();

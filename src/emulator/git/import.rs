@@ -52,32 +52,49 @@ pub enum Change {
 impl Change {
     /// Creates a file or replaces its content.
     pub fn write(path: &str, content: &str) -> Self {
-        Self::Write { path: path.to_owned(), content: content.to_owned() }
+        Self::Write {
+            path: path.to_owned(),
+            content: content.to_owned(),
+        }
     }
 
     /// Removes a file or a directory.
     pub fn delete(path: &str) -> Self {
-        Self::Delete { path: path.to_owned() }
+        Self::Delete {
+            path: path.to_owned(),
+        }
     }
 
     /// Moves a file or a directory as it is.
     pub fn rename(from: &str, to: &str) -> Self {
-        Self::Rename { from: from.to_owned(), to: to.to_owned() }
+        Self::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        }
     }
 
     /// Creates a file that can be executed.
     pub fn program(path: &str, content: &str) -> Self {
-        Self::Program { path: path.to_owned(), content: content.to_owned() }
+        Self::Program {
+            path: path.to_owned(),
+            content: content.to_owned(),
+        }
     }
 
     /// Creates a symbolic link.
     pub fn symlink(path: &str, target: &str) -> Self {
-        Self::Symlink { path: path.to_owned(), target: target.to_owned() }
+        Self::Symlink {
+            path: path.to_owned(),
+            target: target.to_owned(),
+        }
     }
 
     /// Puts a commit of another repository there.
     pub fn submodule(path: &str, commit: &CommitSha) -> Self {
-        Self::Submodule { path: path.to_owned(), commit: commit.clone() }
+        Self::Submodule {
+            path: path.to_owned(),
+            commit: commit.clone(),
+        }
     }
 
     fn write_to(&self, stream: &mut Vec<u8>) {
@@ -89,7 +106,9 @@ impl Change {
                 stream.extend(format!("M 160000 {commit} {}\n", quoted(path)).bytes());
             }
             Self::Delete { path } => stream.extend(format!("D {}\n", quoted(path)).bytes()),
-            Self::Rename { from, to } => stream.extend(format!("R {} {}\n", quoted(from), quoted(to)).bytes()),
+            Self::Rename { from, to } => {
+                stream.extend(format!("R {} {}\n", quoted(from), quoted(to)).bytes())
+            }
         }
     }
 }
@@ -107,7 +126,10 @@ pub(in crate::emulator) struct Import<'a> {
 
 impl Git {
     /// Makes the commit and moves the branch.
-    pub(in crate::emulator) async fn import(&self, import: &Import<'_>) -> Result<CommitSha, GitError> {
+    pub(in crate::emulator) async fn import(
+        &self,
+        import: &Import<'_>,
+    ) -> Result<CommitSha, GitError> {
         let force: &[&str] = if import.force { &["--force"] } else { &[] };
         let args = [&["fast-import", "--quiet"], force].concat();
         sha("fast-import", &self.run(&args, &stream(import)).await?)
@@ -115,9 +137,15 @@ impl Git {
 }
 
 fn stream(import: &Import<'_>) -> Vec<u8> {
-    let Import { branch, by, message, .. } = import;
+    let Import {
+        branch,
+        by,
+        message,
+        ..
+    } = import;
     let who = format!("{} <{}> {} +0000", by.login, by.email, by.at.timestamp());
-    let mut out = format!("commit refs/heads/{branch}\nmark :1\nauthor {who}\ncommitter {who}\n").into_bytes();
+    let mut out = format!("commit refs/heads/{branch}\nmark :1\nauthor {who}\ncommitter {who}\n")
+        .into_bytes();
     data(&mut out, message);
     if let Some(parent) = import.parent {
         out.extend(format!("from {parent}\n").bytes());
@@ -140,7 +168,12 @@ fn data(stream: &mut Vec<u8>, text: &str) {
 
 /// C-style quotes, so that no character of a path can end the line.
 fn quoted(path: &str) -> String {
-    format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+    format!(
+        "\"{}\"",
+        path.replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    )
 }
 
 #[cfg(test)]
@@ -154,11 +187,25 @@ mod tests {
 
     #[test]
     fn a_commit_is_written_with_everything_it_depends_on() {
-        let by = Signature { login: "alice".into(), email: "a@example.com".into(), at: chrono::DateTime::UNIX_EPOCH };
+        let by = Signature {
+            login: "alice".into(),
+            email: "a@example.com".into(),
+            at: chrono::DateTime::UNIX_EPOCH,
+        };
         let branch = BranchName::new("main").unwrap();
-        let changes = [Change::write("a.tf", "x\n"), Change::delete("b"), Change::rename("c", "d")];
-        let import =
-            Import { branch: &branch, parent: None, by: &by, message: "Start", changes: &changes, force: false };
+        let changes = [
+            Change::write("a.tf", "x\n"),
+            Change::delete("b"),
+            Change::rename("c", "d"),
+        ];
+        let import = Import {
+            branch: &branch,
+            parent: None,
+            by: &by,
+            message: "Start",
+            changes: &changes,
+            force: false,
+        };
         insta::assert_snapshot!(String::from_utf8(stream(&import)).unwrap(), @r#"
         commit refs/heads/main
         mark :1

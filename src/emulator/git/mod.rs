@@ -116,7 +116,9 @@ impl Git {
 
     /// Points a ref at a commit.
     pub(super) async fn update_ref(&self, name: &str, to: &CommitSha) -> Result<(), GitError> {
-        self.run(&["update-ref", name, to.as_str()], &[]).await.map(drop)
+        self.run(&["update-ref", name, to.as_str()], &[])
+            .await
+            .map(drop)
     }
 
     /// Removes a ref; it need not exist.
@@ -125,13 +127,30 @@ impl Git {
     }
 
     /// Copies a commit with its history from one of our repositories, and points a ref at it.
-    pub(super) async fn fetch(&self, from: &Self, commit: &CommitSha, into: &str) -> Result<(), GitError> {
+    pub(super) async fn fetch(
+        &self,
+        from: &Self,
+        commit: &CommitSha,
+        into: &str,
+    ) -> Result<(), GitError> {
         if from.directory == self.directory {
             return self.update_ref(into, commit).await;
         }
         let refspec = format!("+{commit}:{into}");
         let source = from.directory.to_string_lossy();
-        self.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", &source, &refspec], &[]).await.map(drop)
+        self.run(
+            &[
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                &source,
+                &refspec,
+            ],
+            &[],
+        )
+        .await
+        .map(drop)
     }
 
     /// Merges two commits without a working tree. `None` when they conflict.
@@ -142,7 +161,14 @@ impl Git {
         by: &Signature,
         message: &str,
     ) -> Result<Option<CommitSha>, GitError> {
-        self.join(ours, theirs, &["-p", ours.as_str(), "-p", theirs.as_str()], by, message).await
+        self.join(
+            ours,
+            theirs,
+            &["-p", ours.as_str(), "-p", theirs.as_str()],
+            by,
+            message,
+        )
+        .await
     }
 
     /// Makes one commit on top of `ours` of everything that `theirs` changes. `None` when they conflict.
@@ -153,7 +179,8 @@ impl Git {
         by: &Signature,
         message: &str,
     ) -> Result<Option<CommitSha>, GitError> {
-        self.join(ours, theirs, &["-p", ours.as_str()], by, message).await
+        self.join(ours, theirs, &["-p", ours.as_str()], by, message)
+            .await
     }
 
     async fn join(
@@ -164,8 +191,12 @@ impl Git {
         by: &Signature,
         message: &str,
     ) -> Result<Option<CommitSha>, GitError> {
-        let out =
-            self.output(self.command(&["merge-tree", "--write-tree", ours.as_str(), theirs.as_str()]), &[]).await?;
+        let out = self
+            .output(
+                self.command(&["merge-tree", "--write-tree", ours.as_str(), theirs.as_str()]),
+                &[],
+            )
+            .await?;
         match out.status.code() {
             Some(0) => {}
             Some(1) => return Ok(None),
@@ -184,7 +215,11 @@ impl Git {
     /// Runs git in the repository and gives back what it printed.
     async fn run(&self, args: &[&str], stdin: &[u8]) -> Result<Vec<u8>, GitError> {
         let out = self.output(self.command(args), stdin).await?;
-        if out.status.success() { Ok(out.stdout) } else { Err(failure(args[0], &out.stderr)) }
+        if out.status.success() {
+            Ok(out.stdout)
+        } else {
+            Err(failure(args[0], &out.stderr))
+        }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -215,7 +250,11 @@ impl Git {
     }
 
     /// Writes and reads at the same time: neither side can fill a pipe and wait for ever.
-    async fn output(&self, mut command: Command, stdin: &[u8]) -> Result<std::process::Output, GitError> {
+    async fn output(
+        &self,
+        mut command: Command,
+        stdin: &[u8],
+    ) -> Result<std::process::Output, GitError> {
         let mut child = command.spawn()?;
         let mut pipe = child.stdin.take().expect("stdin was asked to be a pipe");
         let write = async move {
@@ -239,11 +278,21 @@ fn sign(command: &mut Command, by: &Signature) {
 }
 
 fn failure(command: &str, stderr: &[u8]) -> GitError {
-    let stderr = String::from_utf8_lossy(stderr).trim().chars().take(2000).collect();
-    GitError::Failed { command: command.to_owned(), stderr }
+    let stderr = String::from_utf8_lossy(stderr)
+        .trim()
+        .chars()
+        .take(2000)
+        .collect();
+    GitError::Failed {
+        command: command.to_owned(),
+        stderr,
+    }
 }
 
 fn sha(command: &'static str, out: &[u8]) -> Result<CommitSha, GitError> {
     let text = String::from_utf8_lossy(out);
-    CommitSha::new(text.trim()).map_err(|error| GitError::Unreadable { command, what: error.to_string() })
+    CommitSha::new(text.trim()).map_err(|error| GitError::Unreadable {
+        command,
+        what: error.to_string(),
+    })
 }

@@ -38,12 +38,21 @@ pub(in crate::emulator) struct CommitInfo {
 
 impl Git {
     /// Finds the commit that a branch, tag or commit id names.
-    pub(in crate::emulator) async fn resolve(&self, name: &str) -> Result<Option<CommitSha>, GitError> {
+    pub(in crate::emulator) async fn resolve(
+        &self,
+        name: &str,
+    ) -> Result<Option<CommitSha>, GitError> {
         if let Some(commit) = self.loose(name).await {
             return Ok(Some(commit));
         }
         let name = format!("{name}^{{commit}}");
-        let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+        let args = [
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &name,
+        ];
         let out = self.output(self.command(&args), &[]).await?;
         Ok(CommitSha::new(String::from_utf8_lossy(&out.stdout).trim()).ok())
     }
@@ -56,8 +65,19 @@ impl Git {
     }
 
     /// Every branch and its tip.
-    pub(in crate::emulator) async fn branches(&self) -> Result<BTreeMap<BranchName, CommitSha>, GitError> {
-        let out = self.run(&["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"], &[]).await?;
+    pub(in crate::emulator) async fn branches(
+        &self,
+    ) -> Result<BTreeMap<BranchName, CommitSha>, GitError> {
+        let out = self
+            .run(
+                &[
+                    "for-each-ref",
+                    "--format=%(objectname) %(refname:lstrip=2)",
+                    "refs/heads",
+                ],
+                &[],
+            )
+            .await?;
         let text = String::from_utf8_lossy(&out);
         let branch = |line: &str| {
             let (sha, name) = line.split_once(' ')?;
@@ -67,9 +87,17 @@ impl Git {
     }
 
     /// Whether the first commit is part of the history of the second.
-    pub(in crate::emulator) async fn is_ancestor(&self, old: &CommitSha, new: &CommitSha) -> Result<bool, GitError> {
+    pub(in crate::emulator) async fn is_ancestor(
+        &self,
+        old: &CommitSha,
+        new: &CommitSha,
+    ) -> Result<bool, GitError> {
         let args = ["merge-base", "--is-ancestor", old.as_str(), new.as_str()];
-        Ok(self.output(self.command(&args), &[]).await?.status.success())
+        Ok(self
+            .output(self.command(&args), &[])
+            .await?
+            .status
+            .success())
     }
 
     /// What lies at a path of a commit. `None` when nothing does.
@@ -89,7 +117,11 @@ impl Git {
                 Some(_) => {}
             }
         }
-        let folder = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let folder = if path.is_empty() {
+            String::new()
+        } else {
+            format!("{path}/")
+        };
         Ok(Some(Content::Directory(self.tree(commit, &folder).await?)))
     }
 
@@ -99,7 +131,10 @@ impl Git {
             args.extend(["--", path]);
         }
         let out = self.run(&args, &[]).await?;
-        Ok(out.split(|byte| *byte == 0).filter_map(|line| entry(&String::from_utf8_lossy(line))).collect())
+        Ok(out
+            .split(|byte| *byte == 0)
+            .filter_map(|line| entry(&String::from_utf8_lossy(line)))
+            .collect())
     }
 
     /// The commits that `new` has and `old` has not, oldest first, at most 2048 as in GitHub's push event.
@@ -122,12 +157,25 @@ impl Git {
     /// One commit with the files it touches.
     pub(in crate::emulator) async fn commit(&self, sha: &str) -> Result<CommitInfo, GitError> {
         let format = "--format=%H%x00%T%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%B";
-        let diff = ["--always", "--root", "-r", "-z", "-m", "--first-parent", "--name-status"];
-        let out = self.run(&[&["diff-tree"], &diff[..], &[format, sha]].concat(), &[]).await?;
+        let diff = [
+            "--always",
+            "--root",
+            "-r",
+            "-z",
+            "-m",
+            "--first-parent",
+            "--name-status",
+        ];
+        let out = self
+            .run(&[&["diff-tree"], &diff[..], &[format, sha]].concat(), &[])
+            .await?;
         let text = String::from_utf8_lossy(&out);
         let fields: Vec<&str> = text.splitn(9, '\0').collect();
         let [sha, tree, an, ae, cn, ce, date, message, files] = fields.as_slice() else {
-            return Err(GitError::Unreadable { command: "diff-tree", what: text.chars().take(200).collect() });
+            return Err(GitError::Unreadable {
+                command: "diff-tree",
+                what: text.chars().take(200).collect(),
+            });
         };
         Ok(CommitInfo {
             sha: (*sha).to_owned(),
@@ -143,7 +191,10 @@ impl Git {
 
 /// An empty line, and then the status and the path of each file, with a NUL after each.
 fn touched(text: &str) -> Vec<(char, String)> {
-    let fields: Vec<&str> = text.trim_start_matches('\n').split_terminator('\0').collect();
+    let fields: Vec<&str> = text
+        .trim_start_matches('\n')
+        .split_terminator('\0')
+        .collect();
     let pair = |pair: &[&str]| Some((pair.first()?.chars().next()?, (*pair.get(1)?).to_owned()));
     fields.chunks(2).filter_map(pair).collect()
 }
@@ -153,7 +204,12 @@ fn entry(line: &str) -> Option<Blob> {
     let (meta, path) = line.split_once('\t')?;
     let mut words = meta.split_whitespace();
     let (mode, _, sha, size) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    Some(Blob { mode: mode.to_owned(), sha: sha.to_owned(), size: size.parse().unwrap_or(0), path: path.to_owned() })
+    Some(Blob {
+        mode: mode.to_owned(),
+        sha: sha.to_owned(),
+        size: size.parse().unwrap_or(0),
+        path: path.to_owned(),
+    })
 }
 
 #[cfg(test)]

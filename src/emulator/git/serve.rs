@@ -32,10 +32,15 @@ pub(in crate::emulator) struct CgiAnswer {
 
 impl Git {
     /// Answers one request of a git client.
-    pub(in crate::emulator) async fn serve(&self, request: &CgiRequest<'_>) -> Result<CgiAnswer, GitError> {
+    pub(in crate::emulator) async fn serve(
+        &self,
+        request: &CgiRequest<'_>,
+    ) -> Result<CgiAnswer, GitError> {
         let backend = BACKEND.get_or_try_init(async || {
             let out = self.run(&["--exec-path"], &[]).await?;
-            Ok::<_, GitError>(PathBuf::from(String::from_utf8_lossy(&out).trim()).join("git-http-backend"))
+            Ok::<_, GitError>(
+                PathBuf::from(String::from_utf8_lossy(&out).trim()).join("git-http-backend"),
+            )
         });
         let mut command = self.program(backend.await?, &[]);
         command
@@ -58,13 +63,19 @@ impl Git {
 /// Header lines, an empty line, the body; the status is a header.
 fn answer(out: &[u8]) -> Option<CgiAnswer> {
     let end = out.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let mut answer = CgiAnswer { status: 200, headers: Vec::new(), body: out[end + 4..].to_vec() };
+    let mut answer = CgiAnswer {
+        status: 200,
+        headers: Vec::new(),
+        body: out[end + 4..].to_vec(),
+    };
     for line in String::from_utf8_lossy(&out[..end]).lines() {
         let (name, value) = line.split_once(':')?;
         if name.eq_ignore_ascii_case("status") {
             answer.status = value.split_whitespace().next()?.parse().ok()?;
         } else {
-            answer.headers.push((name.to_owned(), value.trim().to_owned()));
+            answer
+                .headers
+                .push((name.to_owned(), value.trim().to_owned()));
         }
     }
     Some(answer)
@@ -76,9 +87,13 @@ mod tests {
 
     #[test]
     fn the_status_is_taken_out_of_the_headers() {
-        let answer = answer(b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno").unwrap();
+        let answer =
+            answer(b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno").unwrap();
         assert_eq!(answer.status, 404);
-        assert_eq!(answer.headers, [("Content-Type".to_owned(), "text/plain".to_owned())]);
+        assert_eq!(
+            answer.headers,
+            [("Content-Type".to_owned(), "text/plain".to_owned())]
+        );
         assert_eq!(answer.body, b"no");
         assert!(super::answer(b"garbage").is_none());
     }

@@ -31,11 +31,18 @@ pub(super) async fn app(State(cx): State<Cx>, caller: Caller) -> Answer {
     Ok(Json(views::app(&cx.world, app)).into_response())
 }
 
-pub(super) async fn installations(State(cx): State<Cx>, caller: Caller, listing: Listing) -> Answer {
+pub(super) async fn installations(
+    State(cx): State<Cx>,
+    caller: Caller,
+    listing: Listing,
+) -> Answer {
     let app = installed(&cx, &caller)?;
     let state = cx.world.state();
     let owner = state.repos.values().next().map(|repo| repo.owner.clone());
-    let list: Vec<Value> = owner.iter().map(|owner| views::installation(&cx.world, app, owner)).collect();
+    let list: Vec<Value> = owner
+        .iter()
+        .map(|owner| views::installation(&cx.world, app, owner))
+        .collect();
     Ok(listing.answer(&cx, list))
 }
 
@@ -61,7 +68,12 @@ struct TokenRequest {
 /// Life of an installation token (GitHub Apps: generating an installation access token).
 const TOKEN_LIFE: TimeDelta = TimeDelta::hours(1);
 
-pub(super) async fn access_token(State(cx): State<Cx>, caller: Caller, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(super) async fn access_token(
+    State(cx): State<Cx>,
+    caller: Caller,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Answer {
     let app = installed(&cx, &caller)?;
     if id.parse() != Ok(app.installation) {
         return Err(ApiError::NotFound);
@@ -71,7 +83,11 @@ pub(super) async fn access_token(State(cx): State<Cx>, caller: Caller, Path(id):
     let expires_at = app.clock.now() + TOKEN_LIFE;
     let mut state = cx.world.state();
     let token = format!("ghs_emulated{:024}", state.installation_tokens.len() + 1);
-    let selection = if repositories.is_some() { "selected" } else { "all" };
+    let selection = if repositories.is_some() {
+        "selected"
+    } else {
+        "all"
+    };
     let mut answer = json!({
         "token": token,
         "expires_at": time(expires_at),
@@ -79,11 +95,24 @@ pub(super) async fn access_token(State(cx): State<Cx>, caller: Caller, Path(id):
         "repository_selection": selection,
     });
     if let Some(keys) = &repositories {
-        let view = View { world: &cx.world, state: &state };
-        let list: Result<Vec<Value>, _> = keys.iter().map(|key| Ok(views::repo(&view, state.repo(key)?))).collect();
-        answer["repositories"] = Value::Array(list.map_err(|error: crate::emulator::EmulatorError| error)?);
+        let view = View {
+            world: &cx.world,
+            state: &state,
+        };
+        let list: Result<Vec<Value>, _> = keys
+            .iter()
+            .map(|key| Ok(views::repo(&view, state.repo(key)?)))
+            .collect();
+        answer["repositories"] =
+            Value::Array(list.map_err(|error: crate::emulator::EmulatorError| error)?);
     }
-    state.installation_tokens.insert(token, InstallationToken { expires_at, repositories });
+    state.installation_tokens.insert(
+        token,
+        InstallationToken {
+            expires_at,
+            repositories,
+        },
+    );
     Ok((StatusCode::CREATED, Json(answer)).into_response())
 }
 
@@ -94,13 +123,15 @@ fn limited_to(cx: &Cx, wanted: &TokenRequest) -> Result<Option<Vec<String>>, Api
     }
     let state = cx.world.state();
     let missing = || {
-        let text =
-            "There is at least one repository that does not exist or is not accessible to the parent installation.";
+        let text = "There is at least one repository that does not exist or is not accessible to the parent installation.";
         ApiError::Unprocessable(text.to_owned())
     };
     let mut keys = Vec::new();
     for name in wanted.repositories.iter().flatten() {
-        let found = state.repos.values().find(|repo| repo.name.name.eq_ignore_ascii_case(name));
+        let found = state
+            .repos
+            .values()
+            .find(|repo| repo.name.name.eq_ignore_ascii_case(name));
         keys.push(found.ok_or_else(missing)?.name.key());
     }
     for id in wanted.repository_ids.iter().flatten() {

@@ -26,19 +26,28 @@ pub(super) enum Caller {
     /// An account with a personal access token.
     User(String),
     /// The App, acting in its installation, limited to these repositories if any are named.
-    Installation { login: String, repositories: Option<Vec<String>> },
+    Installation {
+        login: String,
+        repositories: Option<Vec<String>>,
+    },
     /// The App itself.
     App,
 }
 
 impl Caller {
     /// Finds a repository the caller may see; all of ours are private.
-    pub(super) fn repo<'a>(&self, state: &'a Records, owner: &str, name: &str) -> Result<&'a Repo, ApiError> {
+    pub(super) fn repo<'a>(
+        &self,
+        state: &'a Records,
+        owner: &str,
+        name: &str,
+    ) -> Result<&'a Repo, ApiError> {
         let repo = state.repo(&format!("{owner}/{name}"))?;
         match self {
-            Self::Installation { repositories: Some(keys), .. } if !keys.contains(&repo.name.key()) => {
-                Err(ApiError::NotFound)
-            }
+            Self::Installation {
+                repositories: Some(keys),
+                ..
+            } if !keys.contains(&repo.name.key()) => Err(ApiError::NotFound),
             Self::Installation { .. } | Self::User(_) => Ok(repo),
             Self::App => Err(ApiError::NotForIntegrations),
             Self::Anonymous => Err(ApiError::NotFound),
@@ -46,7 +55,12 @@ impl Caller {
     }
 
     /// As [`Self::repo`], for a caller who wants to write: also says who that is.
-    pub(super) fn writes(&self, state: &Records, owner: &str, name: &str) -> Result<(String, Author), ApiError> {
+    pub(super) fn writes(
+        &self,
+        state: &Records,
+        owner: &str,
+        name: &str,
+    ) -> Result<(String, Author), ApiError> {
         let author = self.author().ok_or(ApiError::AuthenticationRequired)?;
         Ok((self.repo(state, owner, name)?.name.key(), author))
     }
@@ -55,7 +69,10 @@ impl Caller {
     pub(super) fn author(&self) -> Option<Author> {
         match self {
             Self::User(login) => Some(Author::person(login)),
-            Self::Installation { login, .. } => Some(Author { login: login.clone(), via_app: true }),
+            Self::Installation { login, .. } => Some(Author {
+                login: login.clone(),
+                via_app: true,
+            }),
             Self::App | Self::Anonymous => None,
         }
     }
@@ -75,7 +92,11 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        parts.extensions.get().cloned().ok_or_else(|| ApiError::Broken("a route without authentication".to_owned()))
+        parts
+            .extensions
+            .get()
+            .cloned()
+            .ok_or_else(|| ApiError::Broken("a route without authentication".to_owned()))
     }
 }
 
@@ -86,7 +107,10 @@ pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next
     if window.is_exceeded() {
         return limits::exceeded(window.reset());
     }
-    let header = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+    let header = request
+        .headers()
+        .get(AUTHORIZATION)
+        .map(|value| value.to_str().unwrap_or_default());
     let response = match header.map_or(Ok(Caller::Anonymous), |header| by_header(&cx, header)) {
         Err(error) => error.into_response(),
         Ok(caller) => {
@@ -104,9 +128,10 @@ pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next
         window = cx.limits.take_back(window);
     }
     window.write(response.headers_mut());
-    response
-        .headers_mut()
-        .insert("x-github-media-type", axum::http::HeaderValue::from_static("github.v3; format=json"));
+    response.headers_mut().insert(
+        "x-github-media-type",
+        axum::http::HeaderValue::from_static("github.v3; format=json"),
+    );
     response
 }
 
@@ -136,7 +161,10 @@ fn by_token(cx: &Cx, token: &str) -> Option<Caller> {
     let state = cx.world.state();
     let found = state.installation_tokens.get(token.expose())?;
     let fresh = app.clock.now() < found.expires_at;
-    fresh.then(|| Caller::Installation { login: app.bot_login(), repositories: found.repositories.clone() })
+    fresh.then(|| Caller::Installation {
+        login: app.bot_login(),
+        repositories: found.repositories.clone(),
+    })
 }
 
 /// What the App claims (GitHub Apps: generating a JSON web token).
@@ -152,13 +180,20 @@ const MAX_LIFE_SECONDS: i64 = 660;
 
 fn by_jwt(cx: &Cx, token: &str) -> Result<Caller, ApiError> {
     let undecodable = ApiError::BadJwt("A JSON web token could not be decoded");
-    let (Some(app), Some(key)) = (&cx.world.app, &cx.app_key) else { return Err(undecodable) };
+    let (Some(app), Some(key)) = (&cx.world.app, &cx.app_key) else {
+        return Err(undecodable);
+    };
     let mut rules = Validation::new(Algorithm::RS256);
     rules.required_spec_claims.clear();
     (rules.validate_exp, rules.validate_aud) = (false, false);
-    let Ok(decoded) = decode::<Claims>(token, key, &rules) else { return Err(undecodable) };
+    let Ok(decoded) = decode::<Claims>(token, key, &rules) else {
+        return Err(undecodable);
+    };
     let claims = decoded.claims;
-    let issuer = claims.iss.as_u64().or_else(|| claims.iss.as_str()?.parse().ok());
+    let issuer = claims
+        .iss
+        .as_u64()
+        .or_else(|| claims.iss.as_str()?.parse().ok());
     if issuer != Some(app.id) {
         return Err(ApiError::BadJwt("Integration not found"));
     }
@@ -178,7 +213,9 @@ fn check_life(claims: &Claims, now: i64) -> Result<(), ApiError> {
         ));
     }
     if claims.exp - now > MAX_LIFE_SECONDS || claims.exp - claims.iat > MAX_LIFE_SECONDS {
-        return Err(ApiError::BadJwt("'Expiration time' claim ('exp') is too far in the future"));
+        return Err(ApiError::BadJwt(
+            "'Expiration time' claim ('exp') is too far in the future",
+        ));
     }
     Ok(())
 }
@@ -189,7 +226,17 @@ mod tests {
 
     #[test]
     fn a_web_token_lives_ten_minutes_at_most_and_not_in_the_past_or_future() {
-        let life = |iat, exp| check_life(&Claims { iss: Value::Null, iat, exp }, 1000).is_ok();
+        let life = |iat, exp| {
+            check_life(
+                &Claims {
+                    iss: Value::Null,
+                    iat,
+                    exp,
+                },
+                1000,
+            )
+            .is_ok()
+        };
         assert!(life(940, 1540));
         assert!(!life(400, 1000), "expired");
         assert!(!life(1001, 1500), "not yet issued");

@@ -23,11 +23,20 @@ pub(super) async fn get(
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     let name = BranchName::new(&name).map_err(|_| ApiError::NotFound)?;
     let git = cx.world.repo_handle(&key)?.git;
-    let tip = git.resolve(&format!("refs/heads/{name}")).await.map_err(EmulatorError::from)?;
+    let tip = git
+        .resolve(&format!("refs/heads/{name}"))
+        .await
+        .map_err(EmulatorError::from)?;
     let tip = tip.ok_or(ApiError::NotFound)?;
-    let commit = git.commit(tip.as_str()).await.map_err(EmulatorError::from)?;
+    let commit = git
+        .commit(tip.as_str())
+        .await
+        .map_err(EmulatorError::from)?;
     let state = cx.world.state();
-    let view = View { world: &cx.world, state: &state };
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
     Ok(Json(branch(&view, state.repo(&key)?, &name, &commit)).into_response())
 }
 
@@ -41,7 +50,16 @@ pub(super) async fn get_protection(
     let repo = caller.repo(&state, &owner, &repo)?;
     let name = BranchName::new(&name).map_err(|_| ApiError::NotFound)?;
     let rules = repo.protections.get(&name).ok_or(ApiError::NotFound)?;
-    Ok(Json(protection(&View { world: &cx.world, state: &state }, repo, &name, rules)).into_response())
+    Ok(Json(protection(
+        &View {
+            world: &cx.world,
+            state: &state,
+        },
+        repo,
+        &name,
+        rules,
+    ))
+    .into_response())
 }
 
 /// `GET …/rules/branches/{branch}`: rulesets are not emulated.

@@ -26,7 +26,9 @@ struct NewReaction {
     content: String,
 }
 
-const REACTIONS: [&str; 8] = ["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"];
+const REACTIONS: [&str; 8] = [
+    "+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes",
+];
 
 fn id(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| ApiError::NotFound)
@@ -38,14 +40,26 @@ pub(super) async fn list(
     Path((owner, repo, text)): Path<(String, String, String)>,
     listing: Listing,
 ) -> Answer {
-    let since = listing.params.get("since").map(|text| text.parse::<DateTime<Utc>>()).transpose();
+    let since = listing
+        .params
+        .get("since")
+        .map(|text| text.parse::<DateTime<Utc>>())
+        .transpose();
     let since = since.map_err(|_| ApiError::WrongShape("since is not a timestamp".to_owned()))?;
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = View { world: &cx.world, state: &state };
-    let comments = pull.comments.iter().filter(|comment| since.is_none_or(|since| comment.updated_at >= since));
-    let list: Vec<Value> = comments.map(|one| comment(&view, repo, pull, one)).collect();
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
+    let comments = pull
+        .comments
+        .iter()
+        .filter(|comment| since.is_none_or(|since| comment.updated_at >= since));
+    let list: Vec<Value> = comments
+        .map(|one| comment(&view, repo, pull, one))
+        .collect();
     Ok(listing.answer(&cx, list))
 }
 
@@ -79,7 +93,9 @@ pub(super) async fn edit(
 ) -> Answer {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewComment = read_body(&body)?;
-    let (edited, event) = cx.world.edit_comment(&key, id(&text)?, &author, &new.body)?;
+    let (edited, event) = cx
+        .world
+        .edit_comment(&key, id(&text)?, &author, &new.body)?;
     cx.publish_later(vec![event]);
     show(&cx, &key, edited.id, StatusCode::OK)
 }
@@ -104,10 +120,17 @@ pub(super) async fn react(
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let new: NewReaction = read_body(&body)?;
     if !REACTIONS.contains(&new.content.as_str()) {
-        return Err(ApiError::WrongShape(format!("{} is not a member of {REACTIONS:?}", new.content)));
+        return Err(ApiError::WrongShape(format!(
+            "{} is not a member of {REACTIONS:?}",
+            new.content
+        )));
     }
     let (made, is_new) = cx.world.react(&key, id(&text)?, &author, &new.content)?;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     Ok((status, Json(reaction(&cx.world, &made))).into_response())
 }
 
@@ -115,8 +138,18 @@ fn show(cx: &Cx, key: &str, id: u64, status: StatusCode) -> Answer {
     let state = cx.world.state();
     let repo = state.repo(key)?;
     let (pull, found) = repo.comment(id).ok_or(ApiError::NotFound)?;
-    let json = comment(&View { world: &cx.world, state: &state }, repo, pull, found);
-    let location = json["url"].as_str().and_then(|url| HeaderValue::from_str(url).ok());
+    let json = comment(
+        &View {
+            world: &cx.world,
+            state: &state,
+        },
+        repo,
+        pull,
+        found,
+    );
+    let location = json["url"]
+        .as_str()
+        .and_then(|url| HeaderValue::from_str(url).ok());
     let mut response = (status, Json(json)).into_response();
     if let Some(location) = location.filter(|_| status == StatusCode::CREATED) {
         response.headers_mut().insert(header::LOCATION, location);

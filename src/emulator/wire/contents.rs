@@ -22,7 +22,14 @@ pub(super) async fn root(
     params: Query<Params>,
     headers: HeaderMap,
 ) -> Answer {
-    get(cx, caller, Path((owner, repo, String::new())), params, headers).await
+    get(
+        cx,
+        caller,
+        Path((owner, repo, String::new())),
+        params,
+        headers,
+    )
+    .await
 }
 
 pub(super) async fn get(
@@ -34,26 +41,56 @@ pub(super) async fn get(
 ) -> Answer {
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     let name = params.get("ref").map_or("main", String::as_str);
-    let commit = statuses::resolve(&cx, &key, name).await?.ok_or(ApiError::NotFound)?;
-    let content = read(&cx, &key, &commit, &path).await?.ok_or(ApiError::NotFound)?;
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let commit = statuses::resolve(&cx, &key, name)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let content = read(&cx, &key, &commit, &path)
+        .await?
+        .ok_or(ApiError::NotFound)?;
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let state = cx.world.state();
-    let view = View { world: &cx.world, state: &state };
-    let place = Place { repo: state.repo(&key)?, name };
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
+    let place = Place {
+        repo: state.repo(&key)?,
+        name,
+    };
     Ok(answer(&view, &place, content, accept.contains("raw")))
 }
 
 /// Follows a symbolic link to a file, as GitHub does, but only within the repository and once.
-async fn read(cx: &Cx, key: &str, commit: &CommitSha, path: &str) -> Result<Option<Content>, ApiError> {
+async fn read(
+    cx: &Cx,
+    key: &str,
+    commit: &CommitSha,
+    path: &str,
+) -> Result<Option<Content>, ApiError> {
     let git = cx.world.repo_handle(key)?.git;
-    let found = git.content(commit, path).await.map_err(EmulatorError::from)?;
+    let found = git
+        .content(commit, path)
+        .await
+        .map_err(EmulatorError::from)?;
     if let Some(Content::File(blob, bytes)) = &found
         && blob.mode == "120000"
         && let Some(target) = target_of(&blob.path, &String::from_utf8_lossy(bytes))
-        && let Some(Content::File(file, bytes)) = git.content(commit, &target).await.map_err(EmulatorError::from)?
+        && let Some(Content::File(file, bytes)) = git
+            .content(commit, &target)
+            .await
+            .map_err(EmulatorError::from)?
         && file.mode != "120000"
     {
-        return Ok(Some(Content::File(Blob { path: blob.path.clone(), ..file }, bytes)));
+        return Ok(Some(Content::File(
+            Blob {
+                path: blob.path.clone(),
+                ..file
+            },
+            bytes,
+        )));
     }
     Ok(found)
 }
@@ -77,14 +114,23 @@ fn target_of(link: &str, target: &str) -> Option<String> {
 
 fn answer(view: &View<'_>, place: &Place<'_>, content: Content, raw: bool) -> Response {
     match content {
-        Content::Directory(entries) => Json(content_directory(view, place, &entries)).into_response(),
-        Content::File(_, bytes) if raw => {
-            ([(header::CONTENT_TYPE, "application/vnd.github.raw+json; charset=utf-8")], bytes).into_response()
+        Content::Directory(entries) => {
+            Json(content_directory(view, place, &entries)).into_response()
         }
+        Content::File(_, bytes) if raw => (
+            [(
+                header::CONTENT_TYPE,
+                "application/vnd.github.raw+json; charset=utf-8",
+            )],
+            bytes,
+        )
+            .into_response(),
         Content::File(blob, bytes) if blob.mode == "120000" => {
             Json(content_symlink(view, place, &blob, &bytes)).into_response()
         }
-        Content::File(blob, bytes) => Json(content_file(view, place, &blob, &bytes)).into_response(),
+        Content::File(blob, bytes) => {
+            Json(content_file(view, place, &blob, &bytes)).into_response()
+        }
     }
 }
 

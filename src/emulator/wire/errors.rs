@@ -61,10 +61,14 @@ impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::BadCredentials | Self::AuthenticationRequired | Self::BadJwt(_) => StatusCode::UNAUTHORIZED,
+            Self::BadCredentials | Self::AuthenticationRequired | Self::BadJwt(_) => {
+                StatusCode::UNAUTHORIZED
+            }
             Self::NotForIntegrations | Self::NoUserAgent => StatusCode::FORBIDDEN,
             Self::NotJson => StatusCode::BAD_REQUEST,
-            Self::WrongShape(_) | Self::Invalid { .. } | Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::WrongShape(_) | Self::Invalid { .. } | Self::Unprocessable(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::NotNow(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Changed(_) => StatusCode::CONFLICT,
             Self::SecondaryLimit(status) => *status,
@@ -105,8 +109,15 @@ impl IntoResponse for ApiError {
             "documentation_url": DOCUMENTATION,
             "status": status.as_u16().to_string(),
         });
-        if let Self::Invalid { resource, code, field, message } = self {
-            body["errors"] = json!([{ "resource": resource, "code": code, "field": field, "message": message }]);
+        if let Self::Invalid {
+            resource,
+            code,
+            field,
+            message,
+        } = self
+        {
+            body["errors"] =
+                json!([{ "resource": resource, "code": code, "field": field, "message": message }]);
         }
         (status, Json(body)).into_response()
     }
@@ -137,7 +148,9 @@ impl From<MergeError> for ApiError {
     fn from(error: MergeError) -> Self {
         match error {
             MergeError::NotAllowed(text) => Self::NotNow(text),
-            MergeError::HeadModified => Self::Changed("Head branch was modified. Review and try the merge again."),
+            MergeError::HeadModified => {
+                Self::Changed("Head branch was modified. Review and try the merge again.")
+            }
             MergeError::Other(error) => error.into(),
         }
     }
@@ -148,9 +161,12 @@ impl From<CommentError> for ApiError {
         let message = error.to_string();
         match error {
             CommentError::Missing(error) => error.into(),
-            CommentError::Blank | CommentError::TooLong => {
-                Self::Invalid { resource: "IssueComment", code: "unprocessable", field: "data", message }
-            }
+            CommentError::Blank | CommentError::TooLong => Self::Invalid {
+                resource: "IssueComment",
+                code: "unprocessable",
+                field: "data",
+                message,
+            },
         }
     }
 }
@@ -159,9 +175,12 @@ impl From<StatusError> for ApiError {
     fn from(error: StatusError) -> Self {
         let text = error.to_string();
         match error {
-            StatusError::Invalid { field, message } => {
-                Self::Invalid { resource: "Status", code: "custom", field, message }
-            }
+            StatusError::Invalid { field, message } => Self::Invalid {
+                resource: "Status",
+                code: "custom",
+                field,
+                message,
+            },
             StatusError::NoCommit(_) | StatusError::TooMany => Self::Unprocessable(text),
             StatusError::Other(error) => error.into(),
         }

@@ -22,7 +22,9 @@ impl Condition {
         Self {
             is_get: request.method() == Method::GET,
             known: header(IF_NONE_MATCH).cloned(),
-            caller: header(AUTHORIZATION).map(|value| value.as_bytes().to_vec()).unwrap_or_default(),
+            caller: header(AUTHORIZATION)
+                .map(|value| value.as_bytes().to_vec())
+                .unwrap_or_default(),
         }
     }
 
@@ -33,7 +35,10 @@ impl Condition {
         }
         let (mut head, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
-        let digest = Sha256::new().chain_update(&self.caller).chain_update(&body).finalize();
+        let digest = Sha256::new()
+            .chain_update(&self.caller)
+            .chain_update(&body)
+            .finalize();
         let tag = HeaderValue::from_str(&format!("W/\"{}\"", hex::encode(digest)));
         let tag = tag.expect("hexadecimal digits make a header");
         let unchanged = self.known.as_ref() == Some(&tag);

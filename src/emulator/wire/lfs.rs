@@ -13,7 +13,8 @@ use super::smart_http::admit;
 
 /// Of questions and answers of the batch API.
 const JSON: &str = "application/vnd.git-lfs+json";
-const MISSING: &str = "Object does not exist on the server or you don't have permissions to access it";
+const MISSING: &str =
+    "Object does not exist on the server or you don't have permissions to access it";
 
 /// What a client asks for.
 #[derive(Deserialize)]
@@ -40,22 +41,38 @@ pub(super) async fn batch(
         Err(refusal) => return *refusal,
     };
     let Ok(batch) = serde_json::from_slice::<Batch>(&body) else {
-        return told(StatusCode::UNPROCESSABLE_ENTITY, &json!({"message": "Unable to parse the request"}));
+        return told(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            &json!({"message": "Unable to parse the request"}),
+        );
     };
     if batch.operation != "download" {
-        return told(StatusCode::NOT_IMPLEMENTED, &json!({"message": "Contents cannot be uploaded here"}));
+        return told(
+            StatusCode::NOT_IMPLEMENTED,
+            &json!({"message": "Contents cannot be uploaded here"}),
+        );
     }
-    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let place = format!("{}/{}.git/info/lfs/objects", cx.world.base_url, client.repo.key);
+    let authorization = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let place = format!(
+        "{}/{}.git/info/lfs/objects",
+        cx.world.base_url, client.repo.key
+    );
     let objects = batch.objects.iter().map(|Object { oid, size }| {
         if cx.world.lfs_content(&client.repo.key, oid).is_none() {
             return json!({"oid": oid, "size": size, "error": {"code": 404, "message": MISSING}});
         }
-        let action = json!({"href": format!("{place}/{oid}"), "header": {"Authorization": authorization}});
+        let action =
+            json!({"href": format!("{place}/{oid}"), "header": {"Authorization": authorization}});
         json!({"oid": oid, "size": size, "authenticated": true, "actions": {"download": action}})
     });
     let objects: Vec<Value> = objects.collect();
-    told(StatusCode::OK, &json!({"transfer": "basic", "objects": objects}))
+    told(
+        StatusCode::OK,
+        &json!({"transfer": "basic", "objects": objects}),
+    )
 }
 
 /// One content.

@@ -25,8 +25,14 @@ impl RateLimit {
     pub(super) fn count(&self, now: DateTime<Utc>) -> Window {
         let mut window = self.lock();
         let current = window.filter(|window| now < window.reset);
-        let current = current.unwrap_or(Window { used: 0, reset: now + TimeDelta::hours(1) });
-        *window.insert(Window { used: current.used + 1, ..current })
+        let current = current.unwrap_or(Window {
+            used: 0,
+            reset: now + TimeDelta::hours(1),
+        });
+        *window.insert(Window {
+            used: current.used + 1,
+            ..current
+        })
     }
 }
 
@@ -34,10 +40,16 @@ impl RateLimit {
     /// A request that was counted does not count.
     pub(super) fn take_back(&self, counted: Window) -> Window {
         let mut window = self.lock();
-        if let Some(current) = window.as_mut().filter(|current| current.reset == counted.reset) {
+        if let Some(current) = window
+            .as_mut()
+            .filter(|current| current.reset == counted.reset)
+        {
             current.used = current.used.saturating_sub(1);
         }
-        Window { used: counted.used.saturating_sub(1), ..counted }
+        Window {
+            used: counted.used.saturating_sub(1),
+            ..counted
+        }
     }
 
     /// How many requests are left in the window that runs.
@@ -48,11 +60,16 @@ impl RateLimit {
     /// From now on so many requests are left in the window that runs.
     pub(in crate::emulator) fn leave(&self, now: DateTime<Utc>, left: u64) {
         let Window { reset, .. } = self.count(now);
-        *self.lock() = Some(Window { used: LIMIT.saturating_sub(left), reset });
+        *self.lock() = Some(Window {
+            used: LIMIT.saturating_sub(left),
+            reset,
+        });
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Window>> {
-        self.0.lock().expect("no code panics while it holds the window")
+        self.0
+            .lock()
+            .expect("no code panics while it holds the window")
     }
 }
 

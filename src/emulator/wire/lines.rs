@@ -26,7 +26,11 @@ impl Line {
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.0.load(Ordering::Relaxed) { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::ConnectionReset.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -42,7 +46,13 @@ impl Listener for Lines {
 
     async fn accept(&mut self) -> (Stream, SocketAddr) {
         let (tcp, peer) = Listener::accept(&mut self.0).await;
-        (Stream { tcp, line: Line::default() }, peer)
+        (
+            Stream {
+                tcp,
+                line: Line::default(),
+            },
+            peer,
+        )
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -57,13 +67,21 @@ impl Connected<IncomingStream<'_, Lines>> for Line {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tcp).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.line.check()?;
         Pin::new(&mut self.tcp).poll_write(cx, bytes)
     }

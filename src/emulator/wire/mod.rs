@@ -57,8 +57,14 @@ pub(super) async fn serve(listener: TcpListener, cx: Cx) {
 fn router(cx: &Cx) -> Router {
     let git_and_pages = Router::new()
         .route("/{owner}/{repo}/info/refs", get(smart_http::advertise))
-        .route("/{owner}/{repo}/git-upload-pack", post(smart_http::upload_pack))
-        .route("/{owner}/{repo}/git-receive-pack", post(smart_http::receive_pack))
+        .route(
+            "/{owner}/{repo}/git-upload-pack",
+            post(smart_http::upload_pack),
+        )
+        .route(
+            "/{owner}/{repo}/git-receive-pack",
+            post(smart_http::receive_pack),
+        )
         .route("/{owner}/{repo}/info/lfs/objects/batch", post(lfs::batch))
         .route("/{owner}/{repo}/info/lfs/objects/{oid}", get(lfs::download))
         .route("/{owner}/{repo}/pull/{number}", get(pages::pull));
@@ -76,9 +82,15 @@ fn api(cx: &Cx) -> Router<Cx> {
         .route("/user", get(app::user))
         .route("/app", get(app::app))
         .route("/app/installations", get(app::installations))
-        .route("/app/installations/{id}/access_tokens", post(app::access_token))
+        .route(
+            "/app/installations/{id}/access_tokens",
+            post(app::access_token),
+        )
         .route("/orgs/{org}/teams", get(teams::list))
-        .route("/orgs/{org}/teams/{slug}/memberships/{login}", get(teams::get_membership))
+        .route(
+            "/orgs/{org}/teams/{slug}/memberships/{login}",
+            get(teams::get_membership),
+        )
         .nest("/repos/{owner}/{repo}", repo_api())
         .route("/repositories/{*rest}", get(repos::by_id))
         .fallback(errors::not_found)
@@ -89,7 +101,10 @@ fn api(cx: &Cx) -> Router<Cx> {
 
 /// What there is below a repository.
 fn of_repos(cx: &Cx) -> Router {
-    Router::new().nest("/repos/{owner}/{repo}", repo_api()).fallback(errors::not_found).with_state(Arc::clone(cx))
+    Router::new()
+        .nest("/repos/{owner}/{repo}", repo_api())
+        .fallback(errors::not_found)
+        .with_state(Arc::clone(cx))
 }
 
 fn repo_api() -> Router<Cx> {
@@ -101,12 +116,26 @@ fn repo_api() -> Router<Cx> {
         .route("/pulls/{number}/files", get(pulls::files))
         .route("/pulls/{number}/merge", put(pulls::merge))
         .route("/pulls/{number}/reviews", get(reviews::list))
-        .route("/collaborators/{login}/permission", get(reviews::get_permission))
+        .route(
+            "/collaborators/{login}/permission",
+            get(reviews::get_permission),
+        )
         .route("/branches/{branch}", get(branches::get))
-        .route("/branches/{branch}/protection", get(branches::get_protection))
+        .route(
+            "/branches/{branch}/protection",
+            get(branches::get_protection),
+        )
         .route("/rules/branches/{branch}", get(branches::rules))
-        .route("/issues/{number}/comments", get(comments::list).post(comments::create))
-        .route("/issues/comments/{id}", patch(comments::edit).get(comments::get).delete(comments::delete))
+        .route(
+            "/issues/{number}/comments",
+            get(comments::list).post(comments::create),
+        )
+        .route(
+            "/issues/comments/{id}",
+            patch(comments::edit)
+                .get(comments::get)
+                .delete(comments::delete),
+        )
         .route("/issues/comments/{id}/reactions", post(comments::react))
         .route("/statuses/{sha}", post(statuses::create))
         .route("/commits/{*rest}", get(statuses::of_commit))

@@ -42,8 +42,16 @@ pub(super) async fn observe(
         line.cut();
         tokio::spawn(async move {
             cx.faults.hang(taken_back).await;
-            let (head, body) = next.run(Request::from_parts(parts, Body::from(body))).await.into_parts();
-            finish(&mut exchange, head.status, &head.headers, &to_bytes(body, usize::MAX).await.unwrap_or_default());
+            let (head, body) = next
+                .run(Request::from_parts(parts, Body::from(body)))
+                .await
+                .into_parts();
+            finish(
+                &mut exchange,
+                head.status,
+                &head.headers,
+                &to_bytes(body, usize::MAX).await.unwrap_or_default(),
+            );
             cx.log.add(exchange);
         });
         return ApiError::BadGateway.into_response();
@@ -55,7 +63,10 @@ pub(super) async fn observe(
         None => next.run(Request::from_parts(parts, Body::from(body))).await,
         Some(answer) => answer,
     };
-    if matches!(exchange.fault, Some(Fault::LoseAnswer | Fault::DropConnection)) {
+    if matches!(
+        exchange.fault,
+        Some(Fault::LoseAnswer | Fault::DropConnection)
+    ) {
         line.cut();
     }
     let number = cx.requests.fetch_add(1, Ordering::Relaxed) + 1;
@@ -73,13 +84,19 @@ pub(super) async fn observe(
 
 fn started(parts: &axum::http::request::Parts, body: &Bytes) -> Exchange {
     let path = parts.uri.path();
-    let api = path.strip_prefix("/api/v3").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let api = path
+        .strip_prefix("/api/v3")
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'));
     Exchange {
         method: parts.method.to_string(),
         path: api.unwrap_or(path).to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         is_api: api.is_some(),
-        request_body: if api.is_some() { text(body) } else { String::new() },
+        request_body: if api.is_some() {
+            text(body)
+        } else {
+            String::new()
+        },
         status: 0,
         headers: Vec::new(),
         response_body: String::new(),
@@ -89,8 +106,12 @@ fn started(parts: &axum::http::request::Parts, body: &Bytes) -> Exchange {
 
 fn finish(exchange: &mut Exchange, status: StatusCode, headers: &HeaderMap, body: &Bytes) {
     exchange.status = status.as_u16();
-    let kept = KEPT_HEADERS.iter().filter_map(|name| Some(((*name).to_owned(), headers.get(*name)?)));
-    exchange.headers = kept.map(|(name, value)| (name, text(value.as_bytes()))).collect();
+    let kept = KEPT_HEADERS
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), headers.get(*name)?)));
+    exchange.headers = kept
+        .map(|(name, value)| (name, text(value.as_bytes())))
+        .collect();
     if exchange.is_api {
         exchange.response_body = text(body);
     }
@@ -105,7 +126,10 @@ fn decorate(headers: &mut HeaderMap, number: u64) {
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert("x-github-request-id", id);
     }
-    headers.insert("x-github-enterprise-version", HeaderValue::from_static(ENTERPRISE_VERSION));
+    headers.insert(
+        "x-github-enterprise-version",
+        HeaderValue::from_static(ENTERPRISE_VERSION),
+    );
     headers.insert("server", HeaderValue::from_static("GitHub.com"));
 }
 
@@ -126,10 +150,15 @@ fn answer_of(fault: &Fault) -> Option<Response> {
         Fault::Forbidden => ApiError::NotForIntegrations.into_response(),
         Fault::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Fault::NotFound => ApiError::NotFound.into_response(),
-        Fault::SecondaryLimit { status, retry_after } => {
+        Fault::SecondaryLimit {
+            status,
+            retry_after,
+        } => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::FORBIDDEN);
             let mut answer = ApiError::SecondaryLimit(status).into_response();
-            answer.headers_mut().insert("retry-after", HeaderValue::from(*retry_after));
+            answer
+                .headers_mut()
+                .insert("retry-after", HeaderValue::from(*retry_after));
             answer
         }
         Fault::PrimaryLimit { reset } => super::limits::exceeded(reset.with_timezone(&Utc)),

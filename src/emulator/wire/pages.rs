@@ -17,7 +17,11 @@ pub(super) async fn pull(
     let state = cx.world.state();
     let repo = state.repo(&format!("{owner}/{repo}"))?;
     let pull = repo.pull(number(&text)?)?;
-    Ok(Html(page(&repo.name.to_string(), pull, &repo.statuses_of(&pull.head))))
+    Ok(Html(page(
+        &repo.name.to_string(),
+        pull,
+        &repo.statuses_of(&pull.head),
+    )))
 }
 
 fn page(repo: &str, pull: &Pull, statuses: &Statuses) -> String {
@@ -32,11 +36,20 @@ fn page(repo: &str, pull: &Pull, statuses: &Statuses) -> String {
     );
     let line = |status: &crate::emulator::Status| {
         let text = status.description.as_deref().unwrap_or_default();
-        format!("<li>{}: {} {}</li>\n", escaped(&status.context), status.state.as_str(), escaped(text))
+        format!(
+            "<li>{}: {} {}</li>\n",
+            escaped(&status.context),
+            status.state.as_str(),
+            escaped(text)
+        )
     };
     let statuses: String = statuses.latest.iter().map(line).collect();
     let comments: String = pull.comments.iter().map(said).collect();
-    let body = pull.body.as_deref().map(|body| format!("<pre>{}</pre>\n", escaped(body))).unwrap_or_default();
+    let body = pull
+        .body
+        .as_deref()
+        .map(|body| format!("<pre>{}</pre>\n", escaped(body)))
+        .unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{heading}</title>\n{STYLE}\n<main>\n\
          <h1>{heading}</h1>\n<p>{}</p>\n{body}<ul>\n{statuses}</ul>\n{comments}</main></html>\n",
@@ -48,7 +61,13 @@ const STYLE: &str = "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60
     pre{white-space:pre-wrap;background:#f4f4f4;padding:1rem;overflow-wrap:anywhere}</style>";
 
 fn said(comment: &Comment) -> String {
-    let Comment { id, author, body, created_at, .. } = comment;
+    let Comment {
+        id,
+        author,
+        body,
+        created_at,
+        ..
+    } = comment;
     let at: DateTime<Utc> = *created_at;
     format!(
         "<section id=\"issuecomment-{id}\"><h2>{}, {}</h2>\n<pre>{}</pre></section>\n",
@@ -59,7 +78,11 @@ fn said(comment: &Comment) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
 #[cfg(test)]
@@ -68,6 +91,9 @@ mod tests {
 
     #[test]
     fn a_comment_cannot_become_markup() {
-        assert_eq!(escaped("</pre><script a='\"&"), "&lt;/pre&gt;&lt;script a=&#39;&quot;&amp;");
+        assert_eq!(
+            escaped("</pre><script a='\"&"),
+            "&lt;/pre&gt;&lt;script a=&#39;&quot;&amp;"
+        );
     }
 }

@@ -27,16 +27,27 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn of(params: &Params) -> Self {
-        let number = |name: &str| params.get(name).and_then(|text| text.parse::<usize>().ok()).filter(|n| *n > 0);
+        let number = |name: &str| {
+            params
+                .get(name)
+                .and_then(|text| text.parse::<usize>().ok())
+                .filter(|n| *n > 0)
+        };
         Self {
             number: number("page").unwrap_or(1),
-            size: number("per_page").unwrap_or(DEFAULT_PER_PAGE).min(MAX_PER_PAGE),
+            size: number("per_page")
+                .unwrap_or(DEFAULT_PER_PAGE)
+                .min(MAX_PER_PAGE),
         }
     }
 
     /// The items of this page.
     pub(super) fn slice<T>(self, items: Vec<T>) -> Vec<T> {
-        items.into_iter().skip((self.number - 1).saturating_mul(self.size)).take(self.size).collect()
+        items
+            .into_iter()
+            .skip((self.number - 1).saturating_mul(self.size))
+            .take(self.size)
+            .collect()
     }
 
     fn last(self, total: usize) -> usize {
@@ -52,7 +63,9 @@ impl Page {
         let link = |rel: &str, number: usize| {
             let mut params = params.clone();
             params.insert("page".to_owned(), number.to_string());
-            let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&params).finish();
+            let query = url::form_urlencoded::Serializer::new(String::new())
+                .extend_pairs(&params)
+                .finish();
             format!("<{origin}{}?{query}>; rel=\"{rel}\"", uri.path())
         };
         let mut links = Vec::new();
@@ -84,7 +97,9 @@ impl Listing {
 
     /// Answers that page of the items.
     pub(super) fn answer<T: Serialize>(&self, cx: &Cx, items: Vec<T>) -> Response {
-        let links = self.page().links(items.len(), &cx.world.base_url, &self.uri, &self.params);
+        let links = self
+            .page()
+            .links(items.len(), &cx.world.base_url, &self.uri, &self.params);
         let mut response = Json(self.page().slice(items)).into_response();
         if let Some(links) = links.and_then(|links| HeaderValue::from_str(&links).ok()) {
             response.headers_mut().insert(header::LINK, links);
@@ -97,7 +112,11 @@ impl<S: Sync> FromRequestParts<S> for Listing {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Asked(uri) = parts.extensions.get().cloned().unwrap_or_else(|| Asked(parts.uri.clone()));
+        let Asked(uri) = parts
+            .extensions
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Asked(parts.uri.clone()));
         let Query(params) = Query::try_from_uri(&uri).map_err(|_| ApiError::NotFound)?;
         Ok(Self { uri, params })
     }
@@ -108,22 +127,45 @@ mod tests {
     use super::*;
 
     fn params(list: &[(&str, &str)]) -> Params {
-        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        list.iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
     fn the_size_of_a_page_has_a_default_and_a_limit() {
-        assert_eq!(Page::of(&params(&[])), Page { number: 1, size: 30 });
-        assert_eq!(Page::of(&params(&[("per_page", "1000"), ("page", "x")])), Page { number: 1, size: 100 });
+        assert_eq!(
+            Page::of(&params(&[])),
+            Page {
+                number: 1,
+                size: 30
+            }
+        );
+        assert_eq!(
+            Page::of(&params(&[("per_page", "1000"), ("page", "x")])),
+            Page {
+                number: 1,
+                size: 100
+            }
+        );
         assert_eq!(Page { number: 2, size: 2 }.slice(vec![1, 2, 3]), [3]);
-        assert!(Page { number: usize::MAX, size: 100 }.slice(vec![1]).is_empty());
+        assert!(
+            Page {
+                number: usize::MAX,
+                size: 100
+            }
+            .slice(vec![1])
+            .is_empty()
+        );
     }
 
     #[test]
     fn links_lead_to_the_other_pages_and_keep_the_rest_of_the_query() {
         let params = params(&[("per_page", "2"), ("page", "2"), ("state", "all")]);
         let uri: Uri = "/api/v3/x".parse().unwrap();
-        let links = Page::of(&params).links(5, "http://h", &uri, &params).unwrap();
+        let links = Page::of(&params)
+            .links(5, "http://h", &uri, &params)
+            .unwrap();
         insta::assert_snapshot!(links.replace(", ", "\n"), @r#"
         <http://h/api/v3/x?page=1&per_page=2&state=all>; rel="prev"
         <http://h/api/v3/x?page=1&per_page=2&state=all>; rel="first"

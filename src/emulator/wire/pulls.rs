@@ -31,8 +31,13 @@ pub(super) async fn list(
 ) -> Answer {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    let view = View { world: &cx.world, state: &state };
-    let pulls = sorted(repo, &listing.params).into_iter().filter(|pull| wanted(pull, &listing.params));
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
+    let pulls = sorted(repo, &listing.params)
+        .into_iter()
+        .filter(|pull| wanted(pull, &listing.params));
     let list: Vec<Value> = pulls.map(|pull| pull_simple(&view, repo, pull)).collect();
     Ok(listing.answer(&cx, list))
 }
@@ -47,8 +52,12 @@ fn wanted(pull: &Pull, params: &Params) -> bool {
     let owner = pull.head_repo.split('/').next().unwrap_or_default();
     let label = format!("{owner}:{}", pull.head_branch);
     of_state
-        && params.get("head").is_none_or(|head| head.eq_ignore_ascii_case(&label))
-        && params.get("base").is_none_or(|base| base == pull.base_branch.as_str())
+        && params
+            .get("head")
+            .is_none_or(|head| head.eq_ignore_ascii_case(&label))
+        && params
+            .get("base")
+            .is_none_or(|base| base == pull.base_branch.as_str())
 }
 
 /// Newest first, unless the query says otherwise.
@@ -83,7 +92,10 @@ pub(super) async fn get(
         let state = cx.world.state();
         let repo = caller.repo(&state, &owner, &repo)?;
         let pull = repo.pull(number(&text)?)?;
-        let view = View { world: &cx.world, state: &state };
+        let view = View {
+            world: &cx.world,
+            state: &state,
+        };
         (pull_full(&view, repo, pull), repo.name.key())
     };
     cx.world.settle(&key, number(&text)?)?;
@@ -99,9 +111,14 @@ pub(super) async fn files(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = View { world: &cx.world, state: &state };
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
     let files = pull.diff.files.iter().take(MAX_FILES);
-    let list: Vec<Value> = files.map(|file| changed_file(&view, repo, pull, file)).collect();
+    let list: Vec<Value> = files
+        .map(|file| changed_file(&view, repo, pull, file))
+        .collect();
     Ok(listing.answer(&cx, list))
 }
 
@@ -113,7 +130,13 @@ pub(super) async fn merge(
 ) -> Answer {
     let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
     let ask: MergeAsk = read_body(&body)?;
-    let (sha, events) = cx.world.merge_as_asked(&key, number(&text)?, &author.login, &ask).await?;
+    let (sha, events) = cx
+        .world
+        .merge_as_asked(&key, number(&text)?, &author.login, &ask)
+        .await?;
     cx.publish_later(events);
-    Ok(Json(json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" })).into_response())
+    Ok(
+        Json(json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }))
+            .into_response(),
+    )
 }

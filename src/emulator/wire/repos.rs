@@ -14,26 +14,57 @@ use super::paging::Asked;
 use super::views::{View, full_repo};
 use super::{Answer, Cx, of_repos};
 
-pub(super) async fn get(State(cx): State<Cx>, caller: Caller, Path((owner, repo)): Path<(String, String)>) -> Answer {
+pub(super) async fn get(
+    State(cx): State<Cx>,
+    caller: Caller,
+    Path((owner, repo)): Path<(String, String)>,
+) -> Answer {
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
-    let view = View { world: &cx.world, state: &state };
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
     Ok(Json(full_repo(&view, repo)).into_response())
 }
 
 /// Everything below a repository by its id, which GitHub does not describe, but sends those to who ask by a former name.
-pub(super) async fn by_id(State(cx): State<Cx>, Path(rest): Path<String>, request: Request) -> Answer {
-    let (id, rest) = rest.split_once('/').map_or((rest.as_str(), ""), |(id, rest)| (id, rest));
-    let name = id.parse().ok().and_then(|id| cx.world.state().repo_by_id(id).map(|repo| repo.name.to_string()));
+pub(super) async fn by_id(
+    State(cx): State<Cx>,
+    Path(rest): Path<String>,
+    request: Request,
+) -> Answer {
+    let (id, rest) = rest
+        .split_once('/')
+        .map_or((rest.as_str(), ""), |(id, rest)| (id, rest));
+    let name = id.parse().ok().and_then(|id| {
+        cx.world
+            .state()
+            .repo_by_id(id)
+            .map(|repo| repo.name.to_string())
+    });
     let name = name.ok_or(ApiError::NotFound)?;
-    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = request
+        .uri()
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     let slash = if rest.is_empty() { "" } else { "/" };
-    let uri: Uri = format!("/repos/{name}{slash}{rest}{query}").parse().map_err(|_| ApiError::NotFound)?;
+    let uri: Uri = format!("/repos/{name}{slash}{rest}{query}")
+        .parse()
+        .map_err(|_| ApiError::NotFound)?;
     // A new one: routing adds what it finds in the path to what it has found before.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
-    (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, uri);
-    if let (Some(caller), Some(asked)) = (parts.extensions.get::<Caller>(), parts.extensions.get::<Asked>()) {
+    (
+        *request.method_mut(),
+        *request.headers_mut(),
+        *request.uri_mut(),
+    ) = (parts.method, parts.headers, uri);
+    if let (Some(caller), Some(asked)) = (
+        parts.extensions.get::<Caller>(),
+        parts.extensions.get::<Asked>(),
+    ) {
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(asked.clone());
     }
@@ -46,12 +77,29 @@ pub(super) async fn by_id(State(cx): State<Cx>, Path(rest): Path<String>, reques
 /// Where somebody is sent who asks by a former name; the path is without the base of the API.
 pub(super) fn moved(cx: &Cx, path: &str, query: Option<&str>) -> Option<Response> {
     let (owner, rest) = path.strip_prefix("/repos/")?.split_once('/')?;
-    let (name, rest) = rest.split_once('/').map_or((rest, String::new()), |(name, rest)| (name, format!("/{rest}")));
+    let (name, rest) = rest
+        .split_once('/')
+        .map_or((rest, String::new()), |(name, rest)| {
+            (name, format!("/{rest}"))
+        });
     let key = format!("{owner}/{name}").to_ascii_lowercase();
     let state = cx.world.state();
-    let id = state.moved.get(&key).filter(|_| !state.repos.contains_key(&key))?;
+    let id = state
+        .moved
+        .get(&key)
+        .filter(|_| !state.repos.contains_key(&key))?;
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    let url = format!("{}/api/v3/repositories/{id}{rest}{query}", cx.world.base_url);
+    let url = format!(
+        "{}/api/v3/repositories/{id}{rest}{query}",
+        cx.world.base_url
+    );
     let body = json!({ "message": "Moved Permanently", "url": url, "documentation_url": super::errors::DOCUMENTATION });
-    Some((StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, url)], Json(body)).into_response())
+    Some(
+        (
+            StatusCode::MOVED_PERMANENTLY,
+            [(header::LOCATION, url)],
+            Json(body),
+        )
+            .into_response(),
+    )
 }

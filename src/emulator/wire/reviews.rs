@@ -21,8 +21,15 @@ pub(super) async fn list(
     let state = cx.world.state();
     let repo = caller.repo(&state, &owner, &repo)?;
     let pull = repo.pull(number(&text)?)?;
-    let view = View { world: &cx.world, state: &state };
-    let list: Vec<Value> = pull.reviews.iter().map(|one| review(&view, repo, pull, one)).collect();
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
+    let list: Vec<Value> = pull
+        .reviews
+        .iter()
+        .map(|one| review(&view, repo, pull, one))
+        .collect();
     Ok(listing.answer(&cx, list))
 }
 

@@ -27,10 +27,24 @@ pub(super) async fn create(
     let new: NewStatus = read_body(&body)?;
     let made = cx.world.set_status(&key, &sha, &author, new).await?;
     let state = cx.world.state();
-    let json = status(&View { world: &cx.world, state: &state }, state.repo(&key)?, &made);
-    let location = json["url"].as_str().and_then(|url| HeaderValue::from_str(url).ok());
+    let json = status(
+        &View {
+            world: &cx.world,
+            state: &state,
+        },
+        state.repo(&key)?,
+        &made,
+    );
+    let location = json["url"]
+        .as_str()
+        .and_then(|url| HeaderValue::from_str(url).ok());
     let location = location.ok_or_else(|| ApiError::Broken("a status without URL".to_owned()))?;
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(json)).into_response())
+    Ok((
+        StatusCode::CREATED,
+        [(header::LOCATION, location)],
+        Json(json),
+    )
+        .into_response())
 }
 
 /// `…/commits/{ref}/status`, `…/statuses` and `…/check-runs`; the ref may contain slashes.
@@ -51,18 +65,37 @@ pub(super) async fn of_commit(
     }
     let state = cx.world.state();
     let repo = state.repo(&key)?;
-    let view = View { world: &cx.world, state: &state };
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
     let all = repo.statuses_of(&sha);
     if what == "status" {
-        return Ok(Json(combined_status(&view, repo, &sha, &all.latest, listing.page())).into_response());
+        return Ok(Json(combined_status(
+            &view,
+            repo,
+            &sha,
+            &all.latest,
+            listing.page(),
+        ))
+        .into_response());
     }
     // Newest first (GitHub REST: list commit statuses for a reference).
-    let list: Vec<Value> = all.history.iter().rev().map(|one| status(&view, repo, one)).collect();
+    let list: Vec<Value> = all
+        .history
+        .iter()
+        .rev()
+        .map(|one| status(&view, repo, one))
+        .collect();
     Ok(listing.answer(&cx, list))
 }
 
 /// Finds the commit that a path segment or `ref=` names.
-pub(super) async fn resolve(cx: &Cx, repo: &str, name: &str) -> Result<Option<CommitSha>, ApiError> {
+pub(super) async fn resolve(
+    cx: &Cx,
+    repo: &str,
+    name: &str,
+) -> Result<Option<CommitSha>, ApiError> {
     let git = cx.world.repo_handle(repo)?.git;
     match revision(name) {
         Some(revision) => Ok(git.resolve(&revision).await.map_err(EmulatorError::from)?),
@@ -78,7 +111,11 @@ fn revision(name: &str) -> Option<String> {
     let name = name.strip_prefix("refs/").unwrap_or(name);
     let name = BranchName::new(name).ok()?;
     let qualified = name.as_str().starts_with("heads/") || name.as_str().starts_with("pull/");
-    Some(if qualified { format!("refs/{name}") } else { format!("refs/heads/{name}") })
+    Some(if qualified {
+        format!("refs/{name}")
+    } else {
+        format!("refs/heads/{name}")
+    })
 }
 
 #[cfg(test)]
@@ -89,8 +126,14 @@ mod tests {
     fn a_ref_is_a_commit_or_a_branch_and_no_expression() {
         let sha = "a".repeat(40);
         assert_eq!(revision(&sha), Some(sha.clone()));
-        assert_eq!(revision("feature/x").as_deref(), Some("refs/heads/feature/x"));
-        assert_eq!(revision("refs/heads/main").as_deref(), Some("refs/heads/main"));
+        assert_eq!(
+            revision("feature/x").as_deref(),
+            Some("refs/heads/feature/x")
+        );
+        assert_eq!(
+            revision("refs/heads/main").as_deref(),
+            Some("refs/heads/main")
+        );
         assert_eq!(revision("pull/1/head").as_deref(), Some("refs/pull/1/head"));
         for expression in ["main~1", "main^{tree}", "@{-1}", "--all", ":/x"] {
             assert_eq!(revision(expression), None, "{expression}");

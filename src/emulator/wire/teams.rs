@@ -12,11 +12,19 @@ use super::views::{View, membership, team};
 use super::{Answer, Cx};
 
 /// `GET /orgs/{org}/teams`
-pub(super) async fn list(State(cx): State<Cx>, caller: Caller, Path(org): Path<String>, listing: Listing) -> Answer {
+pub(super) async fn list(
+    State(cx): State<Cx>,
+    caller: Caller,
+    Path(org): Path<String>,
+    listing: Listing,
+) -> Answer {
     may_look(&caller)?;
     let state = cx.world.state();
     let org = state.org(&org).ok_or(ApiError::NotFound)?;
-    let view = View { world: &cx.world, state: &state };
+    let view = View {
+        world: &cx.world,
+        state: &state,
+    };
     let teams: Vec<Value> = state.teams_of(org).map(|one| team(&view, one)).collect();
     Ok(listing.answer(&cx, teams))
 }

@@ -77,7 +77,14 @@ impl World {
             pull.comments.push(comment.clone());
             pull.updated_at = now;
             let view = View { world: self, state };
-            let event = comment_event(&view, state.repo(repo)?, (number, &comment), "created", &by.login, json!({}));
+            let event = comment_event(
+                &view,
+                state.repo(repo)?,
+                (number, &comment),
+                "created",
+                &by.login,
+                json!({}),
+            );
             Ok((comment, event))
         })
     }
@@ -95,27 +102,53 @@ impl World {
         self.change(|state| {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             let missing = || EmulatorError::NoComment(repo.to_owned(), id);
-            let comment = pull.comments.iter_mut().find(|comment| comment.id == id).ok_or_else(missing)?;
+            let comment = pull
+                .comments
+                .iter_mut()
+                .find(|comment| comment.id == id)
+                .ok_or_else(missing)?;
             let old = std::mem::replace(&mut comment.body, body.to_owned());
             comment.updated_at = now;
             let comment = comment.clone();
             let view = View { world: self, state };
             let extra = json!({ "changes": { "body": { "from": old } } });
-            let event = comment_event(&view, state.repo(repo)?, (number, &comment), "edited", &by.login, extra);
+            let event = comment_event(
+                &view,
+                state.repo(repo)?,
+                (number, &comment),
+                "edited",
+                &by.login,
+                extra,
+            );
             Ok((comment, event))
         })
     }
 
     /// Removes a comment.
-    pub(in crate::emulator) fn delete_comment(&self, repo: &str, id: u64, by: &Author) -> Result<Event, EmulatorError> {
+    pub(in crate::emulator) fn delete_comment(
+        &self,
+        repo: &str,
+        id: u64,
+        by: &Author,
+    ) -> Result<Event, EmulatorError> {
         let number = self.pull_of_comment(repo, id)?;
         self.change(|state| {
             let comments = &mut state.repo_mut(repo)?.pull_mut(number)?.comments;
             let missing = || EmulatorError::NoComment(repo.to_owned(), id);
-            let at = comments.iter().position(|comment| comment.id == id).ok_or_else(missing)?;
+            let at = comments
+                .iter()
+                .position(|comment| comment.id == id)
+                .ok_or_else(missing)?;
             let comment = comments.remove(at);
             let view = View { world: self, state };
-            Ok(comment_event(&view, state.repo(repo)?, (number, &comment), "deleted", &by.login, json!({})))
+            Ok(comment_event(
+                &view,
+                state.repo(repo)?,
+                (number, &comment),
+                "deleted",
+                &by.login,
+                json!({}),
+            ))
         })
     }
 
@@ -130,13 +163,20 @@ impl World {
         self.pull_of_comment(repo, comment)?;
         let now = self.now();
         self.change(|state| {
-            let same = |r: &&Reaction| r.comment == comment && r.login == by.login && r.content == content;
+            let same =
+                |r: &&Reaction| r.comment == comment && r.login == by.login && r.content == content;
             if let Some(old) = state.repo(repo)?.reactions.iter().find(same) {
                 return Ok((old.clone(), false));
             }
             let id = state.next_id();
             let (login, content) = (by.login.clone(), content.to_owned());
-            let reaction = Reaction { id, comment, login, content, at: now };
+            let reaction = Reaction {
+                id,
+                comment,
+                login,
+                content,
+                at: now,
+            };
             state.repo_mut(repo)?.reactions.push(reaction.clone());
             Ok((reaction, true))
         })

@@ -7,10 +7,21 @@ use super::World;
 
 impl World {
     /// Keeps a content for a repository; returns the text that stands for it in commits.
-    pub(in crate::emulator) fn keep_lfs(&self, repo: &str, content: &str) -> Result<String, EmulatorError> {
+    pub(in crate::emulator) fn keep_lfs(
+        &self,
+        repo: &str,
+        content: &str,
+    ) -> Result<String, EmulatorError> {
         let oid = Sha256Digest::of(content.as_bytes()).to_string();
-        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {}\n", content.len());
-        self.change(|state| state.repo_mut(repo).map(|repo| repo.lfs.insert(oid, content.to_owned())))?;
+        let pointer = format!(
+            "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {}\n",
+            content.len()
+        );
+        self.change(|state| {
+            state
+                .repo_mut(repo)
+                .map(|repo| repo.lfs.insert(oid, content.to_owned()))
+        })?;
         Ok(pointer)
     }
 

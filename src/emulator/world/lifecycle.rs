@@ -53,12 +53,15 @@ impl World {
         let from = self.repo_handle(new.head_repo.as_deref().unwrap_or(name))?;
         let (branch, base) = (BranchName::new(&new.branch)?, BranchName::new(&new.base)?);
         let head = from.git.resolve(&format!("refs/heads/{branch}")).await?;
-        let head = head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), branch.to_string()))?;
+        let head =
+            head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), branch.to_string()))?;
         let number = self.number_for(&repo, &from, &branch, &base)?;
         self.take_head(&repo.key, number, &from, &head).await?;
         let standing = self.stand(&repo.key, number, &base, &head).await?;
         if standing.diff.commits == 0 {
-            return Err(EmulatorError::Refused(format!("no commits between {base} and {branch}")));
+            return Err(EmulatorError::Refused(format!(
+                "no commits between {base} and {branch}"
+            )));
         }
         let event = self.opened(&repo.key, number, new, &from.key, (branch, base), standing)?;
         Ok((number, vec![event]))
@@ -75,9 +78,10 @@ impl World {
         let repo = state.repo(&repo.key)?;
         let same = |pull: &Pull| pull.comes_from(&from.key, branch) && pull.base_branch == *base;
         match repo.open_pulls().find(|pull| same(pull)) {
-            Some(pull) => {
-                Err(EmulatorError::Refused(format!("#{} from {branch} into {base} is open already", pull.number)))
-            }
+            Some(pull) => Err(EmulatorError::Refused(format!(
+                "#{} from {branch} into {base} is open already",
+                pull.number
+            ))),
             None => Ok(repo.next_number()),
         }
     }
@@ -120,7 +124,14 @@ impl World {
             };
             state.repo_mut(repo)?.pulls.insert(number, pull);
             let view = View { world: self, state };
-            Ok(pull_event(&view, state.repo(repo)?, number, "opened", &new.author, json!({})))
+            Ok(pull_event(
+                &view,
+                state.repo(repo)?,
+                number,
+                "opened",
+                &new.author,
+                json!({}),
+            ))
         })
     }
 
@@ -146,8 +157,13 @@ impl World {
         let _gate = self.gate.lock().await;
         let pull = self.must_be(repo, number, PullState::Closed)?;
         let from = self.repo_handle(&pull.head_repo)?;
-        let head = from.git.resolve(&format!("refs/heads/{}", pull.head_branch)).await?;
-        let head = head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), pull.head_branch.to_string()))?;
+        let head = from
+            .git
+            .resolve(&format!("refs/heads/{}", pull.head_branch))
+            .await?;
+        let head = head.ok_or_else(|| {
+            EmulatorError::NoBranch(from.key.clone(), pull.head_branch.to_string())
+        })?;
         self.take_head(repo, number, &from, &head).await?;
         let standing = self.stand(repo, number, &pull.base_branch, &head).await?;
         let event = self.changed(repo, number, by, ("reopened", json!({})), |pull| {
@@ -195,7 +211,9 @@ impl World {
             return Err(MergeError::HeadModified);
         }
         match self.join(name, &pull, by, ask.merge_method).await {
-            Err(EmulatorError::Conflict(..)) => Err(MergeError::NotAllowed("Pull Request is not mergeable".to_owned())),
+            Err(EmulatorError::Conflict(..)) => Err(MergeError::NotAllowed(
+                "Pull Request is not mergeable".to_owned(),
+            )),
             joined => Ok(joined?),
         }
     }
@@ -212,22 +230,40 @@ impl World {
         let repo = self.repo_handle(name)?;
         let before = repo.git.branches().await?;
         let tip = before.get(&pull.base_branch);
-        let tip = tip.ok_or_else(|| EmulatorError::NoBranch(name.to_owned(), pull.base_branch.to_string()))?;
+        let tip = tip.ok_or_else(|| {
+            EmulatorError::NoBranch(name.to_owned(), pull.base_branch.to_string())
+        })?;
         let (by_whom, title) = (self.signature(by), format!("{} (#{number})", pull.title));
         let merged = match method {
-            MergeMethod::Merge => repo.git.merge(tip, &pull.head, &by_whom, &merge_message(pull)).await?,
-            MergeMethod::Rebase | MergeMethod::Squash => repo.git.squash(tip, &pull.head, &by_whom, &title).await?,
+            MergeMethod::Merge => {
+                repo.git
+                    .merge(tip, &pull.head, &by_whom, &merge_message(pull))
+                    .await?
+            }
+            MergeMethod::Rebase | MergeMethod::Squash => {
+                repo.git.squash(tip, &pull.head, &by_whom, &title).await?
+            }
         };
         let merged = merged.ok_or_else(|| EmulatorError::Conflict(name.to_owned(), number))?;
-        repo.git.update_ref(&format!("refs/heads/{}", pull.base_branch), &merged).await?;
-        repo.git.delete_ref(&format!("refs/pull/{number}/merge")).await?;
+        repo.git
+            .update_ref(&format!("refs/heads/{}", pull.base_branch), &merged)
+            .await?;
+        repo.git
+            .delete_ref(&format!("refs/pull/{number}/merge"))
+            .await?;
         let closed = self.merged(&repo.key, number, by, &merged)?;
         let mut events = vec![closed];
         events.extend(self.after_push(&repo, &before, by).await?);
         Ok((merged, events))
     }
 
-    fn merged(&self, repo: &str, number: PullNumber, by: &str, commit: &CommitSha) -> Result<Event, EmulatorError> {
+    fn merged(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+        commit: &CommitSha,
+    ) -> Result<Event, EmulatorError> {
         let now = self.now();
         self.changed(repo, number, by, ("closed", json!({})), |pull| {
             (pull.state, pull.closed_at) = (PullState::Merged, Some(now));
@@ -246,10 +282,22 @@ impl World {
     ) -> Result<Vec<Event>, EmulatorError> {
         if self.must_be(repo, number, PullState::Open)?.draft == draft {
             let word = if draft { "a draft" } else { "ready for review" };
-            return Err(EmulatorError::Refused(format!("#{number} is {word} already")));
+            return Err(EmulatorError::Refused(format!(
+                "#{number} is {word} already"
+            )));
         }
-        let action = if draft { "converted_to_draft" } else { "ready_for_review" };
-        Ok(vec![self.changed(repo, number, by, (action, json!({})), |pull| pull.draft = draft)?])
+        let action = if draft {
+            "converted_to_draft"
+        } else {
+            "ready_for_review"
+        };
+        Ok(vec![self.changed(
+            repo,
+            number,
+            by,
+            (action, json!({})),
+            |pull| pull.draft = draft,
+        )?])
     }
 
     /// Points the pull at another base branch.
@@ -265,19 +313,33 @@ impl World {
         let base = BranchName::new(base)?;
         let standing = self.stand(repo, number, &base, &pull.head).await?;
         let from = json!({ "base": { "ref": { "from": pull.base_branch }, "sha": { "from": pull.base } } });
-        let event = self.changed(repo, number, by, ("edited", json!({ "changes": from })), |pull| {
-            standing.record(pull);
-            pull.base_branch = base;
-        });
+        let event = self.changed(
+            repo,
+            number,
+            by,
+            ("edited", json!({ "changes": from })),
+            |pull| {
+                standing.record(pull);
+                pull.base_branch = base;
+            },
+        );
         Ok(vec![event?])
     }
 
-    fn must_be(&self, repo: &str, number: PullNumber, state: PullState) -> Result<Pull, EmulatorError> {
+    fn must_be(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        state: PullState,
+    ) -> Result<Pull, EmulatorError> {
         let pull = self.state().repo(repo)?.pull(number)?.clone();
         if pull.state == state {
             return Ok(pull);
         }
-        Err(EmulatorError::Refused(format!("#{number} is {}, not {state}", pull.state)))
+        Err(EmulatorError::Refused(format!(
+            "#{number} is {}, not {state}",
+            pull.state
+        )))
     }
 
     fn changed(
@@ -294,12 +356,22 @@ impl World {
             change(pull);
             pull.updated_at = now;
             let view = View { world: self, state };
-            Ok(pull_event(&view, state.repo(repo)?, number, action, by, extra))
+            Ok(pull_event(
+                &view,
+                state.repo(repo)?,
+                number,
+                action,
+                by,
+                extra,
+            ))
         })
     }
 }
 
 fn merge_message(pull: &Pull) -> String {
     let owner = pull.head_repo.split('/').next().unwrap_or_default();
-    format!("Merge pull request #{} from {owner}/{}\n\n{}", pull.number, pull.head_branch, pull.title)
+    format!(
+        "Merge pull request #{} from {owner}/{}\n\n{}",
+        pull.number, pull.head_branch, pull.title
+    )
 }

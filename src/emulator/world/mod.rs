@@ -67,7 +67,10 @@ pub(super) struct Author {
 
 impl Author {
     pub(super) fn person(login: &str) -> Self {
-        Self { login: login.to_owned(), via_app: false }
+        Self {
+            login: login.to_owned(),
+            via_app: false,
+        }
     }
 }
 
@@ -104,7 +107,9 @@ impl World {
 
     /// The records, to look at.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds the records")
+        self.state
+            .lock()
+            .expect("no code panics while it holds the records")
     }
 
     /// A counter that grows with every change of the records.
@@ -120,6 +125,10 @@ impl World {
     }
 
     fn signature(&self, login: &str) -> Signature {
-        Signature { login: login.to_owned(), email: User::new(login).email(), at: self.now() }
+        Signature {
+            login: login.to_owned(),
+            email: User::new(login).email(),
+            at: self.now(),
+        }
     }
 }

@@ -16,11 +16,18 @@ impl FullName {
             !part.is_empty()
                 && part.len() <= 100
                 && !part.starts_with(['.', '-'])
-                && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
         };
         match text.split_once('/') {
-            Some((owner, name)) if fine(owner) && fine(name) && !name.to_ascii_lowercase().ends_with(".git") => {
-                Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
+            Some((owner, name))
+                if fine(owner) && fine(name) && !name.to_ascii_lowercase().ends_with(".git") =>
+            {
+                Ok(Self {
+                    owner: owner.to_owned(),
+                    name: name.to_owned(),
+                })
             }
             _ => Err(EmulatorError::BadRepoName(text.to_owned())),
         }
@@ -44,7 +51,16 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_directory_are_refused() {
-        for text in ["acme", "acme/..", "../x", "acme/a/b", "acme/", "acme/x.git", "acme/a b", ""] {
+        for text in [
+            "acme",
+            "acme/..",
+            "../x",
+            "acme/a/b",
+            "acme/",
+            "acme/x.git",
+            "acme/a b",
+            "",
+        ] {
             assert!(FullName::parse(text).is_err(), "{text:?}");
         }
         assert_eq!(FullName::parse("Acme/Infra").unwrap().key(), "acme/infra");

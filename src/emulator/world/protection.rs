@@ -16,19 +16,28 @@ pub struct Protection {
 impl Protection {
     /// These statuses have to be a success.
     pub fn of_checks(contexts: &[&str]) -> Self {
-        Self { checks: contexts.iter().map(|&context| context.to_owned()).collect(), ..Self::default() }
+        Self {
+            checks: contexts.iter().map(|&context| context.to_owned()).collect(),
+            ..Self::default()
+        }
     }
 
     /// So many people who may write have to approve.
     #[must_use]
     pub fn with_approvals(self, count: u32) -> Self {
-        Self { approvals: Some(count), ..self }
+        Self {
+            approvals: Some(count),
+            ..self
+        }
     }
 
     /// Every conversation has to be resolved; here there are none.
     #[must_use]
     pub fn with_conversations(self) -> Self {
-        Self { conversations: true, ..self }
+        Self {
+            conversations: true,
+            ..self
+        }
     }
 }
 
@@ -74,7 +83,11 @@ impl World {
     }
 
     /// From now on another branch is the default one.
-    pub(in crate::emulator) fn set_default_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
+    pub(in crate::emulator) fn set_default_branch(
+        &self,
+        repo: &str,
+        branch: &str,
+    ) -> Result<(), EmulatorError> {
         self.change(|world| {
             branch.clone_into(&mut world.repo_mut(repo)?.default_branch);
             Ok(())
@@ -95,7 +108,11 @@ impl World {
     }
 
     /// Somebody has read a pull.
-    pub(in crate::emulator) fn settle(&self, repo: &str, number: PullNumber) -> Result<(), EmulatorError> {
+    pub(in crate::emulator) fn settle(
+        &self,
+        repo: &str,
+        number: PullNumber,
+    ) -> Result<(), EmulatorError> {
         if self.state().repo(repo)?.pull(number)?.unsettled == 0 {
             return Ok(());
         }
@@ -123,39 +140,79 @@ impl Repo {
             };
             return Some(format!("{what} are not allowed on this repository."));
         }
-        let rules = self.protections.get(&pull.base_branch).filter(|_| self.blocks(pull))?;
-        let open: Vec<&String> = rules.checks.iter().filter(|context| !self.passed(pull, context)).collect();
+        let rules = self
+            .protections
+            .get(&pull.base_branch)
+            .filter(|_| self.blocks(pull))?;
+        let open: Vec<&String> = rules
+            .checks
+            .iter()
+            .filter(|context| !self.passed(pull, context))
+            .collect();
         Some(match open.as_slice() {
             [] => {
                 let count = rules.approvals.unwrap_or_default();
-                let noun = if count == 1 { "review is" } else { "reviews are" };
-                format!("At least {count} approving {noun} required by reviewers with write access.")
+                let noun = if count == 1 {
+                    "review is"
+                } else {
+                    "reviews are"
+                };
+                format!(
+                    "At least {count} approving {noun} required by reviewers with write access."
+                )
             }
             [one] => format!("Required status check \"{one}\" is expected."),
-            several => format!("{} of {} required status checks are expected.", several.len(), rules.checks.len()),
+            several => format!(
+                "{} of {} required status checks are expected.",
+                several.len(),
+                rules.checks.len()
+            ),
         })
     }
 
     fn passed(&self, pull: &Pull, context: &str) -> bool {
         let is_it = |status: &&Status| status.context.eq_ignore_ascii_case(context);
-        self.statuses_of(&pull.head).latest.iter().find(is_it).is_some_and(|it| it.state == StatusState::Success)
+        self.statuses_of(&pull.head)
+            .latest
+            .iter()
+            .find(is_it)
+            .is_some_and(|it| it.state == StatusState::Success)
     }
 
     /// Whether the rules of its base branch keep a pull from being merged.
     pub(in crate::emulator) fn blocks(&self, pull: &Pull) -> bool {
-        let Some(rules) = self.protections.get(&pull.base_branch) else { return false };
+        let Some(rules) = self.protections.get(&pull.base_branch) else {
+            return false;
+        };
         let passed = |context: &String| self.passed(pull, context);
-        !rules.checks.iter().all(passed) || rules.approvals.is_some_and(|wanted| self.lacks_approvals(pull, wanted))
+        !rules.checks.iter().all(passed)
+            || rules
+                .approvals
+                .is_some_and(|wanted| self.lacks_approvals(pull, wanted))
     }
 
     fn lacks_approvals(&self, pull: &Pull, wanted: u32) -> bool {
         let newest = |login: &str| {
-            let own = pull.reviews.iter().rev().filter(|review| review.author == login);
-            own.map(|review| review.state).find(|state| *state != ReviewState::Commented)
+            let own = pull
+                .reviews
+                .iter()
+                .rev()
+                .filter(|review| review.author == login);
+            own.map(|review| review.state)
+                .find(|state| *state != ReviewState::Commented)
         };
-        let people: std::collections::BTreeSet<&str> =
-            pull.reviews.iter().map(|review| review.author.as_str()).filter(|login| self.lets_write(login)).collect();
-        let count = |state| people.iter().filter(|login| newest(login) == Some(state)).count();
+        let people: std::collections::BTreeSet<&str> = pull
+            .reviews
+            .iter()
+            .map(|review| review.author.as_str())
+            .filter(|login| self.lets_write(login))
+            .collect();
+        let count = |state| {
+            people
+                .iter()
+                .filter(|login| newest(login) == Some(state))
+                .count()
+        };
         count(ReviewState::Approved) < wanted as usize || count(ReviewState::ChangesRequested) > 0
     }
 }

@@ -84,7 +84,11 @@ impl Pull {
         if repo.blocks(self) {
             return "blocked";
         }
-        let all_well = repo.statuses_of(&self.head).latest.iter().all(|status| status.state == StatusState::Success);
+        let all_well = repo
+            .statuses_of(&self.head)
+            .latest
+            .iter()
+            .all(|status| status.state == StatusState::Success);
         if all_well { "clean" } else { "unstable" }
     }
 }

@@ -38,7 +38,10 @@ impl World {
         for moved in moved(before, &after) {
             events.push(self.push_happened(repo, &moved, pusher).await?);
             for (base, number) in self.pulls_from(&repo.key, &moved.branch) {
-                events.push(self.head_moved(repo, (&base, number), &moved, pusher).await?);
+                events.push(
+                    self.head_moved(repo, (&base, number), &moved, pusher)
+                        .await?,
+                );
             }
             self.base_moved(repo, &moved.branch).await?;
         }
@@ -66,18 +69,31 @@ impl World {
         branch: &str,
     ) -> Result<Vec<Event>, EmulatorError> {
         let (repo, name) = (self.repo_handle(repo)?, format!("refs/heads/{branch}"));
-        let (deleted, events) =
-            self.receive(&repo, &self.developer, async |git: &Git| git.delete_ref(&name).await).await?;
+        let (deleted, events) = self
+            .receive(&repo, &self.developer, async |git: &Git| {
+                git.delete_ref(&name).await
+            })
+            .await?;
         deleted?;
         Ok(events)
     }
 
-    async fn push_happened(&self, repo: &RepoHandle, moved: &Moved, pusher: &str) -> Result<Event, EmulatorError> {
+    async fn push_happened(
+        &self,
+        repo: &RepoHandle,
+        moved: &Moved,
+        pusher: &str,
+    ) -> Result<Event, EmulatorError> {
         let (mut commits, mut head, mut forced) = (Vec::new(), None, false);
         if let Some(after) = &moved.after {
             // A new branch brings what the default branch has not; if it is the default branch, everything.
-            let main = repo.git.resolve(&format!("refs/heads/{DEFAULT_BRANCH}")).await?;
-            let known = moved.before.as_ref().or(main.as_ref().filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
+            let main = repo
+                .git
+                .resolve(&format!("refs/heads/{DEFAULT_BRANCH}"))
+                .await?;
+            let known = moved.before.as_ref().or(main
+                .as_ref()
+                .filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
             commits = repo.git.log(known, after).await?;
             // The newest one, if there are new ones.
             if commits.is_empty() {
@@ -107,7 +123,9 @@ impl World {
     fn pulls_from(&self, repo: &str, branch: &BranchName) -> Vec<(String, PullNumber)> {
         let state = self.state();
         let of_repo = |(key, base): (&String, &super::Repo)| -> Vec<(String, PullNumber)> {
-            let from = base.open_pulls().filter(|pull| pull.comes_from(repo, branch));
+            let from = base
+                .open_pulls()
+                .filter(|pull| pull.comes_from(repo, branch));
             from.map(|pull| (key.clone(), pull.number)).collect()
         };
         state.repos.iter().flat_map(of_repo).collect()
@@ -134,24 +152,48 @@ impl World {
             pull.updated_at = now;
             let view = View { world: self, state };
             let extra = serde_json::json!({ "before": before, "after": after });
-            Ok(pull_event(&view, state.repo(base)?, number, "synchronize", by, extra))
+            Ok(pull_event(
+                &view,
+                state.repo(base)?,
+                number,
+                "synchronize",
+                by,
+                extra,
+            ))
         })
     }
 
     /// The trial merges of the pulls into a branch follow it; GitHub sends no event for that.
-    async fn base_moved(&self, repo: &RepoHandle, branch: &BranchName) -> Result<(), EmulatorError> {
+    async fn base_moved(
+        &self,
+        repo: &RepoHandle,
+        branch: &BranchName,
+    ) -> Result<(), EmulatorError> {
         let into: Vec<(PullNumber, CommitSha)> = {
             let state = self.state();
-            let pulls = state.repo(&repo.key)?.open_pulls().filter(|pull| pull.base_branch == *branch);
+            let pulls = state
+                .repo(&repo.key)?
+                .open_pulls()
+                .filter(|pull| pull.base_branch == *branch);
             pulls.map(|pull| (pull.number, pull.head.clone())).collect()
         };
         for (number, head) in into {
             // A deleted base branch leaves the pull as it was.
-            if repo.git.resolve(&format!("refs/heads/{branch}")).await?.is_none() {
+            if repo
+                .git
+                .resolve(&format!("refs/heads/{branch}"))
+                .await?
+                .is_none()
+            {
                 return Ok(());
             }
             let standing = self.stand(&repo.key, number, branch, &head).await?;
-            self.change(|state| state.repo_mut(&repo.key)?.pull_mut(number).map(|pull| standing.record(pull)))?;
+            self.change(|state| {
+                state
+                    .repo_mut(&repo.key)?
+                    .pull_mut(number)
+                    .map(|pull| standing.record(pull))
+            })?;
         }
         Ok(())
     }
@@ -165,7 +207,11 @@ impl World {
         head: &CommitSha,
     ) -> Result<(), EmulatorError> {
         let into = format!("refs/pull/{number}/head");
-        Ok(self.repo_handle(repo)?.git.fetch(&from.git, head, &into).await?)
+        Ok(self
+            .repo_handle(repo)?
+            .git
+            .fetch(&from.git, head, &into)
+            .await?)
     }
 
     /// Tries the merge of a head that was taken, for `refs/pull/N/merge`, and compares.
@@ -178,26 +224,46 @@ impl World {
     ) -> Result<Standing, EmulatorError> {
         let git = self.repo_handle(repo)?.git;
         let base = git.resolve(&format!("refs/heads/{base_branch}")).await?;
-        let base = base.ok_or_else(|| EmulatorError::NoBranch(repo.to_owned(), base_branch.to_string()))?;
+        let base =
+            base.ok_or_else(|| EmulatorError::NoBranch(repo.to_owned(), base_branch.to_string()))?;
         let by = self.signature(&self.developer);
-        let merge = git.merge(&base, head, &by, &format!("Merge {head} into {base}")).await?;
+        let merge = git
+            .merge(&base, head, &by, &format!("Merge {head} into {base}"))
+            .await?;
         let trial = format!("refs/pull/{number}/merge");
         match &merge {
             Some(merge) => git.update_ref(&trial, merge).await?,
             None => git.delete_ref(&trial).await?,
         }
         let diff = git.compare(&base, head).await?;
-        Ok(Standing { head: head.clone(), base, merge, diff })
+        Ok(Standing {
+            head: head.clone(),
+            base,
+            merge,
+            diff,
+        })
     }
 
     /// Closes without merging. The gate must be held.
-    pub(super) fn closed_in_records(&self, repo: &str, number: PullNumber, by: &str) -> Result<Event, EmulatorError> {
+    pub(super) fn closed_in_records(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<Event, EmulatorError> {
         let now = self.now();
         self.change(|state| {
             let pull = state.repo_mut(repo)?.pull_mut(number)?;
             (pull.state, pull.closed_at, pull.updated_at) = (PullState::Closed, Some(now), now);
             let view = View { world: self, state };
-            Ok(pull_event(&view, state.repo(repo)?, number, "closed", by, serde_json::json!({})))
+            Ok(pull_event(
+                &view,
+                state.repo(repo)?,
+                number,
+                "closed",
+                by,
+                serde_json::json!({}),
+            ))
         })
     }
 }
@@ -211,11 +277,16 @@ impl Standing {
     }
 }
 
-fn moved(before: &BTreeMap<BranchName, CommitSha>, after: &BTreeMap<BranchName, CommitSha>) -> Vec<Moved> {
+fn moved(
+    before: &BTreeMap<BranchName, CommitSha>,
+    after: &BTreeMap<BranchName, CommitSha>,
+) -> Vec<Moved> {
     let mut names: Vec<&BranchName> = before.keys().chain(after.keys()).collect();
     names.sort();
     names.dedup();
-    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let changed = names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name));
     let moved = |name: &BranchName| Moved {
         branch: name.clone(),
         before: before.get(name).cloned(),
@@ -232,7 +303,9 @@ mod tests {
     fn branches_that_came_went_or_moved_are_told_apart_from_those_that_stayed() {
         let sha = |c: &str| CommitSha::new(&c.repeat(40)).unwrap();
         let branches = |list: &[(&str, &str)]| -> BTreeMap<_, _> {
-            list.iter().map(|(name, c)| (BranchName::new(name).unwrap(), sha(c))).collect()
+            list.iter()
+                .map(|(name, c)| (BranchName::new(name).unwrap(), sha(c)))
+                .collect()
         };
         let before = branches(&[("gone", "a"), ("main", "a"), ("moved", "a")]);
         let after = branches(&[("main", "a"), ("moved", "b"), ("new", "c")]);
@@ -240,7 +313,14 @@ mod tests {
             .iter()
             .map(|m| (m.branch.to_string(), m.before.is_some(), m.after.is_some()))
             .collect();
-        let expected = [("gone", true, false), ("moved", true, true), ("new", false, true)];
-        assert_eq!(seen, expected.map(|(name, was, is)| (name.to_owned(), was, is)));
+        let expected = [
+            ("gone", true, false),
+            ("moved", true, true),
+            ("new", false, true),
+        ];
+        assert_eq!(
+            seen,
+            expected.map(|(name, was, is)| (name.to_owned(), was, is))
+        );
     }
 }

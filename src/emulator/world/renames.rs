@@ -27,9 +27,15 @@ impl World {
             .and_then(|()| std::fs::rename(handle.git.directory(), &to))
             .map_err(EmulatorError::Start)?;
         self.change(|state| {
-            let mut repo = state.repos.remove(&handle.key).ok_or_else(|| EmulatorError::NoRepo(old.to_owned()))?;
+            let mut repo = state
+                .repos
+                .remove(&handle.key)
+                .ok_or_else(|| EmulatorError::NoRepo(old.to_owned()))?;
             let before = std::mem::replace(&mut repo.name, new.clone());
-            let owner = User { login: new.owner.clone(), kind: UserKind::Organization };
+            let owner = User {
+                login: new.owner.clone(),
+                kind: UserKind::Organization,
+            };
             let old_owner = std::mem::replace(&mut repo.owner, owner);
             let id = repo.id;
             state.moved.remove(&new.key());
@@ -37,19 +43,33 @@ impl World {
                 state.moved.insert(handle.key.clone(), id);
             }
             state.repos.insert(new.key(), repo);
-            for pull in state.repos.values_mut().flat_map(|repo| repo.pulls.values_mut()) {
+            for pull in state
+                .repos
+                .values_mut()
+                .flat_map(|repo| repo.pulls.values_mut())
+            {
                 if pull.head_repo == handle.key {
                     pull.head_repo = new.key();
                 }
             }
             let (action, changes) = changes(&before, &old_owner, &new);
             let view = View { world: self, state };
-            Ok(vec![repository_event(&view, state.repo(&new.key())?, action, by, json!({ "changes": changes }))])
+            Ok(vec![repository_event(
+                &view,
+                state.repo(&new.key())?,
+                action,
+                by,
+                json!({ "changes": changes }),
+            )])
         })
     }
 
     /// Deletes a repository with everything in it.
-    pub(in crate::emulator) async fn delete_repo(&self, name: &str, by: &str) -> Result<Vec<Event>, EmulatorError> {
+    pub(in crate::emulator) async fn delete_repo(
+        &self,
+        name: &str,
+        by: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
         let _gate = self.gate.lock().await;
         let handle = self.repo_handle(name)?;
         std::fs::remove_dir_all(handle.git.directory()).map_err(EmulatorError::Start)?;
@@ -57,17 +77,29 @@ impl World {
             let view = View { world: self, state };
             let event = repository_event(&view, state.repo(&handle.key)?, "deleted", by, json!({}));
             let gone = state.repos.remove(&handle.key);
-            state.moved.retain(|_, id| gone.as_ref().is_none_or(|gone| gone.id != *id));
+            state
+                .moved
+                .retain(|_, id| gone.as_ref().is_none_or(|gone| gone.id != *id));
             Ok(vec![event])
         })
     }
 
     /// Archives a repository: nothing in it can be changed any more, and its pulls stay open.
-    pub(in crate::emulator) fn archive_repo(&self, name: &str, by: &str) -> Result<Vec<Event>, EmulatorError> {
+    pub(in crate::emulator) fn archive_repo(
+        &self,
+        name: &str,
+        by: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
         self.change(|state| {
             state.repo_mut(name)?.archived = true;
             let view = View { world: self, state };
-            Ok(vec![repository_event(&view, state.repo(name)?, "archived", by, json!({}))])
+            Ok(vec![repository_event(
+                &view,
+                state.repo(name)?,
+                "archived",
+                by,
+                json!({}),
+            )])
         })
     }
 }
@@ -75,10 +107,18 @@ impl World {
 /// GitHub tells of another owner as a transfer, whether or not the name is another one as well.
 fn changes(before: &FullName, owner: &User, now: &FullName) -> (&'static str, Value) {
     if before.owner.eq_ignore_ascii_case(&now.owner) {
-        return ("renamed", json!({ "repository": { "name": { "from": before.name } } }));
+        return (
+            "renamed",
+            json!({ "repository": { "name": { "from": before.name } } }),
+        );
     }
-    let kind = if owner.kind == UserKind::Organization { "organization" } else { "user" };
-    let mut changes = json!({ "owner": { "from": { kind: { "login": owner.login, "id": owner.id() } } } });
+    let kind = if owner.kind == UserKind::Organization {
+        "organization"
+    } else {
+        "user"
+    };
+    let mut changes =
+        json!({ "owner": { "from": { kind: { "login": owner.login, "id": owner.id() } } } });
     if before.name != now.name {
         changes["repository"] = json!({ "name": { "from": before.name } });
     }

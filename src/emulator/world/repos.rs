@@ -32,7 +32,10 @@ impl World {
         let name = FullName::parse(name)?;
         let _gate = self.gate.lock().await;
         let git = self.init(&name).await?;
-        let changes: Vec<Change> = files.iter().map(|(path, content)| Change::write(path, content)).collect();
+        let changes: Vec<Change> = files
+            .iter()
+            .map(|(path, content)| Change::write(path, content))
+            .collect();
         let by = self.signature(&self.developer);
         let branch = BranchName::new(DEFAULT_BRANCH)?;
         let import = Import {
@@ -49,13 +52,18 @@ impl World {
     }
 
     /// Copies a repository with its branches to a person; returns the new name.
-    pub(in crate::emulator) async fn fork(&self, name: &str, owner: &str) -> Result<String, EmulatorError> {
+    pub(in crate::emulator) async fn fork(
+        &self,
+        name: &str,
+        owner: &str,
+    ) -> Result<String, EmulatorError> {
         let source = self.repo_handle(name)?;
         let fork = FullName::parse(&format!("{owner}/{}", self.state().repo(name)?.name.name))?;
         let _gate = self.gate.lock().await;
         let git = self.init(&fork).await?;
         for (branch, tip) in source.git.branches().await? {
-            git.fetch(&source.git, &tip, &format!("refs/heads/{branch}")).await?;
+            git.fetch(&source.git, &tip, &format!("refs/heads/{branch}"))
+                .await?;
         }
         self.change(|state| state.add_repo(&fork, Some(source.key), self.now()));
         Ok(fork.to_string())
@@ -90,12 +98,22 @@ impl World {
         let branch = BranchName::new(push.branch)?;
         let before = repo.git.branches().await?;
         let main = before.get(&BranchName::new(DEFAULT_BRANCH)?);
-        let parent = if push.force { main } else { before.get(&branch).or(main) };
+        let parent = if push.force {
+            main
+        } else {
+            before.get(&branch).or(main)
+        };
         let author = self.author_of_branch(&repo.key, &branch);
         let by = self.signature(&author);
         let message = message(push.changes);
-        let import =
-            Import { branch: &branch, parent, by: &by, message: &message, changes: push.changes, force: push.force };
+        let import = Import {
+            branch: &branch,
+            parent,
+            by: &by,
+            message: &message,
+            changes: push.changes,
+            force: push.force,
+        };
         let sha = repo.git.import(&import).await?;
         let events = self.after_push(&repo, &before, &author).await?;
         Ok((sha, events))

@@ -61,16 +61,29 @@ impl World {
             let id = world.next_id();
             let pull = world.repo_mut(repo)?.pull_mut(number)?;
             if pull.author.eq_ignore_ascii_case(by) && state != ReviewState::Commented {
-                return Err(EmulatorError::Refused("nobody may review their own pull request so".to_owned()));
+                return Err(EmulatorError::Refused(
+                    "nobody may review their own pull request so".to_owned(),
+                ));
             }
             let (author, commit) = (by.to_owned(), pull.head.clone());
-            pull.reviews.push(Review { id, author, state, commit, at });
+            pull.reviews.push(Review {
+                id,
+                author,
+                state,
+                commit,
+                at,
+            });
             Ok(())
         })
     }
 
     /// Dismisses every review of somebody.
-    pub(in crate::emulator) fn dismiss(&self, repo: &str, number: PullNumber, of: &str) -> Result<(), EmulatorError> {
+    pub(in crate::emulator) fn dismiss(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        of: &str,
+    ) -> Result<(), EmulatorError> {
         self.change(|world| {
             let pull = world.repo_mut(repo)?.pull_mut(number)?;
             for review in pull.reviews.iter_mut().filter(|review| review.author == of) {

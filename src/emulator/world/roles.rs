@@ -54,9 +54,17 @@ impl Role {
 
 impl World {
     /// Gives an account a role in a repository, in place of the one that it had.
-    pub(in crate::emulator) fn set_role(&self, repo: &str, login: &str, role: Role) -> Result<(), EmulatorError> {
+    pub(in crate::emulator) fn set_role(
+        &self,
+        repo: &str,
+        login: &str,
+        role: Role,
+    ) -> Result<(), EmulatorError> {
         self.change(|world| {
-            world.repo_mut(repo)?.roles.insert(login.to_ascii_lowercase(), role);
+            world
+                .repo_mut(repo)?
+                .roles
+                .insert(login.to_ascii_lowercase(), role);
             Ok(())
         })
     }
@@ -73,8 +81,16 @@ impl World {
 impl Repo {
     /// What an account may do in the repository.
     pub(in crate::emulator) fn role(&self, login: &str) -> Role {
-        let role = self.roles.get(&login.to_ascii_lowercase()).copied().unwrap_or(Role::None);
-        if self.public && role == Role::None { Role::Read } else { role }
+        let role = self
+            .roles
+            .get(&login.to_ascii_lowercase())
+            .copied()
+            .unwrap_or(Role::None);
+        if self.public && role == Role::None {
+            Role::Read
+        } else {
+            role
+        }
     }
 
     /// Whether an account may push to the repository.

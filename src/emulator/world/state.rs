@@ -81,20 +81,31 @@ impl State {
     }
 
     pub(in crate::emulator) fn repo(&self, name: &str) -> Result<&Repo, EmulatorError> {
-        self.repos.get(&name.to_ascii_lowercase()).ok_or_else(|| EmulatorError::NoRepo(name.to_owned()))
+        self.repos
+            .get(&name.to_ascii_lowercase())
+            .ok_or_else(|| EmulatorError::NoRepo(name.to_owned()))
     }
 
     pub(super) fn repo_mut(&mut self, name: &str) -> Result<&mut Repo, EmulatorError> {
-        self.repos.get_mut(&name.to_ascii_lowercase()).ok_or_else(|| EmulatorError::NoRepo(name.to_owned()))
+        self.repos
+            .get_mut(&name.to_ascii_lowercase())
+            .ok_or_else(|| EmulatorError::NoRepo(name.to_owned()))
     }
 
     /// Adds an empty repository.
     pub(super) fn add_repo(&mut self, name: &FullName, parent: Option<String>, now: DateTime<Utc>) {
-        let kind = if parent.is_some() { UserKind::User } else { UserKind::Organization };
+        let kind = if parent.is_some() {
+            UserKind::User
+        } else {
+            UserKind::Organization
+        };
         let repo = Repo {
             id: self.next_id(),
             name: name.clone(),
-            owner: User { login: name.owner.clone(), kind },
+            owner: User {
+                login: name.owner.clone(),
+                kind,
+            },
             parent,
             created_at: now,
             pushed_at: now,
@@ -102,7 +113,10 @@ impl State {
             statuses: Vec::new(),
             reactions: Vec::new(),
             protections: BTreeMap::new(),
-            roles: USUAL_PEOPLE.iter().map(|login| ((*login).to_owned(), Role::Write)).collect(),
+            roles: USUAL_PEOPLE
+                .iter()
+                .map(|login| ((*login).to_owned(), Role::Write))
+                .collect(),
             public: false,
             archived: false,
             lfs: BTreeMap::new(),
@@ -121,7 +135,9 @@ impl State {
 
 impl Repo {
     pub(in crate::emulator) fn pull(&self, number: PullNumber) -> Result<&Pull, EmulatorError> {
-        self.pulls.get(&number).ok_or_else(|| EmulatorError::NoPull(self.name.to_string(), number))
+        self.pulls
+            .get(&number)
+            .ok_or_else(|| EmulatorError::NoPull(self.name.to_string(), number))
     }
 
     pub(super) fn pull_mut(&mut self, number: PullNumber) -> Result<&mut Pull, EmulatorError> {
@@ -130,12 +146,18 @@ impl Repo {
     }
 
     pub(super) fn next_number(&self) -> PullNumber {
-        PullNumber(self.pulls.last_key_value().map_or(1, |(last, _)| last.0 + 1))
+        PullNumber(
+            self.pulls
+                .last_key_value()
+                .map_or(1, |(last, _)| last.0 + 1),
+        )
     }
 
     /// A comment and the pull it belongs to.
     pub(in crate::emulator) fn comment(&self, id: u64) -> Option<(&Pull, &Comment)> {
-        self.pulls.values().find_map(|pull| Some((pull, pull.comments.iter().find(|comment| comment.id == id)?)))
+        self.pulls
+            .values()
+            .find_map(|pull| Some((pull, pull.comments.iter().find(|comment| comment.id == id)?)))
     }
 
     pub(in crate::emulator) fn open_pulls(&self) -> impl Iterator<Item = &Pull> {

@@ -33,7 +33,9 @@ impl StatusState {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        [Self::Error, Self::Failure, Self::Pending, Self::Success].into_iter().find(|state| state.as_str() == text)
+        [Self::Error, Self::Failure, Self::Pending, Self::Success]
+            .into_iter()
+            .find(|state| state.as_str() == text)
     }
 }
 
@@ -92,7 +94,10 @@ pub struct NewStatus {
 pub(in crate::emulator) enum StatusError {
     /// A field breaks a rule.
     #[error("{message}")]
-    Invalid { field: &'static str, message: String },
+    Invalid {
+        field: &'static str,
+        message: String,
+    },
     /// The commit is not in the repository.
     #[error("No commit found for SHA: {0}")]
     NoCommit(String),
@@ -110,19 +115,33 @@ const MAX_PER_CONTEXT: usize = 1000;
 
 impl NewStatus {
     fn check(&self) -> Result<StatusState, StatusError> {
-        let invalid = |field, message: &str| Err(StatusError::Invalid { field, message: message.to_owned() });
-        let longer = |text: &Option<String>, max| text.as_ref().is_some_and(|text| text.chars().count() > max);
+        let invalid = |field, message: &str| {
+            Err(StatusError::Invalid {
+                field,
+                message: message.to_owned(),
+            })
+        };
+        let longer = |text: &Option<String>, max| {
+            text.as_ref().is_some_and(|text| text.chars().count() > max)
+        };
         let Some(state) = StatusState::parse(&self.state) else {
             return invalid("state", "state is not included in the list");
         };
         if longer(&self.description, MAX_DESCRIPTION_CHARS) {
-            return invalid("description", "description is too long (maximum is 140 characters)");
+            return invalid(
+                "description",
+                "description is too long (maximum is 140 characters)",
+            );
         }
         if longer(&self.context, MAX_CONTEXT_CHARS) {
             return invalid("context", "context is too long (maximum is 255 characters)");
         }
         match &self.target_url {
-            Some(url) if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") => {
+            Some(url)
+                if !url.is_empty()
+                    && !url.starts_with("http://")
+                    && !url.starts_with("https://") =>
+            {
                 invalid("target_url", "target_url must use http(s) scheme")
             }
             _ => Ok(state),
@@ -144,7 +163,10 @@ impl World {
         let commit = CommitSha::new(sha).map_err(|_| unknown())?;
         // Nothing removes a commit, so one that is on record is there.
         if !self.state().repo(repo)?.has_on_record(&commit) {
-            git.resolve(commit.as_str()).await.map_err(EmulatorError::from)?.ok_or_else(unknown)?;
+            git.resolve(commit.as_str())
+                .await
+                .map_err(EmulatorError::from)?
+                .ok_or_else(unknown)?;
         }
         let state = new.check()?;
         let now = self.now();
@@ -152,13 +174,24 @@ impl World {
             let context = new.context.unwrap_or_else(|| "default".to_owned());
             let id = world.next_id();
             let repo = world.repo_mut(repo)?;
-            let same = |status: &&Status| status.sha == commit && status.context.eq_ignore_ascii_case(&context);
+            let same = |status: &&Status| {
+                status.sha == commit && status.context.eq_ignore_ascii_case(&context)
+            };
             if repo.statuses.iter().filter(same).count() >= MAX_PER_CONTEXT {
                 return Err(StatusError::TooMany);
             }
             let (description, target_url) = (new.description, new.target_url);
             let creator = by.login.clone();
-            let status = Status { id, sha: commit, context, state, description, target_url, creator, created_at: now };
+            let status = Status {
+                id,
+                sha: commit,
+                context,
+                state,
+                description,
+                target_url,
+                creator,
+                created_at: now,
+            };
             repo.statuses.push(status.clone());
             Ok(status)
         })
@@ -167,15 +200,24 @@ impl World {
 
 impl Repo {
     fn has_on_record(&self, commit: &CommitSha) -> bool {
-        self.statuses.iter().any(|status| status.sha == *commit) || self.open_pulls().any(|pull| pull.head == *commit)
+        self.statuses.iter().any(|status| status.sha == *commit)
+            || self.open_pulls().any(|pull| pull.head == *commit)
     }
 
     /// The statuses of a commit.
     pub(in crate::emulator) fn statuses_of(&self, sha: &CommitSha) -> Statuses {
-        let history: Vec<Status> = self.statuses.iter().filter(|status| status.sha == *sha).cloned().collect();
+        let history: Vec<Status> = self
+            .statuses
+            .iter()
+            .filter(|status| status.sha == *sha)
+            .cloned()
+            .collect();
         let mut latest: Vec<Status> = Vec::new();
         for status in &history {
-            match latest.iter_mut().find(|old| old.context.eq_ignore_ascii_case(&status.context)) {
+            match latest
+                .iter_mut()
+                .find(|old| old.context.eq_ignore_ascii_case(&status.context))
+            {
                 Some(old) => *old = status.clone(),
                 None => latest.push(status.clone()),
             }
@@ -190,18 +232,29 @@ mod tests {
 
     fn new(state: &str, description: &str, url: &str) -> NewStatus {
         let (description, target_url) = (Some(description.to_owned()), Some(url.to_owned()));
-        NewStatus { state: state.to_owned(), context: None, description, target_url }
+        NewStatus {
+            state: state.to_owned(),
+            context: None,
+            description,
+            target_url,
+        }
     }
 
     #[test]
     fn a_status_is_checked_by_githubs_rules() {
-        assert!(matches!(new("success", &"ü".repeat(140), "https://x").check(), Ok(StatusState::Success)));
+        assert!(matches!(
+            new("success", &"ü".repeat(140), "https://x").check(),
+            Ok(StatusState::Success)
+        ));
         for (status, wrong) in [
             (new("done", "", ""), "state"),
             (new("success", &"x".repeat(141), ""), "description"),
             (new("success", "", "ftp://x"), "target_url"),
         ] {
-            assert!(matches!(status.check(), Err(StatusError::Invalid { field, .. }) if field == wrong), "{wrong}");
+            assert!(
+                matches!(status.check(), Err(StatusError::Invalid { field, .. }) if field == wrong),
+                "{wrong}"
+            );
         }
     }
 }

@@ -18,7 +18,11 @@ pub struct NewTeam {
 impl NewTeam {
     /// A team without members; its slug follows from the name.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), parent: None, members: BTreeMap::new() }
+        Self {
+            name: name.to_owned(),
+            parent: None,
+            members: BTreeMap::new(),
+        }
     }
 
     /// Puts it below the team with this slug.
@@ -41,7 +45,11 @@ impl NewTeam {
     }
 
     fn and(mut self, logins: &[&str], state: MembershipState) -> Self {
-        self.members.extend(logins.iter().map(|login| (login.to_ascii_lowercase(), state)));
+        self.members.extend(
+            logins
+                .iter()
+                .map(|login| (login.to_ascii_lowercase(), state)),
+        );
         self
     }
 }
@@ -70,35 +78,54 @@ pub(in crate::emulator) struct Team {
 impl State {
     /// Whether the login is an organisation; owners of repositories are, unless they forked them.
     pub(in crate::emulator) fn org(&self, login: &str) -> Option<&str> {
-        let is_org =
-            |owner: &&super::User| owner.kind == UserKind::Organization && owner.login.eq_ignore_ascii_case(login);
-        self.repos.values().map(|repo| &repo.owner).find(is_org).map(|owner| owner.login.as_str())
+        let is_org = |owner: &&super::User| {
+            owner.kind == UserKind::Organization && owner.login.eq_ignore_ascii_case(login)
+        };
+        self.repos
+            .values()
+            .map(|repo| &repo.owner)
+            .find(is_org)
+            .map(|owner| owner.login.as_str())
     }
 
     /// The teams of an organisation, oldest first.
     pub(in crate::emulator) fn teams_of(&self, org: &str) -> impl Iterator<Item = &Team> {
-        self.teams.iter().filter(move |team| team.org.eq_ignore_ascii_case(org))
+        self.teams
+            .iter()
+            .filter(move |team| team.org.eq_ignore_ascii_case(org))
     }
 
     pub(in crate::emulator) fn team(&self, org: &str, slug: &str) -> Option<&Team> {
-        self.teams_of(org).find(|team| team.slug.eq_ignore_ascii_case(slug))
+        self.teams_of(org)
+            .find(|team| team.slug.eq_ignore_ascii_case(slug))
     }
 
     fn set_team(&mut self, org: &str, new: NewTeam) -> Result<(), EmulatorError> {
         let known = self.org(org).map(str::to_owned);
-        let org =
-            known.ok_or_else(|| EmulatorError::Refused(format!("`{org}` owns no repository as an organisation")))?;
+        let org = known.ok_or_else(|| {
+            EmulatorError::Refused(format!("`{org}` owns no repository as an organisation"))
+        })?;
         let slug = slug(&new.name);
-        let is_unfit = |parent: &&str| self.team(&org, parent).is_none() || self.is_below(&org, parent, &slug);
+        let is_unfit =
+            |parent: &&str| self.team(&org, parent).is_none() || self.is_below(&org, parent, &slug);
         if let Some(parent) = new.parent.as_deref().filter(is_unfit) {
-            return Err(EmulatorError::Refused(format!("`{org}` has no team `{parent}` that `{slug}` could be below")));
+            return Err(EmulatorError::Refused(format!(
+                "`{org}` has no team `{parent}` that `{slug}` could be below"
+            )));
         }
         let id = match self.team(&org, &slug) {
             Some(known) => known.id,
             None => self.next_id(),
         };
         self.teams.retain(|team| team.id != id);
-        self.teams.push(Team { id, org, name: new.name, slug, parent: new.parent, members: new.members });
+        self.teams.push(Team {
+            id,
+            org,
+            name: new.name,
+            slug,
+            parent: new.parent,
+            members: new.members,
+        });
         Ok(())
     }
 
@@ -109,22 +136,41 @@ impl State {
     }
 
     /// How somebody belongs to a team or one below it; the best of several ways counts.
-    pub(in crate::emulator) fn membership(&self, team: &Team, login: &str) -> Option<MembershipState> {
+    pub(in crate::emulator) fn membership(
+        &self,
+        team: &Team,
+        login: &str,
+    ) -> Option<MembershipState> {
         let own = team.members.get(&login.to_ascii_lowercase()).copied();
-        let children = self.teams_of(&team.org).filter(|child| child.parent.as_deref() == Some(&*team.slug));
-        children.filter_map(|child| self.membership(child, login)).chain(own).max()
+        let children = self
+            .teams_of(&team.org)
+            .filter(|child| child.parent.as_deref() == Some(&*team.slug));
+        children
+            .filter_map(|child| self.membership(child, login))
+            .chain(own)
+            .max()
     }
 }
 
 impl World {
     /// Makes a team, or gives the team of this name other members.
-    pub(in crate::emulator) fn set_team(&self, org: &str, new: NewTeam) -> Result<(), EmulatorError> {
+    pub(in crate::emulator) fn set_team(
+        &self,
+        org: &str,
+        new: NewTeam,
+    ) -> Result<(), EmulatorError> {
         self.change(|state| state.set_team(org, new))
     }
 }
 
 /// Small letters, and `-` for what is no letter, digit or `_`.
 fn slug(name: &str) -> String {
-    let kept = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
+    let kept = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
     name.chars().map(kept).collect()
 }

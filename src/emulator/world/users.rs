@@ -33,8 +33,15 @@ pub(in crate::emulator) struct User {
 impl User {
     /// A person, or a bot when the login ends in `[bot]`.
     pub(in crate::emulator) fn new(login: &str) -> Self {
-        let kind = if login.ends_with("[bot]") { UserKind::Bot } else { UserKind::User };
-        Self { login: login.to_owned(), kind }
+        let kind = if login.ends_with("[bot]") {
+            UserKind::Bot
+        } else {
+            UserKind::User
+        };
+        Self {
+            login: login.to_owned(),
+            kind,
+        }
     }
 
     /// The same id for the same login, whatever its case, in every run.

@@ -81,7 +81,12 @@ impl From<AuthzError> for JobError {
 }
 
 /// Whether somebody may do something. A denial is put on record here, whoever asked.
-pub async fn check(ctx: &Ctx, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+pub async fn check(
+    ctx: &Ctx,
+    who: &Identity,
+    action: Action,
+    on: &Resource<'_>,
+) -> Result<Decision, AuthzError> {
     check_from(ctx, who, None, action, on).await
 }
 
@@ -110,12 +115,20 @@ async fn record(
     if let Decision::Denied(denial) = decision {
         let origin = who.actor().origin;
         warn!(who = who.name(), %origin, remote, %action, %on, rule = denial.rule, actual = denial.actual, "Denied");
-        ctx.store.lock_event_append(denied(who, remote, action, on, denial)).await?;
+        ctx.store
+            .lock_event_append(denied(who, remote, action, on, denial))
+            .await?;
     }
     Ok(())
 }
 
-fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_>, denial: &Denial) -> NewLockEvent {
+fn denied(
+    who: &Identity,
+    remote: Option<&str>,
+    action: Action,
+    on: &Resource<'_>,
+    denial: &Denial,
+) -> NewLockEvent {
     let reason = format!("{action}: {}, and {}", denial.rule, denial.actual);
     NewLockEvent {
         kind: LockEventKind::Denied,
@@ -129,12 +142,24 @@ fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_
 
 /// Whether code of a pull may be run that nobody who may give commands has asked for: the people behind it are asked about
 /// then. Where a list of teams or a program decides, it decides who may ask, and this is left alone.
-pub async fn check_fork(ctx: &Ctx, who: &Identity, asked: Asked<'_>) -> Result<Decision, AuthzError> {
+pub async fn check_fork(
+    ctx: &Ctx,
+    who: &Identity,
+    asked: Asked<'_>,
+) -> Result<Decision, AuthzError> {
     if has_rules(ctx) {
         return Ok(Decision::Granted);
     }
     let decision = writers::by_authors(ctx, who, asked.pull, asked.via).await?;
-    record(ctx, who, None, Action::Plan, &Resource::Pull(asked), &decision).await?;
+    record(
+        ctx,
+        who,
+        None,
+        Action::Plan,
+        &Resource::Pull(asked),
+        &decision,
+    )
+    .await?;
     Ok(decision)
 }
 
@@ -146,14 +171,24 @@ pub fn has_rules(ctx: &Ctx) -> bool {
 /// Whether the pages should offer it: as [`check`], but about people in general, and nothing is put on record.
 pub fn offers(ctx: &Ctx, who: &Identity, action: Action) -> bool {
     match who {
-        Identity::Web(name) | Identity::Api(name) => {
-            web::offers(&ctx.settings.web_rules, &ctx.settings.web_accounts.now(), name, action)
+        Identity::Web(name) | Identity::Api(name) => web::offers(
+            &ctx.settings.web_rules,
+            &ctx.settings.web_accounts.now(),
+            name,
+            action,
+        ),
+        Identity::Commenter(_) | Identity::Pusher(_) | Identity::Cli(_) | Identity::System(_) => {
+            true
         }
-        Identity::Commenter(_) | Identity::Pusher(_) | Identity::Cli(_) | Identity::System(_) => true,
     }
 }
 
-async fn decide(ctx: &Ctx, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+async fn decide(
+    ctx: &Ctx,
+    who: &Identity,
+    action: Action,
+    on: &Resource<'_>,
+) -> Result<Decision, AuthzError> {
     match (who, &ctx.settings.team_authz) {
         (Identity::Cli(_) | Identity::System(_), _) => Ok(Decision::Granted),
         (Identity::Web(_) | Identity::Api(_), _) => {
@@ -163,10 +198,14 @@ async fn decide(ctx: &Ctx, who: &Identity, action: Action, on: &Resource<'_>) ->
         (Identity::Commenter(_) | Identity::Pusher(_), Some(program)) => {
             program::by_program(ctx, program, who, action, on).await
         }
-        (Identity::Commenter(_) | Identity::Pusher(_), None) if ctx.settings.team_rules.is_empty() => {
+        (Identity::Commenter(_) | Identity::Pusher(_), None)
+            if ctx.settings.team_rules.is_empty() =>
+        {
             writers::by_permission(ctx, who, action, on).await
         }
-        (Identity::Commenter(_) | Identity::Pusher(_), None) => teams::by_teams(ctx, who, action, on).await,
+        (Identity::Commenter(_) | Identity::Pusher(_), None) => {
+            teams::by_teams(ctx, who, action, on).await
+        }
     }
 }
 

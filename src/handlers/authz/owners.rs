@@ -23,12 +23,27 @@ impl Outside {
     /// One sentence, and who can.
     pub fn message(&self, who: &str, deed: &str) -> String {
         let who_can = self.who_can.join(" ");
-        format!("{} may not {deed}: {}, and {}. {who_can}", quoted(who), self.rule, self.actual)
+        format!(
+            "{} may not {deed}: {}, and {}. {who_can}",
+            quoted(who),
+            self.rule,
+            self.actual
+        )
     }
 
     pub(super) fn denial(self, who: &Identity, action: Action) -> Decision {
-        let Self { rule, actual, who_can } = self;
-        Decision::Denied(Box::new(Denial { who: who.clone(), action, rule, actual, who_can }))
+        let Self {
+            rule,
+            actual,
+            who_can,
+        } = self;
+        Decision::Denied(Box::new(Denial {
+            who: who.clone(),
+            action,
+            rule,
+            actual,
+            who_can,
+        }))
     }
 }
 
@@ -49,7 +64,10 @@ pub async fn within(
     }
     let (actual, owner) = match (on, on.repo()) {
         (Resource::Owner(owner), _) if account.owners.contains(*owner) => return Ok(Ok(())),
-        (Resource::Owner(owner), _) => (format!("this is of {}", quoted(owner.as_str())), Some((*owner).clone())),
+        (Resource::Owner(owner), _) => (
+            format!("this is of {}", quoted(owner.as_str())),
+            Some((*owner).clone()),
+        ),
         (_, Some((repo, _))) => {
             // What has no address in normal form cannot be claimed either.
             let owner = match RepoUrl::of(repo) {
@@ -58,14 +76,24 @@ pub async fn within(
             };
             match owner {
                 Some(owner) if account.owners.contains(&owner) => return Ok(Ok(())),
-                Some(owner) => (format!("{repo} is claimed by {}", quoted(owner.as_str())), Some(owner)),
+                Some(owner) => (
+                    format!("{repo} is claimed by {}", quoted(owner.as_str())),
+                    Some(owner),
+                ),
                 None => (format!("nobody has claimed {repo}"), None),
             }
         }
         (_, None) => ("this concerns the whole server".to_owned(), None),
     };
-    let rule = format!("this account is limited to what is of {}", account.owners_quoted());
-    Ok(Err(Outside { rule, actual, who_can: who_can(owner.as_ref().map(OwnerName::as_str)) }))
+    let rule = format!(
+        "this account is limited to what is of {}",
+        account.owners_quoted()
+    );
+    Ok(Err(Outside {
+        rule,
+        actual,
+        who_can: who_can(owner.as_ref().map(OwnerName::as_str)),
+    }))
 }
 
 fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
@@ -93,7 +121,11 @@ fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
                 .to_owned(),
         ),
     };
-    Outside { rule: rule.to_owned(), actual, who_can: vec![who_can] }
+    Outside {
+        rule: rule.to_owned(),
+        actual,
+        who_can: vec![who_can],
+    }
 }
 
 fn who_can(owner: Option<&str>) -> Vec<String> {

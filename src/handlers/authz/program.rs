@@ -40,7 +40,9 @@ pub(super) async fn by_program(
     action: Action,
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
-    let Some((repo, via)) = on.repo() else { return Ok(not_from_the_forge(who, action)) };
+    let Some((repo, via)) = on.repo() else {
+        return Ok(not_from_the_forge(who, action));
+    };
     let teams = teams_of(ctx, (repo, via), who.name()).await?;
     let teams = teams.iter().map(|team| format!("{}/{team}", repo.owner()));
     let cmd = Cmd::new(&program.command)
@@ -60,7 +62,11 @@ pub(super) async fn by_program(
 }
 
 /// The teams it is told of: those of the list of teams that this person is in; where there is no list, of all teams.
-async fn teams_of(ctx: &Ctx, at: (&RepoId, Installation), login: &str) -> Result<Vec<String>, ForgeError> {
+async fn teams_of(
+    ctx: &Ctx,
+    at: (&RepoId, Installation),
+    login: &str,
+) -> Result<Vec<String>, ForgeError> {
     let (forge, now) = (&*ctx.forge, ctx.clock.now());
     let candidates = match ctx.settings.team_rules.teams() {
         teams if teams.is_empty() => ctx.memberships.list(forge, now, at, MOST_TEAMS).await?,
@@ -70,12 +76,21 @@ async fn teams_of(ctx: &Ctx, at: (&RepoId, Installation), login: &str) -> Result
         let is_member = ctx.memberships.has(forge, now, at, &team, login).await?;
         Ok(is_member.then_some(team))
     });
-    stream::iter(asked).buffered(ABREAST).try_filter_map(async |team| Ok(team)).try_collect().await
+    stream::iter(asked)
+        .buffered(ABREAST)
+        .try_filter_map(async |team| Ok(team))
+        .try_collect()
+        .await
 }
 
 /// What the program can read of the command. `REPO_ROOT` is not among it: no code of the pull is checked out before it
 /// is known whether that may be done.
-fn facts(who: &Identity, action: Action, repo: &RepoId, on: &Resource<'_>) -> Vec<(&'static str, OsString)> {
+fn facts(
+    who: &Identity,
+    action: Action,
+    repo: &RepoId,
+    on: &Resource<'_>,
+) -> Vec<(&'static str, OsString)> {
     let mut facts: Vec<(&str, OsString)> = vec![
         ("BASE_REPO_NAME", repo.name().into()),
         ("BASE_REPO_OWNER", repo.owner().into()),
@@ -83,7 +98,10 @@ fn facts(who: &Identity, action: Action, repo: &RepoId, on: &Resource<'_>) -> Ve
         ("USER_NAME", who.name().into()),
     ];
     if let Some(project) = on.project() {
-        facts.push(("PROJECT_NAME", project.name.as_ref().map_or("", ProjectName::as_str).into()));
+        facts.push((
+            "PROJECT_NAME",
+            project.name.as_ref().map_or("", ProjectName::as_str).into(),
+        ));
         facts.push(("REPO_REL_PATH", project.dir.as_str().into()));
         facts.push(("WORKSPACE", project.workspace.as_str().into()));
     }
@@ -108,13 +126,19 @@ fn facts(who: &Identity, action: Action, repo: &RepoId, on: &Resource<'_>) -> Ve
 
 /// A backslash before every byte, arguments between commas (reference 6.5).
 fn comment_args(args: &[String]) -> OsString {
-    let escaped = args.iter().map(|arg| arg.bytes().flat_map(|byte| [b'\\', byte]).collect::<Vec<u8>>());
+    let escaped = args.iter().map(|arg| {
+        arg.bytes()
+            .flat_map(|byte| [b'\\', byte])
+            .collect::<Vec<u8>>()
+    });
     OsString::from_vec(escaped.collect::<Vec<_>>().join(&b','))
 }
 
 /// Whether it let the command through; else a clause that says what happened.
 fn verdict(answer: &Result<Output, ProcessError>) -> Result<(), String> {
-    let output = answer.as_ref().map_err(|error| format!("it could not be asked: {}", describe_error(error)))?;
+    let output = answer
+        .as_ref()
+        .map_err(|error| format!("it could not be asked: {}", describe_error(error)))?;
     if output.stdout.truncated {
         return Err(format!("it printed more than {MOST_OUTPUT} bytes"));
     }
@@ -125,20 +149,29 @@ fn verdict(answer: &Result<Output, ProcessError>) -> Result<(), String> {
         Some(0) if last.is_empty() => Err("it printed nothing".to_owned()),
         Some(0) => Err(format!("its last line was {}", shown(last))),
         Some(code) if last.is_empty() => Err(format!("it ended with exit code {code}")),
-        Some(code) => Err(format!("it ended with exit code {code}, its last line being {}", shown(last))),
+        Some(code) => Err(format!(
+            "it ended with exit code {code}, its last line being {}",
+            shown(last)
+        )),
         None => Err("a signal ended it".to_owned()),
     }
 }
 
 fn shown(line: &str) -> String {
     let cut: String = line.chars().take(SHOWN).collect();
-    let more = if line.chars().count() > SHOWN { "…" } else { "" };
+    let more = if line.chars().count() > SHOWN {
+        "…"
+    } else {
+        ""
+    };
     quoted(&format!("{cut}{more}"))
 }
 
 fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -> Denial {
     let path = Path::new(&program.command);
-    let name = path.file_name().map_or(program.command.clone(), |name| name.to_string_lossy().into_owned());
+    let name = path.file_name().map_or(program.command.clone(), |name| {
+        name.to_string_lossy().into_owned()
+    });
     Denial {
         who: who.clone(),
         action,
@@ -154,7 +187,10 @@ fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -
 fn log(program: &TeamAuthz, answer: &Result<Output, ProcessError>) {
     match answer {
         Ok(output) => {
-            let (stdout, stderr) = (shown(output.stdout.text().trim()), shown(output.stderr.text().trim()));
+            let (stdout, stderr) = (
+                shown(output.stdout.text().trim()),
+                shown(output.stderr.text().trim()),
+            );
             info!(
                 command = program.command,
                 code = output.code,
@@ -165,7 +201,10 @@ fn log(program: &TeamAuthz, answer: &Result<Output, ProcessError>) {
         }
         Err(error) => {
             let error = describe_error(error);
-            warn!(command = program.command, error, "The program that decides about permission could not be asked");
+            warn!(
+                command = program.command,
+                error, "The program that decides about permission could not be asked"
+            );
         }
     }
 }
@@ -176,8 +215,15 @@ mod tests {
     use crate::process::Captured;
 
     fn ended(code: Option<i32>, stdout: &str) -> Output {
-        let captured = |text: &str| Captured { bytes: text.as_bytes().to_vec(), truncated: false };
-        Output { code, stdout: captured(stdout), stderr: captured("noise") }
+        let captured = |text: &str| Captured {
+            bytes: text.as_bytes().to_vec(),
+            truncated: false,
+        };
+        Output {
+            code,
+            stdout: captured(stdout),
+            stderr: captured("noise"),
+        }
     }
 
     #[test]
@@ -189,17 +235,31 @@ mod tests {
             (Some(0), "", "it printed nothing"),
             (Some(0), "pass\nfail", "its last line was `fail`"),
             (Some(0), "passed", "its last line was `passed`"),
-            (Some(1), "pass", "it ended with exit code 1, its last line being `pass`"),
+            (
+                Some(1),
+                "pass",
+                "it ended with exit code 1, its last line being `pass`",
+            ),
             (Some(2), "", "it ended with exit code 2"),
             (None, "pass", "a signal ended it"),
         ] {
-            assert_eq!(verdict(&Ok(ended(code, text))), Err(why.to_owned()), "{code:?} {text:?}");
+            assert_eq!(
+                verdict(&Ok(ended(code, text))),
+                Err(why.to_owned()),
+                "{code:?} {text:?}"
+            );
         }
         let after = DEADLINE;
-        let late = verdict(&Err(ProcessError::TimedOut { program: "authz".into(), after }));
+        let late = verdict(&Err(ProcessError::TimedOut {
+            program: "authz".into(),
+            after,
+        }));
         assert_eq!(
             late,
-            Err(r#"it could not be asked: "authz" did not end within 30 seconds and was stopped"#.to_owned())
+            Err(
+                r#"it could not be asked: "authz" did not end within 30 seconds and was stopped"#
+                    .to_owned()
+            )
         );
     }
 
@@ -207,12 +267,18 @@ mod tests {
     fn output_that_was_cut_is_no_answer() {
         let mut answer = ended(Some(0), "pass");
         answer.stdout.truncated = true;
-        assert_eq!(verdict(&Ok(answer)), Err("it printed more than 262144 bytes".to_owned()));
+        assert_eq!(
+            verdict(&Ok(answer)),
+            Err("it printed more than 262144 bytes".to_owned())
+        );
     }
 
     #[test]
     fn arguments_of_the_comment_cannot_be_read_as_anything_else() {
-        assert_eq!(comment_args(&["-a".to_owned(), "x,y".to_owned()]), r"\-\a,\x\,\y");
+        assert_eq!(
+            comment_args(&["-a".to_owned(), "x,y".to_owned()]),
+            r"\-\a,\x\,\y"
+        );
         assert_eq!(comment_args(&[]), "");
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::model::{
-    ApplyScope, BranchName, Concern, Lock, LockKey, OwnerName, ProjectKey, Pull, PullRef, RepoId, RepoUrl,
+    ApplyScope, BranchName, Concern, Lock, LockKey, OwnerName, ProjectKey, Pull, PullRef, RepoId,
+    RepoUrl,
 };
 use crate::vcs::Installation;
 
@@ -43,7 +44,9 @@ impl fmt::Display for Reserved<'_> {
         let Self { owner, url, what } = self;
         match what {
             ReservedDeed::FirstClaim => write!(f, "the first claim of {url}, for {owner}"),
-            ReservedDeed::OtherBranch(branch, _) => write!(f, "the branch {branch} of {url}, for {owner}"),
+            ReservedDeed::OtherBranch(branch, _) => {
+                write!(f, "the branch {branch} of {url}, for {owner}")
+            }
         }
     }
 }
@@ -143,14 +146,20 @@ impl Resource<'_> {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
             Self::Unseen { pull, .. } => Some((*pull).clone()),
             Self::Lock(lock) => Some(lock.pull.clone()),
-            Self::Applies(_) | Self::Repository(_) | Self::Owner(_) | Self::Reserved(_) | Self::Server => None,
+            Self::Applies(_)
+            | Self::Repository(_)
+            | Self::Owner(_)
+            | Self::Reserved(_)
+            | Self::Server => None,
         }
     }
 
     /// The owner or the repository it is about, for records, where neither lock, applies nor pull say it.
     pub(super) fn concern(&self) -> Option<Concern> {
         match self {
-            Self::Owner(owner) | Self::Reserved(Reserved { owner, .. }) => Some(Concern::Owner((*owner).clone())),
+            Self::Owner(owner) | Self::Reserved(Reserved { owner, .. }) => {
+                Some(Concern::Owner((*owner).clone()))
+            }
             Self::Repository(repo) => Some(Concern::Repo((*repo).clone())),
             Self::Pull(_)
             | Self::Unseen { .. }

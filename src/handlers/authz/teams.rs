@@ -14,22 +14,39 @@ pub(super) async fn by_teams(
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
     let rules = &ctx.settings.team_rules;
-    let Some(at) = on.repo() else { return Ok(not_from_the_forge(who, action)) };
-    let Grantees::Teams(giving) = rules.grantees(action) else { return Ok(Decision::Granted) };
+    let Some(at) = on.repo() else {
+        return Ok(not_from_the_forge(who, action));
+    };
+    let Grantees::Teams(giving) = rules.grantees(action) else {
+        return Ok(Decision::Granted);
+    };
     for team in &giving {
         if is_in(ctx, at, team, who).await? {
             return Ok(Decision::Granted);
         }
     }
     let own = others(ctx, at, &giving, who).await;
-    Ok(Decision::Denied(Box::new(denial(who, action, at.0, &giving, &own))))
+    Ok(Decision::Denied(Box::new(denial(
+        who, action, at.0, &giving, &own,
+    ))))
 }
 
 /// The other teams on the list that this person is in, as far as the forge says. The denial stands without them; they
 /// only explain it.
-async fn others<'a>(ctx: &'a Ctx, at: (&RepoId, Installation), giving: &[&str], who: &Identity) -> Vec<&'a str> {
+async fn others<'a>(
+    ctx: &'a Ctx,
+    at: (&RepoId, Installation),
+    giving: &[&str],
+    who: &Identity,
+) -> Vec<&'a str> {
     let mut own = Vec::new();
-    for team in ctx.settings.team_rules.teams().into_iter().filter(|team| !giving.contains(team)) {
+    for team in ctx
+        .settings
+        .team_rules
+        .teams()
+        .into_iter()
+        .filter(|team| !giving.contains(team))
+    {
         match is_in(ctx, at, team, who).await {
             Ok(true) => own.push(team),
             Ok(false) => {}
@@ -39,8 +56,15 @@ async fn others<'a>(ctx: &'a Ctx, at: (&RepoId, Installation), giving: &[&str], 
     own
 }
 
-async fn is_in(ctx: &Ctx, at: (&RepoId, Installation), team: &str, who: &Identity) -> Result<bool, ForgeError> {
-    ctx.memberships.has(&*ctx.forge, ctx.clock.now(), at, team, who.name()).await
+async fn is_in(
+    ctx: &Ctx,
+    at: (&RepoId, Installation),
+    team: &str,
+    who: &Identity,
+) -> Result<bool, ForgeError> {
+    ctx.memberships
+        .has(&*ctx.forge, ctx.clock.now(), at, team, who.name())
+        .await
 }
 
 /// Whom the list gives it, and what this person has instead.
@@ -48,8 +72,14 @@ fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &
     let (name, org) = (quoted(who.name()), quoted(repo.owner()));
     let rule = match giving {
         [] => format!("`--gh-team-allowlist` gives `{action}` to no team"),
-        [team] => format!("`--gh-team-allowlist` gives `{action}` to the team {} of {org}", quoted(team)),
-        teams => format!("`--gh-team-allowlist` gives `{action}` to the teams {} of {org}", listed(teams, "and")),
+        [team] => format!(
+            "`--gh-team-allowlist` gives `{action}` to the team {} of {org}",
+            quoted(team)
+        ),
+        teams => format!(
+            "`--gh-team-allowlist` gives `{action}` to the teams {} of {org}",
+            listed(teams, "and")
+        ),
     };
     let actual = match (giving, own) {
         ([], []) => format!("{name} is in none of the teams that it names"),
@@ -59,17 +89,27 @@ fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &
         (_, []) => format!("{name} is in none of them"),
         (_, own) => format!("{name} is in none of them, but in {}", listed(own, "and")),
     };
-    Denial { who: who.clone(), action, rule, actual, who_can: ways_out(action, &name, &org, giving) }
+    Denial {
+        who: who.clone(),
+        action,
+        rule,
+        actual,
+        who_can: ways_out(action, &name, &org, giving),
+    }
 }
 
 fn ways_out(action: Action, name: &str, org: &str, giving: &[&str]) -> Vec<String> {
     if giving.is_empty() {
-        return vec![format!("Whoever operates the server can give `{action}` to a team.")];
+        return vec![format!(
+            "Whoever operates the server can give `{action}` to a team."
+        )];
     }
     let (teams, kept) = (listed(giving, "or"), KEPT.num_seconds());
     vec![
         format!("A member of {teams} can give the command."),
-        format!("Or somebody who maintains {teams} adds {name}; comment again {kept} seconds later."),
+        format!(
+            "Or somebody who maintains {teams} adds {name}; comment again {kept} seconds later."
+        ),
         format!(
             "Or whoever operates the server changes the list. A team that {org} does not have, or that the account of \
              Lockkeeper may not see, counts as empty."
@@ -85,7 +125,14 @@ mod tests {
     fn a_denial_names_the_rule_what_is_the_case_and_who_can() {
         let told = |giving: &[&str], own: &[&str]| {
             let repo = "github.com/acme/infra".parse().unwrap();
-            denial(&Identity::Commenter("mallory".to_owned()), Action::Apply, &repo, giving, own).message()
+            denial(
+                &Identity::Commenter("mallory".to_owned()),
+                Action::Apply,
+                &repo,
+                giving,
+                own,
+            )
+            .message()
         };
         let all = [
             told(&[], &[]),

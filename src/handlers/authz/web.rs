@@ -17,10 +17,12 @@ pub async fn by_web(
     if let Some(denial) = by_rules(rules, accounts, who, action) {
         return Ok(Decision::Denied(Box::new(denial)));
     }
-    Ok(match owners::within(store, accounts, who.name(), on).await? {
-        Ok(()) => Decision::Granted,
-        Err(outside) => outside.denial(who, action),
-    })
+    Ok(
+        match owners::within(store, accounts, who.name(), on).await? {
+            Ok(()) => Decision::Granted,
+            Err(outside) => outside.denial(who, action),
+        },
+    )
 }
 
 /// Whether somebody may do it with something, for buttons.
@@ -33,7 +35,12 @@ pub fn offers(rules: &WebRules, accounts: &WebAccounts, name: &str, action: Acti
     own && rules.allows(action)
 }
 
-fn by_rules(rules: &WebRules, accounts: &WebAccounts, who: &Identity, action: Action) -> Option<Denial> {
+fn by_rules(
+    rules: &WebRules,
+    accounts: &WebAccounts,
+    who: &Identity,
+    action: Action,
+) -> Option<Denial> {
     let denial = |rule: String, who_can: String| Denial {
         who: who.clone(),
         action,
@@ -51,11 +58,15 @@ fn by_rules(rules: &WebRules, accounts: &WebAccounts, who: &Identity, action: Ac
     }
     if !rules.allows(action) {
         return Some(denial(
-            format!("`--web-allow={rules}` is what the pages and the API of this server may be used for"),
+            format!(
+                "`--web-allow={rules}` is what the pages and the API of this server may be used for"
+            ),
             format!("Whoever operates the server can add `{action}` to the list."),
         ));
     }
-    let Standing::Limited(account) = accounts.standing(who.name()) else { return None };
+    let Standing::Limited(account) = accounts.standing(who.name()) else {
+        return None;
+    };
     if account.may(action) {
         return None;
     }

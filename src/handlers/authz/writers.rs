@@ -15,7 +15,9 @@ pub(super) async fn by_permission(
     action: Action,
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
-    let Some(at) = on.repo() else { return Ok(not_from_the_forge(who, action)) };
+    let Some(at) = on.repo() else {
+        return Ok(not_from_the_forge(who, action));
+    };
     if let (Identity::Pusher(_), Some(pull)) = (who, on.seen()) {
         return by_authors(ctx, who, pull, at.1).await;
     }
@@ -46,15 +48,23 @@ pub(super) async fn by_authors(
     let owner = pull.head_repo.as_ref().map(RepoId::owner);
     let pusher = matches!(who, Identity::Pusher(_)).then(|| who.name());
     let mut people: Vec<&str> = Vec::new();
-    for login in [Some(pull.author.as_str()), owner, pusher].into_iter().flatten() {
-        if people.iter().all(|known| !known.eq_ignore_ascii_case(login)) {
+    for login in [Some(pull.author.as_str()), owner, pusher]
+        .into_iter()
+        .flatten()
+    {
+        if people
+            .iter()
+            .all(|known| !known.eq_ignore_ascii_case(login))
+        {
             people.push(login);
         }
     }
     for login in people {
         let answer = ask(ctx, at, login, false).await?;
         if answer != Answer::Yes {
-            return Ok(Decision::Denied(Box::new(denial_of_fork(ctx, at.0, login, &answer))));
+            return Ok(Decision::Denied(Box::new(denial_of_fork(
+                ctx, at.0, login, &answer,
+            ))));
         }
     }
     Ok(Decision::Granted)
@@ -70,16 +80,29 @@ enum Answer {
 }
 
 /// Passing faults are for the caller, who waits or gives up.
-async fn ask(ctx: &Ctx, at: (&RepoId, Installation), login: &str, fresh: bool) -> Result<Answer, ForgeError> {
-    match ctx.memberships.may_write(&*ctx.forge, ctx.clock.now(), at, login, fresh).await {
+async fn ask(
+    ctx: &Ctx,
+    at: (&RepoId, Installation),
+    login: &str,
+    fresh: bool,
+) -> Result<Answer, ForgeError> {
+    match ctx
+        .memberships
+        .may_write(&*ctx.forge, ctx.clock.now(), at, login, fresh)
+        .await
+    {
         Ok(true) => Ok(Answer::Yes),
         Ok(false) => Ok(Answer::No),
-        Err(error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. } | ForgeError::NotFound { .. })) => {
-            Ok(Answer::Refused(error.to_string()))
-        }
-        Err(error @ (ForgeError::Moved { .. } | ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) => {
-            Err(error)
-        }
+        Err(
+            error @ (ForgeError::Denied { .. }
+            | ForgeError::Rejected { .. }
+            | ForgeError::NotFound { .. }),
+        ) => Ok(Answer::Refused(error.to_string())),
+        Err(
+            error @ (ForgeError::Moved { .. }
+            | ForgeError::Unavailable { .. }
+            | ForgeError::RateLimited { .. }),
+        ) => Err(error),
     }
 }
 
@@ -87,11 +110,21 @@ async fn ask(ctx: &Ctx, at: (&RepoId, Installation), login: &str, fresh: bool) -
 async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, ForgeError> {
     match ctx.settings.commenters {
         Commenters::Writers => Ok(false),
-        Commenters::Everyone => match ctx.memberships.is_public(&*ctx.forge, ctx.clock.now(), at).await {
+        Commenters::Everyone => match ctx
+            .memberships
+            .is_public(&*ctx.forge, ctx.clock.now(), at)
+            .await
+        {
             Ok(public) => Ok(!public),
-            Err(ForgeError::Denied { .. } | ForgeError::Rejected { .. } | ForgeError::NotFound { .. }) => Ok(false),
             Err(
-                error @ (ForgeError::Moved { .. } | ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }),
+                ForgeError::Denied { .. }
+                | ForgeError::Rejected { .. }
+                | ForgeError::NotFound { .. },
+            ) => Ok(false),
+            Err(
+                error @ (ForgeError::Moved { .. }
+                | ForgeError::Unavailable { .. }
+                | ForgeError::RateLimited { .. }),
             ) => Err(error),
         },
     }
@@ -115,8 +148,9 @@ fn denial(ctx: &Ctx, who: &Identity, action: Action, repo: &RepoId, answer: &Ans
 
 fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &Answer) -> Denial {
     let executable = &ctx.settings.executable;
-    let mut who_can =
-        vec![format!("Somebody who may write to the repository can look at the code and comment `{executable} plan`.")];
+    let mut who_can = vec![format!(
+        "Somebody who may write to the repository can look at the code and comment `{executable} plan`."
+    )];
     who_can.extend(ways_out(&quoted(login), answer).into_iter().skip(1));
     Denial {
         who: Identity::Pusher(login.to_owned()),
@@ -130,7 +164,9 @@ fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &Answer) -> Den
 fn rule(commenters: Commenters, what: &str, repo: &RepoId) -> String {
     let name = quoted(repo.full_name());
     match commenters {
-        Commenters::Writers => format!("`--allow-commenters=writers` gives {what} to people who may write to {name}"),
+        Commenters::Writers => {
+            format!("`--allow-commenters=writers` gives {what} to people who may write to {name}")
+        }
         Commenters::Everyone => format!(
             "`--allow-commenters=everyone` does not hold in a public repository, so that only people who may write to \
              {name} are given {what}"
@@ -142,7 +178,10 @@ fn actual(name: &str, answer: &Answer) -> String {
     match answer {
         Answer::Yes | Answer::No => format!("{name} may not"),
         Answer::Refused(why) => {
-            format!("what {name} may do there cannot be found out: {}", why.trim_end_matches('.'))
+            format!(
+                "what {name} may do there cannot be found out: {}",
+                why.trim_end_matches('.')
+            )
         }
     }
 }

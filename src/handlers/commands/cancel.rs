@@ -19,9 +19,13 @@ use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedComm
 
 /// Carries out a `cancel` by comment.
 pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
-    let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
+    let spec = Spec::from_json(&row.spec)
+        .context("the command on record cannot be read")
+        .map_err(JobError::Fail)?;
     let Spec::Command(Command::Cancel(command)) = &spec else {
-        return Err(JobError::Fail(anyhow::anyhow!("the command on record is not what its row says")));
+        return Err(JobError::Fail(anyhow::anyhow!(
+            "the command on record is not what its row says"
+        )));
     };
     if let Some(refusal) = permission::check_unseen(ctx, row, &spec).await? {
         let end = refusal.into_end(ctx, row);
@@ -35,7 +39,14 @@ pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
         ends.push(Reply::new(Body::Cancelled(lines(cancelled))).into_end(ctx, row));
         ends
     };
-    cancel(ctx, CancelWhat::OfPull(&row.pull), &row.actor, command.force, ends).await?;
+    cancel(
+        ctx,
+        CancelWhat::OfPull(&row.pull),
+        &row.actor,
+        command.force,
+        ends,
+    )
+    .await?;
     Ok(())
 }
 
@@ -46,7 +57,10 @@ pub(in crate::handlers) async fn one(
     who: &Actor,
     force: bool,
 ) -> Result<Cancelled, sqlx::Error> {
-    cancel(ctx, CancelWhat::One(id), who, force, |cancelled| dropped(ctx, cancelled, who)).await
+    cancel(ctx, CancelWhat::One(id), who, force, |cancelled| {
+        dropped(ctx, cancelled, who)
+    })
+    .await
 }
 
 async fn cancel(
@@ -61,16 +75,30 @@ async fn cancel(
         ended = ends(cancelled);
         ended.clone()
     };
-    let cancelled = ctx.store.command_cancel(what, &why(who), force, ends).await?;
+    let cancelled = ctx
+        .store
+        .command_cancel(what, &why(who), force, ends)
+        .await?;
     for end in &ended {
         let dropped = cancelled.dropped.iter().find(|row| row.id == end.id);
-        tally::command(ctx, dropped.map_or(CommandKind::Cancel, |row| row.kind), end);
+        tally::command(
+            ctx,
+            dropped.map_or(CommandKind::Cancel, |row| row.kind),
+            end,
+        );
     }
     let running: Vec<_> = cancelled.interrupted.iter().map(|row| row.id).collect();
     ctx.stops.stop(&running);
     ctx.nudge.nudge();
     let (dropped, spared) = (cancelled.dropped.len(), cancelled.spared.len());
-    info!(who = who.login, dropped, interrupted = running.len(), spared, force, "Commands were cancelled");
+    info!(
+        who = who.login,
+        dropped,
+        interrupted = running.len(),
+        spared,
+        force,
+        "Commands were cancelled"
+    );
     Ok(cancelled)
 }
 
@@ -78,8 +106,12 @@ async fn cancel(
 pub(in crate::handlers) fn why(who: &Actor) -> String {
     let login = who.login.replace('`', "'");
     match who.origin {
-        Origin::Page | Origin::Api | Origin::Cli => format!("`{login}` cancelled it {}", who.origin.way()),
-        Origin::Comment | Origin::Pull | Origin::Reconciler | Origin::Queue => format!("`{login}` cancelled it"),
+        Origin::Page | Origin::Api | Origin::Cli => {
+            format!("`{login}` cancelled it {}", who.origin.way())
+        }
+        Origin::Comment | Origin::Pull | Origin::Reconciler | Origin::Queue => {
+            format!("`{login}` cancelled it")
+        }
     }
 }
 
@@ -88,7 +120,9 @@ pub(in crate::handlers) fn why(who: &Actor) -> String {
 fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand> {
     let end = |row: &CommandRow| {
         let reply = match row.kind {
-            CommandKind::Autoplan if !cancelled.awaited.contains(&row.id) => Reply::given_over(REASON),
+            CommandKind::Autoplan if !cancelled.awaited.contains(&row.id) => {
+                Reply::given_over(REASON)
+            }
             CommandKind::Autoplan
             | CommandKind::Plan
             | CommandKind::Apply
@@ -98,7 +132,10 @@ fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand
             | CommandKind::Version
             | CommandKind::Import
             | CommandKind::StateRm
-            | CommandKind::Help => told(format!("{} before its turn came. Nothing was run.", why(who))),
+            | CommandKind::Help => told(format!(
+                "{} before its turn came. Nothing was run.",
+                why(who)
+            )),
         };
         reply.into_end(ctx, row)
     };
@@ -115,12 +152,20 @@ fn told(message: String) -> Reply {
 pub(super) fn before(row: &CommandRow, stop: &Stop) -> Reply {
     told(match row.state {
         CommandState::Queued => format!("{} before its turn came. Nothing was run.", stop.why),
-        CommandState::Running | CommandState::Finished => format!("{} before it was begun again.", stop.why),
+        CommandState::Running | CommandState::Finished => {
+            format!("{} before it was begun again.", stop.why)
+        }
     })
 }
 
 fn lines(cancelled: &Cancelled) -> Vec<CancelLine> {
-    let line = |fate: Fate| move |row: &CommandRow| CancelLine { what: what(row), who: row.actor.login.clone(), fate };
+    let line = |fate: Fate| {
+        move |row: &CommandRow| CancelLine {
+            what: what(row),
+            who: row.actor.login.clone(),
+            fate,
+        }
+    };
     let dropped = cancelled.dropped.iter().map(line(Fate::Dropped));
     let interrupted = cancelled.interrupted.iter().map(line(Fate::Interrupted));
     let spared = cancelled.spared.iter().map(line(Fate::Spared));
@@ -134,6 +179,8 @@ fn what(row: &CommandRow) -> Option<String> {
         Ok(Spec::Autoplan) => None,
         // Whoever is named asked for a plan and was in line.
         Ok(Spec::Turn(_)) => Some(CommandKind::Plan.to_string()),
-        Ok(Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) | Err(_) => Some(row.kind.to_string()),
+        Ok(Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) | Err(_) => {
+            Some(row.kind.to_string())
+        }
     }
 }

@@ -72,9 +72,19 @@ impl Reading {
         let origin = origin(cx, &wanted(cx.ctx, rules), source, has_checkout).await?;
         let reading = Self::new(rules, &source.base_branch, origin);
         if let Some(written) = written_for_plans(cx, rules, source).await? {
-            let origin = Origin::Commit { commit: source.head.clone(), name: None };
-            let said = written.0.map(|(file, text)| reading.parse(&file, text)).transpose()?;
-            return Ok(Self { origin, said, ..reading });
+            let origin = Origin::Commit {
+                commit: source.head.clone(),
+                name: None,
+            };
+            let said = written
+                .0
+                .map(|(file, text)| reading.parse(&file, text))
+                .transpose()?;
+            return Ok(Self {
+                origin,
+                said,
+                ..reading
+            });
         }
         let said = reading.read_commit(cx).await?;
         Ok(Self { said, ..reading })
@@ -82,7 +92,13 @@ impl Reading {
 
     fn new(rules: &RepoRules, base: &BranchName, origin: Origin) -> Self {
         let path = rules.config_file().map(|path| path.value.clone());
-        Self { path, permissions: rules.permissions().clone(), base: base.clone(), origin, said: None }
+        Self {
+            path,
+            permissions: rules.permissions().clone(),
+            base: base.clone(),
+            origin,
+            said: None,
+        }
     }
 
     /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
@@ -95,7 +111,9 @@ impl Reading {
 
     /// What the commit says; nothing if it is to be read from the checkout.
     async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<Said>, ConfigTrouble> {
-        let Origin::Commit { commit, .. } = &self.origin else { return Ok(None) };
+        let Origin::Commit { commit, .. } = &self.origin else {
+            return Ok(None);
+        };
         let (repo, mut found) = (&cx.pull.at.repo, Vec::new());
         let there = cx.ctx.checkouts.tracked(repo, commit, &self.paths()).await;
         for path in there.map_err(CheckoutError::from)? {
@@ -111,8 +129,14 @@ impl Reading {
                 Err(error) => return Err(CheckoutError::from(error).into()),
             }
         }
-        let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else { return Ok(None) };
-        let text = found.into_iter().find(|(path, _)| *path == chosen).map(|(_, text)| text).unwrap_or_default();
+        let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else {
+            return Ok(None);
+        };
+        let text = found
+            .into_iter()
+            .find(|(path, _)| *path == chosen)
+            .map(|(_, text)| text)
+            .unwrap_or_default();
         self.parse(&chosen, text).map(Some)
     }
 
@@ -122,18 +146,28 @@ impl Reading {
             meta.is_ok_and(|meta| !meta.is_dir())
         };
         let found: Vec<RepoPath> = self.paths().into_iter().filter(is_there).collect();
-        let Some(chosen) = self.choose(found.iter())? else { return Ok(None) };
+        let Some(chosen) = self.choose(found.iter())? else {
+            return Ok(None);
+        };
         let text = read_file(checkout, &chosen, RepoConfig::MAX_BYTES as u64 + 1);
-        let text = text.map_err(|error| self.wrong(format!("`{chosen}` cannot be read: {error}")))?;
+        let text =
+            text.map_err(|error| self.wrong(format!("`{chosen}` cannot be read: {error}")))?;
         self.parse(&chosen, text).map(Some)
     }
 
     fn paths(&self) -> Vec<RepoPath> {
-        let usual = || CANDIDATES.map(|name| RepoPath::new(name).expect("a plain name is a path")).to_vec();
+        let usual = || {
+            CANDIDATES
+                .map(|name| RepoPath::new(name).expect("a plain name is a path"))
+                .to_vec()
+        };
         self.path.clone().map_or_else(usual, |path| vec![path])
     }
 
-    fn choose<'a>(&self, found: impl Iterator<Item = &'a RepoPath>) -> Result<Option<RepoPath>, ConfigTrouble> {
+    fn choose<'a>(
+        &self,
+        found: impl Iterator<Item = &'a RepoPath>,
+    ) -> Result<Option<RepoPath>, ConfigTrouble> {
         match &self.path {
             Some(_) => Ok(found.into_iter().next().cloned()),
             None => repo::find(found).map_err(|error| self.wrong(error.to_string())),
@@ -143,17 +177,29 @@ impl Reading {
     fn parse(&self, file: &RepoPath, text: String) -> Result<Said, ConfigTrouble> {
         let config = RepoConfig::parse(file.as_str(), &text, &self.permissions);
         let config = config.map_err(|errors| self.wrong(errors.to_string()))?;
-        let config = config.for_base(&self.base).map_err(|error| self.wrong(error.to_string()))?;
-        Ok(Said { file: file.clone(), text, config })
+        let config = config
+            .for_base(&self.base)
+            .map_err(|error| self.wrong(error.to_string()))?;
+        Ok(Said {
+            file: file.clone(),
+            text,
+            config,
+        })
     }
 
     /// Whoever looks for the mistake in the pull request would not find it.
     fn wrong(&self, what: String) -> ConfigTrouble {
         ConfigTrouble::Wrong(match &self.origin {
             Origin::Checkout | Origin::Commit { name: None, .. } => what,
-            Origin::Commit { commit, name: Some(name) } => {
+            Origin::Commit {
+                commit,
+                name: Some(name),
+            } => {
                 let note = "not from this pull request, so it has to be mended there";
-                format!("{what}\n\nThe file is read from {name} at {}, {note}.", commit.short())
+                format!(
+                    "{what}\n\nThe file is read from {name} at {}, {note}.",
+                    commit.short()
+                )
             }
         })
     }
@@ -170,20 +216,35 @@ async fn written_for_plans(
     if has_own || !may_be_written(cx, rules) {
         return Ok(None);
     }
-    let written = cx.ctx.store.command_config_of_head(&source.pull, &source.head).await;
+    let written = cx
+        .ctx
+        .store
+        .command_config_of_head(&source.pull, &source.head)
+        .await;
     written.map_err(|error| CheckoutError::from(error).into())
 }
 
 /// Whether hooks of a plan may have written what is read, so that it has to be kept with the command. A plan that has none of
 /// its own goes by what those of an earlier one have left.
 pub(super) fn may_be_written(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
-    let for_plans = |hook: &Hook| [CommandKind::Plan, CommandKind::Autoplan].into_iter().any(|kind| hook.is_for(kind));
+    let for_plans = |hook: &Hook| {
+        [CommandKind::Plan, CommandKind::Autoplan]
+            .into_iter()
+            .any(|kind| hook.is_for(kind))
+    };
     is_of_checkout(cx.ctx, rules) && rules.pre_hooks(&cx.pull.base_branch).any(for_plans)
 }
 
 /// The commands of which hooks may have written the configuration, by the runs of theirs that made plans.
-pub(super) async fn written(cx: &CommandCx<'_>, rules: &RepoRules) -> Result<HashMap<RunId, CommandId>, sqlx::Error> {
-    if is_of_checkout(cx.ctx, rules) { cx.ctx.store.plan_configs(&cx.pull.at).await } else { Ok(HashMap::new()) }
+pub(super) async fn written(
+    cx: &CommandCx<'_>,
+    rules: &RepoRules,
+) -> Result<HashMap<RunId, CommandId>, sqlx::Error> {
+    if is_of_checkout(cx.ctx, rules) {
+        cx.ctx.store.plan_configs(&cx.pull.at).await
+    } else {
+        Ok(HashMap::new())
+    }
 }
 
 /// What the repository said when a plan was made, for its apply. A named branch is read as it is now. `written`: the command
@@ -198,10 +259,17 @@ pub(super) async fn of_plan(
         && let Some(written) = cx.ctx.store.command_config(command).await?
     {
         let reading = Reading::new(rules, &plan.base_branch, Origin::Checkout);
-        let said = written.0.map(|(file, text)| reading.parse(&file, text)).transpose()?;
+        let said = written
+            .0
+            .map(|(file, text)| reading.parse(&file, text))
+            .transpose()?;
         return Ok(said.map(|said| said.config));
     }
-    let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
+    let source = cx
+        .ctx
+        .checkouts
+        .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
+        .await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
     let reading = Reading::new(rules, &plan.base_branch, origin);
     Ok(reading.read_commit(cx).await?.map(|said| said.config))
@@ -209,9 +277,18 @@ pub(super) async fn of_plan(
 
 /// Why nothing may be applied as long as the configuration cannot be read; `None`: the operator's own rules are enough.
 pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Option<String> {
-    let ConfigSource::Branch(branch) = wanted(ctx, rules) else { return None };
-    let why = error.downcast_ref::<ConfigTrouble>().map_or_else(|| describe_error(&**error), ToString::to_string);
-    let first = why.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+    let ConfigSource::Branch(branch) = wanted(ctx, rules) else {
+        return None;
+    };
+    let why = error
+        .downcast_ref::<ConfigTrouble>()
+        .map_or_else(|| describe_error(&**error), ToString::to_string);
+    let first = why
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.')
+        .to_owned();
     Some(format!(
         "the configuration is to be read from the branch `{branch}` (`repo_config_source`), and it cannot be: {first}."
     ))
@@ -220,15 +297,20 @@ pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Op
 /// The entry of the repository decides, then the flag, then what is checked out.
 fn wanted(ctx: &Ctx, rules: &RepoRules) -> ConfigSource {
     let of_entry = rules.config_source().map(|source| source.value.clone());
-    of_entry.or_else(|| ctx.settings.config_source.clone()).unwrap_or(match ctx.checkouts.strategy() {
-        CheckoutStrategy::Branch => ConfigSource::PullHead,
-        CheckoutStrategy::Merge => ConfigSource::MergeResult,
-    })
+    of_entry
+        .or_else(|| ctx.settings.config_source.clone())
+        .unwrap_or(match ctx.checkouts.strategy() {
+            CheckoutStrategy::Branch => ConfigSource::PullHead,
+            CheckoutStrategy::Merge => ConfigSource::MergeResult,
+        })
 }
 
 /// Whether what the repository says depends on the commit of the base branch.
 pub(super) fn goes_by_base(ctx: &Ctx, rules: &RepoRules) -> bool {
-    matches!(wanted(ctx, rules), ConfigSource::Base | ConfigSource::MergeResult)
+    matches!(
+        wanted(ctx, rules),
+        ConfigSource::Base | ConfigSource::MergeResult
+    )
 }
 
 /// Whether hooks have a say in it.
@@ -254,21 +336,34 @@ async fn origin(
         return Ok(Origin::Checkout);
     }
     Ok(match wanted {
-        ConfigSource::PullHead => Origin::Commit { commit: source.head.clone(), name: None },
-        ConfigSource::MergeResult => Origin::Commit { commit: cx.ctx.checkouts.merged(source).await?, name: None },
+        ConfigSource::PullHead => Origin::Commit {
+            commit: source.head.clone(),
+            name: None,
+        },
+        ConfigSource::MergeResult => Origin::Commit {
+            commit: cx.ctx.checkouts.merged(source).await?,
+            name: None,
+        },
         ConfigSource::Base => Origin::Commit {
             commit: source.base.clone(),
             name: Some(format!("the base branch `{}`", source.base_branch)),
         },
         ConfigSource::Branch(branch) => {
-            let tip = cx.ctx.checkouts.fetch_branch(&*cx.ctx.forge, source, branch, cx.row.installation).await?;
+            let tip = cx
+                .ctx
+                .checkouts
+                .fetch_branch(&*cx.ctx.forge, source, branch, cx.row.installation)
+                .await?;
             let commit = tip.ok_or_else(|| {
                 ConfigTrouble::Wrong(format!(
                     "The configuration is to be read from the branch `{branch}` (`repo_config_source`), and there is no \
                      such branch. Whoever runs Lockkeeper has to name another one, or the branch has to be made."
                 ))
             })?;
-            Origin::Commit { commit, name: Some(format!("the branch `{branch}`")) }
+            Origin::Commit {
+                commit,
+                name: Some(format!("the branch `{branch}`")),
+            }
         }
     })
 }

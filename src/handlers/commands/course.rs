@@ -14,12 +14,19 @@ pub(super) struct Course {
 
 impl Course {
     pub fn new(aborts: bool) -> Self {
-        Self { aborts, failed: None, reports: Vec::new() }
+        Self {
+            aborts,
+            failed: None,
+            reports: Vec::new(),
+        }
     }
 
     /// Why the projects of a group are not tried; `None`: they are.
     pub fn halted(&self, group: i32) -> Option<UserText> {
-        let (before, project) = self.failed.as_ref().filter(|(before, _)| self.aborts && *before < group)?;
+        let (before, project) = self
+            .failed
+            .as_ref()
+            .filter(|(before, _)| self.aborts && *before < group)?;
         let message = format!(
             "Not tried, because `{}` did not succeed: it is in group {before} of the order, this project in group {group}, \
              and the configuration file says `abort_on_execution_order_fail: true`.",
@@ -35,12 +42,14 @@ impl Course {
             let failed = reports.iter().find(|report| !report.outcome.is_success());
             self.failed = failed.map(|report| (group, report.key.clone()));
         }
-        self.reports.extend(reports.into_iter().map(|report| (group, report)));
+        self.reports
+            .extend(reports.into_iter().map(|report| (group, report)));
     }
 
     /// All reports by group, directory, workspace and name.
     pub fn into_reports(mut self) -> Vec<ProjectReport> {
-        self.reports.sort_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
+        self.reports
+            .sort_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
         self.reports.into_iter().map(|(_, report)| report).collect()
     }
 }
@@ -65,7 +74,11 @@ mod tests {
         ] {
             let mut course = Course::new(aborts);
             course.add(0, vec![report("a", outcome)]);
-            assert_eq!(course.halted(group).is_some(), halted, "{aborts} {outcome} {group}");
+            assert_eq!(
+                course.halted(group).is_some(),
+                halted,
+                "{aborts} {outcome} {group}"
+            );
         }
     }
 
@@ -77,7 +90,11 @@ mod tests {
         course.add(0, vec![report("0", Planned)]);
         course.add(2, vec![report("d", Skipped)]);
         insta::assert_snapshot!(course.halted(3).unwrap().message, @"Not tried, because `a/default` did not succeed: it is in group 0 of the order, this project in group 3, and the configuration file says `abort_on_execution_order_fail: true`.");
-        let dirs: Vec<_> = course.into_reports().into_iter().map(|report| report.key.dir.to_string()).collect();
+        let dirs: Vec<_> = course
+            .into_reports()
+            .into_iter()
+            .map(|report| report.key.dir.to_string())
+            .collect();
         assert_eq!(dirs, ["c", "0", "a", "b", "d"]);
     }
 }

@@ -9,7 +9,9 @@ use crate::render::Body;
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ExplainCommand) -> Result<Reply, JobError> {
     Ok(match projects::explain(cx, &command.target).await? {
-        Explained::Answer(explanation, warnings) => Reply::new(Body::Explained(explanation, warnings)),
+        Explained::Answer(explanation, warnings) => {
+            Reply::new(Body::Explained(explanation, warnings))
+        }
         Explained::Refused(reply) => reply,
     })
 }

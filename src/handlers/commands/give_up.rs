@@ -22,7 +22,9 @@ const ATTEMPTS: i64 = 6;
 /// something is not: who asked for it does not expect it an hour later.
 pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> JobError {
     match error {
-        JobError::Retry { error, .. } if attempt.lease.tries() >= ATTEMPTS && !is_worth_waiting(row, &error) => {
+        JobError::Retry { error, .. }
+            if attempt.lease.tries() >= ATTEMPTS && !is_worth_waiting(row, &error) =>
+        {
             JobError::Fail(error)
         }
         other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,
@@ -30,7 +32,10 @@ pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> 
 }
 
 fn is_worth_waiting(row: &CommandRow, error: &anyhow::Error) -> bool {
-    let away = matches!(forge_error(error), Some(ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }));
+    let away = matches!(
+        forge_error(error),
+        Some(ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })
+    );
     away && !row.kind.changes()
 }
 
@@ -52,14 +57,21 @@ fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
 
 /// The command was tried as often as is sensible: the pull is told, and nothing stays pending, locked or half done.
 pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
-    let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
+    let Some(row) = ctx.store.command_get(id).await? else {
+        return Ok(());
+    };
     if row.state == CommandState::Finished {
         return Ok(());
     }
-    let interrupted = interrupted::reply(ctx, &row).await.map_err(|error| anyhow!(error.message()))?;
+    let interrupted = interrupted::reply(ctx, &row)
+        .await
+        .map_err(|error| anyhow!(error.message()))?;
     let reply = match interrupted {
         Some(reply) => reply,
-        None => Reply { statuses: wind_up(ctx, &row).await?, ..Reply::new(Body::Broken(broken(&row, error))) },
+        None => Reply {
+            statuses: wind_up(ctx, &row).await?,
+            ..Reply::new(Body::Broken(broken(&row, error)))
+        },
     };
     let end = reply.into_end(ctx, &row);
     if ctx.store.command_finish(&end).await? {
@@ -70,17 +82,33 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
 
 /// Ends the runs of the command and returns the statuses that say so.
 pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
-    let mut statuses: Vec<CommitStatus> =
-        standing::status_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+    let mut statuses: Vec<CommitStatus> = standing::status_kind(row.kind)
+        .map(|kind| standing::broken(ctx, kind))
+        .into_iter()
+        .collect();
     ctx.store.hooks_cut_off(row.id).await?;
     for run in ctx.store.run_list(row.id).await? {
-        if ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await? {
+        if ctx
+            .store
+            .run_finish(
+                run.id,
+                ProjectOutcome::Failed,
+                Some("The command could not be carried out."),
+            )
+            .await?
+        {
             tally::run(ctx, run.id, ProjectOutcome::Failed).await;
         }
         ctx.hub.announce(run.id);
         discard(ctx, &run).await?;
         if run.kind.has_status() {
-            statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, status::failed(run.kind)));
+            statuses.push(standing::of_project(
+                ctx,
+                run.kind,
+                &run.project,
+                run.id,
+                status::failed(run.kind),
+            ));
         }
     }
     Ok(statuses)
@@ -90,7 +118,10 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
 async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
     match run.kind {
         RunKind::Plan => {
-            let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the plan could not be carried out");
+            let cause = Cause::new(
+                Actor::lockkeeper(Origin::Reconciler),
+                "the plan could not be carried out",
+            );
             ctx.store.plan_drop(&run.pull, &run.project, &cause).await
         }
         RunKind::Apply | RunKind::Version | RunKind::Import | RunKind::StateRm => Ok(()),
@@ -125,7 +156,10 @@ fn broken(row: &CommandRow, error: &JobError) -> UserText {
         message: format!("this command could not be carried out: {cause}."),
         hints: vec![
             format!("{} to try once more.", again(row.pull.number)),
-            format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),
+            format!(
+                "If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.",
+                row.id
+            ),
         ],
     }
 }

@@ -9,8 +9,13 @@ use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
 /// The refusal, if there is one. A plan that somebody's comment waits for is not refused without a word.
-pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
-    let by_itself = row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await?;
+pub(super) async fn check(
+    ctx: &Ctx,
+    row: &CommandRow,
+    pull: &Pull,
+) -> Result<Option<Reply>, sqlx::Error> {
+    let by_itself =
+        row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await?;
     if let Some(refused) = unclaimed(ctx, row, by_itself).await? {
         return Ok(Some(refused));
     }
@@ -22,7 +27,11 @@ pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Op
 }
 
 /// The claim may have been given up after the command was taken. Locks can still be given back.
-async fn unclaimed(ctx: &Ctx, row: &CommandRow, by_itself: bool) -> Result<Option<Reply>, sqlx::Error> {
+async fn unclaimed(
+    ctx: &Ctx,
+    row: &CommandRow,
+    by_itself: bool,
+) -> Result<Option<Reply>, sqlx::Error> {
     if row.kind == CommandKind::Unlock || claimed::is_claimed(ctx, &row.pull.repo).await? {
         return Ok(None);
     }
@@ -31,7 +40,10 @@ async fn unclaimed(ctx: &Ctx, row: &CommandRow, by_itself: bool) -> Result<Optio
             "unclaimed: nobody has claimed the repository (--require-claims)".to_owned(),
         )));
     }
-    Ok(Some(Reply::new(Body::Refused(claimed::refusal(ctx, &row.pull.repo)))))
+    Ok(Some(Reply::new(Body::Refused(claimed::refusal(
+        ctx,
+        &row.pull.repo,
+    )))))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
@@ -41,7 +53,9 @@ fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
     if ctx.settings.silence_forks {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
-    Some(Reply::new(Body::Refused(Refusal::fork(pull.head_repo.as_ref()))))
+    Some(Reply::new(Body::Refused(Refusal::fork(
+        pull.head_repo.as_ref(),
+    ))))
 }
 
 fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
@@ -51,7 +65,10 @@ fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     if by_itself {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
-    let message = format!("this pull request is {}, and commands run on open ones only.", pull.state);
+    let message = format!(
+        "this pull request is {}, and commands run on open ones only.",
+        pull.state
+    );
     let hint = match pull.state {
         PullState::Merged => "What is left to do needs a new pull request.",
         PullState::Open | PullState::Closed => "Open it again, then comment the command once more.",
@@ -69,8 +86,11 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
     if by_itself {
         return Some(Reply::silent_for(format!("branch: {why}")));
     }
-    let what =
-        if pull.at.number.is_application() { "branch of the application" } else { "base branch of the pull request" };
+    let what = if pull.at.number.is_application() {
+        "branch of the application"
+    } else {
+        "base branch of the pull request"
+    };
     let hints = vec![
         format!("Change the {what}, if it is the wrong one."),
         "Or whoever operates the server can change that line.".to_owned(),
@@ -79,7 +99,11 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
 }
 
 /// Why a pull into this branch is not served, a clause; `None`: it is.
-pub(in crate::handlers) fn other_branch(ctx: &Ctx, pull: &PullRef, base: &BranchName) -> Option<String> {
+pub(in crate::handlers) fn other_branch(
+    ctx: &Ctx,
+    pull: &PullRef,
+    base: &BranchName,
+) -> Option<String> {
     let rules = ctx.settings.rules(&pull.repo);
     let served = rules.branch().filter(|served| !served.value.fits(base))?;
     if pull.number.is_application() {
@@ -107,7 +131,10 @@ fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Re
         )));
     }
     let label = has(&ctx.settings.labels.no_unlock).filter(|_| row.kind == CommandKind::Unlock)?;
-    let message = format!("this pull request is labelled `{}` (`--disable-unlock-label`).", shown(&label));
+    let message = format!(
+        "this pull request is labelled `{}` (`--disable-unlock-label`).",
+        shown(&label)
+    );
     Some(Reply::refused(
         "label",
         message,

@@ -10,16 +10,28 @@ use crate::store::CommandRow;
 /// The answer, if the comment needs nothing but one.
 pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> {
     match spec {
-        Spec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(ctx.settings.grammar.help(help.topic)))),
+        Spec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(
+            ctx.settings.grammar.help(help.topic),
+        ))),
         Spec::Mistake(text) => Some(Reply::new(Body::Mistake(text.clone()))),
-        Spec::NotServed => Some(Reply::new(Body::Refused(Refusal::not_allowlisted(&row.pull.repo)))),
-        Spec::Unclaimed => Some(Reply::new(Body::Refused(claimed::refusal(ctx, &row.pull.repo)))),
+        Spec::NotServed => Some(Reply::new(Body::Refused(Refusal::not_allowlisted(
+            &row.pull.repo,
+        )))),
+        Spec::Unclaimed => Some(Reply::new(Body::Refused(claimed::refusal(
+            ctx,
+            &row.pull.repo,
+        )))),
         Spec::Command(_) | Spec::Autoplan | Spec::Turn(_) => None,
     }
 }
 
 /// The grammar knows more commands than this version carries out.
 pub(super) fn not_available(command: &Command) -> Reply {
-    let available = ["plan", "apply", "cancel", "unlock", "explain", "version", "import", "state rm", "help"];
-    Reply::new(Body::Refused(Refusal::not_available(command.name().as_str(), &available)))
+    let available = [
+        "plan", "apply", "cancel", "unlock", "explain", "version", "import", "state rm", "help",
+    ];
+    Reply::new(Body::Refused(Refusal::not_available(
+        command.name().as_str(),
+        &available,
+    )))
 }

@@ -75,12 +75,17 @@ impl When {
 
 /// Whether hooks are to run around this command.
 pub(super) fn any(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
-    any_before(cx, rules) || rules.post_hooks(&cx.pull.base_branch).any(|hook| hook.is_for(cx.row.kind))
+    any_before(cx, rules)
+        || rules
+            .post_hooks(&cx.pull.base_branch)
+            .any(|hook| hook.is_for(cx.row.kind))
 }
 
 /// Whether hooks are to run before this command.
 pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
-    rules.pre_hooks(&cx.pull.base_branch).any(|hook| hook.is_for(cx.row.kind))
+    rules
+        .pre_hooks(&cx.pull.base_branch)
+        .any(|hook| hook.is_for(cx.row.kind))
 }
 
 /// Runs the hooks before the command. One that fails keeps those after it from running; the command goes on, unless the
@@ -102,7 +107,13 @@ pub(super) async fn before(
         facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
         project: given.project,
     };
-    let failed = run(cx, &site, site.rules.pre_hooks(&cx.pull.base_branch), When::Before).await?;
+    let failed = run(
+        cx,
+        &site,
+        site.rules.pre_hooks(&cx.pull.base_branch),
+        When::Before,
+    )
+    .await?;
     if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
         return Ok(Some(failed.into_reply()));
     }
@@ -113,9 +124,20 @@ pub(super) async fn before(
 /// Runs the hooks after the command. What comes of them changes nothing about the command; one that was told to stop has
 /// none after it.
 pub(super) async fn after(cx: &CommandCx<'_>, reply: &Reply) -> Result<(), JobError> {
-    let Some(site) = cx.hooks.get().filter(|_| !cx.stop.is_cancelled()) else { return Ok(()) };
+    let Some(site) = cx.hooks.get().filter(|_| !cx.stop.is_cancelled()) else {
+        return Ok(());
+    };
     let hooks = site.rules.post_hooks(&cx.pull.base_branch);
-    run(cx, site, hooks, When::After { has_errors: reply.has_errors() }).await.map(drop)
+    run(
+        cx,
+        site,
+        hooks,
+        When::After {
+            has_errors: reply.has_errors(),
+        },
+    )
+    .await
+    .map(drop)
 }
 
 /// A hook that failed.
@@ -130,7 +152,10 @@ impl Failed {
         let Self { called, why, url } = self;
         Reply::refused(
             "pre_workflow_hook",
-            format!("the hook `{}` before the command failed: {why}.", called.replace('`', "'")),
+            format!(
+                "the hook `{}` before the command failed: {why}.",
+                called.replace('`', "'")
+            ),
             vec![
                 format!("What it printed is on `{url}`; hooks belong to whoever runs Lockkeeper."),
                 "Comment the command again when that is mended.".to_owned(),
@@ -146,8 +171,14 @@ async fn run<'a>(
     hooks: impl Iterator<Item = &'a Hook>,
     when: When,
 ) -> Result<Option<Failed>, JobError> {
-    for (number, hook) in hooks.enumerate().filter(|(_, hook)| hook.is_for(cx.row.kind)) {
-        let called = hook.description.clone().unwrap_or_else(|| format!("{} workflow hook #{number}", when.title()));
+    for (number, hook) in hooks
+        .enumerate()
+        .filter(|(_, hook)| hook.is_for(cx.row.kind))
+    {
+        let called = hook
+            .description
+            .clone()
+            .unwrap_or_else(|| format!("{} workflow hook #{number}", when.title()));
         if let Some(failed) = run_one(cx, site, hook, &called, when).await? {
             return Ok(Some(failed));
         }
@@ -162,13 +193,31 @@ async fn run_one(
     called: &str,
     when: When,
 ) -> Result<Option<Failed>, JobError> {
-    let Some(kind) = cx.row.kind.runs() else { return Ok(None) };
+    let Some(kind) = cx.row.kind.runs() else {
+        return Ok(None);
+    };
     let project = ProjectKey::of_dir(RepoPath::root());
-    let new = NewRun { command: cx.row.id, kind, pull: cx.pull.at.clone(), project };
-    let id = cx.ctx.store.hook_create(&new, &format!("{}-workflow hook: {called}", when.title())).await?;
+    let new = NewRun {
+        command: cx.row.id,
+        kind,
+        pull: cx.pull.at.clone(),
+        project,
+    };
+    let id = cx
+        .ctx
+        .store
+        .hook_create(&new, &format!("{}-workflow hook: {called}", when.title()))
+        .await?;
     cx.ctx.store.run_start(id).await?;
     let line = format!("{} workflow hook in progress...", when.title());
-    cx.status(status_of(cx, id, called, when, (CommitState::Pending, line))).await?;
+    cx.status(status_of(
+        cx,
+        id,
+        called,
+        when,
+        (CommitState::Pending, line),
+    ))
+    .await?;
     let ended = carry_out(cx, site, hook, id, when).await;
     match when {
         When::Before => cx.abandoned()?,
@@ -180,13 +229,20 @@ async fn run_one(
         return Err(super::taken_over());
     }
     let line = match &ended {
-        Ok(line) => (CommitState::Success, line.clone().unwrap_or_else(|| "Succeeded.".to_owned())),
+        Ok(line) => (
+            CommitState::Success,
+            line.clone().unwrap_or_else(|| "Succeeded.".to_owned()),
+        ),
         Err(error) => (CommitState::Failure, format!("Failed: {error}.")),
     };
     cx.status(status_of(cx, id, called, when, line)).await?;
     Ok(why.map(|why| {
         warn!(hook = called, why, "A hook failed");
-        Failed { called: called.to_owned(), why, url: cx.ctx.settings.run_url(id) }
+        Failed {
+            called: called.to_owned(),
+            why,
+            url: cx.ctx.settings.run_url(id),
+        }
     }))
 }
 
@@ -226,7 +282,10 @@ fn outcome(ended: &Result<Option<String>, RunError>) -> ProjectOutcome {
     match ended {
         // Of all good outcomes the one whose words fit: nothing is left to do.
         Ok(_) => ProjectOutcome::UpToDate,
-        Err(RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. })) => ProjectOutcome::Cancelled,
+        Err(RunError::Step(StepError {
+            why: StepFailure::Stopped { .. },
+            ..
+        })) => ProjectOutcome::Cancelled,
         Err(_) => ProjectOutcome::Failed,
     }
 }

@@ -17,20 +17,47 @@ pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> Pr
         place: None,
     };
     let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
+    ProjectReport {
+        outcome: ProjectOutcome::Locked,
+        held_by: Some(holder),
+        lock_url,
+        ..report
+    }
 }
 
 /// Another pull holds the lock, and this one waits for it: nobody need come back to ask again.
-pub(super) fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, place: usize) -> ProjectReport {
+pub(super) fn in_line(
+    cx: &CommandCx<'_>,
+    report: ProjectReport,
+    holder: &Lock,
+    place: usize,
+) -> ProjectReport {
     let report = held(cx, report, holder);
-    let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
+    let held_by = report.held_by.map(|holder| Holder {
+        place: Some(place),
+        ..holder
+    });
     let called = holder.pull.number.called_short(holder.title.as_deref());
-    let status = Some(format!("{}.", status::in_line(&called, &holder.holder, place)));
-    ProjectReport { outcome: ProjectOutcome::Waiting, held_by, status, next: Next::Nothing, ..report }
+    let status = Some(format!(
+        "{}.",
+        status::in_line(&called, &holder.holder, place)
+    ));
+    ProjectReport {
+        outcome: ProjectOutcome::Waiting,
+        held_by,
+        status,
+        next: Next::Nothing,
+        ..report
+    }
 }
 
 /// Another pull holds the lock, and this one does not wait for it.
-pub(super) fn not_in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, why: &NotInLine) -> ProjectReport {
+pub(super) fn not_in_line(
+    cx: &CommandCx<'_>,
+    report: ProjectReport,
+    holder: &Lock,
+    why: &NotInLine,
+) -> ProjectReport {
     let message = match why {
         NotInLine::Off => return held(cx, report, holder),
         NotInLine::Circle(pulls) => {
@@ -41,13 +68,21 @@ pub(super) fn not_in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lo
                      {} wait for them, and they would wait for each other for ever.",
                     pulls.join(", ")
                 ),
-                ["Merge or close one of these pull requests, then plan again in the others.".to_owned()],
+                [
+                    "Merge or close one of these pull requests, then plan again in the others."
+                        .to_owned(),
+                ],
             )
         }
         NotInLine::Full(waiting) => UserText::new(
-            format!("This pull request is not in line for the lock: {waiting} places are taken in this repository."),
+            format!(
+                "This pull request is not in line for the lock: {waiting} places are taken in this repository."
+            ),
             ["Comment the command again later.".to_owned()],
         ),
     };
-    ProjectReport { message: Some(message), ..held(cx, report, holder) }
+    ProjectReport {
+        message: Some(message),
+        ..held(cx, report, holder)
+    }
 }

@@ -32,7 +32,10 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
         return Ok(None);
     }
     // Of an earlier attempt that had not begun, runs may be left that a later one did again.
-    let newest: BTreeMap<_, _> = runs.into_iter().map(|run| (run.project.clone(), run)).collect();
+    let newest: BTreeMap<_, _> = runs
+        .into_iter()
+        .map(|run| (run.project.clone(), run))
+        .collect();
     let (mut reports, mut statuses) = (Vec::new(), Vec::new());
     for run in newest.into_values() {
         let (id, kind) = (run.id, run.kind);
@@ -43,10 +46,17 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
         }
         reports.push(report);
     }
-    let head = row.head.clone().context("a change began without a head commit on record").map_err(JobError::Fail)?;
+    let head = row
+        .head
+        .clone()
+        .context("a change began without a head commit on record")
+        .map_err(JobError::Fail)?;
     let body = Body::Interrupted(reports);
     if standing::status_kind(row.kind).is_none() {
-        return Ok(Some(Reply { head: Some(head), ..Reply::new(body) }));
+        return Ok(Some(Reply {
+            head: Some(head),
+            ..Reply::new(body)
+        }));
     }
     let mut reply = answer(ctx, &row.pull, &head, body).await?;
     reply.statuses.extend(statuses);
@@ -65,7 +75,12 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
             let outcome = outcome.unwrap_or(ProjectOutcome::Failed);
             let message = run.message.as_deref().filter(|_| !outcome.is_success());
             let message = message.and_then(text);
-            return Ok(ProjectReport { outcome, output: end_of_output(ctx, &run).await?, message, ..report });
+            return Ok(ProjectReport {
+                outcome,
+                output: end_of_output(ctx, &run).await?,
+                message,
+                ..report
+            });
         }
         (RunState::Running, _) => cut_off(ctx, &run, report).await?,
         (RunState::Queued, _) => ProjectReport {
@@ -92,33 +107,64 @@ async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, 
     match (run.kind, run.state) {
         // Nobody can say how far it came.
         (RunKind::Import | RunKind::StateRm, RunState::Running) => {
-            let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the change of the state was cut off");
-            let end =
-                StateChanged { outcome: report.outcome, message: message.as_deref(), touched: true, give_back: false };
-            ctx.store.state_change_end(&run.pull, &run.project, run.id, &end, &cause).await
+            let cause = Cause::new(
+                Actor::lockkeeper(Origin::Reconciler),
+                "the change of the state was cut off",
+            );
+            let end = StateChanged {
+                outcome: report.outcome,
+                message: message.as_deref(),
+                touched: true,
+                give_back: false,
+            };
+            ctx.store
+                .state_change_end(&run.pull, &run.project, run.id, &end, &cause)
+                .await
         }
-        (RunKind::Plan | RunKind::Apply | RunKind::Version | RunKind::Import | RunKind::StateRm, _) => {
-            ctx.store.run_finish(run.id, report.outcome, message.as_deref()).await
+        (
+            RunKind::Plan | RunKind::Apply | RunKind::Version | RunKind::Import | RunKind::StateRm,
+            _,
+        ) => {
+            ctx.store
+                .run_finish(run.id, report.outcome, message.as_deref())
+                .await
         }
     }
 }
 
 /// The end of what a run printed, as far as a comment may show it.
 async fn end_of_output(ctx: &Ctx, run: &RunRow) -> Result<String, sqlx::Error> {
-    if run.private { Ok(PRIVATE.to_owned()) } else { ctx.store.run_output_tail(run.id, LAST_PIECES).await }
+    if run.private {
+        Ok(PRIVATE.to_owned())
+    } else {
+        ctx.store.run_output_tail(run.id, LAST_PIECES).await
+    }
 }
 
 /// What is known of what was under way; nobody may go on with a plan of that project.
-async fn cut_off(ctx: &Ctx, run: &RunRow, report: ProjectReport) -> Result<ProjectReport, JobError> {
+async fn cut_off(
+    ctx: &Ctx,
+    run: &RunRow,
+    report: ProjectReport,
+) -> Result<ProjectReport, JobError> {
     let plans = ctx.store.plan_list(&run.pull).await?;
-    let tool = plans.into_iter().find(|plan| plan.project == run.project).map_or(report.tool, |plan| plan.distribution);
+    let tool = plans
+        .into_iter()
+        .find(|plan| plan.project == run.project)
+        .map_or(report.tool, |plan| plan.distribution);
     if run.kind == RunKind::Apply {
-        let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the apply was cut off");
+        let cause = Cause::new(
+            Actor::lockkeeper(Origin::Reconciler),
+            "the apply was cut off",
+        );
         ctx.store.apply_abandon(&run.pull, run.id, &cause).await?;
     }
     let (word, done, to_see) = words(run.kind);
     let hints = [
-        format!("{done} is in the state, as far as {} could still write it.", tool.title()),
+        format!(
+            "{done} is in the state, as far as {} could still write it.",
+            tool.title()
+        ),
         format!(
             "Plan again to see {to_see}. If {} could not give back its own lock of the state, the plan says so, with \
              the command that clears it.",
@@ -141,12 +187,18 @@ async fn cut_off(ctx: &Ctx, run: &RunRow, report: ProjectReport) -> Result<Proje
 /// What it is called, what is in the state, and what a plan shows.
 const fn words(kind: RunKind) -> (&'static str, &'static str, &'static str) {
     match kind {
-        RunKind::Import => {
-            ("import", "If it was imported, it", "whether it was; a plan that was made before is discarded")
+        RunKind::Import => (
+            "import",
+            "If it was imported, it",
+            "whether it was; a plan that was made before is discarded",
+        ),
+        RunKind::StateRm => (
+            "`state rm`",
+            "Whether resources were removed",
+            "what is left; a plan that was made before is discarded",
+        ),
+        RunKind::Plan | RunKind::Apply | RunKind::Version => {
+            ("apply", "What was applied until then", "what is left")
         }
-        RunKind::StateRm => {
-            ("`state rm`", "Whether resources were removed", "what is left; a plan that was made before is discarded")
-        }
-        RunKind::Plan | RunKind::Apply | RunKind::Version => ("apply", "What was applied until then", "what is left"),
     }
 }

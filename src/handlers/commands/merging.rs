@@ -24,8 +24,8 @@ use crate::handlers::reply::{self, Reply, Told};
 use crate::handlers::standing::{self, Standings};
 use crate::jobs::{MergePull, PostComment, SetStatus};
 use crate::model::{
-    CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull, PullState, RunId,
-    RunKind,
+    CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, Pull,
+    PullState, RunId, RunKind,
 };
 use crate::queue::{Attempt, Job, JobError};
 use crate::render::{Body, ProjectReport, Report, UserText};
@@ -61,8 +61,12 @@ pub(super) async fn after_apply(
     command: &ApplyCommand,
     reports: &[ProjectReport],
 ) -> Result<AfterApply, JobError> {
-    let went_well =
-        |report: &ProjectReport| matches!(report.outcome, ProjectOutcome::Applied | ProjectOutcome::UpToDate);
+    let went_well = |report: &ProjectReport| {
+        matches!(
+            report.outcome,
+            ProjectOutcome::Applied | ProjectOutcome::UpToDate
+        )
+    };
     let by = match command.merge {
         MergeWish::Never => return Ok(AfterApply::default()),
         MergeWish::AsConfigured => None,
@@ -72,12 +76,18 @@ pub(super) async fn after_apply(
         return Ok(AfterApply::default());
     }
     let plans = plans(cx).await?;
-    let of_head: Vec<&PlanRecord> = plans.iter().filter(|plan| plan.head == cx.pull.head).collect();
+    let of_head: Vec<&PlanRecord> = plans
+        .iter()
+        .filter(|plan| plan.head == cx.pull.head)
+        .collect();
     let policies = OfPlans::read(cx, &of_head).await?;
     if of_head.is_empty() || !is_on(cx, &policies) {
         return Ok(AfterApply::default());
     }
-    let note = |note: String| AfterApply { note: Some(note), job: None };
+    let note = |note: String| AfterApply {
+        note: Some(note),
+        job: None,
+    };
     let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let left = left(cx, &standings, &plans).await?;
     if !left.is_empty() {
@@ -100,12 +110,21 @@ pub(super) async fn after_apply(
         since: cx.ctx.clock.now(),
     };
     let note = "All projects of this pull request are applied or have nothing to change: Lockkeeper merges it now.";
-    Ok(AfterApply { note: Some(note.to_owned()), job: Some(job.to_new()) })
+    Ok(AfterApply {
+        note: Some(note.to_owned()),
+        job: Some(job.to_new()),
+    })
 }
 
 /// The refusal of an apply that names a merge method where nothing is merged.
-pub(super) fn method_without_merge(cx: &CommandCx<'_>, command: &ApplyCommand, policies: &OfPlans) -> Option<Reply> {
-    let MergeWish::By(method) = command.merge else { return None };
+pub(super) fn method_without_merge(
+    cx: &CommandCx<'_>,
+    command: &ApplyCommand,
+    policies: &OfPlans,
+) -> Option<Reply> {
+    let MergeWish::By(method) = command.merge else {
+        return None;
+    };
     (!is_on(cx, policies)).then(|| {
         Reply::refused(
             "automerge_off",
@@ -134,12 +153,19 @@ fn is_on(cx: &CommandCx<'_>, policies: &OfPlans) -> bool {
 
 async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    Ok(plans.into_iter().filter(|plan| plan.state != PlanState::Discarded).collect())
+    Ok(plans
+        .into_iter()
+        .filter(|plan| plan.state != PlanState::Discarded)
+        .collect())
 }
 
 /// The label of the pull that keeps it from being merged.
 fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
-    ctx.settings.labels.no_automerge.as_deref().filter(|label| pull.has_label(label))
+    ctx.settings
+        .labels
+        .no_automerge
+        .as_deref()
+        .filter(|label| pull.has_label(label))
 }
 
 /// The projects that are neither applied nor without changes at the head of the pull, each with the reason.
@@ -149,11 +175,16 @@ async fn left(
     plans: &[PlanRecord],
 ) -> Result<Vec<(ProjectKey, &'static str)>, sqlx::Error> {
     let in_part = planned_in_part(cx.ctx, plans).await?;
-    let known: BTreeSet<&ProjectKey> = standings.projects().chain(plans.iter().map(|plan| &plan.project)).collect();
+    let known: BTreeSet<&ProjectKey> = standings
+        .projects()
+        .chain(plans.iter().map(|plan| &plan.project))
+        .collect();
     let why = |project: &ProjectKey| match plans.iter().find(|plan| plan.project == *project) {
         None => Some("has no plan"),
         Some(plan) if plan.head != cx.pull.head => Some("is not planned at the newest commit"),
-        Some(plan) if plan.base_branch != cx.pull.base_branch => Some("is planned against another base branch"),
+        Some(plan) if plan.base_branch != cx.pull.base_branch => {
+            Some("is planned against another base branch")
+        }
         Some(plan) => match plan.state {
             PlanState::Planned => Some("is planned and not applied"),
             PlanState::Applying => Some("is being applied"),
@@ -167,19 +198,27 @@ async fn left(
             }
         },
     };
-    Ok(known.into_iter().filter_map(|project| Some((project.clone(), why(project)?))).collect())
+    Ok(known
+        .into_iter()
+        .filter_map(|project| Some((project.clone(), why(project)?)))
+        .collect())
 }
 
 /// The runs whose plans do not hold all that the code says, because the comment asked for that.
 async fn planned_in_part(ctx: &Ctx, plans: &[PlanRecord]) -> Result<BTreeSet<RunId>, sqlx::Error> {
     let (mut asked, mut found) = (BTreeMap::new(), BTreeSet::new());
     for plan in plans {
-        let Some(run) = ctx.store.run_get(plan.run).await? else { continue };
+        let Some(run) = ctx.store.run_get(plan.run).await? else {
+            continue;
+        };
         if let Entry::Vacant(unread) = asked.entry(run.command) {
             let row = ctx.store.command_get(run.command).await?;
             unread.insert(row.and_then(|row| Spec::from_json(&row.spec).ok()));
         }
-        if asked[&run.command].as_ref().is_some_and(|spec| is_in_part(spec, &plan.project)) {
+        if asked[&run.command]
+            .as_ref()
+            .is_some_and(|spec| is_in_part(spec, &plan.project))
+        {
             found.insert(plan.run);
         }
     }
@@ -193,10 +232,18 @@ fn is_in_part(spec: &Spec, project: &ProjectKey) -> bool {
             Some(ask) => &ask.extra_args,
             None => return false,
         },
-        Spec::Command(_) | Spec::Autoplan | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => return false,
+        Spec::Command(_)
+        | Spec::Autoplan
+        | Spec::Mistake(_)
+        | Spec::NotServed
+        | Spec::Unclaimed => return false,
     };
     args.iter().any(|arg| {
-        let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+        let name = arg
+            .trim_start_matches('-')
+            .split('=')
+            .next()
+            .unwrap_or_default();
         PARTIAL.contains(&name)
     })
 }
@@ -225,8 +272,14 @@ pub async fn merge(
             let [shortest, longest] = BETWEEN_LOOKS;
             again(ctx, job, (waited / 2).clamp(shortest, longest))
         } else {
-            let message = format!("the status of the apply could not be set on {} for an hour.", job.pull.repo.host());
-            let way_out = format!("Comment `{} apply` to try again, or merge by hand.", ctx.settings.executable);
+            let message = format!(
+                "the status of the apply could not be set on {} for an hour.",
+                job.pull.repo.host()
+            );
+            let way_out = format!(
+                "Comment `{} apply` to try again, or merge by hand.",
+                ctx.settings.executable
+            );
             Merging::Refused(UserText::new(message, [way_out]))
         });
     }
@@ -252,13 +305,22 @@ pub async fn merge(
 
 /// The same job after a while. It is not a failed attempt of this one: those are counted, and end in an alarm.
 fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> Merging {
-    Merging::Again(Box::new(NewJob { run_after: Some(ctx.clock.now() + after), ..job.to_new() }))
+    Merging::Again(Box::new(NewJob {
+        run_after: Some(ctx.clock.now() + after),
+        ..job.to_new()
+    }))
 }
 
 /// A branch may demand the status of the very apply that is merged after.
 async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::Error> {
     let context = standing::pending(ctx, RunKind::Apply).context;
-    ctx.store.job_lane_is_open(&SetStatus::lane_of(&job.pull.repo, &job.head, context.as_str())).await
+    ctx.store
+        .job_lane_is_open(&SetStatus::lane_of(
+            &job.pull.repo,
+            &job.head,
+            context.as_str(),
+        ))
+        .await
 }
 
 /// Why the pull must not be merged, by everything that is on record and that the forge says now.
@@ -273,7 +335,11 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut left = left(cx, &standings, &plans).await?;
     match unplanned(cx, &standings, &plans, &policies).await? {
-        Ok(unplanned) => left.extend(unplanned.into_iter().map(|project| (project, "has no plan"))),
+        Ok(unplanned) => left.extend(
+            unplanned
+                .into_iter()
+                .map(|project| (project, "has no plan")),
+        ),
         Err(why) => return Ok(Some(why)),
     }
     if plans.is_empty() || !left.is_empty() {
@@ -291,10 +357,14 @@ fn refusal_by_pull(ctx: &Ctx, pull: &Pull, job: &MergePull) -> Option<UserText> 
             job.head.short(),
             pull.head.short()
         );
-        return Some(UserText::new(message, ["Plan and apply the newest commit.".to_owned()]));
+        return Some(UserText::new(
+            message,
+            ["Plan and apply the newest commit.".to_owned()],
+        ));
     }
     let label = label_in_the_way(ctx, pull)?;
-    let message = format!("the pull request has the label `{label}` (`--disable-automerge-label`).");
+    let message =
+        format!("the pull request has the label `{label}` (`--disable-automerge-label`).");
     let hint = format!("Remove the label and comment `{word} apply` again, or merge by hand.");
     Some(UserText::new(message, [hint]))
 }
@@ -304,12 +374,18 @@ fn reasons(mut left: Vec<(ProjectKey, &'static str)>) -> Vec<String> {
     left.sort();
     left.dedup_by(|a, b| a.0 == b.0);
     let more = left.len().saturating_sub(MOST_NAMED);
-    let lines = left.iter().take(MOST_NAMED).map(|(project, why)| format!("{project} {why}."));
-    lines.chain((more > 0).then(|| format!("And {more} more."))).collect()
+    let lines = left
+        .iter()
+        .take(MOST_NAMED)
+        .map(|(project, why)| format!("{project} {why}."));
+    lines
+        .chain((more > 0).then(|| format!("And {more} more.")))
+        .collect()
 }
 
 fn not_all_applied(left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserText {
-    let way_out = format!("Comment `{word} plan`, look at the plan, then apply it; or merge by hand.");
+    let way_out =
+        format!("Comment `{word} plan`, look at the plan, then apply it; or merge by hand.");
     let message = "not every project of the pull request is applied or has nothing to change.";
     UserText::new(message, reasons(left).into_iter().chain([way_out]))
 }
@@ -323,22 +399,40 @@ async fn unplanned(
     policies: &OfPlans,
 ) -> Result<Result<Vec<ProjectKey>, UserText>, JobError> {
     if hooks::any_before(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)) {
-        let hint = format!("Comment `{} plan`, and apply what is left; or merge by hand.", cx.ctx.settings.executable);
+        let hint = format!(
+            "Comment `{} plan`, and apply what is left; or merge by hand.",
+            cx.ctx.settings.executable
+        );
         let message = "no plan of the whole pull request was made at its newest commit, so nobody knows whether all \
                        projects are applied.";
         let is_known = is_searched(cx, standings, plans, policies).await?;
-        return Ok(if is_known { Ok(Vec::new()) } else { Err(UserText::new(message, [hint])) });
+        return Ok(if is_known {
+            Ok(Vec::new())
+        } else {
+            Err(UserText::new(message, [hint]))
+        });
     }
     let has_plan = |project: &ProjectKey| plans.iter().any(|plan| plan.project == *project);
     Ok(match projects::concerned(cx).await? {
-        Ok(projects) => Ok(projects.into_iter().filter(|project| !has_plan(project)).collect()),
+        Ok(projects) => Ok(projects
+            .into_iter()
+            .filter(|project| !has_plan(project))
+            .collect()),
         Err(reply) => {
             let cannot = "which projects the pull request concerns cannot be found out";
-            let Told::Comment(body) = reply.told else { return Ok(Err(UserText::new(format!("{cannot}."), []))) };
-            let Body::Refused(refusal) = *body else {
-                return Ok(Err(UserText::new(format!("{cannot}: its configuration has mistakes."), [])));
+            let Told::Comment(body) = reply.told else {
+                return Ok(Err(UserText::new(format!("{cannot}."), [])));
             };
-            Err(UserText { message: format!("{cannot}: {}", refusal.text.message), ..refusal.text })
+            let Body::Refused(refusal) = *body else {
+                return Ok(Err(UserText::new(
+                    format!("{cannot}: its configuration has mistakes."),
+                    [],
+                )));
+            };
+            Err(UserText {
+                message: format!("{cannot}: {}", refusal.text.message),
+                ..refusal.text
+            })
         }
     })
 }
@@ -352,21 +446,36 @@ async fn is_searched(
     plans: &[PlanRecord],
     policies: &OfPlans,
 ) -> Result<bool, sqlx::Error> {
-    let Some(search) = standings.search() else { return Ok(false) };
+    let Some(search) = standings.search() else {
+        return Ok(false);
+    };
     let runs = cx.ctx.store.run_list(search.command).await?;
-    if !plans.iter().any(|plan| runs.iter().any(|run| run.id == plan.run)) {
+    if !plans
+        .iter()
+        .any(|plan| runs.iter().any(|run| run.id == plan.run))
+    {
         return Ok(false);
     }
     let plans_all = |policies: &Policies| {
-        let mut projects = policies.config().into_iter().flat_map(|config| &config.projects);
+        let mut projects = policies
+            .config()
+            .into_iter()
+            .flat_map(|config| &config.projects);
         !policies.is_unread() && projects.all(|project| project.autoplan.enabled)
     };
-    let is_whole = || plans_all(&policies.policies) && policies.others.values().all(|policies| plans_all(policies));
+    let is_whole = || {
+        plans_all(&policies.policies)
+            && policies.others.values().all(|policies| plans_all(policies))
+    };
     Ok(!search.is_automatic || is_whole())
 }
 
 /// What must hold before an apply must hold before the merge, for each project, also for those without changes.
-async fn unmet(cx: &CommandCx<'_>, plans: &[&PlanRecord], policies: OfPlans) -> Result<Option<UserText>, JobError> {
+async fn unmet(
+    cx: &CommandCx<'_>,
+    plans: &[&PlanRecord],
+    policies: OfPlans,
+) -> Result<Option<UserText>, JobError> {
     let work = Work::of_plans(cx.ctx, policies, plans);
     for plan in plans {
         if work.hides_demands(&plan.project) {
@@ -374,13 +483,21 @@ async fn unmet(cx: &CommandCx<'_>, plans: &[&PlanRecord], policies: OfPlans) -> 
                 "what the repository demands of an apply of {} (`apply_requirements`) cannot be read.",
                 plan.project
             );
-            return Ok(Some(UserText::new(message, ["Plan and apply again, or merge by hand.".to_owned()])));
+            return Ok(Some(UserText::new(
+                message,
+                ["Plan and apply again, or merge by hand.".to_owned()],
+            )));
         }
         let demands = work.demands(RunKind::Apply, &plan.project);
         if demands.is_empty() {
             continue;
         }
-        let source = match cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await {
+        let source = match cx
+            .ctx
+            .checkouts
+            .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
+            .await
+        {
             Ok(source) => source,
             Err(error) => return Err(JobError::retry(error)),
         };
@@ -392,22 +509,38 @@ async fn unmet(cx: &CommandCx<'_>, plans: &[&PlanRecord], policies: OfPlans) -> 
 }
 
 /// Asks the forge to merge.
-async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Result<Merging, JobError> {
+async fn send(
+    cx: &CommandCx<'_>,
+    job: &MergePull,
+    permit: &WritePermit,
+) -> Result<Merging, JobError> {
     let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
-    let try_again = format!("Then comment `{} apply` again, or merge by hand.", ctx.settings.executable);
+    let try_again = format!(
+        "Then comment `{} apply` again, or merge by hand.",
+        ctx.settings.executable
+    );
     let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await?;
-    let method = match (job.method.or(ctx.settings.automerge.method), allowed.first()) {
+    let method = match (
+        job.method.or(ctx.settings.automerge.method),
+        allowed.first(),
+    ) {
         (Some(method), _) if allowed.contains(&method) => method,
         (None, Some(first)) => *first,
         (Some(method), _) => return Ok(Merging::Refused(not_allowed(cx, method, job, &allowed))),
         (None, None) => {
             let message = format!("the repository on {host} allows no merge method.");
-            return Ok(Merging::Refused(UserText::new(message, ["Allow one in its settings.".to_owned(), try_again])));
+            return Ok(Merging::Refused(UserText::new(
+                message,
+                ["Allow one in its settings.".to_owned(), try_again],
+            )));
         }
     };
     let refused = |said: &str| {
         let way_out = format!("Resolve this on {host}. {try_again}");
-        Merging::Refused(UserText::new(format!("{host} refused to merge: {}", sentence(said)), [way_out]))
+        Merging::Refused(UserText::new(
+            format!("{host} refused to merge: {}", sentence(said)),
+            [way_out],
+        ))
     };
     // All that was looked at took its time, and GitHub is only told which commit it may merge.
     let now = ctx.forge.pull(&job.pull, via).await?;
@@ -418,45 +551,92 @@ async fn send(cx: &CommandCx<'_>, job: &MergePull, permit: &WritePermit) -> Resu
         return Ok(Merging::Refused(why));
     }
     if now.base_branch != cx.pull.base_branch {
-        let message = format!("its base branch was changed from `{}` to `{}`.", cx.pull.base_branch, now.base_branch);
-        return Ok(Merging::Refused(UserText::new(message, ["Plan and apply it for that branch.".to_owned()])));
+        let message = format!(
+            "its base branch was changed from `{}` to `{}`.",
+            cx.pull.base_branch, now.base_branch
+        );
+        return Ok(Merging::Refused(UserText::new(
+            message,
+            ["Plan and apply it for that branch.".to_owned()],
+        )));
     }
-    match ctx.forge.merge(&job.pull, via, &job.head, method, permit).await {
+    match ctx
+        .forge
+        .merge(&job.pull, via, &job.head, method, permit)
+        .await
+    {
         Ok(MergeAnswer::Merged) => {
             info!(pull = %job.pull, head = %job.head, %method, "Merged a pull request after its apply");
             Ok(Merging::Done)
         }
         Ok(MergeAnswer::HeadMoved) => {
-            let message = format!("commits were pushed after `{}` was applied.", job.head.short());
-            Ok(Merging::Refused(UserText::new(message, ["Plan and apply the newest commit.".to_owned()])))
+            let message = format!(
+                "commits were pushed after `{}` was applied.",
+                job.head.short()
+            );
+            Ok(Merging::Refused(UserText::new(
+                message,
+                ["Plan and apply the newest commit.".to_owned()],
+            )))
         }
         Ok(MergeAnswer::NotNow(said)) if job.refused + 1 < MOST_REQUESTS => {
             info!(pull = %job.pull, said, "The forge refused to merge a pull request; it is asked again");
-            Ok(again(ctx, &MergePull { refused: job.refused + 1, ..job.clone() }, BETWEEN_REQUESTS))
+            Ok(again(
+                ctx,
+                &MergePull {
+                    refused: job.refused + 1,
+                    ..job.clone()
+                },
+                BETWEEN_REQUESTS,
+            ))
         }
         Ok(MergeAnswer::NotNow(said)) => Ok(refused(&said)),
         Err(ForgeError::Rejected { message, .. }) => Ok(refused(&message)),
         Err(error @ (ForgeError::Denied { .. } | ForgeError::NotFound { .. })) => {
-            let message = format!("Lockkeeper is not allowed to merge: {}.", describe_error(&error));
+            let message = format!(
+                "Lockkeeper is not allowed to merge: {}.",
+                describe_error(&error)
+            );
             let way_out = "Ask the administrator of Lockkeeper to give its GitHub App the permission `Contents: Read and \
                            write` (each organization has to accept it), or its account the right to push to this \
                            repository.";
-            Ok(Merging::Refused(UserText::new(message, [way_out.to_owned(), try_again])))
+            Ok(Merging::Refused(UserText::new(
+                message,
+                [way_out.to_owned(), try_again],
+            )))
         }
-        Err(error @ (ForgeError::RateLimited { .. } | ForgeError::Moved { .. } | ForgeError::Unavailable { .. })) => {
-            Err(error.into())
-        }
+        Err(
+            error @ (ForgeError::RateLimited { .. }
+            | ForgeError::Moved { .. }
+            | ForgeError::Unavailable { .. }),
+        ) => Err(error.into()),
     }
 }
 
-fn not_allowed(cx: &CommandCx<'_>, method: MergeMethod, job: &MergePull, allowed: &[MergeMethod]) -> UserText {
-    let by = if job.method.is_some() { "--auto-merge-method" } else { "--automerge-method" };
+fn not_allowed(
+    cx: &CommandCx<'_>,
+    method: MergeMethod,
+    job: &MergePull,
+    allowed: &[MergeMethod],
+) -> UserText {
+    let by = if job.method.is_some() {
+        "--auto-merge-method"
+    } else {
+        "--automerge-method"
+    };
     let names: Vec<String> = allowed.iter().map(|method| format!("`{method}`")).collect();
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
-    let message = format!("the repository does not allow the method `{method}` (`{by}`); it allows {names}.");
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(" and ")
+    };
+    let message =
+        format!("the repository does not allow the method `{method}` (`{by}`); it allows {names}.");
     let word = &cx.ctx.settings.executable;
     let choose = match allowed.first() {
-        Some(other) => format!("Comment `{word} apply --auto-merge-method {other}`, or merge by hand."),
+        Some(other) => {
+            format!("Comment `{word} apply --auto-merge-method {other}`, or merge by hand.")
+        }
         None => "Merge by hand.".to_owned(),
     };
     let allow = "Or allow the method in the settings of the repository.";
@@ -465,13 +645,31 @@ fn not_allowed(cx: &CommandCx<'_>, method: MergeMethod, job: &MergePull, allowed
 
 /// Words of the forge as a sentence.
 fn sentence(said: &str) -> String {
-    if said.ends_with(['.', '!', '?']) { said.to_owned() } else { format!("{said}.") }
+    if said.ends_with(['.', '!', '?']) {
+        said.to_owned()
+    } else {
+        format!("{said}.")
+    }
 }
 
 /// The comments that say why a pull is not merged.
-pub fn not_merged(ctx: &Ctx, job: &MergePull, row: Option<&CommandRow>, why: UserText) -> Vec<PostComment> {
+pub fn not_merged(
+    ctx: &Ctx,
+    job: &MergePull,
+    row: Option<&CommandRow>,
+    why: UserText,
+) -> Vec<PostComment> {
     let via = row.and_then(|row| row.installation);
-    let report = reply::notice(ctx, CommandKind::Apply, job.notice, &job.pull, Body::NotMerged(why));
-    let report = Report { head: Some(job.head.clone()), ..report };
+    let report = reply::notice(
+        ctx,
+        CommandKind::Apply,
+        job.notice,
+        &job.pull,
+        Body::NotMerged(why),
+    );
+    let report = Report {
+        head: Some(job.head.clone()),
+        ..report
+    };
     reply::posts(ctx, &report, &job.pull, via, job.since)
 }

@@ -48,15 +48,23 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::identity::{self, Asker};
 use crate::handlers::tally;
-use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
+use crate::model::{
+    Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId,
+};
 use crate::queue::{Attempt, JobError};
 use crate::render::{ProjectReport, status};
-use crate::store::{CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, Stop, StopKind};
+use crate::store::{
+    CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, Stop, StopKind,
+};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
-const NOT_FOUND_WAITS: [Duration; 4] =
-    [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(7), Duration::from_secs(15)];
+const NOT_FOUND_WAITS: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(7),
+    Duration::from_secs(15),
+];
 
 /// What a handler is given.
 pub(super) struct CommandCx<'a> {
@@ -88,24 +96,61 @@ impl CommandCx<'_> {
     pub async fn start(&self, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
         let head = &self.pull.head;
         let mut outbox = self.left_behind().await?;
-        outbox.extend(statuses.into_iter().filter_map(|status| reply::status_job(self.row, head, status)));
-        let has_begun = self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
+        outbox.extend(
+            statuses
+                .into_iter()
+                .filter_map(|status| reply::status_job(self.row, head, status)),
+        );
+        let has_begun = self
+            .ctx
+            .store
+            .command_start(self.row.id, Some(head), &outbox)
+            .await?;
         self.ctx.nudge.nudge();
-        if has_begun { Ok(()) } else { Err(JobError::retry(anyhow!("the command was ended before it could begin"))) }
+        if has_begun {
+            Ok(())
+        } else {
+            Err(JobError::retry(anyhow!(
+                "the command was ended before it could begin"
+            )))
+        }
     }
 
     /// What ends the statuses of an earlier attempt that was cut off at a commit which is not the newest any more: nobody
     /// comes back to it.
     async fn left_behind(&self) -> Result<Vec<NewJob>, JobError> {
         let (ctx, row) = (self.ctx, self.row);
-        let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else { return Ok(Vec::new()) };
-        let mut statuses: Vec<CommitStatus> =
-            standing::status_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
-        for run in ctx.store.run_list(row.id).await?.into_iter().filter(|run| run.kind.has_status()) {
-            let end = status::project(run.kind, run.outcome.unwrap_or(ProjectOutcome::Cancelled), None);
-            statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, end));
+        let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else {
+            return Ok(Vec::new());
+        };
+        let mut statuses: Vec<CommitStatus> = standing::status_kind(row.kind)
+            .map(|kind| standing::broken(ctx, kind))
+            .into_iter()
+            .collect();
+        for run in ctx
+            .store
+            .run_list(row.id)
+            .await?
+            .into_iter()
+            .filter(|run| run.kind.has_status())
+        {
+            let end = status::project(
+                run.kind,
+                run.outcome.unwrap_or(ProjectOutcome::Cancelled),
+                None,
+            );
+            statuses.push(standing::of_project(
+                ctx,
+                run.kind,
+                &run.project,
+                run.id,
+                end,
+            ));
         }
-        Ok(statuses.into_iter().filter_map(|status| reply::status_job(row, old, status)).collect())
+        Ok(statuses
+            .into_iter()
+            .filter_map(|status| reply::status_job(row, old, status))
+            .collect())
     }
 
     /// Sets a status on the head commit right away.
@@ -129,7 +174,12 @@ impl CommandCx<'_> {
     /// A run ended. One that had ended before was ended by the replica that took the command over, even if nobody has
     /// told us yet that we lost the lease.
     pub async fn finish_run(&self, run: RunId, report: &ProjectReport) -> Result<(), JobError> {
-        if !self.ctx.store.run_finish(run, report.outcome, headline(report).as_deref()).await? {
+        if !self
+            .ctx
+            .store
+            .run_finish(run, report.outcome, headline(report).as_deref())
+            .await?
+        {
             return Err(taken_over());
         }
         tally::run(self.ctx, run, report.outcome).await;
@@ -156,8 +206,13 @@ impl CommandCx<'_> {
             return Err(taken_over());
         }
         if self.fate.get() == Some(&Fate::HandedOver) {
-            let error = anyhow!("the server is stopping and had not begun; another one does it, or the next start");
-            return Err(JobError::Retry { at: Some(self.ctx.clock.now()), error });
+            let error = anyhow!(
+                "the server is stopping and had not begun; another one does it, or the next start"
+            );
+            return Err(JobError::Retry {
+                at: Some(self.ctx.clock.now()),
+                error,
+            });
         }
         Ok(())
     }
@@ -185,12 +240,20 @@ impl CommandCx<'_> {
 
     /// Why the command is to stop early, if it is.
     pub async fn asked_to_stop(&self) -> Result<Option<Stop>, JobError> {
-        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop))
+        Ok(self
+            .ctx
+            .store
+            .command_get(self.row.id)
+            .await?
+            .and_then(|row| row.stop))
     }
 
     /// The reason, if it is that a newer plan takes the place of this one.
     pub async fn superseded(&self) -> Result<Option<Stop>, JobError> {
-        Ok(self.asked_to_stop().await?.filter(|stop| stop.kind == StopKind::Superseded))
+        Ok(self
+            .asked_to_stop()
+            .await?
+            .filter(|stop| stop.kind == StopKind::Superseded))
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
@@ -200,15 +263,16 @@ impl CommandCx<'_> {
         if self.ctx.interrupt.is_cancelled() {
             return Err(JobError::Retry {
                 at: Some(self.ctx.clock.now()),
-                error: anyhow!("the server was shut down; the plan is made again after the restart"),
+                error: anyhow!(
+                    "the server was shut down; the plan is made again after the restart"
+                ),
             });
         }
         Ok(())
     }
 }
 
-const PRIVATE: &str =
-    "Not shown here: the workflow keeps parts of it out of comments. The page of the run has all of it.";
+const PRIVATE: &str = "Not shown here: the workflow keeps parts of it out of comments. The page of the run has all of it.";
 
 /// Everything a run printed, for `--verbose`.
 async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
@@ -237,7 +301,10 @@ fn headline(report: &ProjectReport) -> Option<String> {
             return Some(status::in_line(&called, &holder.who, place));
         }
         let called = holder.pull.called(holder.application.as_deref());
-        return Some(format!("Locked by {called} since {}", holder.since.format("%Y-%m-%d %H:%M")));
+        return Some(format!(
+            "Locked by {called} since {}",
+            holder.since.format("%Y-%m-%d %H:%M")
+        ));
     }
     report.counts.map(|counts| counts.to_string())
 }
@@ -256,7 +323,9 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
         if row.kind == CommandKind::Cancel {
             return cancel::run(ctx, &row).await;
         }
-        let reply = rounds(ctx, row.clone(), attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
+        let reply = rounds(ctx, row.clone(), attempt)
+            .await
+            .map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
         if ctx.store.command_finish(&end).await? {
             tally::command(ctx, row.kind, &end);
@@ -290,7 +359,9 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
     if let Some(reply) = interrupted::reply(ctx, row).await? {
         return Ok(Round::Over(reply));
     }
-    let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
+    let spec = Spec::from_json(&row.spec)
+        .context("the command on record cannot be read")
+        .map_err(JobError::Fail)?;
     if let Some(reply) = help::answer(ctx, row, &spec) {
         return Ok(Round::Over(reply));
     }
@@ -317,14 +388,22 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         carry_out(ctx, row, &pull, &spec, attempt).await?
     };
     Ok(match round {
-        Round::Over(reply) => Round::Over(Reply { head: reply.head.or(Some(pull.head)), ..reply }),
+        Round::Over(reply) => Round::Over(Reply {
+            head: reply.head.or(Some(pull.head)),
+            ..reply
+        }),
         Round::Again => Round::Again,
     })
 }
 
 /// A plan of the whole pull is made of what the forge says now; an event that tells the same later asks for nothing more.
 /// `known` was read before the forge was asked.
-async fn note_head(ctx: &Ctx, pull: &Pull, known: Option<&KnownHead>, spec: &Spec) -> Result<(), sqlx::Error> {
+async fn note_head(
+    ctx: &Ctx,
+    pull: &Pull,
+    known: Option<&KnownHead>,
+    spec: &Spec,
+) -> Result<(), sqlx::Error> {
     if pull.at.number.is_application() {
         return Ok(());
     }
@@ -332,30 +411,50 @@ async fn note_head(ctx: &Ctx, pull: &Pull, known: Option<&KnownHead>, spec: &Spe
     match (pull.state, spec) {
         (PullState::Closed | PullState::Merged, _) => Ok(()),
         (PullState::Open, Spec::Autoplan) if known == Some(&at) => Ok(()),
-        (PullState::Open, Spec::Autoplan) => {
-            ctx.store.head_note(&pull.at, HeadNews::Found { known, at: &at }).await.map(drop)
-        }
-        (PullState::Open, Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) => {
-            ctx.store.head_note_first(&pull.at, &at).await
-        }
+        (PullState::Open, Spec::Autoplan) => ctx
+            .store
+            .head_note(&pull.at, HeadNews::Found { known, at: &at })
+            .await
+            .map(drop),
+        (
+            PullState::Open,
+            Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed,
+        ) => ctx.store.head_note_first(&pull.at, &at).await,
     }
 }
 
 /// The end of a command that was asked to stop before this attempt began, if it is one.
 async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
-    let Some(stop) = &row.stop else { return Ok(None) };
+    let Some(stop) = &row.stop else {
+        return Ok(None);
+    };
     match stop.kind {
         // Whether the pull is still closed, the forge will say.
         StopKind::Closed => Ok(None),
         StopKind::Superseded => superseded::before(ctx, row, spec, stop).await,
         StopKind::Cancelled => {
             let reply = cancel::before(row, stop);
-            refuse(ctx, row, spec, Reply { head: row.head.clone(), ..reply }).await.map(Some)
+            refuse(
+                ctx,
+                row,
+                spec,
+                Reply {
+                    head: row.head.clone(),
+                    ..reply
+                },
+            )
+            .await
+            .map(Some)
         }
     }
 }
 
-async fn refuse(ctx: &Ctx, row: &CommandRow, spec: &Spec, mut refusal: Reply) -> Result<Reply, JobError> {
+async fn refuse(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &Spec,
+    mut refusal: Reply,
+) -> Result<Reply, JobError> {
     turn::pass_on(ctx, row, turn::projects_of(ctx, row, spec).await?).await?;
     // An earlier attempt was cut off, and no later one will end what it began.
     if row.state == CommandState::Running {
@@ -422,48 +521,86 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
         Spec::Command(Command::Explain(command)) => Box::pin(explain::run(cx, command)).await,
         Spec::Command(Command::Version(command)) => Box::pin(version::run(cx, command)).await,
-        Spec::Command(Command::Import(command)) => Box::pin(state_commands::import(cx, command)).await,
-        Spec::Command(Command::StateRm(command)) => Box::pin(state_commands::state_rm(cx, command)).await,
+        Spec::Command(Command::Import(command)) => {
+            Box::pin(state_commands::import(cx, command)).await
+        }
+        Spec::Command(Command::StateRm(command)) => {
+            Box::pin(state_commands::state_rm(cx, command)).await
+        }
         Spec::Command(other) => Ok(help::not_available(other)),
-        Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => unreachable!("answered above without asking the forge"),
+        Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => {
+            unreachable!("answered above without asking the forge")
+        }
     }
 }
 
 /// What the forge says of the pull now, or where the branch of an application is; or why nothing can be done with that. A
 /// pull that was opened a moment ago may not be found yet; that is waited out.
-async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Result<Pull, Reply>, JobError> {
+async fn facts(
+    ctx: &Ctx,
+    row: &CommandRow,
+    attempt: &Attempt,
+) -> Result<Result<Pull, Reply>, JobError> {
     match pull_now(ctx, &row.pull, row.installation).await {
         Ok(pull) => {
-            let by = Asker { via: row.installation, within: Some(attempt.lease.id) };
+            let by = Asker {
+                via: row.installation,
+                within: Some(attempt.lease.id),
+            };
             if identity::is_settled(ctx, &pull, by).await? {
                 return Ok(Ok(pull));
             }
-            let error = anyhow!("the name of {} belonged to another repository until now", pull.at.repo);
-            Err(JobError::Retry { at: Some(ctx.clock.now()), error })
+            let error = anyhow!(
+                "the name of {} belonged to another repository until now",
+                pull.at.repo
+            );
+            Err(JobError::Retry {
+                at: Some(ctx.clock.now()),
+                error,
+            })
         }
-        Err(Unseen::Forge(error @ ForgeError::NotFound { .. })) if !row.pull.number.is_application() => {
+        Err(Unseen::Forge(error @ ForgeError::NotFound { .. }))
+            if !row.pull.number.is_application() =>
+        {
             let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {
-                Some(wait) => Err(JobError::Retry { at: Some(ctx.clock.now() + *wait), error: error.into() }),
+                Some(wait) => Err(JobError::Retry {
+                    at: Some(ctx.clock.now() + *wait),
+                    error: error.into(),
+                }),
                 None => Err(JobError::fail(error)),
             }
         }
         Err(Unseen::Forge(error)) => Err(error.into()),
         Err(Unseen::Checkout(error)) => projects::checkout_refusal(error).map(Err),
         Err(Unseen::Store(error)) => Err(error.into()),
-        Err(Unseen::Refused(reason, text)) => Ok(Err(Reply::refused(reason, text.message, text.hints))),
+        Err(Unseen::Refused(reason, text)) => {
+            Ok(Err(Reply::refused(reason, text.message, text.hints)))
+        }
     }
 }
 
 /// Runs that an earlier attempt left unfinished end here, because everything is done again.
 async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
-    forget(ctx, runs, "Cut off when the server stopped; it is done again.").await
+    forget(
+        ctx,
+        runs,
+        "Cut off when the server stopped; it is done again.",
+    )
+    .await
 }
 
 /// Ends the runs that have not ended.
 async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
-    for run in runs.into_iter().filter(|run| run.state != RunState::Finished) {
-        if ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await? {
+    for run in runs
+        .into_iter()
+        .filter(|run| run.state != RunState::Finished)
+    {
+        if ctx
+            .store
+            .run_finish(run.id, ProjectOutcome::Cancelled, Some(why))
+            .await?
+        {
             tally::run(ctx, run.id, ProjectOutcome::Cancelled).await;
         }
         ctx.hub.announce(run.id);

@@ -38,20 +38,37 @@ impl Findings {
     }
 
     /// Whether the pull of the command could be merged, but for what the command itself has yet to do.
-    pub async fn mergeability(&self, cx: &CommandCx<'_>, kind: RunKind) -> Result<Mergeability, ForgeError> {
+    pub async fn mergeability(
+        &self,
+        cx: &CommandCx<'_>,
+        kind: RunKind,
+    ) -> Result<Mergeability, ForgeError> {
         let settings = &cx.ctx.settings;
-        let aside =
-            Aside { name: &settings.status_name, kinds: yet_to_come(kind), others: &settings.ignored_status_names };
-        let ask = cx.ctx.forge.mergeability(&cx.pull.at, cx.row.installation, &aside);
+        let aside = Aside {
+            name: &settings.status_name,
+            kinds: yet_to_come(kind),
+            others: &settings.ignored_status_names,
+        };
+        let ask = cx
+            .ctx
+            .forge
+            .mergeability(&cx.pull.at, cx.row.installation, &aside);
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }
 
     /// How far the base branch, as it is now, is ahead of what is planned.
-    async fn base(&self, cx: &CommandCx<'_>, kind: RunKind, planned: &Source) -> Result<BaseGap, CheckoutError> {
+    async fn base(
+        &self,
+        cx: &CommandCx<'_>,
+        kind: RunKind,
+        planned: &Source,
+    ) -> Result<BaseGap, CheckoutError> {
         let checkouts = &cx.ctx.checkouts;
         let newest = match kind {
             // It was fetched for this very command.
-            RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => planned.clone(),
+            RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => {
+                planned.clone()
+            }
             RunKind::Apply => {
                 let ask = checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation);
                 self.newest.get(&*cx.ctx.clock, ask).await?
@@ -65,7 +82,9 @@ impl Findings {
 fn yet_to_come(kind: RunKind) -> &'static [RunKind] {
     match kind {
         // An import is what a plan may be waiting for.
-        RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => &[RunKind::Plan, RunKind::Apply],
+        RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => {
+            &[RunKind::Plan, RunKind::Apply]
+        }
         RunKind::Apply => &[RunKind::Apply],
     }
 }
@@ -81,7 +100,11 @@ impl<T> Default for Fresh<T> {
 
 impl<T: Clone> Fresh<T> {
     /// The answer, asked for if there is none yet, or not of now.
-    async fn get<E>(&self, clock: &dyn Clock, ask: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    async fn get<E>(
+        &self,
+        clock: &dyn Clock,
+        ask: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut known = self.0.lock().await;
         if let Some((at, value)) = &*known
             && clock.now() - *at < FRESH
@@ -104,7 +127,14 @@ pub(super) async fn refusal_of_plan(
 ) -> Result<Option<UserText>, JobError> {
     let demands = work.demands(RunKind::Plan, project);
     let (kind, left) = (RunKind::Plan, "Nothing was planned, and no lock was taken.");
-    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left, patient: true };
+    let asking = Asking {
+        cx,
+        findings: &work.findings,
+        kind,
+        planned: work.source(),
+        left,
+        patient: true,
+    };
     if asking.is_of_application() {
         return Ok(asking.unmet_by_application(&demands));
     }
@@ -120,7 +150,14 @@ pub(super) async fn refusal_of_apply(
     planned: &Source,
 ) -> Option<UserText> {
     let left = "Nothing was applied, and the plan is kept.";
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left, patient: false };
+    let asking = Asking {
+        cx,
+        findings: &work.findings,
+        kind: RunKind::Apply,
+        planned,
+        left,
+        patient: false,
+    };
     if asking.is_of_application() {
         return asking.unmet_by_application(demands);
     }
@@ -136,16 +173,37 @@ pub(super) async fn refusal_of_merge(
     planned: &Source,
 ) -> Result<Option<UserText>, JobError> {
     let left = "The pull request stays open.";
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left, patient: true };
+    let asking = Asking {
+        cx,
+        findings: &work.findings,
+        kind: RunKind::Apply,
+        planned,
+        left,
+        patient: true,
+    };
     let facts = asking.facts(demands).await?;
     Ok(asking.judge(demands, &facts))
 }
 
 /// Why nothing may be imported into a project, if so. Whatever cannot be found out does not hold.
-pub(super) async fn refusal_of_import(cx: &CommandCx<'_>, work: &Work, project: &ProjectKey) -> Option<UserText> {
+pub(super) async fn refusal_of_import(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    project: &ProjectKey,
+) -> Option<UserText> {
     let demands = work.demands(RunKind::Import, project);
-    let (kind, left) = (RunKind::Import, "Nothing was changed, and no lock was taken.");
-    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left, patient: false };
+    let (kind, left) = (
+        RunKind::Import,
+        "Nothing was changed, and no lock was taken.",
+    );
+    let asking = Asking {
+        cx,
+        findings: &work.findings,
+        kind,
+        planned: work.source(),
+        left,
+        patient: false,
+    };
     let facts = asking.facts(&demands).await.unwrap_or_default();
     asking.judge(&demands, &facts)
 }
@@ -165,7 +223,13 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// What the demands need to be known; nothing where nothing is demanded.
     async fn facts(&self, demands: &Demands) -> Result<Facts, ForgeError> {
-        let Self { cx, findings, kind, planned, .. } = self;
+        let Self {
+            cx,
+            findings,
+            kind,
+            planned,
+            ..
+        } = self;
         let needed = Needed::by(demands);
         let mut facts = Facts::default();
         if needed.approval {
@@ -174,9 +238,18 @@ impl Asking<'_> {
         if needed.mergeability {
             facts.mergeability = self.fact(findings.mergeability(cx, *kind).await)?;
         }
-        if needed.base || matches!(facts.mergeability, Fact::Known(Mergeability::ButFor { up_to_date: true, .. })) {
+        if needed.base
+            || matches!(
+                facts.mergeability,
+                Fact::Known(Mergeability::ButFor {
+                    up_to_date: true,
+                    ..
+                })
+            )
+        {
             let gap = findings.base(cx, *kind, planned).await;
-            facts.base = gap.map_or_else(|error| Fact::Unknown(describe_error(&error)), Fact::Known);
+            facts.base =
+                gap.map_or_else(|error| Fact::Unknown(describe_error(&error)), Fact::Known);
         }
         Ok(facts)
     }
@@ -184,7 +257,9 @@ impl Asking<'_> {
     fn fact<T>(&self, found: Result<T, ForgeError>) -> Result<Fact<T>, ForgeError> {
         match found {
             Ok(value) => Ok(Fact::Known(value)),
-            Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) if self.patient => {
+            Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }))
+                if self.patient =>
+            {
                 Err(error)
             }
             Err(error) => Ok(Fact::Unknown(error.to_string())),
@@ -194,7 +269,9 @@ impl Asking<'_> {
     /// What is demanded of a pull cannot be met without one; what is planned is what the branch has, so it has everything
     /// that the branch has.
     fn unmet_by_application(&self, demands: &Demands) -> Option<UserText> {
-        let of_a_pull = demands.iter().filter(|demand| demand.value != Requirement::Undiverged);
+        let of_a_pull = demands
+            .iter()
+            .filter(|demand| demand.value != Requirement::Undiverged);
         let unmet = of_a_pull.map(|demand| Unmet {
             message: format!(
                 "`{}` is required ({}), and that can only hold of a pull request: an application has none.",
@@ -233,7 +310,12 @@ fn text(left: &str, unmet: Vec<Unmet>) -> UserText {
     let mut hints: Vec<String> = Vec::new();
     for one in unmet {
         message.push(one.message);
-        hints.extend(one.hints.into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+        hints.extend(
+            one.hints
+                .into_iter()
+                .filter(|hint| !hints.contains(hint))
+                .collect::<Vec<_>>(),
+        );
     }
     message.push(left.to_owned());
     UserText::new(message.join("\n"), hints)
@@ -251,7 +333,10 @@ mod tests {
         let clock = ManualClock::new(DateTime::UNIX_EPOCH);
         let fresh = Fresh::<u32>::default();
         let answer = async |value: u32| fresh.get(&clock, async { Ok::<_, ()>(value) }).await;
-        assert_eq!(fresh.get(&clock, async { Err::<u32, _>("down") }).await, Err("down"));
+        assert_eq!(
+            fresh.get(&clock, async { Err::<u32, _>("down") }).await,
+            Err("down")
+        );
         assert_eq!(answer(1).await, Ok(1));
         clock.advance(Duration::from_secs(29));
         assert_eq!(answer(2).await, Ok(1));

@@ -17,39 +17,67 @@ use crate::store::CommandRow;
 const REASON: &str = "not_allowed";
 
 /// The refusal of the whole command, if there is one.
-pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec) -> Result<Option<Reply>, JobError> {
+pub(super) async fn check(
+    ctx: &Ctx,
+    row: &CommandRow,
+    pull: &Pull,
+    spec: &Spec,
+) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    let asked = Asked { pull, via: row.installation, args: &args };
+    let asked = Asked {
+        pull,
+        via: row.installation,
+        args: &args,
+    };
     let decision = match decide(ctx, row, spec, &Resource::Pull(asked)).await? {
         Decision::Granted if is_of_fork_unasked(row, pull, spec) => {
             authz::check_fork(ctx, &Identity::of_actor(&row.actor), asked).await?
         }
         decision @ (Decision::Granted | Decision::Denied(_)) => decision,
     };
-    let Decision::Denied(denial) = decision else { return Ok(None) };
+    let Decision::Denied(denial) = decision else {
+        return Ok(None);
+    };
     if !is_by_itself(ctx, row, spec).await? {
         return Ok(Some(told(*denial)));
     }
     let reply = Reply::silent_for(format!("{REASON}: {}", denial.message()));
     // Somebody who may write can have it planned, so that they should see that it waits for them.
     if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.silence_forks {
-        return Ok(Some(reply.with_statuses(&pull.head, vec![standing::unasked(ctx)])));
+        return Ok(Some(
+            reply.with_statuses(&pull.head, vec![standing::unasked(ctx)]),
+        ));
     }
     Ok(Some(reply))
 }
 
 /// The same for a command that asks the forge nothing about its pull.
-pub(super) async fn check_unseen(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
+pub(super) async fn check_unseen(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &Spec,
+) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    let on = Resource::Unseen { pull: &row.pull, via: row.installation, args: &args };
+    let on = Resource::Unseen {
+        pull: &row.pull,
+        via: row.installation,
+        args: &args,
+    };
     Ok(match decide(ctx, row, spec, &on).await? {
         Decision::Granted => None,
         Decision::Denied(denial) => Some(told(*denial)),
     })
 }
 
-async fn decide(ctx: &Ctx, row: &CommandRow, spec: &Spec, on: &Resource<'_>) -> Result<Decision, JobError> {
-    let Some(action) = action_of(ctx, spec) else { return Ok(Decision::Granted) };
+async fn decide(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &Spec,
+    on: &Resource<'_>,
+) -> Result<Decision, JobError> {
+    let Some(action) = action_of(ctx, spec) else {
+        return Ok(Decision::Granted);
+    };
     Ok(authz::check(ctx, &Identity::of_actor(&row.actor), action, on).await?)
 }
 
@@ -60,7 +88,9 @@ fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &Spec) -> bool {
     let is_unasked = match spec {
         Spec::Turn(_) => true,
         // Of what an event leads to, the people behind the code have just been asked about.
-        Spec::Command(Command::Unlock | Command::Cancel(_) | Command::Help(_) | Command::Explain(_))
+        Spec::Command(
+            Command::Unlock | Command::Cancel(_) | Command::Help(_) | Command::Explain(_),
+        )
         | Spec::Autoplan
         | Spec::Mistake(_)
         | Spec::NotServed
@@ -80,8 +110,17 @@ pub(super) async fn check_project(
     if cx.ctx.settings.team_authz.is_none() {
         return Ok(None);
     }
-    let args = Spec::from_json(&cx.row.spec).map(|spec| args_of(&spec)).unwrap_or_default();
-    let on = Resource::Project(Asked { pull: cx.pull, via: cx.row.installation, args: &args }, project);
+    let args = Spec::from_json(&cx.row.spec)
+        .map(|spec| args_of(&spec))
+        .unwrap_or_default();
+    let on = Resource::Project(
+        Asked {
+            pull: cx.pull,
+            via: cx.row.installation,
+            args: &args,
+        },
+        project,
+    );
     match authz::check(cx.ctx, &Identity::of_actor(&cx.row.actor), action, &on).await? {
         Decision::Granted => Ok(None),
         Decision::Denied(denial) => Ok(Some(text(*denial))),
@@ -101,7 +140,10 @@ fn told(denial: Denial) -> Reply {
 }
 
 fn text(denial: Denial) -> UserText {
-    UserText { message: denial.message(), hints: denial.who_can }
+    UserText {
+        message: denial.message(),
+        hints: denial.who_can,
+    }
 }
 
 /// What a command needs; `None`: nothing, everybody may be answered.
@@ -110,7 +152,9 @@ fn action_of(ctx: &Ctx, spec: &Spec) -> Option<Action> {
         // It runs nothing, and shows what can be read in the repository.
         Spec::Command(Command::Explain(_)) if !authz::has_rules(ctx) => None,
         // What a plan would do may know who may plan.
-        Spec::Autoplan | Spec::Command(Command::Plan(_) | Command::Explain(_)) => Some(Action::Plan),
+        Spec::Autoplan | Spec::Command(Command::Plan(_) | Command::Explain(_)) => {
+            Some(Action::Plan)
+        }
         Spec::Command(Command::Apply(_)) => Some(Action::Apply),
         Spec::Command(Command::Unlock) => Some(Action::Unlock),
         Spec::Command(Command::Cancel(command)) if command.force => Some(Action::CancelForce),
@@ -120,13 +164,19 @@ fn action_of(ctx: &Ctx, spec: &Spec) -> Option<Action> {
         Spec::Command(Command::Import(_)) => Some(Action::Import),
         Spec::Command(Command::StateRm(_)) => Some(Action::StateRm),
         // Whoever asked was asked about when the pull lined up.
-        Spec::Turn(_) | Spec::Command(Command::Help(_)) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => None,
+        Spec::Turn(_)
+        | Spec::Command(Command::Help(_))
+        | Spec::Mistake(_)
+        | Spec::NotServed
+        | Spec::Unclaimed => None,
     }
 }
 
 fn args_of(spec: &Spec) -> Vec<String> {
     match spec {
         Spec::Command(command) => command.comment_args(),
-        Spec::Autoplan | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => Vec::new(),
+        Spec::Autoplan | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => {
+            Vec::new()
+        }
     }
 }

@@ -29,30 +29,44 @@ use crate::handlers::standing::Standings;
 use crate::handlers::tally;
 use crate::locks::{self, Ask, TakeAll, Took, Wish};
 use crate::model::{
-    Cause, CommandKind, CommandOutcome, CommitState, Lock, LockKey, Origin, PlanCounts, PlanId, PlanRecord, PlanState,
-    ProjectKey, ProjectOutcome, RunId, RunKind,
+    Cause, CommandKind, CommandOutcome, CommitState, Lock, LockKey, Origin, PlanCounts, PlanId,
+    PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
 use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan};
-use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, Shown, StepError, StepFailure};
+use crate::workflow::{
+    ArtifactError, PlanMade, RunError, RunOutput, Saved, Shown, StepError, StepFailure,
+};
 
 /// Somebody whose comment waits for this answer hears of every project, and also that there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     let is_awaited = cx.ctx.store.command_stands_in(cx.row.id).await?;
-    let wanted = if is_awaited { Wanted::Asked(&Target::Generic) } else { Wanted::Concerned };
+    let wanted = if is_awaited {
+        Wanted::Asked(&Target::Generic)
+    } else {
+        Wanted::Concerned
+    };
     run(cx, &PlanCommand::default(), &wanted).await
 }
 
-pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
-    if let Some(refusal) = projects::argument_refusal(cx.ctx, CommandName::Plan, &command.extra_args, &[]) {
+pub(super) async fn by_comment(
+    cx: &CommandCx<'_>,
+    command: &PlanCommand,
+) -> Result<Reply, JobError> {
+    if let Some(refusal) =
+        projects::argument_refusal(cx.ctx, CommandName::Plan, &command.extra_args, &[])
+    {
         return Ok(refusal);
     }
     run(cx, command, &Wanted::Asked(&command.target)).await
 }
 
 /// A registered project is planned as it is on its branch.
-pub(super) async fn of_application(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
+pub(super) async fn of_application(
+    cx: &CommandCx<'_>,
+    command: &PlanCommand,
+) -> Result<Reply, JobError> {
     match registered(cx.ctx, &cx.pull.at).await {
         Ok(application) => run(cx, command, &Wanted::Registered(&application.spec)).await,
         Err(Unseen::Refused(reason, text)) => Ok(Reply::refused(reason, text.message, text.hints)),
@@ -63,15 +77,30 @@ pub(super) async fn of_application(cx: &CommandCx<'_>, command: &PlanCommand) ->
 /// Locks became free that the pull waited for: what it had asked for is planned now.
 pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &Turn) -> Result<Reply, JobError> {
     let reply = run(cx, &PlanCommand::default(), &Wanted::Waited(&turn.asks)).await?;
-    let notes = turn.reasons.iter().map(|reason| format!("The lock became free: this pull request was {reason}."));
-    Ok(Reply { notes: notes.chain(reply.notes).collect(), ..reply })
+    let notes = turn
+        .reasons
+        .iter()
+        .map(|reason| format!("The lock became free: this pull request was {reason}."));
+    Ok(Reply {
+        notes: notes.chain(reply.notes).collect(),
+        ..reply
+    })
 }
 
-async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> Result<Reply, JobError> {
+async fn run(
+    cx: &CommandCx<'_>,
+    command: &PlanCommand,
+    wanted: &Wanted<'_>,
+) -> Result<Reply, JobError> {
     let when = cx.ctx.settings.statuses;
     let is_asked = !wanted.is_automatic();
     let pending = || standing::pending(cx.ctx, RunKind::Plan);
-    cx.start(if may_be_idle(when, is_asked) { vec![pending()] } else { vec![] }).await?;
+    cx.start(if may_be_idle(when, is_asked) {
+        vec![pending()]
+    } else {
+        vec![]
+    })
+    .await?;
     // A plan that was cut off by the end of the server is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let given = Given::of(&command.target, &command.extra_args);
@@ -83,22 +112,46 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
         cx.status(pending()).await?;
     }
     if wanted.is_everything() {
-        let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
+        let keep: Vec<_> = work
+            .projects
+            .iter()
+            .map(|project| project.key.clone())
+            .collect();
         let cause = cx.cause("the pull request concerns the project no longer");
-        cx.ctx.store.plan_keep_only(&cx.pull.at, &keep, &cause).await?;
+        cx.ctx
+            .store
+            .plan_keep_only(&cx.pull.at, &keep, &cause)
+            .await?;
         let_go(cx, &keep).await?;
     }
     let lacking = work.lacking(cx).await?;
     let denied = denied(cx, &work).await?;
     let locks = take_locks(cx, &work, command, wanted, &denied).await?;
-    let order = Order { command, wanted, denied, locks, not_known: &work.not_known };
+    let order = Order {
+        command,
+        wanted,
+        denied,
+        locks,
+        not_known: &work.not_known,
+    };
     let mut course = Course::new(work.aborts());
     for stage in work.stages() {
         let halted = course.halted(stage.group);
-        let groups = stage.members.iter().map(|group| plan_group(cx, &work, group, &order, halted.as_ref()));
+        let groups = stage
+            .members
+            .iter()
+            .map(|group| plan_group(cx, &work, group, &order, halted.as_ref()));
         let reports = join_all(groups).await;
         cx.abandoned()?;
-        course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+        course.add(
+            stage.group,
+            reports
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect(),
+        );
     }
     let mut reports = course.into_reports();
     if order.locks.gave_way.is_empty() {
@@ -106,7 +159,11 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
     }
     let reply = answer(cx, reports, &order).await?;
     let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
-    Ok(Reply { notes: lacking.into_iter().chain(reply.notes).collect(), behind, ..reply })
+    Ok(Reply {
+        notes: lacking.into_iter().chain(reply.notes).collect(),
+        behind,
+        ..reply
+    })
 }
 
 /// Whether a plan sets statuses before it is known whether it concerns any project, and if it does not.
@@ -129,13 +186,18 @@ struct Order<'a> {
 
 impl Order<'_> {
     fn extra_args(&self, project: &ProjectKey) -> &[String] {
-        self.wanted.extra_args(project).unwrap_or(&self.command.extra_args)
+        self.wanted
+            .extra_args(project)
+            .unwrap_or(&self.command.extra_args)
     }
 }
 
 /// Projects that whoever asks may not plan, or of which something else does not hold that must; no lock of theirs is
 /// taken.
-async fn denied(cx: &CommandCx<'_>, work: &Work) -> Result<BTreeMap<ProjectKey, UserText>, JobError> {
+async fn denied(
+    cx: &CommandCx<'_>,
+    work: &Work,
+) -> Result<BTreeMap<ProjectKey, UserText>, JobError> {
     let mut denied = BTreeMap::new();
     for project in &work.projects {
         if let Some(why) = permission::check_project(cx, Action::Plan, &project.key).await? {
@@ -158,19 +220,36 @@ async fn take_locks(
 ) -> Result<TakeAll, JobError> {
     let ask = |project: &ProjectKey| Ask {
         project: project.clone(),
-        extra_args: wanted.extra_args(project).unwrap_or(&command.extra_args).to_vec(),
+        extra_args: wanted
+            .extra_args(project)
+            .unwrap_or(&command.extra_args)
+            .to_vec(),
         installation: cx.row.installation,
     };
     let wish = |project: &Project| {
         let policy = work.policy(&project.key);
         let key = LockKey::in_scope(policy.scope, &cx.pull.at.repo, &project.key);
-        policy.mode.taken_by_plan().then(|| Wish { key, ask: ask(&project.key) })
+        policy.mode.taken_by_plan().then(|| Wish {
+            key,
+            ask: ask(&project.key),
+        })
     };
-    let granted = work.projects.iter().filter(|project| !denied.contains_key(&project.key));
+    let granted = work
+        .projects
+        .iter()
+        .filter(|project| !denied.contains_key(&project.key));
     let wishes: Vec<Wish> = granted.filter_map(wish).collect();
     // Whoever asks for a run of an application does not expect one hours later.
     let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.number.is_application();
-    let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), in_line).await?;
+    let all = locks::take_all(
+        &cx.ctx.store,
+        &cx.pull.at,
+        &cx.pull.url,
+        &wishes,
+        &cause(cx),
+        in_line,
+    )
+    .await?;
     tally::locks(cx.ctx, &all);
     let mut gone = wanted.waited_for();
     gone.retain(|project| work.projects.iter().all(|found| found.key != *project));
@@ -188,9 +267,20 @@ fn cause(cx: &CommandCx<'_>) -> Cause {
 
 /// Projects that only an earlier search at this head has found: nothing more comes of their statuses, red ones least.
 async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError> {
-    let runs = cx.ctx.store.run_list_of_head(&cx.pull.at, &cx.pull.head).await?;
+    let runs = cx
+        .ctx
+        .store
+        .run_list_of_head(&cx.pull.at, &cx.pull.head)
+        .await?;
     for run in runs.into_iter().filter(|run| !keep.contains(&run.project)) {
-        cx.status(standing::of_project(cx.ctx, run.kind, &run.project, run.id, status::let_go())).await?;
+        cx.status(standing::of_project(
+            cx.ctx,
+            run.kind,
+            &run.project,
+            run.id,
+            status::let_go(),
+        ))
+        .await?;
     }
     Ok(())
 }
@@ -202,12 +292,20 @@ async fn refused(cx: &CommandCx<'_>, reply: Reply, wanted: &Wanted<'_>) -> Resul
     let targeted = !wanted.is_everything();
     let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let stays = targeted && !standing.is_empty();
-    let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
+    let status = if stays {
+        standing.plan_status(cx.ctx)
+    } else {
+        standing::broken(cx.ctx, RunKind::Plan)
+    };
     Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
 /// What the pull is told, and its combined statuses.
-async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> Result<Reply, JobError> {
+async fn answer(
+    cx: &CommandCx<'_>,
+    reports: Vec<ProjectReport>,
+    order: &Order<'_>,
+) -> Result<Reply, JobError> {
     let standing = if order.wanted.is_everything() {
         Standings::of_search(cx.ctx, cx.row.id).await?
     } else {
@@ -215,13 +313,21 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
     };
     if reports.is_empty() && !may_be_idle(cx.ctx.settings.statuses, !order.wanted.is_automatic()) {
         // Statuses that a plan before has set must not go on saying what is no longer so.
-        let runs = cx.ctx.store.run_list_of_head(&cx.pull.at, &cx.pull.head).await?;
+        let runs = cx
+            .ctx
+            .store
+            .run_list_of_head(&cx.pull.at, &cx.pull.head)
+            .await?;
         if runs.is_empty() {
             return Ok(told(cx, reports, order));
         }
     }
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull, cx.row.id).await?);
+    statuses.extend(
+        standing
+            .apply_status_after_plan(cx.ctx, cx.pull, cx.row.id)
+            .await?,
+    );
     Ok(told(cx, reports, order).with_statuses(&cx.pull.head, statuses))
 }
 
@@ -239,15 +345,21 @@ fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> R
         true => Reply::new(Body::NoProjects(None)),
     };
     let gave_way = order.locks.gave_way.iter().map(gave_way);
-    Reply { notes: gave_way.chain(may_be_more(order.not_known)).collect(), ..reply }
+    Reply {
+        notes: gave_way.chain(may_be_more(order.not_known)).collect(),
+        ..reply
+    }
 }
 
 /// Places that a comment names; `explain` has all of them.
 const PLACES: usize = 3;
 
 fn places(not_known: &[Unresolved]) -> Vec<String> {
-    let mut places: Vec<String> =
-        not_known.iter().take(PLACES).map(|one| format!("`{}:{}`: {}", one.file, one.line, one.what)).collect();
+    let mut places: Vec<String> = not_known
+        .iter()
+        .take(PLACES)
+        .map(|one| format!("`{}:{}`: {}", one.file, one.line, one.what))
+        .collect();
     if not_known.len() > PLACES {
         places.push(format!("{} more places", not_known.len() - PLACES));
     }
@@ -265,7 +377,9 @@ fn none_known(cx: &CommandCx<'_>, not_known: &[Unresolved]) -> UserText {
     let word = &cx.ctx.settings.executable;
     let message = "Nothing that this pull request changes is known to belong to a project. It may still concern units of \
                    Terragrunt, because what these go by cannot be found out without running Terragrunt:";
-    let next = format!("Plan by hand what is concerned: `{word} plan -d DIR`. `{word} explain` lists all such places.");
+    let next = format!(
+        "Plan by hand what is concerned: `{word} plan -d DIR`. `{word} explain` lists all such places."
+    );
     UserText::new(message, places(not_known).into_iter().chain([next]))
 }
 
@@ -289,7 +403,11 @@ async fn plan_group(
     let mut reports = Vec::new();
     for project in group {
         let span = info_span!("plan", project = %project.key);
-        reports.push(plan_project(cx, work, project, order, halted).instrument(span).await?);
+        reports.push(
+            plan_project(cx, work, project, order, halted)
+                .instrument(span)
+                .await?,
+        );
     }
     Ok(reports)
 }
@@ -302,11 +420,26 @@ async fn plan_project(
     halted: Option<&UserText>,
 ) -> Result<ProjectReport, JobError> {
     let (ctx, key) = (cx.ctx, &project.key);
-    let new = NewRun { command: cx.row.id, kind: RunKind::Plan, pull: cx.pull.at.clone(), project: key.clone() };
+    let new = NewRun {
+        command: cx.row.id,
+        kind: RunKind::Plan,
+        pull: cx.pull.at.clone(),
+        project: key.clone(),
+    };
     let run = ctx.store.run_create(&new).await?;
-    cx.status(standing::of_project(ctx, RunKind::Plan, key, run, status::running(RunKind::Plan))).await?;
+    cx.status(standing::of_project(
+        ctx,
+        RunKind::Plan,
+        key,
+        run,
+        status::running(RunKind::Plan),
+    ))
+    .await?;
     let report = attempt(cx, work, project, order, halted, run).await?;
-    let report = ProjectReport { log: super::log(ctx, order.command.verbose, run).await?, ..report };
+    let report = ProjectReport {
+        log: super::log(ctx, order.command.verbose, run).await?,
+        ..report
+    };
     if cx.abandoned().is_err() {
         return Ok(report);
     }
@@ -316,10 +449,15 @@ async fn plan_project(
         status::superseded(RunKind::Plan, &stop.why)
     } else {
         let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
-        let state = if report.blocked.is_some() { CommitState::Failure } else { state };
+        let state = if report.blocked.is_some() {
+            CommitState::Failure
+        } else {
+            state
+        };
         (state, report.status.clone().unwrap_or(line))
     };
-    cx.last_status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
+    cx.last_status(standing::of_project(ctx, RunKind::Plan, key, run, state))
+        .await?;
     Ok(report)
 }
 
@@ -337,7 +475,11 @@ async fn attempt(
         ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
     };
     if let Some(message) = order.denied.get(key) {
-        return Ok(ProjectReport { outcome: ProjectOutcome::Refused, message: Some(message.clone()), ..report });
+        return Ok(ProjectReport {
+            outcome: ProjectOutcome::Refused,
+            message: Some(message.clone()),
+            ..report
+        });
     }
     let lock = match order.locks.took.get(key) {
         Some(Took::Held(lock)) => Some(lock),
@@ -346,11 +488,18 @@ async fn attempt(
     };
     if let Some(why) = halted.filter(|_| !cx.stop.is_cancelled()) {
         drop_plan(cx, key, lock).await?;
-        return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why.clone()), ..report });
+        return Ok(ProjectReport {
+            outcome: ProjectOutcome::Skipped,
+            message: Some(why.clone()),
+            ..report
+        });
     }
     let Ok(_place) = projects::place_in_pool(cx, RunKind::Plan).await else {
         drop_plan(cx, key, lock).await?;
-        return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
+        return Ok(stopped(
+            report,
+            &format!("{} before its turn came.", why_stopped(cx).await?),
+        ));
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
@@ -384,7 +533,11 @@ fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &Took) -> Proje
 
 /// A plan that came to nothing leaves no earlier one of use, and the lock that was taken for it goes back; unless it is
 /// made again: by this command after a restart, or by the one that takes its place.
-async fn drop_plan(cx: &CommandCx<'_>, project: &ProjectKey, lock: Option<&Lock>) -> Result<(), JobError> {
+async fn drop_plan(
+    cx: &CommandCx<'_>,
+    project: &ProjectKey,
+    lock: Option<&Lock>,
+) -> Result<(), JobError> {
     if cx.abandoned().is_err() || cx.superseded().await?.is_some() {
         return Ok(());
     }
@@ -433,27 +586,68 @@ async fn record(
         digest,
         counts: read.counts.unwrap_or_default(),
         blocked: read.blocked.clone(),
-        state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },
+        state: if read.no_changes {
+            PlanState::NoChanges
+        } else {
+            PlanState::Planned
+        },
         created_at: cx.ctx.clock.now(),
     };
-    match cx.ctx.store.plan_record(&plan, lock.map(|lock| lock.id), file.flatten().as_deref()).await? {
+    match cx
+        .ctx
+        .store
+        .plan_record(&plan, lock.map(|lock| lock.id), file.flatten().as_deref())
+        .await?
+    {
         RecordPlan::Recorded => {
             let stays = !give_back_unused(cx, &plan).await?;
-            let lock_url = lock.filter(|_| stays).map(|lock| cx.ctx.settings.lock_url(lock.id));
-            Ok(ProjectReport { lock_url, ..planned(report, made.output, read) })
+            let lock_url = lock
+                .filter(|_| stays)
+                .map(|lock| cx.ctx.settings.lock_url(lock.id));
+            Ok(ProjectReport {
+                lock_url,
+                ..planned(report, made.output, read)
+            })
         }
         lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
             cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
-            if lost == RecordPlan::Overtaken { Err(super::taken_over()) } else { not_kept(cx, report).await }
+            if lost == RecordPlan::Overtaken {
+                Err(super::taken_over())
+            } else {
+                not_kept(cx, report).await
+            }
         }
     }
 }
 
 fn planned(report: ProjectReport, output: String, read: Reading) -> ProjectReport {
-    let Reading { counts, no_changes, changes_outside, list, uncompared, blocked } = read;
-    let outcome = if no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
-    let status = blocked.is_some().then(|| "Planned, but will not be applied: see the comment.".to_owned());
-    ProjectReport { outcome, output, counts, list, uncompared, blocked, changes_outside, status, ..report }
+    let Reading {
+        counts,
+        no_changes,
+        changes_outside,
+        list,
+        uncompared,
+        blocked,
+    } = read;
+    let outcome = if no_changes {
+        ProjectOutcome::NoChanges
+    } else {
+        ProjectOutcome::Planned
+    };
+    let status = blocked
+        .is_some()
+        .then(|| "Planned, but will not be applied: see the comment.".to_owned());
+    ProjectReport {
+        outcome,
+        output,
+        counts,
+        list,
+        uncompared,
+        blocked,
+        changes_outside,
+        status,
+        ..report
+    }
 }
 
 /// A pull keeps its lock until it is merged or closed, even if nothing is to be applied yet. An application has no end of
@@ -462,7 +656,15 @@ async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool,
     if plan.state != PlanState::NoChanges || !plan.pull.number.is_application() {
         return Ok(false);
     }
-    Ok(cx.ctx.store.lock_release(&plan.pull, &plan.project, &cx.cause("the plan has no changes")).await?)
+    Ok(cx
+        .ctx
+        .store
+        .lock_release(
+            &plan.pull,
+            &plan.project,
+            &cx.cause("the plan has no changes"),
+        )
+        .await?)
 }
 
 /// What is known of a plan that was made.
@@ -482,7 +684,11 @@ struct Reading {
 /// Commands of the operator may print what a pull request tells them to, and in a form of their own, so their text is not
 /// compared, and a plan that they make is always one to apply.
 fn read_output(made: &PlanMade) -> Reading {
-    let text = plan_output::summary(made.plan_output.as_ref().map_or(&made.output, |plan| &plan.text));
+    let text = plan_output::summary(
+        made.plan_output
+            .as_ref()
+            .map_or(&made.output, |plan| &plan.text),
+    );
     let by_text = Reading {
         counts: text.counts,
         no_changes: text.no_changes && made.plan_output.is_some(),
@@ -495,13 +701,28 @@ fn read_output(made: &PlanMade) -> Reading {
         (Shown::NoFile, _) => by_text,
         (Shown::TooOld, _) => {
             let tool = format!("{} {}", made.tool.distribution.title(), made.tool.version);
-            let why = format!("{tool} cannot show a plan in a machine-readable form, which takes 0.12 or later");
-            Reading { list: PlanList::Missing(why), ..by_text }
+            let why = format!(
+                "{tool} cannot show a plan in a machine-readable form, which takes 0.12 or later"
+            );
+            Reading {
+                list: PlanList::Missing(why),
+                ..by_text
+            }
         }
-        (Shown::Failed(why), None) => Reading { list: PlanList::Missing(why.clone()), ..by_text },
+        (Shown::Failed(why), None) => Reading {
+            list: PlanList::Missing(why.clone()),
+            ..by_text
+        },
         (Shown::Failed(why), Some(_)) => {
-            let blocked = Some(format!("which resources it changes cannot be found out, because {why}"));
-            Reading { no_changes: false, list: PlanList::Missing(why.clone()), blocked, ..by_text }
+            let blocked = Some(format!(
+                "which resources it changes cannot be found out, because {why}"
+            ));
+            Reading {
+                no_changes: false,
+                list: PlanList::Missing(why.clone()),
+                blocked,
+                ..by_text
+            }
         }
         (Shown::Listed(changes), plan) => {
             let no_changes = by_text.no_changes && changes.is_empty();
@@ -515,7 +736,11 @@ fn read_output(made: &PlanMade) -> Reading {
             Reading {
                 counts: has_counts.then(|| changes.counts()),
                 no_changes,
-                list: if no_changes { PlanList::None } else { PlanList::Of(changes.clone()) },
+                list: if no_changes {
+                    PlanList::None
+                } else {
+                    PlanList::Of(changes.clone())
+                },
                 uncompared: plan.as_ref().is_some_and(|plan| plan.is_cut),
                 blocked,
                 ..by_text
@@ -530,7 +755,9 @@ async fn save(
     id: PlanId,
     file: Option<Vec<u8>>,
 ) -> Result<Result<Option<Saved>, ArtifactError>, JobError> {
-    let Some(file) = file else { return Ok(Ok(None)) };
+    let Some(file) = file else {
+        return Ok(Ok(None));
+    };
     match cx.ctx.artifacts.save(id, file).await {
         Ok(saved) => Ok(Ok(Some(saved))),
         Err(error @ ArtifactError::TooLarge { .. }) => Ok(Err(error)),
@@ -541,16 +768,28 @@ async fn save(
 /// The lock went back while the plan was made.
 async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
     let stop = cx.asked_to_stop().await?;
-    let next = if stop.is_some() { Next::Nothing } else { Next::Plan };
+    let next = if stop.is_some() {
+        Next::Nothing
+    } else {
+        Next::Plan
+    };
     let why = stop.map_or_else(|| "the lock was given back".to_owned(), |stop| stop.why);
     let message = format!("{why} while the plan was made, so it was not kept.");
-    Ok(ProjectReport { next, ..stopped(report, &message) })
+    Ok(ProjectReport {
+        next,
+        ..stopped(report, &message)
+    })
 }
 
 /// Whatever stops a plan early would stop the next one too, so none is offered.
 fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
     let message = Some(UserText::new(why, []));
-    ProjectReport { outcome: ProjectOutcome::Cancelled, message, next: Next::Nothing, ..report }
+    ProjectReport {
+        outcome: ProjectOutcome::Cancelled,
+        message,
+        next: Next::Nothing,
+        ..report
+    }
 }
 
 async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
@@ -558,12 +797,31 @@ async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
     Ok(stop.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why))
 }
 
-async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {
-    let report = ProjectReport { output: error.output().to_owned(), ..report };
-    if let RunError::Step(StepError { step, why: StepFailure::Stopped { .. }, .. }) = error {
+async fn failed(
+    cx: &CommandCx<'_>,
+    report: ProjectReport,
+    error: &RunError,
+) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport {
+        output: error.output().to_owned(),
+        ..report
+    };
+    if let RunError::Step(StepError {
+        step,
+        why: StepFailure::Stopped { .. },
+        ..
+    }) = error
+    {
         let message = format!("{}, so {step} was interrupted.", why_stopped(cx).await?);
         return Ok(stopped(report, &message));
     }
-    let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(cx, error).await };
-    Ok(ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), ..report })
+    let text = UserText {
+        message: format!("{}.", describe_error(error)),
+        hints: projects::hints(cx, error).await,
+    };
+    Ok(ProjectReport {
+        outcome: ProjectOutcome::Failed,
+        message: Some(text),
+        ..report
+    })
 }

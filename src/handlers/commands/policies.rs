@@ -38,19 +38,28 @@ impl OfPlans {
         let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
         let goes_by_base = config_file::goes_by_base(cx.ctx, &rules);
         let Some((first, rest)) = plans.split_first() else {
-            return Ok(Self { policies: Policies::new(rules, None), others: HashMap::new() });
+            return Ok(Self {
+                policies: Policies::new(rules, None),
+                others: HashMap::new(),
+            });
         };
         let written = config_file::written(cx, &rules).await?;
         let made_by = |plan: &PlanRecord| {
             let command = written.get(&plan.run).copied();
-            (command, (goes_by_base && command.is_none()).then(|| plan.base.clone()))
+            (
+                command,
+                (goes_by_base && command.is_none()).then(|| plan.base.clone()),
+            )
         };
         let policies = Policies::of_plan(cx, first, written.get(&first.run).copied()).await;
         let (mut others, mut read) = (HashMap::new(), HashMap::new());
         for plan in rest.iter().filter(|plan| made_by(plan) != made_by(first)) {
             let by = made_by(plan);
             if !read.contains_key(&by) {
-                read.insert(by.clone(), Arc::new(Policies::of_plan(cx, plan, by.0).await));
+                read.insert(
+                    by.clone(),
+                    Arc::new(Policies::of_plan(cx, plan, by.0).await),
+                );
             }
             others.insert(plan.project.clone(), Arc::clone(&read[&by]));
         }
@@ -65,12 +74,20 @@ impl OfPlans {
 
 impl Policies {
     pub fn new(rules: RepoRules, config: Option<RepoConfig>) -> Self {
-        Self { rules, config, is_unread: false, refusal: None }
+        Self {
+            rules,
+            config,
+            is_unread: false,
+            refusal: None,
+        }
     }
 
     /// Where nobody can find out what the repository says.
     fn unread(rules: RepoRules) -> Self {
-        Self { is_unread: true, ..Self::new(rules, None) }
+        Self {
+            is_unread: true,
+            ..Self::new(rules, None)
+        }
     }
 
     pub fn with_config(self, config: Option<RepoConfig>) -> Self {
@@ -80,21 +97,33 @@ impl Policies {
     /// For an apply: the configuration that the plan was made by; `written`: of the command whose hooks may have written it.
     /// If it cannot be read any more, or says what the operator does not allow any more, the operator's own rules hold, and
     /// no lock is left out because of that (P6).
-    pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord, written: Option<CommandId>) -> Self {
+    pub async fn of_plan(
+        cx: &CommandCx<'_>,
+        plan: &PlanRecord,
+        written: Option<CommandId>,
+    ) -> Self {
         let rules = cx.ctx.settings.rules(&plan.pull.repo);
         match config_file::of_plan(cx, &rules, plan, written).await {
             Ok(config) => Self::new(rules, config),
             Err(error) => {
-                tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
+                tracing::warn!(
+                    error = describe_error(&*error),
+                    "The configuration that was planned cannot be read"
+                );
                 let refusal = config_file::refusal(cx.ctx, &rules, &error);
-                Self { refusal, ..Self::unread(rules) }
+                Self {
+                    refusal,
+                    ..Self::unread(rules)
+                }
             }
         }
     }
 
     fn refusal(&self) -> Option<Reply> {
         let hint = "Comment the same again once it can be read; nothing was applied.".to_owned();
-        self.refusal.clone().map(|message| Reply::refused("config", message, vec![hint]))
+        self.refusal
+            .clone()
+            .map(|message| Reply::refused("config", message, vec![hint]))
     }
 
     /// What the operator says.
@@ -127,13 +156,20 @@ impl Policies {
         if self.is_unread {
             return None;
         }
-        let entry = self.config.as_ref().and_then(|config| config.entry_of(&plan.project));
+        let entry = self
+            .config
+            .as_ref()
+            .and_then(|config| config.entry_of(&plan.project));
         Some(entry.map_or_else(|| Order::in_group(plan.order_group), Order::of))
     }
 
     /// Whether the repository may have demanded something of an apply that nobody can read now.
     pub fn hides_demands(&self) -> bool {
-        self.is_unread && self.rules.permissions().allows(OverrideKey::ApplyRequirements)
+        self.is_unread
+            && self
+                .rules
+                .permissions()
+                .allows(OverrideKey::ApplyRequirements)
     }
 
     pub fn of(&self, project: &ProjectKey) -> LockPolicy {

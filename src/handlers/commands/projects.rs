@@ -37,12 +37,14 @@ use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::handlers::reply::Reply;
-use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::model::{
+    Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName,
+};
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckedOut, CheckoutError, CommentWords, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError,
-    StepFailure, ToolError, Wish,
+    CheckedOut, CheckoutError, CommentWords, Facts, Place, PlanMade, RunError, RunOutput, Source,
+    StateWork, StepError, StepFailure, ToolError, Wish,
 };
 use behind::Behind;
 use files::required;
@@ -90,39 +92,64 @@ pub(super) fn argument_refusal(
     extra: &[String],
     operands: &[String],
 ) -> Option<Reply> {
-    let refused = ctx.settings.extra_args.check(command, extra, operands).err();
+    let refused = ctx
+        .settings
+        .extra_args
+        .check(command, extra, operands)
+        .err();
     let refusal = |refused: RefusedArg| {
         let hint = "Comment the command again in another form; `help` explains it.".to_owned();
         Reply::refused(refused.reason(), refused.to_string(), vec![hint])
     };
-    refused.map(refusal).or_else(|| var_file_refusal(ctx, extra))
+    refused
+        .map(refusal)
+        .or_else(|| var_file_refusal(ctx, extra))
 }
 
 /// Why an argument cannot be handed to the tool of a project, if only the other one has it.
-pub(super) fn argument_of_other_tool(ctx: &Ctx, extra: &[String], tool: Distribution) -> Option<String> {
+pub(super) fn argument_of_other_tool(
+    ctx: &Ctx,
+    extra: &[String],
+    tool: Distribution,
+) -> Option<String> {
     let (argument, only) = ctx.settings.extra_args.of_other_tool(extra, tool)?;
     let argument = argument.replace('`', "'");
-    Some(format!("only {} has the argument `{argument}`, and this project is run by {}", only.title(), tool.title()))
+    Some(format!(
+        "only {} has the argument `{argument}`, and this project is run by {}",
+        only.title(),
+        tool.title()
+    ))
 }
 
 /// A variables file outside of the project could be any file of the server; only those below the directories of
 /// `--var-file-allowlist` may be named (reference 1.6, step 8).
 fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
-    let allowed = |file: &&str| !ctx.settings.var_file_dirs.iter().any(|dir| lies_below(dir, Path::new(file)));
+    let allowed = |file: &&str| {
+        !ctx.settings
+            .var_file_dirs
+            .iter()
+            .any(|dir| lies_below(dir, Path::new(file)))
+    };
     let first = var_files_outside(extra).into_iter().find(allowed)?;
     Some(Reply::refused(
         "var_file",
-        format!("the variables file `{}` lies outside of the project's directory.", first.replace('`', "'")),
+        format!(
+            "the variables file `{}` lies outside of the project's directory.",
+            first.replace('`', "'")
+        ),
         vec![
             "Name a file below the project's directory, without `..` at its beginning.".to_owned(),
-            "Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`.".to_owned(),
+            "Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`."
+                .to_owned(),
         ],
     ))
 }
 
 /// By name alone: an absolute path without `..` that begins with the directory.
 fn lies_below(dir: &Path, file: &Path) -> bool {
-    let plain = file.components().all(|part| part != std::path::Component::ParentDir);
+    let plain = file
+        .components()
+        .all(|part| part != std::path::Component::ParentDir);
     plain && file.is_absolute() && file.starts_with(dir)
 }
 
@@ -146,12 +173,16 @@ impl Work {
 
     /// What the operator and the repository say for a project.
     pub fn policies(&self, project: &ProjectKey) -> &Policies {
-        self.others.get(project).map_or(&self.policies, |policies| &**policies)
+        self.others
+            .get(project)
+            .map_or(&self.policies, |policies| &**policies)
     }
 
     fn configs(&self) -> impl Iterator<Item = &RepoConfig> {
         let others = self.others.values().map(|policies| &**policies);
-        std::iter::once(&self.policies).chain(others).filter_map(Policies::config)
+        std::iter::once(&self.policies)
+            .chain(others)
+            .filter_map(Policies::config)
     }
 
     /// What holds for the lock of a project.
@@ -178,8 +209,16 @@ impl Work {
     /// Marks the reports that comments leave out (`silence_pr_comments`): only what went well. Whatever did not, somebody
     /// has to hear of (P10).
     pub fn silence(&self, kind: RunKind, reports: &mut [ProjectReport]) {
-        for report in reports.iter_mut().filter(|report| report.outcome.is_success()) {
-            report.silenced = self.policies(&report.key).project(&report.key).silenced.value.contains(&kind);
+        for report in reports
+            .iter_mut()
+            .filter(|report| report.outcome.is_success())
+        {
+            report.silenced = self
+                .policies(&report.key)
+                .project(&report.key)
+                .silenced
+                .value
+                .contains(&kind);
         }
     }
 
@@ -192,13 +231,20 @@ impl Work {
 
     /// The turn of a group of projects.
     pub async fn turn(&self) -> SemaphorePermit<'_> {
-        self.abreast.acquire().await.expect("the row is never closed")
+        self.abreast
+            .acquire()
+            .await
+            .expect("the row is never closed")
     }
 
     /// The projects in their order; in each stage those that share a directory and a workspace together.
     pub fn stages(&self) -> Vec<Stage<Vec<&Project>>> {
-        let all = stages(self.projects.iter().collect(), |project: &&Project| (&project.key, &project.order));
-        all.into_iter().map(|stage| grouped(stage, |project| &project.key)).collect()
+        let all = stages(self.projects.iter().collect(), |project: &&Project| {
+            (&project.key, &project.order)
+        });
+        all.into_iter()
+            .map(|stage| grouped(stage, |project| &project.key))
+            .collect()
     }
 
     /// When the turn of a plan comes; `None`: that cannot be found out.
@@ -208,11 +254,14 @@ impl Work {
 
     /// Whether a failure in one group of the order keeps the later groups from running.
     pub fn aborts(&self) -> bool {
-        self.configs().any(|config| config.abort_on_execution_order_fail)
+        self.configs()
+            .any(|config| config.abort_on_execution_order_fail)
     }
 
     pub fn source(&self) -> &Source {
-        self.source.as_ref().expect("a plan has fetched what it works on")
+        self.source
+            .as_ref()
+            .expect("a plan has fetched what it works on")
     }
 
     /// The checkout for a workspace of what is planned.
@@ -233,7 +282,13 @@ impl Work {
         workspace: &WorkspaceName,
     ) -> Result<Arc<Checkout>, CheckoutError> {
         let wanted = cx.ctx.checkouts.checked_out(source);
-        let slot = Arc::clone(self.checkouts.lock().await.entry(workspace.clone()).or_default());
+        let slot = Arc::clone(
+            self.checkouts
+                .lock()
+                .await
+                .entry(workspace.clone())
+                .or_default(),
+        );
         let mut slot = slot.lock().await;
         if let Some((_, checkout)) = slot.as_ref().filter(|(there, _)| *there == wanted) {
             return Ok(Arc::clone(checkout));
@@ -241,10 +296,17 @@ impl Work {
         *slot = None;
         let extent = self.extent(cx, source, workspace).await?;
         let (ctx, via) = (cx.ctx, cx.row.installation);
-        let rules = submodules::Rules { ctx, parent: &source.pull.repo };
+        let rules = submodules::Rules {
+            ctx,
+            parent: &source.pull.repo,
+        };
         // Large, and awaited by everything that plans.
         let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &rules)).await?;
-        let checkout = Arc::new(ctx.checkouts.prepare(source, workspace, &extent, &parts).await?);
+        let checkout = Arc::new(
+            ctx.checkouts
+                .prepare(source, workspace, &extent, &parts)
+                .await?,
+        );
         *slot = Some((wanted, Arc::clone(&checkout)));
         Ok(checkout)
     }
@@ -263,7 +325,13 @@ impl Work {
                 return Ok((checkout, in_use));
             }
             drop(in_use);
-            let slot = Arc::clone(self.checkouts.lock().await.entry(workspace.clone()).or_default());
+            let slot = Arc::clone(
+                self.checkouts
+                    .lock()
+                    .await
+                    .entry(workspace.clone())
+                    .or_default(),
+            );
             let mut slot = slot.lock().await;
             // Somebody else may have prepared it once more by now.
             slot.take_if(|(_, there)| Arc::ptr_eq(there, &checkout));
@@ -279,24 +347,50 @@ impl Work {
         output: &RunOutput,
     ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
         self.check_arguments(cx, &project.key, extra)?;
-        let (checkout, _in_use) = self.checkout_for_run(cx, self.source(), &project.key.workspace).await?;
-        self.check_links(cx, self.source(), &checkout, &project.key).await?;
+        let (checkout, _in_use) = self
+            .checkout_for_run(cx, self.source(), &project.key.workspace)
+            .await?;
+        self.check_links(cx, self.source(), &checkout, &project.key)
+            .await?;
         let workflow = self.policies(&project.key).workflow(&project.key);
         let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
         let site = Site::of(self, cx, &checkout, &project.key, facts).await?;
-        let place = site.place(cx, &project.key, &workflow, CommentWords::only(extra), output);
+        let place = site.place(
+            cx,
+            &project.key,
+            &workflow,
+            CommentWords::only(extra),
+            output,
+        );
         let wish = self.wish(cx, &checkout, &project.key).await;
         let made = cx.ctx.terraform.plan(&place, &wish).await?;
         Ok((made, checkout))
     }
 
     /// Arguments for a plan that waited for a lock were read long ago; those of another tool would only fail there.
-    #[expect(clippy::result_large_err, reason = "made once for a run, at its beginning")]
-    fn check_arguments(&self, cx: &CommandCx<'_>, project: &ProjectKey, extra: &[String]) -> Result<(), RunError> {
+    #[expect(
+        clippy::result_large_err,
+        reason = "made once for a run, at its beginning"
+    )]
+    fn check_arguments(
+        &self,
+        cx: &CommandCx<'_>,
+        project: &ProjectKey,
+        extra: &[String],
+    ) -> Result<(), RunError> {
         let (allowed, tool) = (&cx.ctx.settings.extra_args, self.distribution(cx, project));
-        let refused = allowed.check(CommandName::Plan, extra, &[]).err().map(|refused| refused.to_string());
-        let Some(why) = refused.or_else(|| argument_of_other_tool(cx.ctx, extra, tool)) else { return Ok(()) };
-        Err(StepError::not_begun(&format!("{} plan", tool.program()), StepFailure::Argument(why)).into())
+        let refused = allowed
+            .check(CommandName::Plan, extra, &[])
+            .err()
+            .map(|refused| refused.to_string());
+        let Some(why) = refused.or_else(|| argument_of_other_tool(cx.ctx, extra, tool)) else {
+            return Ok(());
+        };
+        Err(StepError::not_begun(
+            &format!("{} plan", tool.program()),
+            StepFailure::Argument(why),
+        )
+        .into())
     }
 
     /// Carries out a stage that changes the state of a project.
@@ -312,7 +406,10 @@ impl Work {
         match self.site(cx, project, arguments).await {
             Ok((site, wish, _in_use)) => {
                 let place = site.place(cx, project, &workflow, given, output);
-                cx.ctx.terraform.change_state(&place, &wish, stage(&workflow)).await
+                cx.ctx
+                    .terraform
+                    .change_state(&place, &wish, stage(&workflow))
+                    .await
             }
             Err(error) => StateWork::not_begun(error),
         }
@@ -327,7 +424,13 @@ impl Work {
     ) -> Result<String, RunError> {
         let workflow = self.policies(project).workflow(project);
         let (site, wish, _in_use) = self.site(cx, project, &[]).await?;
-        cx.ctx.terraform.version(&site.place(cx, project, &workflow, CommentWords::only(&[]), output), &wish).await
+        cx.ctx
+            .terraform
+            .version(
+                &site.place(cx, project, &workflow, CommentWords::only(&[]), output),
+                &wish,
+            )
+            .await
     }
 
     /// Where a project is, and with what it is to be run, for commands that ask the forge nothing more.
@@ -337,8 +440,11 @@ impl Work {
         project: &ProjectKey,
         arguments: &[String],
     ) -> Result<(Site, Wish, MirrorInUse), RunError> {
-        let (checkout, in_use) = self.checkout_for_run(cx, self.source(), &project.workspace).await?;
-        self.check_links(cx, self.source(), &checkout, project).await?;
+        let (checkout, in_use) = self
+            .checkout_for_run(cx, self.source(), &project.workspace)
+            .await?;
+        self.check_links(cx, self.source(), &checkout, project)
+            .await?;
         let facts = Facts::of(cx.pull, &cx.row.actor.login, arguments);
         let site = Site::of(self, cx, &checkout, project, facts).await?;
         Ok((site, self.wish(cx, &checkout, project).await, in_use))
@@ -354,11 +460,17 @@ impl Work {
 
     /// What is said about the program of a project: by the operator, its configuration, and its code as it is on the disk,
     /// where hooks may have written some of it.
-    async fn wish(&self, cx: &CommandCx<'_>, checkout: &Arc<Checkout>, project: &ProjectKey) -> Wish {
+    async fn wish(
+        &self,
+        cx: &CommandCx<'_>,
+        checkout: &Arc<Checkout>,
+        project: &ProjectKey,
+    ) -> Wish {
         let rules = self.policies(project).project(project);
         let distribution = self.distribution(cx, project);
         let (checkout, dir) = (Arc::clone(checkout), project.dir.clone());
-        let code = tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;
+        let code =
+            tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;
         Wish {
             distribution,
             project: rules.version,
@@ -369,7 +481,13 @@ impl Work {
 
     /// What commands of the workflow are told of the pull. The forge is asked only where there are any; what it does not
     /// say is `false`.
-    async fn facts(&self, cx: &CommandCx<'_>, kind: RunKind, workflow: &Workflow, extra: &[String]) -> Facts {
+    async fn facts(
+        &self,
+        cx: &CommandCx<'_>,
+        kind: RunKind,
+        workflow: &Workflow,
+        extra: &[String],
+    ) -> Facts {
         let mut facts = Facts::of(cx.pull, &cx.row.actor.login, extra);
         if !workflow.runs_commands() {
             return facts;
@@ -378,10 +496,18 @@ impl Work {
             (facts.approved, facts.mergeable) = (Some(false), Some(false));
             return facts;
         }
-        let approved = self.findings.approval(cx).await.is_ok_and(|approval| approval.is_given_for(&cx.pull.head));
+        let approved = self
+            .findings
+            .approval(cx)
+            .await
+            .is_ok_and(|approval| approval.is_given_for(&cx.pull.head));
         let mergeable = matches!(
             self.findings.mergeability(cx, kind).await,
-            Ok(Mergeability::Yes | Mergeability::ButFor { up_to_date: false, .. })
+            Ok(Mergeability::Yes
+                | Mergeability::ButFor {
+                    up_to_date: false,
+                    ..
+                })
         );
         (facts.approved, facts.mergeable) = (Some(approved), Some(mergeable));
         facts
@@ -395,7 +521,10 @@ pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> St
         let place = (key(&member).dir.clone(), key(&member).workspace.clone());
         groups.entry(place).or_default().push(member);
     }
-    Stage { group: stage.group, members: groups.into_values().collect() }
+    Stage {
+        group: stage.group,
+        members: groups.into_values().collect(),
+    }
 }
 
 /// What lets the built-in `init` of a run read private modules, where the operator wants that. Whoever writes the code decides
@@ -407,7 +536,9 @@ async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, Check
     let (forge, repo) = (&cx.ctx.forge, &cx.pull.at.repo);
     let credentials = forge.module_credentials(repo, cx.row.installation).await?;
     let url = Url::parse(&forge.clone_url(repo)).ok();
-    Ok(credentials.zip(url).map(|(credentials, url)| ModuleAccess::new(&url, &credentials)))
+    Ok(credentials
+        .zip(url)
+        .map(|(credentials, url)| ModuleAccess::new(&url, &credentials)))
 }
 
 /// Where in a checkout a project is.
@@ -430,15 +561,37 @@ impl Site {
         project: &ProjectKey,
         facts: Facts,
     ) -> Result<Self, RunError> {
-        let dir = checkout.resolve_dir(&project.dir).map_err(CheckoutError::from)?;
-        let lock_file = project.dir.join(".terraform.lock.hcl").expect("a file of a directory stays inside");
-        let tracked = cx.ctx.checkouts.is_tracked(&cx.pull.at.repo, checkout, &lock_file).await;
+        let dir = checkout
+            .resolve_dir(&project.dir)
+            .map_err(CheckoutError::from)?;
+        let lock_file = project
+            .dir
+            .join(".terraform.lock.hcl")
+            .expect("a file of a directory stays inside");
+        let tracked = cx
+            .ctx
+            .checkouts
+            .is_tracked(&cx.pull.at.repo, checkout, &lock_file)
+            .await;
         let lock_file_tracked = tracked.map_err(CheckoutError::from)?;
         let (root, hold) = (checkout.path.clone(), checkout.hold.clone());
         let mirror = cx.ctx.checkouts.mirror_dir(&cx.pull.at.repo);
-        let profile = work.policies(project).project(project).environment_profile.map(|decided| decided.value);
+        let profile = work
+            .policies(project)
+            .project(project)
+            .environment_profile
+            .map(|decided| decided.value);
         let modules = module_access(cx).await?;
-        Ok(Self { dir, root, mirror, hold, lock_file_tracked, facts, profile, modules })
+        Ok(Self {
+            dir,
+            root,
+            mirror,
+            hold,
+            lock_file_tracked,
+            facts,
+            profile,
+            modules,
+        })
     }
 
     fn place<'a>(
@@ -471,13 +624,20 @@ impl Site {
 /// What to do about a run that failed, where we know more than the tool says.
 pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
     let of_parts = sparse::hint_of_submodules(cx, error).await;
-    known_hints(cx.ctx, error).into_iter().chain(of_parts).collect()
+    known_hints(cx.ctx, error)
+        .into_iter()
+        .chain(of_parts)
+        .collect()
 }
 
 /// Whether a program complains that the kernel denied it something.
 fn is_denied(output: &str) -> bool {
     // What is not there to be changed is on a file system that cannot be written to, if namespaces are the boundary.
-    let words = ["ermission denied", "peration not permitted", "ead-only file system"];
+    let words = [
+        "ermission denied",
+        "peration not permitted",
+        "ead-only file system",
+    ];
     words.iter().any(|words| output.contains(words))
 }
 

@@ -25,7 +25,9 @@ use crate::config::workflow::{Stage, Workflow};
 use crate::discovery::Project;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
-use crate::model::{CommandOutcome, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind};
+use crate::model::{
+    CommandOutcome, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind,
+};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
 use crate::store::NewRun;
@@ -105,23 +107,65 @@ struct Order<'a> {
 
 /// One project is taken into the state of.
 pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Result<Reply, JobError> {
-    let ImportCommand { target, verbose, address, id, extra_args } = command;
+    let ImportCommand {
+        target,
+        verbose,
+        address,
+        id,
+        extra_args,
+    } = command;
     let (arguments, operands) = (command.comment_args(), [address.clone(), id.clone()]);
-    let given = CommentWords { extra: extra_args, operands: &operands };
-    run(cx, &Order { change: Change::Import, target, arguments, given, verbose: *verbose }).await
+    let given = CommentWords {
+        extra: extra_args,
+        operands: &operands,
+    };
+    run(
+        cx,
+        &Order {
+            change: Change::Import,
+            target,
+            arguments,
+            given,
+            verbose: *verbose,
+        },
+    )
+    .await
 }
 
 /// Resources leave the states of projects.
-pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Result<Reply, JobError> {
-    let StateRmCommand { target, verbose, addresses, extra_args } = command;
+pub(super) async fn state_rm(
+    cx: &CommandCx<'_>,
+    command: &StateRmCommand,
+) -> Result<Reply, JobError> {
+    let StateRmCommand {
+        target,
+        verbose,
+        addresses,
+        extra_args,
+    } = command;
     let arguments = command.comment_args();
-    let given = CommentWords { extra: extra_args, operands: addresses };
-    run(cx, &Order { change: Change::StateRm, target, arguments, given, verbose: *verbose }).await
+    let given = CommentWords {
+        extra: extra_args,
+        operands: addresses,
+    };
+    run(
+        cx,
+        &Order {
+            change: Change::StateRm,
+            target,
+            arguments,
+            given,
+            verbose: *verbose,
+        },
+    )
+    .await
 }
 
 async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
     let CommentWords { extra, operands } = order.given;
-    if let Some(refusal) = projects::argument_refusal(cx.ctx, order.change.command(), extra, operands) {
+    if let Some(refusal) =
+        projects::argument_refusal(cx.ctx, order.change.command(), extra, operands)
+    {
         return Ok(refusal);
     }
     // No status tells of it (reference 9.1).
@@ -141,21 +185,37 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
     let mut course = Course::new(work.aborts());
     for stage in work.stages() {
         let halted = course.halted(stage.group);
-        let groups = stage.members.iter().map(|group| change_group(cx, &work, order, group, &runs, halted.as_ref()));
+        let groups = stage
+            .members
+            .iter()
+            .map(|group| change_group(cx, &work, order, group, &runs, halted.as_ref()));
         let reports = join_all(groups).await;
         cx.left_to_others()?;
-        course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+        course.add(
+            stage.group,
+            reports
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect(),
+        );
     }
     let statuses = discarded(cx, &plans).await?;
     Ok(Reply::new(Body::Projects(course.into_reports())).with_statuses(&cx.pull.head, statuses))
 }
 
 /// Statuses of plans that were there before and are not any more.
-async fn discarded(cx: &CommandCx<'_>, before: &[PlanRecord]) -> Result<Vec<CommitStatus>, JobError> {
+async fn discarded(
+    cx: &CommandCx<'_>,
+    before: &[PlanRecord],
+) -> Result<Vec<CommitStatus>, JobError> {
     let left = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let is_gone = |plan: &&PlanRecord| left.iter().all(|other| other.id != plan.id);
     let gone: Vec<PlanRecord> = before.iter().filter(is_gone).cloned().collect();
-    standing::of_discarded(cx.ctx, cx.pull, &gone, cx.row.id).await.map_err(JobError::from)
+    standing::of_discarded(cx.ctx, cx.pull, &gone, cx.row.id)
+        .await
+        .map_err(JobError::from)
 }
 
 fn no_projects(cx: &CommandCx<'_>) -> Reply {
@@ -175,8 +235,14 @@ fn several(found: &[Project]) -> Reply {
     }
     Reply::refused(
         "several_projects",
-        format!("a resource is imported into one project, and {} could be meant. Nothing was changed.", found.len()),
-        vec![format!("Comment the command again with the flags of the one that is meant: {}.", named.join(", "))],
+        format!(
+            "a resource is imported into one project, and {} could be meant. Nothing was changed.",
+            found.len()
+        ),
+        vec![format!(
+            "Comment the command again with the flags of the one that is meant: {}.",
+            named.join(", ")
+        )],
     )
 }
 
@@ -189,7 +255,12 @@ async fn runs_to_come(
     let mut runs = BTreeMap::new();
     for Project { key, .. } in &work.projects {
         let (pull, project) = (cx.pull.at.clone(), key.clone());
-        let new = NewRun { command: cx.row.id, kind: change.run_kind(), pull, project };
+        let new = NewRun {
+            command: cx.row.id,
+            kind: change.run_kind(),
+            pull,
+            project,
+        };
         runs.insert(key.clone(), cx.ctx.store.run_create(&new).await?);
     }
     Ok(runs)
@@ -207,7 +278,14 @@ async fn change_group(
     let _turn = work.turn().await;
     let mut reports = Vec::new();
     for Project { key, .. } in group {
-        let changing = Changing { cx, work, order, key, run: runs[key], halted };
+        let changing = Changing {
+            cx,
+            work,
+            order,
+            key,
+            run: runs[key],
+            halted,
+        };
         let span = info_span!("change_state", project = %key, change = ?order.change);
         reports.push(changing.report().instrument(span).await?);
     }

@@ -18,7 +18,12 @@ use crate::render::status;
 use crate::store::{CommandRow, Stop, StopKind};
 
 /// What becomes of a command that was superseded before this attempt began; `None`: it goes on.
-pub(super) async fn before(ctx: &Ctx, row: &CommandRow, spec: &Spec, stop: &Stop) -> Result<Option<Reply>, JobError> {
+pub(super) async fn before(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &Spec,
+    stop: &Stop,
+) -> Result<Option<Reply>, JobError> {
     let statuses = wind_up(ctx, row, stop).await?;
     if is_answered(spec) {
         return Ok(Some(Reply {
@@ -32,19 +37,30 @@ pub(super) async fn before(ctx: &Ctx, row: &CommandRow, spec: &Spec, stop: &Stop
 }
 
 /// What becomes of a command that was superseded while it ran.
-pub(super) async fn after(ctx: &Ctx, row: &CommandRow, spec: &Spec, stop: &Stop) -> Result<Round, JobError> {
+pub(super) async fn after(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &Spec,
+    stop: &Stop,
+) -> Result<Round, JobError> {
     // The head it works on is on record since it began.
-    let row = ctx.store.command_get(row.id).await?.unwrap_or_else(|| row.clone());
-    Ok(before(ctx, &row, spec, stop).await?.map_or(Round::Again, Round::Over))
+    let row = ctx
+        .store
+        .command_get(row.id)
+        .await?
+        .unwrap_or_else(|| row.clone());
+    Ok(before(ctx, &row, spec, stop)
+        .await?
+        .map_or(Round::Again, Round::Over))
 }
 
 /// Whether the plan that takes the place of the command answers whoever asked for it.
 fn is_answered(spec: &Spec) -> bool {
     match spec {
         Spec::Autoplan | Spec::Turn(_) => true,
-        Spec::Command(Command::Plan(PlanCommand { target, extra_args, .. })) => {
-            !target.is_targeted() && extra_args.is_empty()
-        }
+        Spec::Command(Command::Plan(PlanCommand {
+            target, extra_args, ..
+        })) => !target.is_targeted() && extra_args.is_empty(),
         Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => false,
     }
 }
@@ -52,11 +68,16 @@ fn is_answered(spec: &Spec) -> bool {
 /// Lets the command begin once more; what it has to say about the old commit is said now.
 async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
     if let Some(head) = &row.head {
-        for job in statuses.into_iter().filter_map(|status| reply::status_job(row, head, status)) {
+        for job in statuses
+            .into_iter()
+            .filter_map(|status| reply::status_job(row, head, status))
+        {
             ctx.store.job_push(&job).await?;
         }
     }
-    ctx.store.command_go_on(row.id, StopKind::Superseded).await?;
+    ctx.store
+        .command_go_on(row.id, StopKind::Superseded)
+        .await?;
     Ok(())
 }
 
@@ -67,7 +88,13 @@ async fn wind_up(ctx: &Ctx, row: &CommandRow, stop: &Stop) -> Result<Vec<CommitS
     }
     let runs = ctx.store.run_list(row.id).await?;
     let of_run = |run: &crate::store::RunRow| {
-        standing::of_project(ctx, run.kind, &run.project, run.id, status::superseded(run.kind, &stop.why))
+        standing::of_project(
+            ctx,
+            run.kind,
+            &run.project,
+            run.id,
+            status::superseded(run.kind, &stop.why),
+        )
     };
     let mut statuses: Vec<CommitStatus> = runs.iter().map(of_run).collect();
     statuses.push(standing::superseded(ctx, RunKind::Plan, &stop.why));

@@ -12,7 +12,14 @@ use crate::store::{CommandRow, NewCommand};
 
 /// Makes one plan of everything that the pull was handed.
 pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
-    let job = |command| RunCommand { command, pull: pull.clone(), kind: CommandKind::Autoplan }.to_new();
+    let job = |command| {
+        RunCommand {
+            command,
+            pull: pull.clone(),
+            kind: CommandKind::Autoplan,
+        }
+        .to_new()
+    };
     let mut handed = Vec::new();
     let take = |turns: Vec<(Lock, String)>| {
         handed = turns.iter().map(|(lock, _)| lock.key.clone()).collect();
@@ -29,16 +36,26 @@ pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
 
 fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
     let (first, _) = turns.first()?;
-    let asks: Vec<Ask> = turns.iter().filter_map(|(_, asks)| ask_list(asks).ok()).flatten().collect();
+    let asks: Vec<Ask> = turns
+        .iter()
+        .filter_map(|(_, asks)| ask_list(asks).ok())
+        .flatten()
+        .collect();
     let installation = asks.iter().find_map(|ask| ask.installation);
     let reasons: BTreeSet<String> = turns.iter().map(|(lock, _)| lock.reason.clone()).collect();
-    let spec = Spec::Turn(Turn { asks, reasons: reasons.into_iter().collect() });
+    let spec = Spec::Turn(Turn {
+        asks,
+        reasons: reasons.into_iter().collect(),
+    });
     Some(NewCommand {
         kind: CommandKind::Autoplan,
         pull: pull.clone(),
         comment: None,
         delivery: None,
-        actor: Actor { login: first.holder.clone(), origin: Origin::Queue },
+        actor: Actor {
+            login: first.holder.clone(),
+            origin: Origin::Queue,
+        },
         installation,
         spec: spec.to_json(),
     })
@@ -46,13 +63,27 @@ fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
 
 /// Nothing can be made of what the pull was handed: it goes to the next in line.
 pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Result<()> {
-    let cause = Cause::new(Actor::lockkeeper(Origin::Queue), format!("its turn could not begin: {error}"));
+    let cause = Cause::new(
+        Actor::lockkeeper(Origin::Queue),
+        format!("its turn could not begin: {error}"),
+    );
     let mut asks = Vec::new();
     let take = |turns: Vec<(Lock, String)>| {
-        asks = turns.iter().filter_map(|(_, asks)| ask_list(asks).ok()).flatten().collect();
+        asks = turns
+            .iter()
+            .filter_map(|(_, asks)| ask_list(asks).ok())
+            .flatten()
+            .collect();
         None
     };
-    let job = |command| RunCommand { command, pull: pull.clone(), kind: CommandKind::Autoplan }.to_new();
+    let job = |command| {
+        RunCommand {
+            command,
+            pull: pull.clone(),
+            kind: CommandKind::Autoplan,
+        }
+        .to_new()
+    };
     ctx.store.command_create_for_turn(pull, take, job).await?;
     for ask in &asks {
         ctx.store.plan_drop(pull, &ask.project, &cause).await?;
@@ -63,14 +94,24 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
 }
 
 /// What the command is to plan because it was handed over to the pull: of a turn, and of a push that took its place.
-pub(super) async fn projects_of(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Vec<ProjectKey>, JobError> {
+pub(super) async fn projects_of(
+    ctx: &Ctx,
+    row: &CommandRow,
+    spec: &Spec,
+) -> Result<Vec<ProjectKey>, JobError> {
     match spec {
         Spec::Turn(turn) => Ok(turn.projects()),
         Spec::Autoplan => {
             let specs = ctx.store.command_list_turns_of(row.id).await?;
             let turns = specs.iter().filter_map(|spec| match Spec::from_json(spec) {
                 Ok(Spec::Turn(turn)) => Some(turn.projects()),
-                Ok(Spec::Autoplan | Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed)
+                Ok(
+                    Spec::Autoplan
+                    | Spec::Command(_)
+                    | Spec::Mistake(_)
+                    | Spec::NotServed
+                    | Spec::Unclaimed,
+                )
                 | Err(_) => None,
             });
             Ok(turns.flatten().collect())
@@ -80,7 +121,11 @@ pub(super) async fn projects_of(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Res
 }
 
 /// The turn passes: what was handed to the pull and is not planned goes to the next in line.
-pub(super) async fn pass_on(ctx: &Ctx, row: &CommandRow, projects: Vec<ProjectKey>) -> Result<(), JobError> {
+pub(super) async fn pass_on(
+    ctx: &Ctx,
+    row: &CommandRow,
+    projects: Vec<ProjectKey>,
+) -> Result<(), JobError> {
     let cause = Cause::new(row.actor.clone(), "nothing is to be planned there any more");
     for project in &projects {
         ctx.store.plan_drop(&row.pull, project, &cause).await?;

@@ -12,27 +12,48 @@ use crate::render::{Body, Released};
 pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let waited = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
-    let freed = cx.ctx.store.lock_release_all(&cx.pull.at, &cx.cause("unlocked by comment")).await?;
+    let freed = cx
+        .ctx
+        .store
+        .lock_release_all(&cx.pull.at, &cx.cause("unlocked by comment"))
+        .await?;
     for waiter in &waited {
         in_line::tell(cx.ctx, &waiter.key).await?;
     }
     let mut released = BTreeMap::new();
     for lock in freed {
         let key = lock.project;
-        released.insert(key.clone(), Released { lock: true, ..Released::nothing(key) });
+        released.insert(
+            key.clone(),
+            Released {
+                lock: true,
+                ..Released::nothing(key)
+            },
+        );
     }
     for waiter in waited {
         let key = waiter.project;
-        released.entry(key.clone()).or_insert(Released::nothing(key)).line = true;
+        released
+            .entry(key.clone())
+            .or_insert(Released::nothing(key))
+            .line = true;
     }
     // What was applied is done; nobody loses anything when its record goes.
-    let (applied, discarded): (Vec<_>, Vec<_>) = plans.into_iter().partition(|plan| plan.state == PlanState::Applied);
+    let (applied, discarded): (Vec<_>, Vec<_>) = plans
+        .into_iter()
+        .partition(|plan| plan.state == PlanState::Applied);
     for plan in &discarded {
         let key = plan.project.clone();
-        released.entry(key.clone()).or_insert(Released::nothing(key)).plan = true;
+        released
+            .entry(key.clone())
+            .or_insert(Released::nothing(key))
+            .plan = true;
     }
     let is_undone = !applied.is_empty() && cx.pull.state != PullState::Merged;
-    let reply = Reply::new(Body::Unlocked { released: released.into_values().collect(), applied: is_undone });
+    let reply = Reply::new(Body::Unlocked {
+        released: released.into_values().collect(),
+        applied: is_undone,
+    });
     if cx.pull.state != PullState::Open {
         return Ok(reply);
     }

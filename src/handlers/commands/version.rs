@@ -25,8 +25,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<
     cx.start(vec![]).await?;
     // Nothing was changed by one that was cut off.
     forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
-    let wanted =
-        if command.target.is_targeted() { Wanted::Named(&command.target) } else { Wanted::These(planned(cx).await?) };
+    let wanted = if command.target.is_targeted() {
+        Wanted::Named(&command.target)
+    } else {
+        Wanted::These(planned(cx).await?)
+    };
     let work = match projects::select(cx, &wanted, Given::of(&command.target, &[])).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return Ok(reply),
@@ -35,19 +38,37 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<
         return Ok(no_projects(cx));
     }
     let asked = work.projects.iter().map(|project| {
-        let asking = Asking { cx, work: &work, project, verbose: command.verbose };
-        asking.report().instrument(info_span!("version", project = %project.key))
+        let asking = Asking {
+            cx,
+            work: &work,
+            project,
+            verbose: command.verbose,
+        };
+        asking
+            .report()
+            .instrument(info_span!("version", project = %project.key))
     });
     let reports = join_all(asked).await;
     cx.abandoned()?;
-    Ok(Reply::new(Body::Projects(reports.into_iter().collect::<Result<_, _>>()?)))
+    Ok(Reply::new(Body::Projects(
+        reports.into_iter().collect::<Result<_, _>>()?,
+    )))
 }
 
 /// The projects that have a plan which counts.
 async fn planned(cx: &CommandCx<'_>) -> Result<Vec<ProjectKey>, JobError> {
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let counts = |state| matches!(state, PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed);
-    Ok(plans.into_iter().filter(|plan| counts(plan.state)).map(|plan| plan.project).collect())
+    let counts = |state| {
+        matches!(
+            state,
+            PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed
+        )
+    };
+    Ok(plans
+        .into_iter()
+        .filter(|plan| counts(plan.state))
+        .map(|plan| plan.project)
+        .collect())
 }
 
 fn no_projects(cx: &CommandCx<'_>) -> Reply {
@@ -56,7 +77,10 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
     }
     let word = &cx.ctx.settings.executable;
     let hint = format!("Plan first, or name the project that is meant: `{word} version -d DIR`.");
-    Reply::new(Body::NoProjects(Some(UserText::new("No project of this pull request has a plan.", [hint]))))
+    Reply::new(Body::NoProjects(Some(UserText::new(
+        "No project of this pull request has a plan.",
+        [hint],
+    ))))
 }
 
 /// One project that is asked about.
@@ -70,10 +94,18 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn report(self) -> Result<ProjectReport, JobError> {
         let (cx, key) = (self.cx, &self.project.key);
-        let new = NewRun { command: cx.row.id, kind: RunKind::Version, pull: cx.pull.at.clone(), project: key.clone() };
+        let new = NewRun {
+            command: cx.row.id,
+            kind: RunKind::Version,
+            pull: cx.pull.at.clone(),
+            project: key.clone(),
+        };
         let run = cx.ctx.store.run_create(&new).await?;
         let report = self.attempt(run).await?;
-        let report = ProjectReport { log: super::log(cx.ctx, self.verbose, run).await?, ..report };
+        let report = ProjectReport {
+            log: super::log(cx.ctx, self.verbose, run).await?,
+            ..report
+        };
         if cx.abandoned().is_ok() {
             cx.finish_run(run, &report).await?;
         }
@@ -88,7 +120,11 @@ impl Asking<'_> {
             ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
         };
         if let Some(message) = permission::check_project(cx, Action::Version, key).await? {
-            return Ok(ProjectReport { outcome: ProjectOutcome::Refused, message: Some(message), ..report });
+            return Ok(ProjectReport {
+                outcome: ProjectOutcome::Refused,
+                message: Some(message),
+                ..report
+            });
         }
         let Ok(_place) = projects::place_in_pool(cx, RunKind::Version).await else {
             return stopped(cx, report).await;
@@ -102,19 +138,40 @@ impl Asking<'_> {
         }
         output.finish().await;
         match told {
-            Ok(output) => Ok(ProjectReport { outcome: ProjectOutcome::Told, output, ..report }),
-            Err(RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. })) => stopped(cx, report).await,
+            Ok(output) => Ok(ProjectReport {
+                outcome: ProjectOutcome::Told,
+                output,
+                ..report
+            }),
+            Err(RunError::Step(StepError {
+                why: StepFailure::Stopped { .. },
+                ..
+            })) => stopped(cx, report).await,
             Err(error) => {
-                let text = UserText::new(format!("{}.", describe_error(&error)), projects::hints(cx, &error).await);
+                let text = UserText::new(
+                    format!("{}.", describe_error(&error)),
+                    projects::hints(cx, &error).await,
+                );
                 let output = error.output().to_owned();
-                Ok(ProjectReport { message: Some(text), output, ..report })
+                Ok(ProjectReport {
+                    message: Some(text),
+                    output,
+                    ..report
+                })
             }
         }
     }
 }
 
 async fn stopped(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
-    let why = cx.asked_to_stop().await?.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why);
+    let why = cx
+        .asked_to_stop()
+        .await?
+        .map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why);
     let message = Some(UserText::new(format!("{why}."), []));
-    Ok(ProjectReport { outcome: ProjectOutcome::Cancelled, message, ..report })
+    Ok(ProjectReport {
+        outcome: ProjectOutcome::Cancelled,
+        message,
+        ..report
+    })
 }

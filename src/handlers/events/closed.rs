@@ -18,7 +18,13 @@ pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, 
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
     }
-    close_pull(ctx, &pull, event.installation, &Actor::of_pull(&event.sender)).await?;
+    close_pull(
+        ctx,
+        &pull,
+        event.installation,
+        &Actor::of_pull(&event.sender),
+    )
+    .await?;
     Ok(DeliveryEnd::handled())
 }
 
@@ -32,13 +38,26 @@ pub(in crate::handlers) async fn close_pull(
     let outbox = |freed: &[Lock]| notices(ctx, pull, via, freed);
     let cause = Cause::new(by.clone(), format!("the pull request is {}", pull.state));
     let waited = ctx.store.waiter_list_of_pull(&pull.at).await?;
-    let freed = ctx.store.pull_close(&pull.at, pull.state, &pull.url, &cause, outbox).await?;
-    let stopped = ctx.store.command_stop_plans(&pull.at, "the pull request was closed").await?;
+    let freed = ctx
+        .store
+        .pull_close(&pull.at, pull.state, &pull.url, &cause, outbox)
+        .await?;
+    let stopped = ctx
+        .store
+        .command_stop_plans(&pull.at, "the pull request was closed")
+        .await?;
     ctx.stops.stop(&stopped);
     for waiter in &waited {
         in_line::tell(ctx, &waiter.key).await?;
     }
-    ctx.store.job_push(&CleanPull { pull: pull.at.clone() }.to_new()).await?;
+    ctx.store
+        .job_push(
+            &CleanPull {
+                pull: pull.at.clone(),
+            }
+            .to_new(),
+        )
+        .await?;
     info!(pull = %pull.at, locks = freed.len(), stopped = stopped.len(), "The pull request is closed");
     Ok(())
 }
@@ -47,10 +66,18 @@ fn notices(ctx: &Ctx, pull: &Pull, via: Installation, freed: &[Lock]) -> Vec<New
     if freed.is_empty() {
         return Vec::new();
     }
-    let released = freed.iter().map(|lock| Released::lock_and_plan(lock.project.clone())).collect();
-    let body = Body::Closed { merged: pull.state == PullState::Merged, released };
+    let released = freed
+        .iter()
+        .map(|lock| Released::lock_and_plan(lock.project.clone()))
+        .collect();
+    let body = Body::Closed {
+        merged: pull.state == PullState::Merged,
+        released,
+    };
     let id = CommandId::next(&*ctx.ids);
-    let report =
-        Report { head: Some(pull.head.clone()), ..reply::notice(ctx, CommandKind::Unlock, id, &pull.at, body) };
+    let report = Report {
+        head: Some(pull.head.clone()),
+        ..reply::notice(ctx, CommandKind::Unlock, id, &pull.at, body)
+    };
     reply::comments(ctx, &report, &pull.at, via, ctx.clock.now())
 }

@@ -10,7 +10,11 @@ use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, Pull
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, NewCommand, NewJob};
 
-pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent) -> Result<DeliveryEnd, JobError> {
+pub(super) async fn handle(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &CommentEvent,
+) -> Result<DeliveryEnd, JobError> {
     if is_own(ctx, event).await {
         return Ok(DeliveryEnd::ignored("the comment is Lockkeeper's own"));
     }
@@ -21,7 +25,13 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
     }
     let service = claimed::service(ctx, &event.pull.repo).await?;
     if service == Service::Served {
-        renew_locks(ctx, &event.pull, &Actor::commenter(&event.author), "somebody commented").await?;
+        renew_locks(
+            ctx,
+            &event.pull,
+            &Actor::commenter(&event.author),
+            "somebody commented",
+        )
+        .await?;
     }
     let spec = match ctx.settings.grammar.read(&event.body) {
         Reading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
@@ -42,7 +52,17 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
         Service::Unclaimed => {
             let (pull, comment, via) = (&event.pull, Some(event.comment), event.installation);
             let actor = Actor::commenter(&event.author);
-            claimed::tell_once(ctx, Told { delivery, pull, comment, actor, via }).await?;
+            claimed::tell_once(
+                ctx,
+                Told {
+                    delivery,
+                    pull,
+                    comment,
+                    actor,
+                    via,
+                },
+            )
+            .await?;
             Ok(DeliveryEnd::unclaimed())
         }
     }
@@ -54,11 +74,19 @@ async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
     if ctx.settings.grammar.is_own(&event.author) {
         return true;
     }
-    ctx.forge.login().await.is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))
+    ctx.forge
+        .login()
+        .await
+        .is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))
 }
 
 /// A comment or delivery that was taken before is no news.
-async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Spec) -> Result<(), JobError> {
+async fn create(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &CommentEvent,
+    spec: &Spec,
+) -> Result<(), JobError> {
     let new = NewCommand {
         kind: kind_of(spec),
         pull: event.pull.clone(),
@@ -70,7 +98,10 @@ async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Sp
     };
     let jobs = |command| {
         let work = work(command, new.kind, &event.pull);
-        reaction(ctx, event, spec).into_iter().chain([work]).collect()
+        reaction(ctx, event, spec)
+            .into_iter()
+            .chain([work])
+            .collect()
     };
     match ctx.store.command_create(&new, jobs).await? {
         CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
@@ -82,7 +113,15 @@ fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &Spec) -> Option<NewJob> {
     let is_accepted = matches!(spec, Spec::Command(_));
     let content = ctx.settings.reaction.clone().filter(|_| is_accepted)?;
     let (repo, installation) = (event.pull.repo.clone(), event.installation);
-    Some(AddReaction { repo, installation, comment: event.comment, content }.to_new())
+    Some(
+        AddReaction {
+            repo,
+            installation,
+            comment: event.comment,
+            content,
+        }
+        .to_new(),
+    )
 }
 
 /// The job that carries a command out.
@@ -98,7 +137,12 @@ fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
         | CommandKind::Version
         | CommandKind::Import
         | CommandKind::StateRm
-        | CommandKind::Help => RunCommand { command, pull, kind }.to_new(),
+        | CommandKind::Help => RunCommand {
+            command,
+            pull,
+            kind,
+        }
+        .to_new(),
     }
 }
 

@@ -24,15 +24,24 @@ pub struct DeliveryEnd {
 
 impl DeliveryEnd {
     fn handled() -> Self {
-        Self { state: DeliveryState::Handled, note: None }
+        Self {
+            state: DeliveryState::Handled,
+            note: None,
+        }
     }
 
     fn ignored(note: impl Into<String>) -> Self {
-        Self { state: DeliveryState::Ignored, note: Some(note.into()) }
+        Self {
+            state: DeliveryState::Ignored,
+            note: Some(note.into()),
+        }
     }
 
     fn refused(note: impl Into<String>) -> Self {
-        Self { state: DeliveryState::Refused, note: Some(note.into()) }
+        Self {
+            state: DeliveryState::Refused,
+            note: Some(note.into()),
+        }
     }
 
     fn not_served() -> Self {
@@ -45,7 +54,11 @@ impl DeliveryEnd {
 }
 
 /// Does what an event asks for.
-pub async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &Event) -> Result<DeliveryEnd, JobError> {
+pub async fn handle(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &Event,
+) -> Result<DeliveryEnd, JobError> {
     match event {
         Event::Ignored { reason } => Ok(DeliveryEnd::ignored(reason.clone())),
         // The door has put it where every server finds it, or noted that nobody is served with it.
@@ -55,14 +68,34 @@ pub async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &Event) -> Result<De
     }
 }
 
-async fn pull_event(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
+async fn pull_event(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &PullEvent,
+) -> Result<DeliveryEnd, JobError> {
     match (claimed::service(ctx, &event.pull.repo).await?, event.action) {
         (Service::NotAllowlisted, _) => Ok(DeliveryEnd::not_served()),
         // Locks from before the claim was given up go back all the same (P7).
-        (Service::Served | Service::Unclaimed, PullAction::Closed) => closed::handle(ctx, event).await,
+        (Service::Served | Service::Unclaimed, PullAction::Closed) => {
+            closed::handle(ctx, event).await
+        }
         (Service::Unclaimed, _) => {
-            let (pull, via, actor) = (&event.pull, event.installation, Actor::of_pull(&event.sender));
-            claimed::tell_once(ctx, Told { delivery, pull, comment: None, actor, via }).await?;
+            let (pull, via, actor) = (
+                &event.pull,
+                event.installation,
+                Actor::of_pull(&event.sender),
+            );
+            claimed::tell_once(
+                ctx,
+                Told {
+                    delivery,
+                    pull,
+                    comment: None,
+                    actor,
+                    via,
+                },
+            )
+            .await?;
             Ok(DeliveryEnd::unclaimed())
         }
         (
@@ -73,15 +106,28 @@ async fn pull_event(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -> Resul
             | PullAction::Updated
             | PullAction::BaseChanged,
         ) => {
-            renew_locks(ctx, &event.pull, &Actor::of_pull(&event.sender), "the pull request was changed").await?;
+            renew_locks(
+                ctx,
+                &event.pull,
+                &Actor::of_pull(&event.sender),
+                "the pull request was changed",
+            )
+            .await?;
             pull::handle(ctx, delivery, event).await
         }
     }
 }
 
 /// The pull is used: time limits of its locks start anew.
-pub(super) async fn renew_locks(ctx: &Ctx, pull: &PullRef, by: &Actor, reason: &str) -> Result<(), JobError> {
+pub(super) async fn renew_locks(
+    ctx: &Ctx,
+    pull: &PullRef,
+    by: &Actor,
+    reason: &str,
+) -> Result<(), JobError> {
     let grain = locks::grain(ctx.settings.lock_ttl(&pull.repo));
-    ctx.store.lock_renew(pull, grain, &Cause::new(by.clone(), reason)).await?;
+    ctx.store
+        .lock_renew(pull, grain, &Cause::new(by.clone(), reason))
+        .await?;
     Ok(())
 }

@@ -12,8 +12,8 @@ use crate::handlers::Spec;
 use crate::handlers::commands::other_branch;
 use crate::jobs::RunCommand;
 use crate::model::{
-    Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState, RepositoryEventKind,
-    RepositoryNews,
+    Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState,
+    RepositoryEventKind, RepositoryNews,
 };
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
@@ -40,7 +40,11 @@ enum Told {
     Late(String),
 }
 
-pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
+pub(super) async fn handle(
+    ctx: &Ctx,
+    delivery: DeliveryId,
+    event: &PullEvent,
+) -> Result<DeliveryEnd, JobError> {
     let event = match still_news(ctx, event).await? {
         Told::News(event) => event,
         Told::Late(why) => return Ok(DeliveryEnd::ignored(format!("the delivery is late: {why}"))),
@@ -69,7 +73,13 @@ pub(in crate::handlers) async fn found(
     };
     // Whatever nobody told of this pull, nobody told the mirrors either.
     let (repo, kind) = (pull.at.repo.clone(), RepositoryEventKind::Found);
-    ctx.store.repository_event_append(&RepositoryNews { repo, kind, installation: via }).await?;
+    ctx.store
+        .repository_event_append(&RepositoryNews {
+            repo,
+            kind,
+            installation: via,
+        })
+        .await?;
     let event = PullEvent {
         pull: pull.at.clone(),
         action,
@@ -80,15 +90,26 @@ pub(in crate::handlers) async fn found(
         sender: pull.author.clone(),
         installation: via,
     };
-    Ok(matches!(take_up(ctx, None, &event, news).await?, TakenUp::Planned))
+    Ok(matches!(
+        take_up(ctx, None, &event, news).await?,
+        TakenUp::Planned
+    ))
 }
 
 /// Which event was missed; `None`: one that asks for nothing.
-async fn missed_action(ctx: &Ctx, pull: &Pull, known: Option<&PullHead>) -> Result<Option<PullAction>, sqlx::Error> {
+async fn missed_action(
+    ctx: &Ctx,
+    pull: &Pull,
+    known: Option<&PullHead>,
+) -> Result<Option<PullAction>, sqlx::Error> {
     let Some(known) = known else {
         let before = ctx.store.pull_state(&pull.at).await?;
         let was_closed = before.is_some_and(|state| state != PullState::Open);
-        return Ok(Some(if was_closed { PullAction::Reopened } else { PullAction::Opened }));
+        return Ok(Some(if was_closed {
+            PullAction::Reopened
+        } else {
+            PullAction::Opened
+        }));
     };
     Ok(if known.head != pull.head {
         Some(PullAction::Updated)
@@ -101,7 +122,9 @@ async fn missed_action(ctx: &Ctx, pull: &Pull, known: Option<&PullHead>) -> Resu
 
 async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
     let known = ctx.store.head_get(&event.pull).await?;
-    let Some(told) = event.standing() else { return Ok(Told::News(event.clone())) };
+    let Some(told) = event.standing() else {
+        return Ok(Told::News(event.clone()));
+    };
     if !may_be_late(ctx, event, known.as_ref()).await? {
         return Ok(Told::News(event.clone()));
     }
@@ -118,15 +141,30 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
         return Ok(found());
     }
     let (head, base_branch) = (Some(pull.head), Some(pull.base_branch));
-    Ok(Told::News(PullEvent { head, base_branch, draft: pull.draft, ..event.clone() }))
+    Ok(Told::News(PullEvent {
+        head,
+        base_branch,
+        draft: pull.draft,
+        ..event.clone()
+    }))
 }
 
 /// Only where something was found that no event had told, or the pull is closed, an event can come too late.
-async fn may_be_late(ctx: &Ctx, event: &PullEvent, known: Option<&KnownHead>) -> Result<bool, sqlx::Error> {
+async fn may_be_late(
+    ctx: &Ctx,
+    event: &PullEvent,
+    known: Option<&KnownHead>,
+) -> Result<bool, sqlx::Error> {
     match known {
-        Some(known) => Ok(known.found_at.is_some_and(|found| ctx.clock.now() - found < LATE)),
+        Some(known) => Ok(known
+            .found_at
+            .is_some_and(|found| ctx.clock.now() - found < LATE)),
         None if event.action == PullAction::Reopened => Ok(false),
-        None => Ok(ctx.store.pull_state(&event.pull).await?.is_some_and(|state| state != PullState::Open)),
+        None => Ok(ctx
+            .store
+            .pull_state(&event.pull)
+            .await?
+            .is_some_and(|state| state != PullState::Open)),
     }
 }
 
@@ -149,8 +187,20 @@ async fn take_up(
         installation: event.installation,
         spec: Spec::Autoplan.to_json(),
     };
-    let job = |command| vec![RunCommand { command, pull: event.pull.clone(), kind: new.kind }.to_new()];
-    let (outcome, replaced) = ctx.store.command_create_instead(&new, job, what_came(event.action), news).await?;
+    let job = |command| {
+        vec![
+            RunCommand {
+                command,
+                pull: event.pull.clone(),
+                kind: new.kind,
+            }
+            .to_new(),
+        ]
+    };
+    let (outcome, replaced) = ctx
+        .store
+        .command_create_instead(&new, job, what_came(event.action), news)
+        .await?;
     ctx.stops.stop(&replaced);
     Ok(match outcome {
         CreateCommand::Created(_) => TakenUp::Planned,
@@ -162,7 +212,11 @@ fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
     if !ctx.settings.autoplan {
         return Some("planning by itself is switched off (--disable-autoplan)".to_owned());
     }
-    if let Some(why) = event.base_branch.as_ref().and_then(|base| other_branch(ctx, &event.pull, base)) {
+    if let Some(why) = event
+        .base_branch
+        .as_ref()
+        .and_then(|base| other_branch(ctx, &event.pull, base))
+    {
         return Some(why);
     }
     let is_draft = event.draft && !ctx.settings.allow_drafts;

@@ -38,21 +38,38 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             fault.says()
         );
     }
-    Ok(Found { looked_at, repaired: 0 })
+    Ok(Found {
+        looked_at,
+        repaired: 0,
+    })
 }
 
 async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Result<Stretch> {
-    let from = walk.map(|walk| Mark { seq: walk.seq, hash: walk.hash.clone() });
-    let evidence = Evidence { checkpoints: ctx.audit.mark()?.into_iter().collect(), keys: None };
+    let from = walk.map(|walk| Mark {
+        seq: walk.seq,
+        hash: walk.hash.clone(),
+    });
+    let evidence = Evidence {
+        checkpoints: ctx.audit.mark()?.into_iter().collect(),
+        keys: None,
+    };
     let mut stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     if matches!(stretch, Stretch::Broken { .. }) {
         // Somebody may have pruned the log between two of our looks.
         stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     }
-    let begin = || Mark { seq: 0, hash: ChainedEvent::genesis() };
+    let begin = || Mark {
+        seq: 0,
+        hash: ChainedEvent::genesis(),
+    };
     let (mark, broken) = match &stretch {
-        Stretch::Whole { mark, at_end: true, .. } if name == AGAIN && mark.seq > 0 => {
-            debug!(events = mark.seq, "The whole audit log of locks was verified again");
+        Stretch::Whole {
+            mark, at_end: true, ..
+        } if name == AGAIN && mark.seq > 0 => {
+            debug!(
+                events = mark.seq,
+                "The whole audit log of locks was verified again"
+            );
             (begin(), None)
         }
         Stretch::Whole { mark, .. } => (mark.clone(), None),
@@ -61,7 +78,14 @@ async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Re
     let (broken_seq, fault) = broken.unzip();
     let (name, walked_at) = (name.to_owned(), ctx.clock.now());
     ctx.store
-        .lock_event_walk_set(&LockEventWalk { name, seq: mark.seq, hash: mark.hash, broken_seq, fault, walked_at })
+        .lock_event_walk_set(&LockEventWalk {
+            name,
+            seq: mark.seq,
+            hash: mark.hash,
+            broken_seq,
+            fault,
+            walked_at,
+        })
         .await?;
     Ok(stretch)
 }

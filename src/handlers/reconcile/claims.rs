@@ -12,5 +12,8 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     if removed > 0 {
         info!(unused, removed, "Removed claims that nothing referred to");
     }
-    Ok(Found { looked_at: unused, repaired: removed })
+    Ok(Found {
+        looked_at: unused,
+        repaired: removed,
+    })
 }

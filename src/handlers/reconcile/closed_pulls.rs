@@ -23,7 +23,13 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     // A server that has just started asks about all: it may have been told of a close that it did not live to note.
     let listed_since = ctx.started_at.max(ctx.clock.now() - LISTED_LATELY);
     let pulls = ctx.store.pull_list_unseen(listed_since).await?;
-    let (mut found, mut failures) = (Found { looked_at: pulls.len() as u64, repaired: 0 }, Vec::new());
+    let (mut found, mut failures) = (
+        Found {
+            looked_at: pulls.len() as u64,
+            repaired: 0,
+        },
+        Vec::new(),
+    );
     for at in pulls {
         match look_at(ctx, &at).await {
             Ok(closed) => found.repaired += closed,
@@ -70,12 +76,21 @@ async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     ctx.store.absence_forget(Absence::Pull(at)).await?;
     ctx.store.absence_forget(Absence::Repo(&at.repo)).await?;
     let failed = |error: crate::queue::JobError| anyhow::anyhow!(error.message());
-    if !identity::is_settled(ctx, &pull, Asker::default()).await.map_err(failed)? {
+    if !identity::is_settled(ctx, &pull, Asker::default())
+        .await
+        .map_err(failed)?
+    {
         return Ok(0);
     }
     if pull.state != PullState::Open {
-        close_pull(ctx, &pull, None, &Actor::lockkeeper(Origin::Reconciler)).await.map_err(failed)?;
+        close_pull(ctx, &pull, None, &Actor::lockkeeper(Origin::Reconciler))
+            .await
+            .map_err(failed)?;
         return Ok(1);
     }
-    if pull.archived { gone::archived(ctx, &at.repo).await } else { Ok(0) }
+    if pull.archived {
+        gone::archived(ctx, &at.repo).await
+    } else {
+        Ok(0)
+    }
 }

@@ -9,7 +9,10 @@ use crate::vcs::Uses;
 
 /// Asks. There is nothing to repair; what is wrong is the error of this look.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let uses = Uses { teams: !ctx.settings.team_rules.is_empty(), merging: ctx.settings.automerge.enabled };
+    let uses = Uses {
+        teams: !ctx.settings.team_rules.is_empty(),
+        merging: ctx.settings.automerge.enabled,
+    };
     let missing = ctx.forge.missing(uses).await?;
     if !missing.is_empty() {
         bail!(
@@ -19,5 +22,8 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             missing.join("; ")
         );
     }
-    Ok(Found { looked_at: 1, repaired: 0 })
+    Ok(Found {
+        looked_at: 1,
+        repaired: 0,
+    })
 }

@@ -29,8 +29,13 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
     }
     match ctx.forge.repository(repo, None).await {
         Err(ForgeError::NotFound { .. }) => {
-            let Some(since) = confirmed(ctx, Absence::Repo(repo)).await? else { return Ok(0) };
-            let why = format!("the repository is gone, or Lockkeeper may not see it any more: {}", looks(ctx, since));
+            let Some(since) = confirmed(ctx, Absence::Repo(repo)).await? else {
+                return Ok(0);
+            };
+            let why = format!(
+                "the repository is gone, or Lockkeeper may not see it any more: {}",
+                looks(ctx, since)
+            );
             release(ctx, repo, &why).await
         }
         Err(error) => Err(error.into()),
@@ -40,7 +45,11 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
         }
         Ok(facts) => {
             ctx.store.absence_forget(Absence::Repo(repo)).await?;
-            if facts.archived { archived(ctx, repo).await } else { Ok(0) }
+            if facts.archived {
+                archived(ctx, repo).await
+            } else {
+                Ok(0)
+            }
         }
     }
 }
@@ -53,7 +62,9 @@ pub(super) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
         Ok(_) | Err(ForgeError::NotFound { .. }) => return repository(ctx, &at.repo).await,
         Err(error) => return Err(error.into()),
     }
-    let Some(since) = confirmed(ctx, Absence::Pull(at)).await? else { return Ok(0) };
+    let Some(since) = confirmed(ctx, Absence::Pull(at)).await? else {
+        return Ok(0);
+    };
     let why = format!("the pull request is gone: {}", looks(ctx, since));
     release_pull(ctx, at, &why).await?;
     ctx.store.absence_forget(Absence::Pull(at)).await?;
@@ -68,7 +79,12 @@ async fn is_same(ctx: &Ctx, facts: &RepoFacts, repo: &RepoId) -> Result<bool, sq
 
 /// A repository is archived: nothing in it can be merged, closed or commented on.
 pub(super) async fn archived(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
-    release(ctx, repo, "the repository is archived: nothing in it can be merged or closed").await
+    release(
+        ctx,
+        repo,
+        "the repository is archived: nothing in it can be merged or closed",
+    )
+    .await
 }
 
 /// Since when something is not found, if that was a while ago.
@@ -85,7 +101,11 @@ async fn confirmed(ctx: &Ctx, what: Absence<'_>) -> anyhow::Result<Option<DateTi
 
 fn looks(ctx: &Ctx, since: DateTime<Utc>) -> String {
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
-    format!("the forge did not find it at {} and at {}", time(since), time(ctx.clock.now()))
+    format!(
+        "the forge did not find it at {} and at {}",
+        time(since),
+        time(ctx.clock.now())
+    )
 }
 
 /// Gives back everything that is held in a repository. Those who only wait go first, so that nothing is handed to them.
@@ -113,7 +133,9 @@ async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> 
     let stopped = ctx.store.command_stop_plans(at, why).await?;
     ctx.stops.stop(&stopped);
     if at.repo.to_string().parse::<RepoId>().is_ok() {
-        ctx.store.job_push(&CleanPull { pull: at.clone() }.to_new()).await?;
+        ctx.store
+            .job_push(&CleanPull { pull: at.clone() }.to_new())
+            .await?;
     } else if let Err(error) = ctx.checkouts.remove_pull(at).await {
         // No job is told such a name: another repository has that of this one.
         warn!(pull = %at, %error, "The checkouts of a pull request that is gone could not be removed");

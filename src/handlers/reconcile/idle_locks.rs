@@ -26,7 +26,9 @@ struct Due {
 /// Looks at every lock that could be near its time limit.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut found = Found::default();
-    let Some(shortest) = ctx.settings.repos.shortest_ttl() else { return Ok(found) };
+    let Some(shortest) = ctx.settings.repos.shortest_ttl() else {
+        return Ok(found);
+    };
     let now = ctx.clock.now();
     let until = now - shortest * 4 / 5;
     let mut due = BTreeMap::<PullRef, Due>::new();
@@ -46,12 +48,17 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 
 fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, Due>, idle: IdleLock, now: DateTime<Utc>) {
     let IdleLock { lock, warned_at } = idle;
-    let Some(ttl) = ctx.settings.lock_ttl(&lock.key.repo) else { return };
+    let Some(ttl) = ctx.settings.lock_ttl(&lock.key.repo) else {
+        return;
+    };
     match limit(lock.active_at, warned_at, ttl, now) {
         Limit::Wait => {}
         Limit::Warn(ends_at) => {
             let due = due.entry(lock.pull.clone()).or_default();
-            (due.ttl, due.ends_at) = (ttl, Some(due.ends_at.map_or(ends_at, |first| first.min(ends_at))));
+            (due.ttl, due.ends_at) = (
+                ttl,
+                Some(due.ends_at.map_or(ends_at, |first| first.min(ends_at))),
+            );
             due.warn.push(lock);
         }
         Limit::End => {
@@ -63,16 +70,35 @@ fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, Due>, idle: IdleLock, now: DateTi
 }
 
 async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
-    let Due { ttl, warn, ends_at, end } = due;
+    let Due {
+        ttl,
+        warn,
+        ends_at,
+        end,
+    } = due;
     let cause = |reason: String| Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
     let mut done = 0;
     if let Some(ends_at) = ends_at {
         let cause = cause("the pull is warned of the time limit".to_owned());
-        done += ctx.store.lock_warn(pull, &warn, &cause, |locks| warning(ctx, pull, locks, ttl, ends_at)).await?.len();
+        done += ctx
+            .store
+            .lock_warn(pull, &warn, &cause, |locks| {
+                warning(ctx, pull, locks, ttl, ends_at)
+            })
+            .await?
+            .len();
     }
     if !end.is_empty() {
-        let cause = cause(format!("nothing happened at the pull request for {}", crate::render::span(ttl)));
-        let expired = ctx.store.lock_expire(pull, &end, &cause, |expired| end_notice(ctx, pull, expired, ttl)).await?;
+        let cause = cause(format!(
+            "nothing happened at the pull request for {}",
+            crate::render::span(ttl)
+        ));
+        let expired = ctx
+            .store
+            .lock_expire(pull, &end, &cause, |expired| {
+                end_notice(ctx, pull, expired, ttl)
+            })
+            .await?;
         if !expired.is_empty() {
             info!(%pull, locks = expired.len(), "Locks went back because their time limit was over");
         }
@@ -82,18 +108,49 @@ async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
     Ok(done)
 }
 
-fn warning(ctx: &Ctx, pull: &PullRef, locks: &[Lock], ttl: TimeDelta, ends_at: DateTime<Utc>) -> Vec<NewJob> {
+fn warning(
+    ctx: &Ctx,
+    pull: &PullRef,
+    locks: &[Lock],
+    ttl: TimeDelta,
+    ends_at: DateTime<Utc>,
+) -> Vec<NewJob> {
     let projects = locks.iter().map(|lock| lock.project.clone()).collect();
-    tell(ctx, pull, Body::LockIdle(IdleNotice { projects, ttl, ends_at }))
+    tell(
+        ctx,
+        pull,
+        Body::LockIdle(IdleNotice {
+            projects,
+            ttl,
+            ends_at,
+        }),
+    )
 }
 
 fn end_notice(ctx: &Ctx, pull: &PullRef, expired: &[ExpiredLock], ttl: TimeDelta) -> Vec<NewJob> {
-    let released = expired.iter().map(|expired| Released::lock_and_plan(expired.lock.project.clone())).collect();
+    let released = expired
+        .iter()
+        .map(|expired| Released::lock_and_plan(expired.lock.project.clone()))
+        .collect();
     let applied = expired.iter().any(|expired| expired.applied);
-    tell(ctx, pull, Body::LockExpired { released, ttl, applied })
+    tell(
+        ctx,
+        pull,
+        Body::LockExpired {
+            released,
+            ttl,
+            applied,
+        },
+    )
 }
 
 fn tell(ctx: &Ctx, pull: &PullRef, body: Body) -> Vec<NewJob> {
-    let report = reply::notice(ctx, CommandKind::Unlock, CommandId::next(&*ctx.ids), pull, body);
+    let report = reply::notice(
+        ctx,
+        CommandKind::Unlock,
+        CommandId::next(&*ctx.ids),
+        pull,
+        body,
+    );
     reply::comments(ctx, &report, pull, None, ctx.clock.now())
 }

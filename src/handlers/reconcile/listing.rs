@@ -70,13 +70,34 @@ struct Kept {
 }
 
 /// Compares the list with what is known. What is known is read first, so that an event which comes meanwhile is noticed.
-pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, found: &mut Found) -> anyhow::Result<Look> {
+pub(super) async fn look(
+    ctx: &Ctx,
+    watched: &WatchedRepo,
+    found: &mut Found,
+) -> anyhow::Result<Look> {
     let known = ctx.store.head_list(&watched.repo).await?;
-    let known: BTreeMap<PullNumber, PullHead> = known.into_iter().map(|head| (head.number, head.at)).collect();
-    let mut list = List { ctx, watched, known, listed: BTreeSet::new(), archived: false, budget: None, found };
+    let known: BTreeMap<PullNumber, PullHead> = known
+        .into_iter()
+        .map(|head| (head.number, head.at))
+        .collect();
+    let mut list = List {
+        ctx,
+        watched,
+        known,
+        listed: BTreeSet::new(),
+        archived: false,
+        budget: None,
+        found,
+    };
     match list.compare().await {
-        Ok(complete) => Ok(Look::Done { budget: list.budget, complete }),
-        Err(Stop::Thrift | Stop::Renamed) => Ok(Look::Done { budget: list.budget, complete: false }),
+        Ok(complete) => Ok(Look::Done {
+            budget: list.budget,
+            complete,
+        }),
+        Err(Stop::Thrift | Stop::Renamed) => Ok(Look::Done {
+            budget: list.budget,
+            complete: false,
+        }),
         Err(Stop::Forge(error)) => Ok(Look::Failed(error)),
         Err(Stop::Broken(error)) => Err(error),
     }
@@ -100,10 +121,17 @@ impl List<'_> {
             return Ok(false);
         }
         if self.archived {
-            self.found.repaired += gone::archived(self.ctx, &self.watched.repo).await.map_err(Stop::Broken)?;
+            self.found.repaired += gone::archived(self.ctx, &self.watched.repo)
+                .await
+                .map_err(Stop::Broken)?;
         }
         // Pulls that were open and are not listed any more.
-        let gone: Vec<PullNumber> = self.known.keys().filter(|number| !self.listed.contains(number)).copied().collect();
+        let gone: Vec<PullNumber> = self
+            .known
+            .keys()
+            .filter(|number| !self.listed.contains(number))
+            .copied()
+            .collect();
         for number in gone {
             self.ask(number).await?;
         }
@@ -116,8 +144,15 @@ impl List<'_> {
         let repo = &self.watched.repo;
         let pages = self.ctx.store.forge_page_list(repo).await?;
         for number in 1..=MAX_PAGES {
-            let kept = pages.iter().find(|page| usize::try_from(page.page) == Ok(number));
-            let kept = kept.and_then(|page| Some((page.etag.as_str(), serde_json::from_str(&page.content).ok()?)));
+            let kept = pages
+                .iter()
+                .find(|page| usize::try_from(page.page) == Ok(number));
+            let kept = kept.and_then(|page| {
+                Some((
+                    page.etag.as_str(),
+                    serde_json::from_str(&page.content).ok()?,
+                ))
+            });
             let (page, etag) = self.page(number, kept).await?;
             for pull in &page.pulls {
                 self.see_to(pull).await?;
@@ -133,9 +168,16 @@ impl List<'_> {
     }
 
     /// A page, and its tag if it is not the one we have.
-    async fn page(&mut self, number: usize, kept: Option<(&str, Kept)>) -> Result<(Kept, Option<String>), Stop> {
+    async fn page(
+        &mut self,
+        number: usize,
+        kept: Option<(&str, Kept)>,
+    ) -> Result<(Kept, Option<String>), Stop> {
         let (repo, via) = (&self.watched.repo, self.watched.installation);
-        let ask = PageAsk { number, etag: kept.as_ref().map(|(etag, _)| *etag) };
+        let ask = PageAsk {
+            number,
+            etag: kept.as_ref().map(|(etag, _)| *etag),
+        };
         let OpenPulls { page, budget } = self.ctx.forge.open_pulls(repo, via, ask).await?;
         self.budget = budget.or(self.budget);
         match (page, kept) {
@@ -144,7 +186,8 @@ impl List<'_> {
             (ListedPage::Unchanged, None) => Err(Stop::Forge(ForgeError::Unavailable {
                 what: format!("the open pull requests of {}", repo.full_name()),
                 host: repo.host().clone(),
-                message: "it says that nothing has changed although it was not told since when".to_owned(),
+                message: "it says that nothing has changed although it was not told since when"
+                    .to_owned(),
             })),
         }
     }
@@ -154,7 +197,16 @@ impl List<'_> {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         if let Some(etag) = etag {
             let content = serde_json::to_string(page).expect("texts and numbers make JSON");
-            store.forge_page_keep(repo, &ForgePage { page: number, etag, content }).await?;
+            store
+                .forge_page_keep(
+                    repo,
+                    &ForgePage {
+                        page: number,
+                        etag,
+                        content,
+                    },
+                )
+                .await?;
             if !page.more {
                 store.forge_page_forget(repo, number + 1).await?;
             }
@@ -170,7 +222,11 @@ impl List<'_> {
             return Ok(());
         }
         if known.is_none() && pull.updated_at < self.watched.known_at.trunc_subsecs(0) {
-            return Ok(self.ctx.store.head_note_first(&self.at(pull.number), &pull.at).await?);
+            return Ok(self
+                .ctx
+                .store
+                .head_note_first(&self.at(pull.number), &pull.at)
+                .await?);
         }
         self.ask(pull.number).await
     }
@@ -203,14 +259,29 @@ impl List<'_> {
 
     /// Says whether there was anything to do.
     async fn mend(&self, pull: &Pull) -> Result<bool, Stop> {
-        let (ctx, known, via) = (self.ctx, self.known.get(&pull.at.number), self.watched.installation);
+        let (ctx, known, via) = (
+            self.ctx,
+            self.known.get(&pull.at.number),
+            self.watched.installation,
+        );
         if !identity::is_settled(ctx, pull, Asker { via, within: None }).await? {
             return Err(Stop::Renamed);
         }
         if pull.archived && pull.state == PullState::Open {
             // Nobody could do anything with a plan of it.
-            ctx.store.head_note(&pull.at, HeadNews::Found { known, at: &pull.standing() }).await?;
-            return Ok(gone::archived(ctx, &pull.at.repo).await.map_err(Stop::Broken)? > 0);
+            ctx.store
+                .head_note(
+                    &pull.at,
+                    HeadNews::Found {
+                        known,
+                        at: &pull.standing(),
+                    },
+                )
+                .await?;
+            return Ok(gone::archived(ctx, &pull.at.repo)
+                .await
+                .map_err(Stop::Broken)?
+                > 0);
         }
         if pull.state != PullState::Open {
             close_pull(ctx, pull, via, &Actor::lockkeeper(Origin::Reconciler)).await?;
@@ -221,7 +292,9 @@ impl List<'_> {
 
     /// Stops when little is left of the right to ask; counts the question that is asked otherwise.
     fn be_thrifty(&mut self) -> Result<(), Stop> {
-        let Some(budget) = &mut self.budget else { return Ok(()) };
+        let Some(budget) = &mut self.budget else {
+            return Ok(());
+        };
         if budget.is_below(LEFT_TO_COMMANDS) {
             return Err(Stop::Thrift);
         }
@@ -230,6 +303,9 @@ impl List<'_> {
     }
 
     fn at(&self, number: PullNumber) -> PullRef {
-        PullRef { repo: self.watched.repo.clone(), number }
+        PullRef {
+            repo: self.watched.repo.clone(),
+            number,
+        }
     }
 }

@@ -55,16 +55,30 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 /// The turn of one repository, unless another replica has it.
 async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<Found> {
     let is_served = claimed::service(ctx, &watched.repo).await? == Service::Served;
-    let wait = if is_served { NOT_AGAIN_FOR } else { NOT_SERVED_FOR };
-    if !ctx.store.watched_claim(watched, ctx.clock.now() + wait).await? || !is_served {
+    let wait = if is_served {
+        NOT_AGAIN_FOR
+    } else {
+        NOT_SERVED_FOR
+    };
+    if !ctx
+        .store
+        .watched_claim(watched, ctx.clock.now() + wait)
+        .await?
+        || !is_served
+    {
         return Ok(Found::default());
     }
-    let mut found = Found { looked_at: 1, repaired: 0 };
+    let mut found = Found {
+        looked_at: 1,
+        repaired: 0,
+    };
     match look(ctx, watched, &mut found).await? {
         Look::Done { budget, complete } => {
             thrift.note(&watched.repo, budget);
             ctx.store.watched_seen(&watched.repo, complete).await?;
-            ctx.store.absence_forget(Absence::Repo(&watched.repo)).await?;
+            ctx.store
+                .absence_forget(Absence::Repo(&watched.repo))
+                .await?;
         }
         Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
             thrift.give_up(&error);
@@ -99,7 +113,9 @@ async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow
     let doublings = u32::try_from(watched.failures.clamp(0, 16)).unwrap_or_default();
     let wait = (NOT_AGAIN_FOR * 2_i32.pow(doublings)).min(LONGEST_WAIT);
     warn!(repo = %watched.repo, %error, "The open pull requests of a repository cannot be listed; it is tried again later");
-    ctx.store.watched_failed(&watched.repo, ctx.clock.now() + wait).await?;
+    ctx.store
+        .watched_failed(&watched.repo, ctx.clock.now() + wait)
+        .await?;
     Ok(())
 }
 
@@ -122,10 +138,23 @@ impl Thrift {
     }
 
     fn note(&mut self, repo: &RepoId, budget: Option<Budget>) {
-        let Some(budget) = budget.filter(|budget| budget.is_below(LEFT_TO_COMMANDS)) else { return };
-        let Budget { remaining, limit, resets_at, per_owner } = budget;
-        let whose = if per_owner { format!(" for {}", repo.owner()) } else { String::new() };
-        self.words.push(format!("{remaining} of {limit} requests are left{whose} until {resets_at}"));
+        let Some(budget) = budget.filter(|budget| budget.is_below(LEFT_TO_COMMANDS)) else {
+            return;
+        };
+        let Budget {
+            remaining,
+            limit,
+            resets_at,
+            per_owner,
+        } = budget;
+        let whose = if per_owner {
+            format!(" for {}", repo.owner())
+        } else {
+            String::new()
+        };
+        self.words.push(format!(
+            "{remaining} of {limit} requests are left{whose} until {resets_at}"
+        ));
         self.all |= !per_owner;
         self.owners.insert(repo.owner().to_owned());
     }
@@ -139,7 +168,10 @@ impl Thrift {
     fn tell(&self) {
         if !self.words.is_empty() {
             let why = self.words.join("; ");
-            info!(why, "The search for missed events leaves the rest for later");
+            info!(
+                why,
+                "The search for missed events leaves the rest for later"
+            );
         }
     }
 }

@@ -47,7 +47,10 @@ pub struct Found {
 impl Found {
     /// For repairs that only meet what they repair.
     pub const fn repaired(count: u64) -> Self {
-        Self { looked_at: count, repaired: count }
+        Self {
+            looked_at: count,
+            repaired: count,
+        }
     }
 }
 
@@ -121,24 +124,40 @@ impl Reconciler {
 
     /// A setting says how long it is from one look to the next.
     const fn set_by(self, set: fn(&Periods) -> Duration) -> Self {
-        Self { set: Some(set), ..self }
+        Self {
+            set: Some(set),
+            ..self
+        }
     }
 
     /// Each server turns it for itself, until its last run has ended.
     const fn on_every_replica(self) -> Self {
-        Self { scope: Scope::EveryReplica, until: Until::End, ..self }
+        Self {
+            scope: Scope::EveryReplica,
+            until: Until::End,
+            ..self
+        }
     }
 
     const fn hearing_of_mirrors(self) -> Self {
-        Self { hears_of_mirrors: true, ..self }
+        Self {
+            hears_of_mirrors: true,
+            ..self
+        }
     }
 
     const fn renewing_first(self) -> Self {
-        Self { renews_first: true, ..self }
+        Self {
+            renews_first: true,
+            ..self
+        }
     }
 
     const fn looking_at_start(self) -> Self {
-        Self { looks_at_start: true, ..self }
+        Self {
+            looks_at_start: true,
+            ..self
+        }
     }
 
     /// How long from one look to the next on this server.
@@ -260,7 +279,9 @@ pub static RECONCILERS: &[Reconciler] = &[
 
 /// The reconciler of that name.
 pub fn find(name: &str) -> Option<&'static Reconciler> {
-    RECONCILERS.iter().find(|reconciler| reconciler.name == name)
+    RECONCILERS
+        .iter()
+        .find(|reconciler| reconciler.name == name)
 }
 
 /// Tells commands of this process to stop that were asked to by another replica: for those who have heard of it before
@@ -278,10 +299,22 @@ mod tests {
     #[test]
     fn names_are_snake_case_and_used_once_and_every_one_says_what_it_repairs() {
         let mut seen = BTreeSet::new();
-        for Reconciler { name, repairs, period, .. } in RECONCILERS {
+        for Reconciler {
+            name,
+            repairs,
+            period,
+            ..
+        } in RECONCILERS
+        {
             assert!(seen.insert(name), "{name} is in the list twice");
-            assert!(name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{name}");
-            assert!(repairs.ends_with('.') && repairs.len() > 20, "{name}: {repairs}");
+            assert!(
+                name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'),
+                "{name}"
+            );
+            assert!(
+                repairs.ends_with('.') && repairs.len() > 20,
+                "{name}: {repairs}"
+            );
             assert!(*period >= Duration::from_secs(1), "{name}");
             assert!(find(name).is_some());
         }
@@ -290,17 +323,32 @@ mod tests {
     #[test]
     fn without_settings_every_period_is_the_usual_one() {
         for reconciler in RECONCILERS {
-            assert_eq!(reconciler.every(&Periods::DEFAULT), reconciler.period, "{}", reconciler.name);
+            assert_eq!(
+                reconciler.every(&Periods::DEFAULT),
+                reconciler.period,
+                "{}",
+                reconciler.name
+            );
         }
-        let often = Periods { claims: Duration::from_secs(7) };
-        assert_eq!(find("claims").unwrap().every(&often), Duration::from_secs(7));
+        let often = Periods {
+            claims: Duration::from_secs(7),
+        };
+        assert_eq!(
+            find("claims").unwrap().every(&often),
+            Duration::from_secs(7)
+        );
     }
 
     #[test]
     fn the_table_in_the_documentation_has_every_reconciler() {
-        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+        let text =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md"))
+                .unwrap();
         for Reconciler { name, .. } in RECONCILERS {
-            assert!(text.contains(&format!("| `{name}` |")), "docs/operations.md does not tell of `{name}`");
+            assert!(
+                text.contains(&format!("| `{name}` |")),
+                "docs/operations.md does not tell of `{name}`"
+            );
         }
     }
 }

@@ -13,7 +13,11 @@ const TOLD_FOR: TimeDelta = TimeDelta::days(1);
 pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let seen = ctx.panics.since(ctx.clock.now() - TOLD_FOR);
     if let Some(last) = seen.last() {
-        let times = if seen.len() == 1 { "once".to_owned() } else { format!("{} times", seen.len()) };
+        let times = if seen.len() == 1 {
+            "once".to_owned()
+        } else {
+            format!("{} times", seen.len())
+        };
         bail!(
             "the server {} panicked {times} in the last 24 hours, most recently at {} in {}. That is a bug in Lockkeeper; please \
              report it with what the log of that server says",
@@ -22,5 +26,8 @@ pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
             last.place
         );
     }
-    Ok(Found { looked_at: 1, repaired: 0 })
+    Ok(Found {
+        looked_at: 1,
+        repaired: 0,
+    })
 }

@@ -15,7 +15,16 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     for FormerName { old, now } in ctx.store.repository_former_names(MOST_NAMES).await? {
         ctx.checkouts.follow_name(&old, &now).await;
     }
-    let wants = Wants { allowlist: ctx.settings.allowlist.clone(), parallel: ctx.settings.sync_parallel };
-    let Round { looked_at, orphaned } = ctx.syncer.round(&wants).await?;
-    Ok(Found { looked_at, repaired: orphaned })
+    let wants = Wants {
+        allowlist: ctx.settings.allowlist.clone(),
+        parallel: ctx.settings.sync_parallel,
+    };
+    let Round {
+        looked_at,
+        orphaned,
+    } = ctx.syncer.round(&wants).await?;
+    Ok(Found {
+        looked_at,
+        repaired: orphaned,
+    })
 }

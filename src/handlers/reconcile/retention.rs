@@ -85,7 +85,11 @@ async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
 /// Removes plan files that no record names: a server died between the file and its record. What a run that is queued or
 /// under way could have written stays.
 async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<u64> {
-    let mut files = ctx.artifacts.found().await.context("cannot list the plan files")?;
+    let mut files = ctx
+        .artifacts
+        .found()
+        .await
+        .context("cannot list the plan files")?;
     files.retain(|file| file.modified < now - KEEP_UNRECORDED_PLAN_FILES);
     if files.is_empty() {
         return Ok(0);
@@ -98,8 +102,14 @@ async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<
         let plans: Vec<PlanId> = files.iter().map(|file| file.plan).collect();
         let recorded = ctx.store.plan_list_recorded(&plans).await?;
         // The file of a record is whole; one that is not was given up by whoever wrote it.
-        for file in files.iter().filter(|file| !file.is_whole || !recorded.contains(&file.plan)) {
-            ctx.artifacts.remove_found(file).await.context("cannot remove a plan file without a record")?;
+        for file in files
+            .iter()
+            .filter(|file| !file.is_whole || !recorded.contains(&file.plan))
+        {
+            ctx.artifacts
+                .remove_found(file)
+                .await
+                .context("cannot remove a plan file without a record")?;
             info!(plan = %file.plan, written_at = %file.modified, "Removed a plan file that no record names");
             gone += 1;
         }
@@ -142,7 +152,10 @@ async fn batch(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
 
 async fn commands(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     let mut rows = 0;
-    let over = ctx.store.command_list_over(before, i64::try_from(COMMANDS).unwrap_or(i64::MAX)).await?;
+    let over = ctx
+        .store
+        .command_list_over(before, i64::try_from(COMMANDS).unwrap_or(i64::MAX))
+        .await?;
     for command in over {
         rows += ctx.store.command_remove(command, before, BATCH).await?;
     }

@@ -51,12 +51,17 @@ impl Rounds {
     pub fn new(ctx: Arc<Ctx>, replica: &str) -> Self {
         for Reconciler { name, .. } in RECONCILERS {
             for outcome in ["success", "failure"] {
-                ctx.metrics.add(Metric::ReconcilerTicks, &[name, outcome], 0);
+                ctx.metrics
+                    .add(Metric::ReconcilerTicks, &[name, outcome], 0);
             }
             ctx.metrics.add(Metric::ReconcilerRepaired, &[name], 0);
             ctx.metrics.set(Metric::ReconcilerFailures, &[name], 0.0);
         }
-        Self { ctx, replica: replica.to_owned(), last: Mutex::default() }
+        Self {
+            ctx,
+            replica: replica.to_owned(),
+            last: Mutex::default(),
+        }
     }
 
     /// Looks if it is the turn of this server. What one per group does is under a lease as long as the period, which is
@@ -68,12 +73,19 @@ impl Rounds {
             return self.tick(which).await.map(Turn::Ours);
         }
         let key = LeaseKey::reconciler(which.name);
-        let held = match self.ctx.leases.turn(&key, which.repairs, self.every(which)).await {
+        let held = match self
+            .ctx
+            .leases
+            .turn(&key, which.repairs, self.every(which))
+            .await
+        {
             Ok(Some(held)) => held,
             Ok(None) => return Ok(Turn::Anothers),
             Err(error) => {
                 let failed = Err(anyhow!(error).context("whose turn it is could not be found out"));
-                return self.told(which, failed, self.ctx.clock.now()).map(Turn::Ours);
+                return self
+                    .told(which, failed, self.ctx.clock.now())
+                    .map(Turn::Ours);
             }
         };
         match held.run_turn(self.tick(which)).await {
@@ -102,9 +114,14 @@ impl Rounds {
         let span = info_span!("reconciler", reconciler = which.name);
         let ctx = self.ctx.fresh();
         let looking = AssertUnwindSafe((which.tick)(&ctx)).catch_unwind();
-        let ticked = match tokio::time::timeout(LONGEST, looking).instrument(span).await {
+        let ticked = match tokio::time::timeout(LONGEST, looking)
+            .instrument(span)
+            .await
+        {
             Ok(Ok(ticked)) => ticked,
-            Ok(Err(_)) => Err(anyhow!("it panicked, which is a bug in Lockkeeper; the log says where")),
+            Ok(Err(_)) => Err(anyhow!(
+                "it panicked, which is a bug in Lockkeeper; the log says where"
+            )),
             Err(_) => Err(anyhow!("it took longer than {} s", LONGEST.as_secs())),
         };
         let ticked = self.told(which, ticked, started_at);
@@ -146,13 +163,26 @@ impl Rounds {
         ticked: &anyhow::Result<Found>,
         started_at: DateTime<Utc>,
     ) -> Result<(), sqlx::Error> {
-        let Found { looked_at, repaired } = *ticked.as_ref().unwrap_or(&Found::default());
+        let Found {
+            looked_at,
+            repaired,
+        } = *ticked.as_ref().unwrap_or(&Found::default());
         if !self.is_news(name, ticked.is_err(), repaired) {
             return Ok(());
         }
         let error = ticked.as_ref().err().map(|error| format!("{error:#}"));
         let (replica, error) = (self.replica.as_str(), error.as_deref());
-        self.ctx.store.reconciler_record(&ReconcilerRun { name, replica, started_at, looked_at, repaired, error }).await
+        self.ctx
+            .store
+            .reconciler_record(&ReconcilerRun {
+                name,
+                replica,
+                started_at,
+                looked_at,
+                repaired,
+                error,
+            })
+            .await
     }
 
     fn is_news(&self, name: &'static str, failed: bool, repaired: u64) -> bool {
@@ -161,7 +191,11 @@ impl Rounds {
         let last = last.entry(name).or_default();
         let mended = !failed && last.failures > 0;
         last.failures = if failed { last.failures + 1 } else { 0 };
-        self.ctx.metrics.set(Metric::ReconcilerFailures, &[name], f64::from(last.failures));
+        self.ctx.metrics.set(
+            Metric::ReconcilerFailures,
+            &[name],
+            f64::from(last.failures),
+        );
         let is_news = failed || mended || repaired > 0 || now - last.at >= RECORD_EVERY;
         if is_news {
             last.at = now;
@@ -172,13 +206,22 @@ impl Rounds {
 
 fn tell(name: &str, ticked: &anyhow::Result<Found>) {
     match ticked {
-        Ok(Found { looked_at, repaired: repaired @ 1.. }) => {
+        Ok(Found {
+            looked_at,
+            repaired: repaired @ 1..,
+        }) => {
             info!(reconciler = name, looked_at, repaired, "Repaired something");
         }
-        Ok(Found { looked_at, repaired: 0 }) => debug!(reconciler = name, looked_at, "Nothing to repair"),
+        Ok(Found {
+            looked_at,
+            repaired: 0,
+        }) => debug!(reconciler = name, looked_at, "Nothing to repair"),
         Err(error) => {
             let error = format!("{error:#}");
-            error!(reconciler = name, error, "A repair did not come to its end and is tried again");
+            error!(
+                reconciler = name,
+                error, "A repair did not come to its end and is tried again"
+            );
         }
     }
 }

@@ -41,10 +41,18 @@ async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {
     let lost = ctx.store.command_list_lost(AT_ONCE).await?;
     for id in &lost {
         warn!(command = %id, "A command has no job any more; it is given up");
-        commands::give_up(ctx, *id, &JobError::Fail(anyhow::anyhow!("its job was lost"))).await?;
+        commands::give_up(
+            ctx,
+            *id,
+            &JobError::Fail(anyhow::anyhow!("its job was lost")),
+        )
+        .await?;
     }
     let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
-    Ok(Found { looked_at: count, repaired: count })
+    Ok(Found {
+        looked_at: count,
+        repaired: count,
+    })
 }
 
 /// The status that should have been set last, if that is on record; otherwise one that says what happened.
@@ -52,7 +60,9 @@ async fn end_of(ctx: &Ctx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
     let interrupted = interrupted(left);
     let given_up = ctx.store.job_given_up_in(&interrupted.lane()).await?;
     let given_up = given_up.and_then(|payload| serde_json::from_str::<SetStatus>(&payload).ok());
-    Ok(given_up.filter(|job| job.status.state != CommitState::Pending).unwrap_or(interrupted))
+    Ok(given_up
+        .filter(|job| job.status.state != CommitState::Pending)
+        .unwrap_or(interrupted))
 }
 
 fn interrupted(left: &PendingStatus) -> SetStatus {
@@ -62,7 +72,12 @@ fn interrupted(left: &PendingStatus) -> SetStatus {
         repo: left.repo.clone(),
         installation: left.installation,
         commit: left.head.clone(),
-        status: CommitStatus { context, state, description: text, url: None },
+        status: CommitStatus {
+            context,
+            state,
+            description: text,
+            url: None,
+        },
         promised: None,
     }
 }

@@ -7,5 +7,8 @@ use crate::context::Ctx;
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let asked = ctx.store.command_list_stopping().await?;
     let told = ctx.stops.stop(&asked);
-    Ok(Found { looked_at: asked.len() as u64, repaired: told })
+    Ok(Found {
+        looked_at: asked.len() as u64,
+        repaired: told,
+    })
 }

@@ -15,7 +15,8 @@ use crate::http::extract::{Asked, JsonBody, Segment};
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{
-    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope,
+    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish,
+    ApplyScope,
 };
 
 /// All of them, the widest first.
@@ -69,7 +70,9 @@ pub(super) async fn list(
     Asked(of): Asked<OfOwner>,
 ) -> Result<Json<ApplyLocks>, Failure> {
     let locks = seen(&web, &sight, of.owner.as_deref()).await?;
-    Ok(Json(ApplyLocks { apply_locks: locks.into_iter().map(ApplyLockJson::from).collect() }))
+    Ok(Json(ApplyLocks {
+        apply_locks: locks.into_iter().map(ApplyLockJson::from).collect(),
+    }))
 }
 
 /// What is to be stopped.
@@ -96,11 +99,18 @@ impl Wish {
             (ApplyLockField::Dir, &self.dir),
             (ApplyLockField::Until, &self.until),
         ];
-        let empty = given.into_iter().filter(|(_, text)| text.as_ref().is_some_and(|text| text.trim().is_empty()));
-        let empty =
-            empty.map(|(field, _)| ApplyLockProblem::new(field, "It is empty. Give it a value, or leave it out."));
+        let empty = given
+            .into_iter()
+            .filter(|(_, text)| text.as_ref().is_some_and(|text| text.trim().is_empty()));
+        let empty = empty.map(|(field, _)| {
+            ApplyLockProblem::new(field, "It is empty. Give it a value, or leave it out.")
+        });
         let empty: Vec<_> = empty.collect();
-        if empty.is_empty() { fields.wish() } else { Err(empty) }
+        if empty.is_empty() {
+            fields.wish()
+        } else {
+            Err(empty)
+        }
     }
 }
 
@@ -125,5 +135,7 @@ pub(super) async fn end(
 ) -> Result<Json<ApplyLockJson>, Failure> {
     let id: ApplyLockId = asked.parse().map_err(|_| Failure::no_such_apply_lock())?;
     let ended = allow(&web, id, &who.by_script()).await?;
-    ended.map(|lock| Json(lock.into())).ok_or_else(Failure::no_such_apply_lock)
+    ended
+        .map(|lock| Json(lock.into()))
+        .ok_or_else(Failure::no_such_apply_lock)
 }

@@ -90,7 +90,10 @@ pub(super) async fn list(
     }
     let apps = first_of(apps, PAGE, |app| app.id);
     let next = next_of(&apps, |app| app.id.to_string());
-    Ok(Json(Apps { apps: apps.into_iter().map(AppJson::from).collect(), next }))
+    Ok(Json(Apps {
+        apps: apps.into_iter().map(AppJson::from).collect(),
+        next,
+    }))
 }
 
 /// `GET /api/apps/{id}`: with its last plan, its locks and its newest runs.
@@ -100,7 +103,11 @@ pub(super) async fn show(
     Segment(asked): Segment,
 ) -> Result<Json<Value>, Failure> {
     let app = seen_app(&web, &sight, &asked).await?;
-    let ApplicationRuns { commands, plan, locks } = runs_of(&web, &app).await?;
+    let ApplicationRuns {
+        commands,
+        plan,
+        locks,
+    } = runs_of(&web, &app).await?;
     let mut runs = Vec::new();
     for command in &commands {
         runs.push(command_json(&web, command).await?);
@@ -159,7 +166,10 @@ pub(super) async fn act(
 
 fn where_to_look(web: &Web, app: &Application, command: CommandId) -> Json<Value> {
     let link = |path: String| format!("{}{path}", web.public_url.as_str().trim_end_matches('/'));
-    let (page, look) = (link(format!("/apps/{}", app.id)), link(format!("/api/apps/{}", app.id)));
+    let (page, look) = (
+        link(format!("/apps/{}", app.id)),
+        link(format!("/api/apps/{}", app.id)),
+    );
     Json(json!({ "id": command, "page": page, "look": look }))
 }
 
@@ -172,7 +182,11 @@ pub(super) async fn stop(
 ) -> Result<(StatusCode, Json<Value>), Failure> {
     let app = the_app(&web, &asked).await?;
     let (command, outcome) = cancel(&web, &app, &stopping, &who.by_script()).await?;
-    let status = if outcome == Cancelling::Dropped { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let status = if outcome == Cancelling::Dropped {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    };
     Ok((status, where_to_look(&web, &app, command)))
 }
 
@@ -210,9 +224,17 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Json<AppJson>), Failure> {
     let who = who.by_script();
     let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
-    web.permit(&who, Action::Owners, &Resource::of_owner(owner.as_ref().ok())).await?;
+    web.permit(
+        &who,
+        Action::Owners,
+        &Resource::of_owner(owner.as_ref().ok()),
+    )
+    .await?;
     let owner = owner?;
-    let spec = wish.fields().spec(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
+    let spec = wish
+        .fields()
+        .spec(&web.forges)
+        .map_err(|problems| Failure::wrong_application(&problems))?;
     let app = apps::register(&web, &owner, &spec, (&who, &cause(&who))).await?;
     Ok((StatusCode::CREATED, Json(app.into())))
 }
@@ -228,11 +250,22 @@ pub(super) async fn change(
     permit_app(&web, &who, Action::Owners, &asked).await?;
     if wish.owner.is_some() {
         let way_out = "Remove the application, and let the other owner add it.";
-        return Err(Failure::unusable_field("owner", "an application stays with its owner", way_out));
+        return Err(Failure::unusable_field(
+            "owner",
+            "an application stays with its owner",
+            way_out,
+        ));
     }
     let app = the_app(&web, &asked).await?;
-    let change = wish.fields().change(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
-    Ok(Json(apps::change(&web, &app, &change, (&who, &cause(&who))).await?.into()))
+    let change = wish
+        .fields()
+        .change(&web.forges)
+        .map_err(|problems| Failure::wrong_application(&problems))?;
+    Ok(Json(
+        apps::change(&web, &app, &change, (&who, &cause(&who)))
+            .await?
+            .into(),
+    ))
 }
 
 /// `DELETE /api/apps/{id}`; the answer is what was removed.
@@ -252,17 +285,28 @@ pub(in crate::http) fn removed_or_why(removed: ApplicationRemoved) -> Result<App
     match removed {
         ApplicationRemoved::Removed(app) => Ok(*app),
         ApplicationRemoved::NotThere(_) => Err(Failure::no_such_app()),
-        busy @ ApplicationRemoved::InUse(..) => {
-            Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))
-        }
+        busy @ ApplicationRemoved::InUse(..) => Err(Failure::in_the_way(
+            "In use",
+            &busy.or_why().err().unwrap_or_default(),
+        )),
     }
 }
 
 /// Goes on only if somebody may do something with an application.
-pub(super) async fn permit_app(web: &Web, who: &Asker, action: Action, asked: &str) -> Result<(), Failure> {
+pub(super) async fn permit_app(
+    web: &Web,
+    who: &Asker,
+    action: Action,
+    asked: &str,
+) -> Result<(), Failure> {
     let app = match asked.parse() {
         Ok(id) => web.store.application_get(id).await?,
         Err(_) => None,
     };
-    web.permit(who, action, &Resource::of_owner(app.as_ref().map(|app| &app.owner))).await
+    web.permit(
+        who,
+        action,
+        &Resource::of_owner(app.as_ref().map(|app| &app.owner)),
+    )
+    .await
 }

@@ -38,7 +38,13 @@ pub(super) async fn list(
     Asked(which): Asked<Which>,
 ) -> Result<Json<Events>, Failure> {
     let of = sight.concerns(which.owner.as_deref()).await?;
-    let events = web.store.lock_event_part(of.as_deref(), which.after, PAGE).await?;
+    let events = web
+        .store
+        .lock_event_part(of.as_deref(), which.after, PAGE)
+        .await?;
     let next = next_of(&events, |event| event.place.to_string());
-    Ok(Json(Events { events: events.iter().map(as_json::event).collect(), next }))
+    Ok(Json(Events {
+        events: events.iter().map(as_json::event).collect(),
+        next,
+    }))
 }

@@ -70,17 +70,31 @@ pub(super) async fn list(
 ) -> Result<Json<Claims>, Failure> {
     if let Some(url) = &which.url {
         let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
-        sight.must_see(&Resource::of_owner(claim.as_ref().map(|claim| &claim.owner))).await?;
-        return Ok(Json(Claims { claims: claim.into_iter().map(ClaimJson::from).collect(), next: None }));
+        sight
+            .must_see(&Resource::of_owner(
+                claim.as_ref().map(|claim| &claim.owner),
+            ))
+            .await?;
+        return Ok(Json(Claims {
+            claims: claim.into_iter().map(ClaimJson::from).collect(),
+            next: None,
+        }));
     }
-    let after = which.after.as_deref().map(|url| repo_url(&web, "after", url)).transpose()?;
+    let after = which
+        .after
+        .as_deref()
+        .map(|url| repo_url(&web, "after", url))
+        .transpose()?;
     let mut claims = Vec::new();
     for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
         claims.extend(web.store.claim_list(owner, after.as_ref(), PAGE).await?);
     }
     let claims = first_of(claims, PAGE, |claim| claim.url.clone());
     let next = next_of(&claims, |claim| claim.url.to_string());
-    Ok(Json(Claims { claims: claims.into_iter().map(ClaimJson::from).collect(), next }))
+    Ok(Json(Claims {
+        claims: claims.into_iter().map(ClaimJson::from).collect(),
+        next,
+    }))
 }
 
 /// The address of a repository in a field, in any spelling.

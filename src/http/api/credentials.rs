@@ -83,14 +83,25 @@ pub(super) async fn list(
     sight: Sight,
     Asked(which): Asked<Which>,
 ) -> Result<Json<CredentialsJson>, Failure> {
-    let url = which.url.as_deref().map(|url| repo_url(&web, "url", url)).transpose()?;
+    let url = which
+        .url
+        .as_deref()
+        .map(|url| repo_url(&web, "url", url))
+        .transpose()?;
     let mut rows = Vec::new();
     for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
-        rows.extend(web.store.credential_list(owner, url.as_ref(), which.after, PAGE).await?);
+        rows.extend(
+            web.store
+                .credential_list(owner, url.as_ref(), which.after, PAGE)
+                .await?,
+        );
     }
     let rows = first_of(rows, PAGE, |row| row.id);
     let next = next_of(&rows, |row| row.id.to_string());
-    Ok(Json(CredentialsJson { credentials: rows.into_iter().map(CredentialJson::from).collect(), next }))
+    Ok(Json(CredentialsJson {
+        credentials: rows.into_iter().map(CredentialJson::from).collect(),
+        next,
+    }))
 }
 
 /// `GET /api/credentials/{id}`
@@ -100,8 +111,11 @@ pub(super) async fn show(
     Segment(asked): Segment,
 ) -> Result<Json<CredentialJson>, Failure> {
     let row = web.store.credential_get(credential_id(&asked)?).await?;
-    sight.must_see(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name))).await?;
-    row.map(|row| Json(row.into())).ok_or_else(Failure::no_such_credential)
+    sight
+        .must_see(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
+        .await?;
+    row.map(|row| Json(row.into()))
+        .ok_or_else(Failure::no_such_credential)
 }
 
 /// What is to be kept. Has no `Debug`: there are secrets in it.
@@ -125,19 +139,44 @@ impl Wish {
     fn access(self) -> Result<Option<Access>, Failure> {
         let Some(kind) = &self.kind else {
             let is_said = self.token.is_some() || self.private_key.is_some();
-            return if is_said { Err(wrong("kind", "it is missing")) } else { Ok(None) };
+            return if is_said {
+                Err(wrong("kind", "it is missing"))
+            } else {
+                Ok(None)
+            };
         };
-        let kind: CredentialKind = kind.parse().map_err(|_| wrong("kind", "it is none of token, app and ssh"))?;
+        let kind: CredentialKind = kind
+            .parse()
+            .map_err(|_| wrong("kind", "it is none of token, app and ssh"))?;
         let strays = [
             ("token", self.token.is_some(), kind == CredentialKind::Token),
             ("user", self.user.is_some(), kind != CredentialKind::App),
-            ("private_key", self.private_key.is_some(), kind != CredentialKind::Token),
+            (
+                "private_key",
+                self.private_key.is_some(),
+                kind != CredentialKind::Token,
+            ),
             ("app_id", self.app_id.is_some(), kind == CredentialKind::App),
-            ("installation_id", self.installation_id.is_some(), kind == CredentialKind::App),
-            ("known_hosts", self.known_hosts.is_some(), kind == CredentialKind::Ssh),
-            ("ssh_port", self.ssh_port.is_some(), kind == CredentialKind::Ssh),
+            (
+                "installation_id",
+                self.installation_id.is_some(),
+                kind == CredentialKind::App,
+            ),
+            (
+                "known_hosts",
+                self.known_hosts.is_some(),
+                kind == CredentialKind::Ssh,
+            ),
+            (
+                "ssh_port",
+                self.ssh_port.is_some(),
+                kind == CredentialKind::Ssh,
+            ),
         ];
-        if let Some((field, ..)) = strays.into_iter().find(|(_, is_said, fits)| *is_said && !fits) {
+        if let Some((field, ..)) = strays
+            .into_iter()
+            .find(|(_, is_said, fits)| *is_said && !fits)
+        {
             return Err(wrong(field, &format!("it is not for {}", kind.words())));
         }
         self.of_kind(kind).map(Some)
@@ -146,9 +185,10 @@ impl Wish {
     fn of_kind(self, kind: CredentialKind) -> Result<Access, Failure> {
         let key = |key: Option<String>| needed("private_key", key).map(|key| Secret::new(&key));
         Ok(match kind {
-            CredentialKind::Token => {
-                Access::Token { user: self.user, token: Secret::new(&needed("token", self.token)?) }
-            }
+            CredentialKind::Token => Access::Token {
+                user: self.user,
+                token: Secret::new(&needed("token", self.token)?),
+            },
             CredentialKind::App => Access::App {
                 app_id: needed("app_id", self.app_id)?,
                 installation: needed("installation_id", self.installation_id)?,
@@ -156,7 +196,12 @@ impl Wish {
             },
             CredentialKind::Ssh => {
                 let known_hosts = needed("known_hosts", self.known_hosts)?;
-                Access::ssh(self.user, self.ssh_port, key(self.private_key)?, known_hosts)
+                Access::ssh(
+                    self.user,
+                    self.ssh_port,
+                    key(self.private_key)?,
+                    known_hosts,
+                )
             }
         })
     }
@@ -170,13 +215,24 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Json<CredentialJson>), Failure> {
     let who = who.by_script();
     let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
-    web.permit(&who, Action::Owners, &Resource::of_owner(owner.as_ref().ok())).await?;
+    web.permit(
+        &who,
+        Action::Owners,
+        &Resource::of_owner(owner.as_ref().ok()),
+    )
+    .await?;
     let owner = owner?;
     let url = repo_url(&web, "url", wish.url.as_deref().unwrap_or_default())?;
     let access = needed("kind", wish.access()?)?;
     let rights = web.rights(&who).await?;
-    let kept = match web.credentials.add(&owner, &url, &access, (rights, &cause(&who))).await {
-        Err(CredentialError::Unclaimed(url)) => return Err(unclaimed(&web, &who, &owner, &url).await),
+    let kept = match web
+        .credentials
+        .add(&owner, &url, &access, (rights, &cause(&who)))
+        .await
+    {
+        Err(CredentialError::Unclaimed(url)) => {
+            return Err(unclaimed(&web, &who, &owner, &url).await);
+        }
         kept => kept.map_err(why)?,
     };
     Ok((StatusCode::CREATED, shown(&web, kept.id).await?))
@@ -193,14 +249,33 @@ pub(super) async fn change(
     permit_credential(&web, &who, &asked).await?;
     if wish.owner.is_some() {
         let way_out = "Remove the credential, and let the other owner add one.";
-        return Err(Failure::unusable_field("owner", "a credential stays with its owner", way_out));
+        return Err(Failure::unusable_field(
+            "owner",
+            "a credential stays with its owner",
+            way_out,
+        ));
     }
-    let url = wish.url.as_deref().map(|url| repo_url(&web, "url", url)).transpose()?;
-    let change = ChangeCredential { url, access: wish.access()? };
+    let url = wish
+        .url
+        .as_deref()
+        .map(|url| repo_url(&web, "url", url))
+        .transpose()?;
+    let change = ChangeCredential {
+        url,
+        access: wish.access()?,
+    };
     let (id, rights) = (credential_id(&asked)?, web.rights(&who).await?);
-    let kept = match web.credentials.change(id, change, (rights, &cause(&who))).await {
+    let kept = match web
+        .credentials
+        .change(id, change, (rights, &cause(&who)))
+        .await
+    {
         Err(CredentialError::Unclaimed(url)) => {
-            let row = web.store.credential_get(id).await?.ok_or_else(Failure::no_such_credential)?;
+            let row = web
+                .store
+                .credential_get(id)
+                .await?
+                .ok_or_else(Failure::no_such_credential)?;
             return Err(unclaimed(&web, &who, &row.owner_name, &url).await);
         }
         kept => kept.map_err(why)?,
@@ -216,13 +291,19 @@ pub(super) async fn remove(
 ) -> Result<Json<CredentialJson>, Failure> {
     let who = who.by_script();
     permit_credential(&web, &who, &asked).await?;
-    let removed = web.store.credential_remove(credential_id(&asked)?, &cause(&who)).await?;
-    removed.map(|row| Json(row.into())).ok_or_else(Failure::no_such_credential)
+    let removed = web
+        .store
+        .credential_remove(credential_id(&asked)?, &cause(&who))
+        .await?;
+    removed
+        .map(|row| Json(row.into()))
+        .ok_or_else(Failure::no_such_credential)
 }
 
 async fn shown(web: &Web, id: CredentialId) -> Result<Json<CredentialJson>, Failure> {
     let row = web.store.credential_get(id).await?;
-    row.map(|row| Json(row.into())).ok_or_else(Failure::no_such_credential)
+    row.map(|row| Json(row.into()))
+        .ok_or_else(Failure::no_such_credential)
 }
 
 /// Goes on only if somebody may change a credential.
@@ -231,7 +312,12 @@ async fn permit_credential(web: &Web, who: &Asker, asked: &str) -> Result<(), Fa
         Ok(id) => web.store.credential_get(id).await?,
         Err(_) => None,
     };
-    web.permit(who, Action::Owners, &Resource::of_owner(row.as_ref().map(|row| &row.owner_name))).await
+    web.permit(
+        who,
+        Action::Owners,
+        &Resource::of_owner(row.as_ref().map(|row| &row.owner_name)),
+    )
+    .await
 }
 
 fn credential_id(asked: &str) -> Result<CredentialId, Failure> {
@@ -243,7 +329,11 @@ fn needed<T>(field: &str, value: Option<T>) -> Result<T, Failure> {
 }
 
 fn wrong(field: &str, what: &str) -> Failure {
-    Failure::unusable_field(field, what, "docs/credentials.md says what each kind needs.")
+    Failure::unusable_field(
+        field,
+        what,
+        "docs/credentials.md says what each kind needs.",
+    )
 }
 
 fn why(error: CredentialError) -> Failure {
@@ -252,9 +342,11 @@ fn why(error: CredentialError) -> Failure {
         CredentialError::NoOwner(name) => Failure::no_such_owner(OwnerName::as_str(&name)),
         CredentialError::NotThere(_) => Failure::no_such_credential(),
         CredentialError::OwnedBy { url, owner } => Failure::owned_by(&url, &owner),
-        CredentialError::Invalid(error) => {
-            Failure::unusable_field("kind", &error.to_string(), "docs/credentials.md says what each kind needs.")
-        }
+        CredentialError::Invalid(error) => Failure::unusable_field(
+            "kind",
+            &error.to_string(),
+            "docs/credentials.md says what each kind needs.",
+        ),
         error @ (CredentialError::NoKeys
         | CredentialError::TooMany(_)
         | CredentialError::Changed(_)

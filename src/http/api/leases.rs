@@ -45,13 +45,22 @@ pub(super) async fn end(
     Segment(key): Segment,
     Asked(wish): Asked<Wish>,
 ) -> Result<(StatusCode, Json<Value>), Failure> {
-    let wish = Release { key: &key, holder: wish.holder.as_deref(), reason: &wish.reason };
+    let wish = Release {
+        key: &key,
+        holder: wish.holder.as_deref(),
+        reason: &wish.reason,
+    };
     let (status, state, lease) = match release(&web, wish, &who.by_script()).await? {
         FreeLease::Freed(lease) => (StatusCode::OK, "free", lease),
-        FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => (StatusCode::ACCEPTED, "stopping", lease),
+        FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => {
+            (StatusCode::ACCEPTED, "stopping", lease)
+        }
         FreeLease::NotHeld => return Err(Failure::no_such_lease()),
     };
-    let mut told = as_json::lease(&LeaseRow { lease, replica: None });
+    let mut told = as_json::lease(&LeaseRow {
+        lease,
+        replica: None,
+    });
     told["state"] = state.into();
     Ok((status, Json(told)))
 }

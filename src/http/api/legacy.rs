@@ -19,8 +19,15 @@ const REASON: &str = "stopped by a script, without a reason";
 const BY_A_SCRIPT: &str = "by a script";
 
 /// `POST /apply/lock`
-pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
-    let wish = ApplyLockFields { reason: REASON, ..ApplyLockFields::default() }.wish();
+pub(super) async fn stop_applies(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+) -> Result<&'static str, Failure> {
+    let wish = ApplyLockFields {
+        reason: REASON,
+        ..ApplyLockFields::default()
+    }
+    .wish();
     match stop(&web, wish, &who.by_script()).await? {
         Stopping::Set(_) => Ok("All applies are stopped.\n"),
         Stopping::AlreadySet(_) => Ok("All applies were stopped before.\n"),
@@ -29,9 +36,16 @@ pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Scrip
 }
 
 /// `DELETE /apply/unlock`
-pub(super) async fn allow_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
+pub(super) async fn allow_applies(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+) -> Result<&'static str, Failure> {
     let ended = allow_all(&web, &who.by_script()).await?;
-    Ok(if ended.is_some() { "Applies are allowed again.\n" } else { "Applies were not stopped.\n" })
+    Ok(if ended.is_some() {
+        "Applies are allowed again.\n"
+    } else {
+        "Applies were not stopped.\n"
+    })
 }
 
 /// The lock that is meant: its identifier or its classic text.
@@ -49,7 +63,11 @@ pub(super) async fn discard(
 ) -> Result<&'static str, Failure> {
     let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
     let lock = the_lock(&web, &sight, &asked).await?;
-    let wish = LockWish { to: None, force: true, reason: read_reason(BY_A_SCRIPT)? };
+    let wish = LockWish {
+        to: None,
+        force: true,
+        reason: read_reason(BY_A_SCRIPT)?,
+    };
     give_lock(&web, lock.id, &asked, &who.by_script(), wish).await?;
     Ok("The lock is given back and its plans are discarded.\n")
 }

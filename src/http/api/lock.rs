@@ -81,7 +81,11 @@ pub(super) async fn change(
     };
     let reason = read_reason(&wanted.reason.unwrap_or_default())?;
     let lock = the_lock(&web, &sight, asked).await?;
-    let wish = LockWish { to, force: wanted.force, reason };
+    let wish = LockWish {
+        to,
+        force: wanted.force,
+        reason,
+    };
     let given = give_lock(&web, lock.id, asked, &who.by_script(), wish).await?;
     Ok(Json(Done::from(&given)))
 }
@@ -90,7 +94,11 @@ fn receiver(pull: Option<i64>) -> Result<PullNumber, Failure> {
     let way_out = "Give the number of a pull request that waits: GET of this lock lists them.";
     match pull {
         Some(number) if number > 0 => Ok(PullNumber(number)),
-        Some(_) => Err(Failure::unusable_field("pull", "it is no number of a pull request", way_out)),
+        Some(_) => Err(Failure::unusable_field(
+            "pull",
+            "it is no number of a pull request",
+            way_out,
+        )),
         None => Err(Failure::unusable_field("pull", "it is missing", way_out)),
     }
 }

@@ -61,12 +61,19 @@ pub(super) async fn list(
         Some(repos) => web.store.lock_list_of_repos(&repos).await?,
         None => web.store.lock_list().await?,
     };
-    Ok(Json(Locks { locks: locks.iter().map(LockJson::from).collect() }))
+    Ok(Json(Locks {
+        locks: locks.iter().map(LockJson::from).collect(),
+    }))
 }
 
 impl From<&Lock> for LockJson {
     fn from(lock: &Lock) -> Self {
-        let project_name = lock.project.name.as_ref().map(ToString::to_string).unwrap_or_default();
+        let project_name = lock
+            .project
+            .name
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         Self {
             name: LockName::of_atlantis(&lock.key, lock.project.name.as_ref()),
             project_name,

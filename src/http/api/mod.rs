@@ -60,8 +60,16 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
         .get("/api/credentials", Access::Account, credentials::list)
         .post("/api/credentials", Access::Account, credentials::add)
         .get("/api/credentials/{id}", Access::Account, credentials::show)
-        .post("/api/credentials/{id}", Access::Account, credentials::change)
-        .delete("/api/credentials/{id}", Access::Account, credentials::remove)
+        .post(
+            "/api/credentials/{id}",
+            Access::Account,
+            credentials::change,
+        )
+        .delete(
+            "/api/credentials/{id}",
+            Access::Account,
+            credentials::remove,
+        )
         .post("/apply/lock", Access::Account, legacy::stop_applies)
         .delete("/apply/unlock", Access::Account, legacy::allow_applies)
         .delete("/locks", Access::Account, legacy::discard)

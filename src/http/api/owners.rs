@@ -61,7 +61,11 @@ pub(super) async fn list(
     sight: Sight,
     Asked(which): Asked<Which>,
 ) -> Result<Json<Owners>, Failure> {
-    let after = which.after.as_deref().map(|name| owner_name("after", name)).transpose()?;
+    let after = which
+        .after
+        .as_deref()
+        .map(|name| owner_name("after", name))
+        .transpose()?;
     let owners = match sight.narrowed(None).await? {
         Some(mut own) => {
             own.retain(|owner| after.as_ref().is_none_or(|after| owner.name > *after));
@@ -70,7 +74,10 @@ pub(super) async fn list(
         None => web.store.owner_part(after.as_ref(), PAGE).await?,
     };
     let next = next_of(&owners, |owner| owner.name.to_string());
-    Ok(Json(Owners { owners: owners.into_iter().map(OwnerJson::from).collect(), next }))
+    Ok(Json(Owners {
+        owners: owners.into_iter().map(OwnerJson::from).collect(),
+        next,
+    }))
 }
 
 /// Who is to be added.
@@ -98,10 +105,16 @@ pub(in crate::http) fn created_or_why(created: CreateOwner) -> Result<Owner, Fai
     match created {
         CreateOwner::Created(owner) => Ok(owner),
         CreateOwner::AlreadyThere(owner) => Err(Failure::name_taken(
-            &format!("There is an owner `{}` already, added by {}.", owner.name, owner.created_by),
+            &format!(
+                "There is an owner `{}` already, added by {}.",
+                owner.name, owner.created_by
+            ),
             "Use that one, or give the new one another name.",
         )),
-        CreateOwner::TooMany(most) => Err(Failure::in_the_way("Too many owners", &too_many_owners(most))),
+        CreateOwner::TooMany(most) => Err(Failure::in_the_way(
+            "Too many owners",
+            &too_many_owners(most),
+        )),
     }
 }
 
@@ -119,11 +132,17 @@ pub(super) async fn remove(
 }
 
 /// Who was removed, or why nobody was.
-pub(in crate::http) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, Failure> {
+pub(in crate::http) fn deleted_or_why(
+    deleted: DeleteOwner,
+    name: &OwnerName,
+) -> Result<Owner, Failure> {
     match deleted {
         DeleteOwner::Deleted(owner) => Ok(owner),
         DeleteOwner::NotThere => Err(Failure::no_such_owner(name.as_str())),
-        DeleteOwner::InUse { applications, credentials } => Err(Failure::in_the_way(
+        DeleteOwner::InUse {
+            applications,
+            credentials,
+        } => Err(Failure::in_the_way(
             "Still in use",
             &format!(
                 "`{name}` has {applications} applications and {credentials} credentials. Remove these first: GET \
@@ -141,5 +160,6 @@ pub(super) fn cause(who: &Asker) -> Cause {
 /// The name of an owner in a field.
 pub(super) fn owner_name(field: &str, text: &str) -> Result<OwnerName, Failure> {
     let way_out = "GET /api/owners lists those there are.";
-    OwnerName::new(text).map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
+    OwnerName::new(text)
+        .map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
 }

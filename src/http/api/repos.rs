@@ -37,7 +37,10 @@ pub(super) async fn list(
     sight: Sight,
     Asked(search): Asked<Search>,
 ) -> Result<Json<Value>, Failure> {
-    let (repos, page) = (sight.repos(search.owner.as_deref()).await?, search.page.unwrap_or(1).max(1));
+    let (repos, page) = (
+        sight.repos(search.owner.as_deref()).await?,
+        search.page.unwrap_or(1).max(1),
+    );
     let wish = MirrorSearch {
         state: read_state(&search.state),
         text: search_text(&search.q)?,
@@ -48,7 +51,9 @@ pub(super) async fn list(
     let found = web.store.mirror_search(wish).await?;
     let next = (found.count > i64::from(page) * LISTED).then_some(i64::from(page) + 1);
     let mirrors: Vec<Value> = found.rows.iter().map(as_json::mirror).collect();
-    Ok(Json(json!({ "found": found.count, "mirrors": mirrors, "next": next })))
+    Ok(Json(
+        json!({ "found": found.count, "mirrors": mirrors, "next": next }),
+    ))
 }
 
 /// `GET /api/repos/{host}/{path}`: the mirrors of one repository, by disk.
@@ -58,7 +63,11 @@ pub(super) async fn show(
     Segment(asked): Segment,
 ) -> Result<Json<Value>, Failure> {
     let repo = read_repo(&asked)?;
-    let mirrors: Vec<Value> = mirrors_of(&web, &sight, &repo).await?.iter().map(as_json::mirror).collect();
+    let mirrors: Vec<Value> = mirrors_of(&web, &sight, &repo)
+        .await?
+        .iter()
+        .map(as_json::mirror)
+        .collect();
     Ok(Json(json!({ "repo": repo, "mirrors": mirrors })))
 }
 
@@ -76,8 +85,13 @@ pub(super) async fn sync(
     Segment(asked): Segment,
     JsonBody(wish): JsonBody<Wish>,
 ) -> Result<(StatusCode, Json<Value>), Failure> {
-    let asked = asked.strip_suffix("/sync").ok_or_else(Failure::no_such_page)?;
+    let asked = asked
+        .strip_suffix("/sync")
+        .ok_or_else(Failure::no_such_page)?;
     let repo = read_repo(asked)?;
     let mirrors = ask(&web, &repo, &wish.reason, &who.by_script()).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "repo": repo, "mirrors": mirrors }))))
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(json!({ "repo": repo, "mirrors": mirrors })),
+    ))
 }

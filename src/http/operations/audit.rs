@@ -44,13 +44,19 @@ impl Log {
     pub async fn read(store: &Store, events: i64) -> Result<Self> {
         let newest = store.lock_event_list(events.max(1)).await?;
         let seals = store.lock_event_seals().await?;
-        let (reach, pruned) = (store.audit_reach().await?, seals.last().map_or(0, |seal| seal.last_seq));
+        let (reach, pruned) = (
+            store.audit_reach().await?,
+            seals.last().map_or(0, |seal| seal.last_seq),
+        );
         let head = store.lock_event_after(reach.head - 1, 1).await?.pop();
         let walks = store.lock_event_walks().await?;
         let walk = |name| walks.iter().find(|walk| walk.name == name);
-        let broken = walks
-            .iter()
-            .filter_map(|walk| Some(Broken { seq: walk.broken_seq?, fault: walk.fault.clone().unwrap_or_default() }));
+        let broken = walks.iter().filter_map(|walk| {
+            Some(Broken {
+                seq: walk.broken_seq?,
+                fault: walk.fault.clone().unwrap_or_default(),
+            })
+        });
         Ok(Self {
             events: (reach.head - pruned).max(0) + reach.waiting,
             newest_hash: head.map(|head| head.hash),

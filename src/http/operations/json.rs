@@ -11,7 +11,10 @@ use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
 
 /// Everything.
 pub(super) fn of(all: &Operations, version: &str) -> Value {
-    let deliveries = all.deliveries.iter().map(|(state, count)| (state.to_string(), json!(count)));
+    let deliveries = all
+        .deliveries
+        .iter()
+        .map(|(state, count)| (state.to_string(), json!(count)));
     json!({
         "version": version,
         "now": all.now,

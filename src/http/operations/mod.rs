@@ -16,7 +16,9 @@ pub(super) use reconcilers::Repair;
 use self::audit::Log;
 use super::{Failure, Web};
 use crate::context::FileState;
-use crate::store::{DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store};
+use crate::store::{
+    DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store,
+};
 
 /// Deliveries and failures that count as of late.
 const LATELY: TimeDelta = TimeDelta::days(1);
@@ -96,13 +98,18 @@ impl Operations {
             held: store.held().await?,
             repo_config: (web.repo_config)(),
             without_effect: (web.without_effect)(),
-            web_accounts: web.accounts.file().map(|state| (state, web.accounts.now().limited().len())),
+            web_accounts: web
+                .accounts
+                .file()
+                .map(|state| (state, web.accounts.now().limited().len())),
         })
     }
 }
 
 /// `GET /api/operations`
-pub(super) async fn answer(State(web): State<Arc<Web>>) -> Result<Json<serde_json::Value>, Failure> {
+pub(super) async fn answer(
+    State(web): State<Arc<Web>>,
+) -> Result<Json<serde_json::Value>, Failure> {
     let operations = Operations::read(&web).await?;
     Ok(Json(json::of(&operations, &web.version)))
 }

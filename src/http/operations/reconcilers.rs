@@ -51,7 +51,9 @@ impl Repair {
         now: DateTime<Utc>,
     ) -> Self {
         let is_there = |run: &ReconcilerRow| there.contains(&run.replica.as_str());
-        let failing = runs.iter().position(|run| run.failures > 0 && is_there(run));
+        let failing = runs
+            .iter()
+            .position(|run| run.failures > 0 && is_there(run));
         let telling = match what.scope {
             Scope::EveryReplica => failing.or((!runs.is_empty()).then_some(0)),
             Scope::OnePerGroup => (!runs.is_empty()).then_some(0),
@@ -59,7 +61,13 @@ impl Repair {
         let patience = TimeDelta::from_std(every).unwrap_or(TimeDelta::days(1)) * LATE_AFTER;
         let last = runs.first().map(|run| run.finished_at);
         let is_late = last.is_some_and(|last| now - last > patience.max(NEVER_LATE_BEFORE));
-        Self { what, runs, telling, every, is_late }
+        Self {
+            what,
+            runs,
+            telling,
+            every,
+            is_late,
+        }
     }
 }
 
@@ -73,8 +81,16 @@ pub(super) async fn read(
     let rows = store.reconciler_list().await?;
     let there = replicas.iter().filter(|replica| replica.state.is_there());
     let there: Vec<&str> = there.map(|replica| replica.id.name.as_str()).collect();
-    let of = |what: &Reconciler| rows.iter().filter(|row| row.name == what.name).cloned().collect();
-    Ok(RECONCILERS.iter().map(|what| Repair::new(what, what.every(periods), of(what), &there, now)).collect())
+    let of = |what: &Reconciler| {
+        rows.iter()
+            .filter(|row| row.name == what.name)
+            .cloned()
+            .collect()
+    };
+    Ok(RECONCILERS
+        .iter()
+        .map(|what| Repair::new(what, what.every(periods), of(what), &there, now))
+        .collect())
 }
 
 #[cfg(test)]

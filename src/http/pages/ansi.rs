@@ -11,7 +11,10 @@ use crate::render::escape::push_visible;
 use crate::render::plan_output::{Part, parts};
 
 /// How text looks.
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the terminal, and they are independent")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the terminal, and they are independent"
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Style {
     colour: Option<u8>,
@@ -24,8 +27,17 @@ struct Style {
 impl Style {
     /// The names of the classes; empty for plain text.
     fn classes(self) -> String {
-        let marks = [(self.bold, "b"), (self.faint, "f"), (self.italic, "i"), (self.underline, "u")];
-        let mut classes: Vec<String> = marks.iter().filter(|(on, _)| *on).map(|(_, name)| (*name).to_owned()).collect();
+        let marks = [
+            (self.bold, "b"),
+            (self.faint, "f"),
+            (self.italic, "i"),
+            (self.underline, "u"),
+        ];
+        let mut classes: Vec<String> = marks
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, name)| (*name).to_owned())
+            .collect();
         classes.extend(self.colour.map(|colour| format!("c{colour}")));
         classes.join(" ")
     }
@@ -33,10 +45,13 @@ impl Style {
     /// Obeys `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
     fn select(&mut self, parameters: &str) {
         // A group with colons describes one exact colour or a fancy underline.
-        let mut codes = parameters.split(';').filter(|code| !code.contains(':')).map(|code| match code {
-            "" => 0,
-            code => code.parse::<u16>().unwrap_or(u16::MAX),
-        });
+        let mut codes = parameters
+            .split(';')
+            .filter(|code| !code.contains(':'))
+            .map(|code| match code {
+                "" => 0,
+                code => code.parse::<u16>().unwrap_or(u16::MAX),
+            });
         while let Some(code) = codes.next() {
             match code {
                 0 => *self = Self::default(),
@@ -61,7 +76,10 @@ impl Style {
 /// What follows 38 or 48: `5;n` or `2;r;g;b`. Only the first sixteen of the numbered colours are ours.
 fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<u8> {
     match codes.next() {
-        Some(5) => codes.next().and_then(|n| u8::try_from(n).ok()).filter(|n| *n < 16),
+        Some(5) => codes
+            .next()
+            .and_then(|n| u8::try_from(n).ok())
+            .filter(|n| *n < 16),
         Some(2) => {
             let _rgb = [codes.next(), codes.next(), codes.next()];
             None
@@ -151,16 +169,28 @@ mod tests {
     fn line(text: &str) -> String {
         let html = Painter::default().paint(text);
         let start = "<div class=\"l\" id=\"L1\"><a href=\"#L1\" tabindex=\"-1\">1</a><span>";
-        html.strip_prefix(start).and_then(|rest| rest.strip_suffix("</span></div>")).unwrap().to_owned()
+        html.strip_prefix(start)
+            .and_then(|rest| rest.strip_suffix("</span></div>"))
+            .unwrap()
+            .to_owned()
     }
 
     #[test]
     fn colours_become_classes() {
         for (text, html) in [
             ("plain", "plain"),
-            ("\u{1b}[31mred\u{1b}[0m plain", "<span class=\"c1\">red</span> plain"),
-            ("\u{1b}[1m\u{1b}[32m+\u{1b}[0m\u{1b}[0m x", "<span class=\"b c2\">+</span> x"),
-            ("\u{1b}[1;4;91ma\u{1b}[22;24;39mb", "<span class=\"b u c9\">a</span>b"),
+            (
+                "\u{1b}[31mred\u{1b}[0m plain",
+                "<span class=\"c1\">red</span> plain",
+            ),
+            (
+                "\u{1b}[1m\u{1b}[32m+\u{1b}[0m\u{1b}[0m x",
+                "<span class=\"b c2\">+</span> x",
+            ),
+            (
+                "\u{1b}[1;4;91ma\u{1b}[22;24;39mb",
+                "<span class=\"b u c9\">a</span>b",
+            ),
             ("\u{1b}[38;5;12mx", "<span class=\"c12\">x</span>"),
             ("\u{1b}[38;2;1;2;3;1mx", "<span class=\"b\">x</span>"),
             ("\u{1b}[48;5;1;3mx", "<span class=\"i\">x</span>"),
@@ -176,7 +206,10 @@ mod tests {
         for (text, html) in [
             ("a\u{1b}[2Kb\u{1b}[1Ac", "a\u{fffd}[2Kb\u{fffd}[1Ac"),
             ("a\u{1b}]0;title\u{7}b", "a\u{fffd}]0;title\u{fffd}b"),
-            ("a\u{1b}]8;;https://x\u{1b}\\c", "a\u{fffd}]8;;https://x\u{fffd}\\c"),
+            (
+                "a\u{1b}]8;;https://x\u{1b}\\c",
+                "a\u{fffd}]8;;https://x\u{fffd}\\c",
+            ),
             (" 10%\r 50%\r100%\r", " 10%\u{fffd} 50%\u{fffd}100%"),
             ("a\u{8}\u{202e}b", "a\u{fffd}[U+202E]b"),
             ("\u{1b}[31", "\u{fffd}[31"),

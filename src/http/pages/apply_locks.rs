@@ -17,8 +17,8 @@ use crate::http::extract::{Asked, Segment};
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{
-    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Reason,
-    RepoPath,
+    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish,
+    ApplyScope, Reason, RepoPath,
 };
 
 /// `?notice=…`
@@ -71,8 +71,16 @@ impl ApplyLockView {
         Self {
             id: lock.id.to_string(),
             scope: lock.scope.kind(),
-            repo: lock.scope.repo().map(|repo| shown(&repo.to_string())).unwrap_or_default(),
-            dir: lock.scope.dir().map(|dir| shown(dir.as_str())).unwrap_or_default(),
+            repo: lock
+                .scope
+                .repo()
+                .map(|repo| shown(&repo.to_string()))
+                .unwrap_or_default(),
+            dir: lock
+                .scope
+                .dir()
+                .map(|dir| shown(dir.as_str()))
+                .unwrap_or_default(),
             unknown,
             holder: shown(&lock.holder),
             reason: shown(&lock.reason),
@@ -99,11 +107,20 @@ impl Typed {
 
     /// The whole server, as the form of the first page means it.
     pub fn everywhere(reason: String) -> Self {
-        Self { scope: "server".to_owned(), reason, ..Self::default() }
+        Self {
+            scope: "server".to_owned(),
+            reason,
+            ..Self::default()
+        }
     }
 
     fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
-        let fields = ApplyLockFields { repo: &self.repo, dir: &self.dir, reason: &self.reason, until: &self.until };
+        let fields = ApplyLockFields {
+            repo: &self.repo,
+            dir: &self.dir,
+            reason: &self.reason,
+            until: &self.until,
+        };
         let (read, mut contradictions) = (fields.wish(), self.contradictions());
         match read {
             Ok(wish) if contradictions.is_empty() => Ok(wish),
@@ -138,7 +155,9 @@ impl Typed {
         };
         let problem = |field| move |text: &str| ApplyLockProblem::new(field, text);
         let repo = repo.map(problem(ApplyLockField::Repo));
-        repo.into_iter().chain(dir.map(problem(ApplyLockField::Dir))).collect()
+        repo.into_iter()
+            .chain(dir.map(problem(ApplyLockField::Dir)))
+            .collect()
     }
 }
 
@@ -149,9 +168,23 @@ pub(super) async fn show(
     sight: Sight,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
-    let scope = if sight.owners().is_none() { "server" } else { "repo" };
-    let typed = Typed { scope: scope.to_owned(), ..Typed::default() };
-    page(&web, (&visitor, &sight), notice(&wish.notice), typed, Wrong::default()).await
+    let scope = if sight.owners().is_none() {
+        "server"
+    } else {
+        "repo"
+    };
+    let typed = Typed {
+        scope: scope.to_owned(),
+        ..Typed::default()
+    };
+    page(
+        &web,
+        (&visitor, &sight),
+        notice(&wish.notice),
+        typed,
+        Wrong::default(),
+    )
+    .await
 }
 
 async fn page(
@@ -163,9 +196,22 @@ async fn page(
 ) -> Result<Response, Failure> {
     let now = web.clock.now();
     let locks = seen(web, sight, None).await?;
-    let locks = locks.iter().map(|lock| ApplyLockView::new(lock, now)).collect();
+    let locks = locks
+        .iter()
+        .map(|lock| ApplyLockView::new(lock, now))
+        .collect();
     let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
-    visitor.page("apply_locks.html", &View { notice, locks, typed, wrong, most_chars, longest_dir })
+    visitor.page(
+        "apply_locks.html",
+        &View {
+            notice,
+            locks,
+            typed,
+            wrong,
+            most_chars,
+            longest_dir,
+        },
+    )
 }
 
 /// `POST /apply-locks`
@@ -191,11 +237,14 @@ pub(super) async fn set_or_ask_again(
     let (status, wrong) = match stop(web, typed.wish(), &form.who.at_page()).await? {
         Stopping::Set(lock) => return Ok(Ok(lock)),
         Stopping::AlreadySet(lock) => (StatusCode::CONFLICT, Wrong::whole(set_before(&lock))),
-        Stopping::Wrong(problems) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, Wrong::beside(Typed::NAMES, Failure::wrong_fields(&problems).problems()))
-        }
+        Stopping::Wrong(problems) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            Wrong::beside(Typed::NAMES, Failure::wrong_fields(&problems).problems()),
+        ),
     };
-    Ok(Err((status, page(web, who, None, typed, wrong).await?).into_response()))
+    Ok(Err(
+        (status, page(web, who, None, typed, wrong).await?).into_response()
+    ))
 }
 
 /// No fields but the token.
@@ -210,7 +259,10 @@ pub(super) async fn end(
 ) -> Result<Redirect, Failure> {
     let id: ApplyLockId = asked.parse().map_err(|_| Failure::no_such_apply_lock())?;
     let ended = allow(&web, id, &form.who.at_page()).await?;
-    Ok(to_page(&web, if ended.is_some() { "ended" } else { "gone" }))
+    Ok(to_page(
+        &web,
+        if ended.is_some() { "ended" } else { "gone" },
+    ))
 }
 
 fn to_page(web: &Web, notice: &str) -> Redirect {

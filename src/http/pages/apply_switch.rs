@@ -29,17 +29,32 @@ pub(super) async fn stop(
     form: Confirmed<Stop>,
 ) -> Result<Response, Failure> {
     let Confirmed { who, fields } = form;
-    let form = Confirmed { who, fields: Typed::everywhere(fields.reason) };
-    Ok(match set_or_ask_again(&web, (&visitor, &sight), form).await? {
-        Ok(_) => back(&web, Notice::Stopped).into_response(),
-        Err(again) => again,
-    })
+    let form = Confirmed {
+        who,
+        fields: Typed::everywhere(fields.reason),
+    };
+    Ok(
+        match set_or_ask_again(&web, (&visitor, &sight), form).await? {
+            Ok(_) => back(&web, Notice::Stopped).into_response(),
+            Err(again) => again,
+        },
+    )
 }
 
 /// `POST /apply-lock/allow`
-pub(super) async fn allow(State(web): State<Arc<Web>>, form: Confirmed<Nothing>) -> Result<Redirect, Failure> {
+pub(super) async fn allow(
+    State(web): State<Arc<Web>>,
+    form: Confirmed<Nothing>,
+) -> Result<Redirect, Failure> {
     let ended = allow_all(&web, &form.who.at_page()).await?;
-    Ok(back(&web, if ended.is_some() { Notice::Allowed } else { Notice::AlreadyAllowed }))
+    Ok(back(
+        &web,
+        if ended.is_some() {
+            Notice::Allowed
+        } else {
+            Notice::AlreadyAllowed
+        },
+    ))
 }
 
 /// To the first page, with a notice.

@@ -63,7 +63,11 @@ impl PlanView {
         Self {
             run: plan.run.to_string(),
             state: state_words(plan.state),
-            summary: if plan.counts.is_empty() { "No changes.".to_owned() } else { plan.counts.to_string() },
+            summary: if plan.counts.is_empty() {
+                "No changes.".to_owned()
+            } else {
+                plan.counts.to_string()
+            },
             commit: plan.head.to_string(),
             tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
             made: Stamp::new(plan.created_at, now),
@@ -110,7 +114,10 @@ impl BusyView {
             kind: command.kind.as_str(),
             by: shown(&command.actor.login),
             needs_force: command.kind.changes() && command.state == CommandState::Running,
-            stopping: command.stop.as_ref().map(|stop| shown(&stop.why.replace('`', ""))),
+            stopping: command
+                .stop
+                .as_ref()
+                .map(|stop| shown(&stop.why.replace('`', ""))),
         }
     }
 }
@@ -136,9 +143,15 @@ impl CommandView {
             kind: command.kind.as_str(),
             by: shown(&command.actor.login),
             // Where everybody may, the name says the way.
-            way: if command.actor.login == NOBODY { "" } else { command.actor.origin.way() },
+            way: if command.actor.login == NOBODY {
+                ""
+            } else {
+                command.actor.origin.way()
+            },
             asked: Stamp::new(command.created_at, now),
-            took: command.finished_at.map(|end| duration(end - command.created_at)),
+            took: command
+                .finished_at
+                .map(|end| duration(end - command.created_at)),
             commit: command.head.as_ref().map(|head| head.short().to_owned()),
             badge: Badge::of_command(command.state, command.outcome),
             runs: run_links(&runs),
@@ -156,8 +169,12 @@ pub(super) struct Wish {
 
 fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "plan" => Some("A plan is asked for. It begins in a moment; reload this page to see how it goes."),
-        "apply" => Some("An apply is asked for. It begins in a moment; reload this page to see how it goes."),
+        "plan" => {
+            Some("A plan is asked for. It begins in a moment; reload this page to see how it goes.")
+        }
+        "apply" => Some(
+            "An apply is asked for. It begins in a moment; reload this page to see how it goes.",
+        ),
         "cancel" => Some(
             "The run is cancelled. If it was under way, it is stopped in a moment; reload this page to see how it goes.",
         ),
@@ -180,11 +197,22 @@ pub(super) async fn show(
     for command in &found.commands {
         runs.push(CommandView::read(&web, command, web.clock.now()).await?);
     }
-    visitor.page("app.html", &View { notice: notice(&wish.notice), ..View::new(&app, &found, runs, web.clock.now()) })
+    visitor.page(
+        "app.html",
+        &View {
+            notice: notice(&wish.notice),
+            ..View::new(&app, &found, runs, web.clock.now())
+        },
+    )
 }
 
 impl View {
-    fn new(app: &Application, found: &ApplicationRuns, runs: Vec<CommandView>, now: DateTime<Utc>) -> Self {
+    fn new(
+        app: &Application,
+        found: &ApplicationRuns,
+        runs: Vec<CommandView>,
+        now: DateTime<Utc>,
+    ) -> Self {
         let spec = &app.spec;
         let state = found.plan.as_ref().map(|plan| plan.state);
         let can_apply = matches!(state, Some(PlanState::Planned | PlanState::ApplyFailed));
@@ -202,8 +230,16 @@ impl View {
             by: shown(&app.created_by),
             since: Stamp::new(app.created_at, now),
             plan: found.plan.as_ref().map(|plan| PlanView::new(plan, now)),
-            locks: found.locks.iter().map(|lock| LockView::new(lock, now)).collect(),
-            busy: found.commands.iter().find(|command| command.state != CommandState::Finished).map(BusyView::new),
+            locks: found
+                .locks
+                .iter()
+                .map(|lock| LockView::new(lock, now))
+                .collect(),
+            busy: found
+                .commands
+                .iter()
+                .find(|command| command.state != CommandState::Finished)
+                .map(BusyView::new),
             can_apply,
             can_discard: can_apply || !found.locks.is_empty(),
             runs,
@@ -219,12 +255,20 @@ pub(super) async fn act(
 ) -> Result<Redirect, Failure> {
     let who = form.who.at_page();
     match deed.as_str() {
-        "plan" => ask(&web, &the_app(&web, &asked).await?, Deed::Plan, &who).await.map(drop)?,
-        "apply" => ask(&web, &the_app(&web, &asked).await?, Deed::Apply, &who).await.map(drop)?,
-        "discard" => discard(&web, &the_app(&web, &asked).await?, &who).await.map(drop)?,
+        "plan" => ask(&web, &the_app(&web, &asked).await?, Deed::Plan, &who)
+            .await
+            .map(drop)?,
+        "apply" => ask(&web, &the_app(&web, &asked).await?, Deed::Apply, &who)
+            .await
+            .map(drop)?,
+        "discard" => discard(&web, &the_app(&web, &asked).await?, &who)
+            .await
+            .map(drop)?,
         _ => return Err(Failure::no_such_page()),
     }
-    Ok(Redirect::to(&web.link(&format!("/apps/{asked}?notice={deed}"))))
+    Ok(Redirect::to(
+        &web.link(&format!("/apps/{asked}?notice={deed}")),
+    ))
 }
 
 /// What is to be cancelled, and whether an apply may be cut off.
@@ -242,8 +286,15 @@ pub(super) async fn stop(
     Segment(asked): Segment,
     form: Confirmed<StopForm>,
 ) -> Result<Redirect, Failure> {
-    let stopping = Stopping { run: form.fields.run, force: form.fields.force == "yes" };
+    let stopping = Stopping {
+        run: form.fields.run,
+        force: form.fields.force == "yes",
+    };
     let app = the_app(&web, &asked).await?;
-    cancel(&web, &app, &stopping, &form.who.at_page()).await.map(drop)?;
-    Ok(Redirect::to(&web.link(&format!("/apps/{asked}?notice=cancel"))))
+    cancel(&web, &app, &stopping, &form.who.at_page())
+        .await
+        .map(drop)?;
+    Ok(Redirect::to(
+        &web.link(&format!("/apps/{asked}?notice=cancel")),
+    ))
 }

@@ -57,14 +57,27 @@ struct EventLine {
 impl EventLine {
     fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
         let (event, cause) = (&kept.event, &kept.event.cause);
-        let lock = event.key.as_ref().map(|key| format!("{}/{}", key.dir, key.workspace));
-        let place = lock.or_else(|| event.scope.as_ref().and_then(ApplyScope::dir).map(ToString::to_string));
+        let lock = event
+            .key
+            .as_ref()
+            .map(|key| format!("{}/{}", key.dir, key.workspace));
+        let place = lock.or_else(|| {
+            event
+                .scope
+                .as_ref()
+                .and_then(ApplyScope::dir)
+                .map(ToString::to_string)
+        });
         Self {
             id: kept.place,
             seq: kept.seq(),
             what: event_words(event.kind),
             repo: event.about_repo().map(|repo| shown(&repo.to_string())),
-            owner: event.concern.as_ref().and_then(Concern::owner).map(ToString::to_string),
+            owner: event
+                .concern
+                .as_ref()
+                .and_then(Concern::owner)
+                .map(ToString::to_string),
             place: place.map(|place| shown(&place)),
             pull: kept.of_whom().map(|whom| shown(&whom)),
             who: shown(&cause.actor.login),
@@ -86,12 +99,21 @@ pub(super) async fn show(
     // A place that is none is the beginning.
     let after: Option<i64> = which.after.trim().parse().ok();
     let of = sight.concerns(Some(asked)).await?;
-    let events = web.store.lock_event_part(of.as_deref(), after, MOST).await?;
-    let (now, last) = (web.clock.now(), events.last().filter(|_| is_full(events.len(), MOST)));
+    let events = web
+        .store
+        .lock_event_part(of.as_deref(), after, MOST)
+        .await?;
+    let (now, last) = (
+        web.clock.now(),
+        events.last().filter(|_| is_full(events.len(), MOST)),
+    );
     let view = View {
         next: last.map(|last| query(&[("owner", asked), ("after", &last.place.to_string())])),
         is_newest: after.is_none(),
-        events: events.iter().map(|event| EventLine::new(event, now)).collect(),
+        events: events
+            .iter()
+            .map(|event| EventLine::new(event, now))
+            .collect(),
         owners: owners_to_choose(&web, &sight).await?,
         owner: shown(&asked.to_lowercase()),
     };

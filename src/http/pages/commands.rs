@@ -51,7 +51,10 @@ pub(super) async fn recent_commands(
             web.store.command_list_of_repos(repos, SEARCHED).await?,
             web.store.run_list_recent_of_repos(repos, RUNS).await?,
         ),
-        None => (web.store.command_list(SEARCHED).await?, web.store.run_list_recent(RUNS).await?),
+        None => (
+            web.store.command_list(SEARCHED).await?,
+            web.store.run_list_recent(RUNS).await?,
+        ),
     };
     let mut runs: HashMap<CommandId, Vec<RunRow>> = HashMap::new();
     for run in recent {
@@ -65,8 +68,16 @@ pub(super) async fn recent_commands(
 }
 
 fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
-    let pull = format!("{} {}", command.pull, command.title.as_deref().unwrap_or_default());
-    let mut fields = vec![command.kind.as_str().to_owned(), pull, command.actor.login.clone()];
+    let pull = format!(
+        "{} {}",
+        command.pull,
+        command.title.as_deref().unwrap_or_default()
+    );
+    let mut fields = vec![
+        command.kind.as_str().to_owned(),
+        pull,
+        command.actor.login.clone(),
+    ];
     fields.extend(runs.iter().map(|run| run.project.to_string()));
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
     search.finds(&fields)
@@ -79,7 +90,9 @@ impl CommandLine {
     }
 
     fn new(command: &CommandRow, runs: &[RunRow], now: DateTime<Utc>) -> Self {
-        let took = command.finished_at.map(|end| duration(end - command.created_at));
+        let took = command
+            .finished_at
+            .map(|end| duration(end - command.created_at));
         let note = command
             .stop
             .as_ref()
@@ -118,6 +131,16 @@ impl RunLink {
 /// The page of the command's pull. Of one that was never seen itself, because nothing but help was asked for, it is in
 /// GitHub's form; GitHub is the one forge there is an adapter for.
 pub(super) fn pull_page(command: &CommandRow) -> String {
-    let guess = |pull: &PullRef| format!("https://{}/{}/pull/{}", pull.repo.host(), pull.repo.full_name(), pull.number);
-    command.pull_url.clone().unwrap_or_else(|| guess(&command.pull))
+    let guess = |pull: &PullRef| {
+        format!(
+            "https://{}/{}/pull/{}",
+            pull.repo.host(),
+            pull.repo.full_name(),
+            pull.number
+        )
+    };
+    command
+        .pull_url
+        .clone()
+        .unwrap_or_else(|| guess(&command.pull))
 }

@@ -33,7 +33,10 @@ pub(super) struct Wrong {
 impl Wrong {
     /// Sentences about the whole form.
     pub fn whole(all: String) -> Self {
-        Self { all, ..Self::default() }
+        Self {
+            all,
+            ..Self::default()
+        }
     }
 
     /// Problems with the fields of a form, which are named in its order.
@@ -46,7 +49,10 @@ impl Wrong {
                 None => wrong.all = format!("{} {}", wrong.all, sentence(&text)),
             }
         }
-        wrong.first = names.iter().copied().find(|name| wrong.fields.contains_key(name));
+        wrong.first = names
+            .iter()
+            .copied()
+            .find(|name| wrong.fields.contains_key(name));
         wrong
     }
 
@@ -63,18 +69,32 @@ impl Wrong {
 
     /// What a form can be shown again with; everything else is a page of its own.
     fn of(failure: Failure, names: &[&'static str]) -> Result<Self, Failure> {
-        if !matches!(failure.status(), StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) {
+        if !matches!(
+            failure.status(),
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
+        ) {
             return Err(failure);
         }
         let problems = failure.problems();
-        Ok(if problems.is_empty() { Self::whole(failure.sentences()) } else { Self::beside(names, problems) })
+        Ok(if problems.is_empty() {
+            Self::whole(failure.sentences())
+        } else {
+            Self::beside(names, problems)
+        })
     }
 }
 
 /// As people write it beside a field: parsers begin small and leave the full stop to others. An address stays as it is.
 fn sentence(text: &str) -> String {
-    let is_word = text.split(' ').next().is_some_and(|word| word.chars().all(char::is_alphabetic));
-    let split = text.chars().next().filter(|_| is_word).map_or(0, char::len_utf8);
+    let is_word = text
+        .split(' ')
+        .next()
+        .is_some_and(|word| word.chars().all(char::is_alphabetic));
+    let split = text
+        .chars()
+        .next()
+        .filter(|_| is_word)
+        .map_or(0, char::len_utf8);
     let (first, rest) = text.split_at(split);
     let end = if text.ends_with('.') { "" } else { "." };
     format!("{}{rest}{end}", first.to_uppercase())
@@ -103,20 +123,36 @@ mod tests {
     const NAMES: &[&str] = &["url", "dir"];
 
     fn problem(field: &str, text: &str) -> FieldProblem {
-        FieldProblem { field: field.to_owned(), text: text.to_owned() }
+        FieldProblem {
+            field: field.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     #[test]
     fn the_browser_goes_to_the_first_field_of_the_form_and_a_field_says_what_was_found_first() {
-        let wrong = Wrong::beside(NAMES, vec![problem("dir", "a/b is"), problem("url", "é x."), problem("dir", "c")]);
+        let wrong = Wrong::beside(
+            NAMES,
+            vec![
+                problem("dir", "a/b is"),
+                problem("url", "é x."),
+                problem("dir", "c"),
+            ],
+        );
         assert_eq!((wrong.first, wrong.all.as_str()), (Some("url"), MEND));
-        assert_eq!(wrong.fields, BTreeMap::from([("dir", "a/b is.".to_owned()), ("url", "É x.".to_owned())]));
+        assert_eq!(
+            wrong.fields,
+            BTreeMap::from([("dir", "a/b is.".to_owned()), ("url", "É x.".to_owned())])
+        );
     }
 
     #[test]
     fn what_is_wrong_with_a_field_that_is_not_there_is_said_above_the_form() {
         let wrong = Wrong::beside(NAMES, vec![problem("owner", "it stays")]);
-        assert_eq!((wrong.first, wrong.all), (None, format!("{MEND} It stays.")));
+        assert_eq!(
+            (wrong.first, wrong.all),
+            (None, format!("{MEND} It stays."))
+        );
         assert_eq!(wrong.fields, BTreeMap::new());
     }
 
@@ -125,8 +161,14 @@ mod tests {
         let mut wrong = Wrong::beside(NAMES, vec![problem("dir", "b")]);
         wrong.give_again("dir");
         wrong.give_again("url");
-        assert!(wrong.fields["dir"].starts_with("B. It is not written"), "{wrong:?}");
-        assert!(wrong.fields["url"].starts_with("It is not written"), "{wrong:?}");
+        assert!(
+            wrong.fields["dir"].starts_with("B. It is not written"),
+            "{wrong:?}"
+        );
+        assert!(
+            wrong.fields["url"].starts_with("It is not written"),
+            "{wrong:?}"
+        );
     }
 
     #[test]
@@ -134,7 +176,9 @@ mod tests {
         assert!(Wrong::of(Failure::no_such_app(), NAMES).is_err());
         assert!(Wrong::of(Failure::outside("No."), NAMES).is_err());
         assert_eq!(
-            Wrong::of(Failure::in_the_way("In use", "It runs."), NAMES).unwrap().all,
+            Wrong::of(Failure::in_the_way("In use", "It runs."), NAMES)
+                .unwrap()
+                .all,
             "It runs. Nothing was changed."
         );
     }

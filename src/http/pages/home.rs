@@ -44,8 +44,14 @@ pub(super) enum Notice {
 }
 
 impl Notice {
-    const ALL: [Self; 6] =
-        [Self::Released, Self::TakenAway, Self::HandedOver, Self::Stopped, Self::Allowed, Self::AlreadyAllowed];
+    const ALL: [Self; 6] = [
+        Self::Released,
+        Self::TakenAway,
+        Self::HandedOver,
+        Self::Stopped,
+        Self::Allowed,
+        Self::AlreadyAllowed,
+    ];
 
     /// As it stands in the address.
     pub const fn code(self) -> &'static str {
@@ -61,17 +67,28 @@ impl Notice {
 
     const fn text(self) -> &'static str {
         match self {
-            Self::Released => "The lock is given back and its plans are discarded. The pull request is told.",
-            Self::TakenAway => "The lock is taken away and its plans are discarded. The pull request is told.",
-            Self::HandedOver => "The lock is handed over and its plans are discarded. Both pull requests are told.",
-            Self::Stopped => "All applies are stopped. What was running already goes on to its end.",
+            Self::Released => {
+                "The lock is given back and its plans are discarded. The pull request is told."
+            }
+            Self::TakenAway => {
+                "The lock is taken away and its plans are discarded. The pull request is told."
+            }
+            Self::HandedOver => {
+                "The lock is handed over and its plans are discarded. Both pull requests are told."
+            }
+            Self::Stopped => {
+                "All applies are stopped. What was running already goes on to its end."
+            }
             Self::Allowed => "Applies are allowed again.",
             Self::AlreadyAllowed => "Applies were allowed already.",
         }
     }
 
     fn find(code: &str) -> Option<&'static str> {
-        Self::ALL.into_iter().find(|notice| notice.code() == code).map(Self::text)
+        Self::ALL
+            .into_iter()
+            .find(|notice| notice.code() == code)
+            .map(Self::text)
     }
 }
 
@@ -143,11 +160,20 @@ pub(super) async fn show(
     };
     let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
     let commands = recent_commands(&web, repos.as_deref(), &search, now).await?;
-    let locks: Vec<LockLine> = found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect();
+    let locks: Vec<LockLine> = found
+        .iter()
+        .take(LOCKS_SHOWN)
+        .map(|lock| LockLine::new(lock, now))
+        .collect();
     let apply_locks = apply_locks_seen(&web, &sight, None).await?;
     let everything = stops_everything(&apply_locks);
     let view = View {
-        several_hosts: are_several(locks.iter().map(LockLine::host).chain(commands.iter().map(CommandLine::host))),
+        several_hosts: are_several(
+            locks
+                .iter()
+                .map(LockLine::host)
+                .chain(commands.iter().map(CommandLine::host)),
+        ),
         here: here(&web, &wish.q, &wish.owner),
         notice: Notice::find(&wish.notice),
         other_apply_locks: apply_locks.len() - usize::from(everything.is_some()),
@@ -165,17 +191,23 @@ pub(super) async fn show(
 /// The lock that stops every apply. One that is not understood does, too, but is ended on the page of apply locks.
 fn stops_everything(locks: &[ApplyLock]) -> Option<&ApplyLock> {
     let of = |is_meant: fn(&ApplyScope) -> bool| locks.iter().find(|lock| is_meant(&lock.scope));
-    of(|scope| *scope == ApplyScope::Server).or_else(|| of(|scope| matches!(scope, ApplyScope::Unknown(_))))
+    of(|scope| *scope == ApplyScope::Server)
+        .or_else(|| of(|scope| matches!(scope, ApplyScope::Unknown(_))))
 }
 
 fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {
-    hosts.next().is_some_and(|first| hosts.any(|other| other != first))
+    hosts
+        .next()
+        .is_some_and(|first| hosts.any(|other| other != first))
 }
 
 fn here(web: &Web, query: &str, owner: &str) -> String {
-    let said = [("q", query), ("owner", owner)].into_iter().filter(|(_, text)| !text.is_empty());
-    let said: Vec<String> =
-        said.map(|(name, text)| format!("{name}={}", utf8_percent_encode(text, NON_ALPHANUMERIC))).collect();
+    let said = [("q", query), ("owner", owner)]
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty());
+    let said: Vec<String> = said
+        .map(|(name, text)| format!("{name}={}", utf8_percent_encode(text, NON_ALPHANUMERIC)))
+        .collect();
     let mark = if said.is_empty() { "" } else { "?" };
     web.link(&format!("/{mark}{}", said.join("&")))
 }

@@ -78,7 +78,9 @@ struct Output {
 pub(super) async fn find_run(web: &Web, sight: &Sight, asked: &str) -> Result<RunRow, Failure> {
     let id: RunId = asked.parse().map_err(|_| Failure::no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
-        sight.must_see(&Resource::Repository(&run.pull.repo)).await?;
+        sight
+            .must_see(&Resource::Repository(&run.pull.repo))
+            .await?;
         return Ok(run);
     }
     Err(removed(web, asked).unwrap_or_else(Failure::no_such_run))
@@ -87,7 +89,8 @@ pub(super) async fn find_run(web: &Web, sight: &Sight, asked: &str) -> Result<Ru
 /// The name of a run tells when it was asked for (RFC 9562, version 7). One that is older than what is kept was removed;
 /// nothing was made before there was Lockkeeper.
 fn removed(web: &Web, asked: &str) -> Option<Failure> {
-    const FIRST: DateTime<Utc> = DateTime::from_timestamp(1_735_689_600, 0).expect("the first day of 2025");
+    const FIRST: DateTime<Utc> =
+        DateTime::from_timestamp(1_735_689_600, 0).expect("the first day of 2025");
     let (seconds, _) = Uuid::try_parse(asked).ok()?.get_timestamp()?.to_unix();
     let asked_at = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
     let keep = web.keep_runs?;
@@ -104,16 +107,30 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     // First the state and then the output: a run that is over by now has printed everything.
     let run = find_run(&web, &sight, &asked).await?;
-    let command = web.store.command_get(run.command).await?.ok_or_else(Failure::no_such_run)?;
-    let output = if visitor.has_signed_in() { read_output(&web.store, run.id).await? } else { Output::default() };
-    visitor.page("job.html", &View::new(&run, &command, output, web.clock.now()))
+    let command = web
+        .store
+        .command_get(run.command)
+        .await?
+        .ok_or_else(Failure::no_such_run)?;
+    let output = if visitor.has_signed_in() {
+        read_output(&web.store, run.id).await?
+    } else {
+        Output::default()
+    };
+    visitor.page(
+        "job.html",
+        &View::new(&run, &command, output, web.clock.now()),
+    )
 }
 
 impl View {
     fn new(run: &RunRow, command: &CommandRow, output: Output, now: DateTime<Utc>) -> Self {
         let stamp = |at| Stamp::new(at, now);
         let goes_on = command.state != CommandState::Finished;
-        let stop = command.stop.as_ref().filter(|stop| stop.kind != StopKind::Closed);
+        let stop = command
+            .stop
+            .as_ref()
+            .filter(|stop| stop.kind != StopKind::Closed);
         Self {
             id: run.id.to_string(),
             kind: match run.kind {
@@ -126,7 +143,9 @@ impl View {
             changes: command.kind.changes(),
             live: run.state != RunState::Finished,
             cancellable: goes_on && run.state != RunState::Finished && stop.is_none(),
-            stopping: stop.filter(|_| goes_on).map(|stop| shown(&stop.why.replace('`', ""))),
+            stopping: stop
+                .filter(|_| goes_on)
+                .map(|stop| shown(&stop.why.replace('`', ""))),
             hook: run.hook.as_deref().map(shown),
             badge: if run.hook.is_some() {
                 Badge::of_hook(run.state, run.outcome)
@@ -143,7 +162,9 @@ impl View {
             asked: stamp(run.created_at),
             started: run.started_at.map(stamp),
             finished: run.finished_at.map(stamp),
-            took: run.started_at.map(|start| duration(run.finished_at.unwrap_or(now) - start)),
+            took: run
+                .started_at
+                .map(|start| duration(run.finished_at.unwrap_or(now) - start)),
             output,
         }
     }
@@ -165,13 +186,28 @@ pub(super) async fn cancel(
 ) -> Result<Redirect, Failure> {
     let run = find_run(&web, &sight, &asked).await?;
     let force = form.fields.force == "yes";
-    let action = if force { Action::CancelForce } else { Action::Cancel };
+    let action = if force {
+        Action::CancelForce
+    } else {
+        Action::Cancel
+    };
     let who = form.who.at_page();
-    web.permit(&who, action, &Resource::Unseen { pull: &run.pull, via: None, args: &[] }).await?;
+    web.permit(
+        &who,
+        action,
+        &Resource::Unseen {
+            pull: &run.pull,
+            via: None,
+            args: &[],
+        },
+    )
+    .await?;
     let outcome = web.cancel.cancel(run.command, &who.actor(), force).await?;
     warn!(who = form.who.0, command = %run.command, ?outcome, "Somebody cancels a command");
     match outcome {
-        Cancelling::Dropped | Cancelling::Interrupted => Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id)))),
+        Cancelling::Dropped | Cancelling::Interrupted => {
+            Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id))))
+        }
         Cancelling::ApplyRunning => Err(Failure::apply_must_be_confirmed()),
         Cancelling::Over => Err(Failure::command_is_over()),
     }
@@ -186,7 +222,12 @@ async fn read_output(store: &Store, run: RunId) -> Result<Output, Failure> {
         let Some(last) = pieces.last() else {
             let lines = painter.lines();
             let left_out = end.pieces.front().map_or(0, |(before, _)| *before);
-            return Ok(Output { html: end.html(), seq, lines, left_out });
+            return Ok(Output {
+                html: end.html(),
+                seq,
+                lines,
+                left_out,
+            });
         };
         seq = last.seq;
         for piece in &pieces {
@@ -241,7 +282,12 @@ fn plain_text(store: Store, run: RunId) -> impl Stream<Item = Result<Vec<u8>, sq
         let next = pieces.last().map(|last| last.seq);
         Ok::<_, sqlx::Error>(next.map(|next| (pieces, (store, next))))
     });
-    pages.map_ok(|pieces| pieces.iter().flat_map(|piece| plain_lines(&piece.text).into_bytes()).collect())
+    pages.map_ok(|pieces| {
+        pieces
+            .iter()
+            .flat_map(|piece| plain_lines(&piece.text).into_bytes())
+            .collect()
+    })
 }
 
 /// The text of a piece as its lines on the page show it.
@@ -257,8 +303,18 @@ mod tests {
     fn the_raw_text_and_the_page_show_the_same_characters() {
         let tags = regex::Regex::new("</div>|<[^>]*>").unwrap();
         let numbers = regex::Regex::new(r##"<a href="#L\d+" tabindex="-1">\d+</a>"##).unwrap();
-        for opener in ["\u{1b}]", "\u{1b}P", "\u{1b}[", "\u{9d}", "\u{1b}[31m", "a\r", "\u{202e}", "\u{200b}"] {
-            let text = format!("one {opener}0;\n  # b_backdoor will be created\n\u{7} three\t\u{1b}\\\n");
+        for opener in [
+            "\u{1b}]",
+            "\u{1b}P",
+            "\u{1b}[",
+            "\u{9d}",
+            "\u{1b}[31m",
+            "a\r",
+            "\u{202e}",
+            "\u{200b}",
+        ] {
+            let text =
+                format!("one {opener}0;\n  # b_backdoor will be created\n\u{7} three\t\u{1b}\\\n");
             let html = Painter::default().paint(&text);
             let lines = numbers.replace_all(&html, "").replace("</div>", "\n");
             assert_eq!(tags.replace_all(&lines, ""), plain_lines(&text), "{text:?}");
@@ -269,7 +325,13 @@ mod tests {
     fn the_end_of_a_long_output_is_kept_and_its_lines_keep_their_numbers() {
         let (mut painter, mut tail) = (Painter::default(), Tail::default());
         for seq in 1..=50 {
-            tail.push(&mut painter, &OutputPiece { seq, text: "x\n".repeat(1000) });
+            tail.push(
+                &mut painter,
+                &OutputPiece {
+                    seq,
+                    text: "x\n".repeat(1000),
+                },
+            );
         }
         assert_eq!(painter.lines(), 50_000);
         let before = tail.pieces.front().unwrap().0;

@@ -40,9 +40,13 @@ impl LeaseLine {
             purpose: shown(&lease.purpose),
             replica: shown(holder),
             badge: match (lease.revoked_at, state) {
-                (_, Some(ReplicaState::Gone | ReplicaState::Ended)) => Badge::new("bad", "its server is gone"),
+                (_, Some(ReplicaState::Gone | ReplicaState::Ended)) => {
+                    Badge::new("bad", "its server is gone")
+                }
                 (Some(_), _) => Badge::new("warn", "told to stop"),
-                (None, Some(ReplicaState::Alive | ReplicaState::Stopping)) => Badge::new("busy", "held"),
+                (None, Some(ReplicaState::Alive | ReplicaState::Stopping)) => {
+                    Badge::new("busy", "held")
+                }
                 (None, None) => Badge::new("warn", "server not known"),
             },
             since: Stamp::new(lease.taken_at, now),
@@ -59,7 +63,9 @@ pub(super) fn notice(code: &str) -> Option<&'static str> {
         "lease-stopping" => Some(
             "The server that holds the lease is told to stop. The lease is free when it has, within a minute at the latest.",
         ),
-        "lease-gone" => Some("That lease was given back already, or somebody else has it by now. Nothing was changed."),
+        "lease-gone" => Some(
+            "That lease was given back already, or somebody else has it by now. Nothing was changed.",
+        ),
         _ => None,
     }
 }
@@ -74,13 +80,26 @@ pub(super) struct Chosen {
 }
 
 /// `POST /operations/leases/release`
-pub(super) async fn end(State(web): State<Arc<Web>>, form: Confirmed<Chosen>) -> Result<Redirect, Failure> {
-    let Chosen { key, holder, reason } = &form.fields;
-    let wish = Release { key, holder: Some(holder), reason };
+pub(super) async fn end(
+    State(web): State<Arc<Web>>,
+    form: Confirmed<Chosen>,
+) -> Result<Redirect, Failure> {
+    let Chosen {
+        key,
+        holder,
+        reason,
+    } = &form.fields;
+    let wish = Release {
+        key,
+        holder: Some(holder),
+        reason,
+    };
     let notice = match release(&web, wish, &form.who.at_page()).await? {
         FreeLease::Freed(_) => "lease-free",
         FreeLease::Told(_) | FreeLease::AlreadyTold(_) => "lease-stopping",
         FreeLease::NotHeld => "lease-gone",
     };
-    Ok(Redirect::to(&web.link(&format!("/operations?notice={notice}#leases"))))
+    Ok(Redirect::to(
+        &web.link(&format!("/operations?notice={notice}#leases")),
+    ))
 }

@@ -22,7 +22,9 @@ use crate::http::giving::{Found, LockWish, find_seen_lock, give_lock, read_reaso
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::locks::WhyNot;
-use crate::model::{Lock, LockEvent, LockEventKind, LockId, PlanRecord, PlanState, PullNumber, Waiter};
+use crate::model::{
+    Lock, LockEvent, LockEventKind, LockId, PlanRecord, PlanState, PullNumber, Waiter,
+};
 
 #[derive(Serialize)]
 struct View {
@@ -74,7 +76,11 @@ impl WaiterLine {
     fn new(waiter: &Waiter, lock: &Lock, now: DateTime<Utc>) -> Self {
         Self {
             pull: PullName::new(&waiter.pull, &waiter.pull_url),
-            name: waiter.project.name.as_ref().map(|name| shown(name.as_str())),
+            name: waiter
+                .project
+                .name
+                .as_ref()
+                .map(|name| shown(name.as_str())),
             asker: shown(&waiter.asker),
             since: Stamp::new(waiter.since, now),
             exactly: waiter.key == lock.key,
@@ -125,7 +131,11 @@ impl PlanLine {
             run: plan.run.to_string(),
             project: plan.project.name.as_ref().map(|name| shown(name.as_str())),
             state: state_words(plan.state),
-            summary: if plan.counts.is_empty() { "No changes.".to_owned() } else { plan.counts.to_string() },
+            summary: if plan.counts.is_empty() {
+                "No changes.".to_owned()
+            } else {
+                plan.counts.to_string()
+            },
             head: plan.head.short().to_owned(),
             base_branch: shown(plan.base_branch.as_str()),
             tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
@@ -155,25 +165,43 @@ pub(super) async fn show(
     let Ok(id) = asked.parse::<LockId>() else {
         return lead_to(&web, &sight, &asked).await;
     };
-    let lock = web.store.lock_get(id).await?.ok_or_else(|| Failure::no_such_lock(&asked))?;
+    let lock = web
+        .store
+        .lock_get(id)
+        .await?
+        .ok_or_else(|| Failure::no_such_lock(&asked))?;
     sight.must_see(&Resource::Lock(&lock)).await?;
     let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
-    let LockFacts { lock, standing, waiters, history } = LockFacts::read(&web.store, lock).await?;
+    let LockFacts {
+        lock,
+        standing,
+        waiters,
+        history,
+    } = LockFacts::read(&web.store, lock).await?;
     let view = View {
         lock: LockLine::new(&lock, now),
         classic: lock.key.to_string(),
         plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
         obstacle: WhyNot::of(&standing).map(|why| Obstacle::new(&web, &lock, why)),
         waiting: waiters.len(),
-        waiters: waiters.iter().take(MOST_WAITERS).map(|waiter| WaiterLine::new(waiter, &lock, now)).collect(),
-        history: history.iter().map(|event| EventLine::new(event, now)).collect(),
+        waiters: waiters
+            .iter()
+            .take(MOST_WAITERS)
+            .map(|waiter| WaiterLine::new(waiter, &lock, now))
+            .collect(),
+        history: history
+            .iter()
+            .map(|event| EventLine::new(event, now))
+            .collect(),
     };
     visitor.page("lock.html", &view)
 }
 
 async fn plans_under(web: &Web, lock: &Lock) -> Result<Vec<PlanRecord>, Failure> {
     let mut plans = web.store.plan_list(&lock.pull).await?;
-    plans.retain(|plan| plan.project.dir == lock.key.dir && plan.project.workspace == lock.key.workspace);
+    plans.retain(|plan| {
+        plan.project.dir == lock.key.dir && plan.project.workspace == lock.key.workspace
+    });
     Ok(plans)
 }
 
@@ -196,7 +224,10 @@ pub(super) async fn by_query(
 async fn lead_to(web: &Web, sight: &Sight, asked: &str) -> Result<Response, Failure> {
     let path = match find_seen_lock(web, sight, asked).await? {
         Found::One(lock) => format!("/locks/{}", lock.id),
-        Found::Several => format!("/?q={}", utf8_percent_encode(asked.trim_end_matches('/'), NON_ALPHANUMERIC)),
+        Found::Several => format!(
+            "/?q={}",
+            utf8_percent_encode(asked.trim_end_matches('/'), NON_ALPHANUMERIC)
+        ),
         Found::None => return Err(Failure::no_such_lock(asked)),
     };
     Ok(Redirect::to(&web.link(&path)).into_response())
@@ -221,7 +252,11 @@ pub(super) async fn change(
     let id: LockId = asked.parse().map_err(|_| Failure::no_such_lock(&asked))?;
     let Wish { to, force, reason } = form.fields;
     let to = read_pull(&to)?;
-    let wish = LockWish { to, force: force == "yes", reason: read_reason(&reason)? };
+    let wish = LockWish {
+        to,
+        force: force == "yes",
+        reason: read_reason(&reason)?,
+    };
     let notice = match (to, wish.force) {
         (Some(_), _) => Notice::HandedOver,
         (None, true) => Notice::TakenAway,
@@ -235,9 +270,16 @@ fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong =
-        |_| Failure::unusable_field("to", "it is no number of a pull request", "Reload the page and try again.");
-    text.parse().map(|number| Some(PullNumber(number))).map_err(wrong)
+    let wrong = |_| {
+        Failure::unusable_field(
+            "to",
+            "it is no number of a pull request",
+            "Reload the page and try again.",
+        )
+    };
+    text.parse()
+        .map(|number| Some(PullNumber(number)))
+        .map_err(wrong)
 }
 
 /// What happened, in words.

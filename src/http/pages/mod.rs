@@ -60,9 +60,17 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
         .get("/owners", Access::Account, owners::list)
         .post("/owners", Access::Account, owner_forms::add)
         .get("/owners/{name}", Access::Account, owners::show)
-        .post("/owners/{name}/remove", Access::Account, owner_forms::remove)
+        .post(
+            "/owners/{name}/remove",
+            Access::Account,
+            owner_forms::remove,
+        )
         .post("/owners/{name}/apps", Access::Account, owner_forms::add_app)
-        .post("/owners/{name}/{things}/{id}/remove", Access::Account, owner_forms::remove_thing)
+        .post(
+            "/owners/{name}/{things}/{id}/remove",
+            Access::Account,
+            owner_forms::remove_thing,
+        )
         .get("/claims", Access::Account, owners::claims)
         .get("/audit", Access::Account, audit::show)
         .get("/apps/{id}", Access::Account, apps::show)

@@ -18,7 +18,8 @@ use crate::http::operations::{Operations, Repair, audit};
 use crate::http::{Failure, Web};
 use crate::model::{LockEvent, Reason};
 use crate::store::{
-    DeliveryState, FailedJob, JobStage, JobState, LaneRow, LockEventSeal, QueueLine, ReplicaRow, ReplicaState,
+    DeliveryState, FailedJob, JobStage, JobState, LaneRow, LockEventSeal, QueueLine, ReplicaRow,
+    ReplicaState,
 };
 
 /// A lane whose first job is older than this should not be.
@@ -204,7 +205,10 @@ pub(in crate::http) async fn show(
     visitor: Visitor,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
-    let view = View { notice: notice(&wish.notice), ..View::new(&Operations::read(&web).await?) };
+    let view = View {
+        notice: notice(&wish.notice),
+        ..View::new(&Operations::read(&web).await?)
+    };
     visitor.page("operations.html", &view)
 }
 
@@ -214,27 +218,53 @@ impl View {
         Self {
             notice: None,
             troubles: troubles(all),
-            replicas: all.replicas.iter().map(|row| ReplicaLine::new(row, now)).collect(),
+            replicas: all
+                .replicas
+                .iter()
+                .map(|row| ReplicaLine::new(row, now))
+                .collect(),
             more_replicas: all.more_replicas,
-            leases: all.leases.iter().map(|row| LeaseLine::new(row, now)).collect(),
+            leases: all
+                .leases
+                .iter()
+                .map(|row| LeaseLine::new(row, now))
+                .collect(),
             more_leases: all.more_leases,
             leases_are_cut: all.leases_are_cut,
             most_chars: Reason::MAX_CHARS,
-            repairs: all.repairs.iter().map(|repair| RepairLine::new(repair, now)).collect(),
+            repairs: all
+                .repairs
+                .iter()
+                .map(|repair| RepairLine::new(repair, now))
+                .collect(),
             queue: kinds(&all.queue, now),
-            lanes: all.lanes.iter().map(|row| LaneLine::new(row, now)).collect(),
-            failed: all.failed.iter().map(|job| FailedLine::new(job, now)).collect(),
+            lanes: all
+                .lanes
+                .iter()
+                .map(|row| LaneLine::new(row, now))
+                .collect(),
+            failed: all
+                .failed
+                .iter()
+                .map(|job| FailedLine::new(job, now))
+                .collect(),
             failed_count: all.failed_count,
             deliveries: all.deliveries.iter().map(DeliveryLine::new).collect(),
             locks: all.held.locks,
             waiters: all.held.waiters,
             audit: AuditView::new(&all.log, now),
             without_effect: all.without_effect.clone(),
-            repo_config: all.repo_config.as_ref().map(|state| FileView::new(state, now).with_digest(state)),
+            repo_config: all
+                .repo_config
+                .as_ref()
+                .map(|state| FileView::new(state, now).with_digest(state)),
             web_accounts: all
                 .web_accounts
                 .as_ref()
-                .map(|(state, accounts)| AccountsView { accounts: *accounts, file: FileView::new(state, now) }),
+                .map(|(state, accounts)| AccountsView {
+                    accounts: *accounts,
+                    file: FileView::new(state, now),
+                }),
         }
     }
 }
@@ -247,31 +277,64 @@ fn troubles(all: &Operations) -> Vec<String> {
         troubles.push(format!("The audit log is broken: event {seq} {fault}."));
     }
     let accounts = all.web_accounts.as_ref().map(|(state, _)| state);
-    for (flag, state) in [("--repo-config", all.repo_config.as_ref()), ("--web-accounts-file", accounts)] {
+    for (flag, state) in [
+        ("--repo-config", all.repo_config.as_ref()),
+        ("--web-accounts-file", accounts),
+    ] {
         if state.is_some_and(|state| state.refused.is_some()) {
-            troubles.push(format!("The file of {flag} is refused; what it said before holds."));
+            troubles.push(format!(
+                "The file of {flag} is refused; what it said before holds."
+            ));
         }
     }
     for repair in &all.repairs {
         match repair.last() {
             Some(last) if last.failures > 0 => {
-                let times =
-                    if last.failures == 1 { "once".to_owned() } else { format!("{} times in a row", last.failures) };
-                let why = last.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-                troubles.push(format!("The repair {} has failed {times}{why}.", repair.what.name));
+                let times = if last.failures == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{} times in a row", last.failures)
+                };
+                let why = last
+                    .error
+                    .as_deref()
+                    .map(|error| format!(": {error}"))
+                    .unwrap_or_default();
+                troubles.push(format!(
+                    "The repair {} has failed {times}{why}.",
+                    repair.what.name
+                ));
             }
             Some(_) if repair.is_late => {
-                troubles
-                    .push(format!("The repair {} has not been heard of for three of its periods.", repair.what.name));
+                troubles.push(format!(
+                    "The repair {} has not been heard of for three of its periods.",
+                    repair.what.name
+                ));
             }
             Some(_) | None => {}
         }
     }
-    let stuck = all.lanes.iter().filter(|lane| all.now - lane.created_at > STUCK_AFTER).count();
-    let gone = all.replicas.iter().filter(|replica| replica.state == ReplicaState::Gone).count();
+    let stuck = all
+        .lanes
+        .iter()
+        .filter(|lane| all.now - lane.created_at > STUCK_AFTER)
+        .count();
+    let gone = all
+        .replicas
+        .iter()
+        .filter(|replica| replica.state == ReplicaState::Gone)
+        .count();
     for (count, one, many) in [
-        (stuck, "lane waits longer than it should", "lanes wait longer than they should"),
-        (gone, "server was lost without a word", "servers were lost without a word"),
+        (
+            stuck,
+            "lane waits longer than it should",
+            "lanes wait longer than they should",
+        ),
+        (
+            gone,
+            "server was lost without a word",
+            "servers were lost without a word",
+        ),
         (
             usize::try_from(all.failed_count).unwrap_or(0),
             "job was given up in the last day",
@@ -292,7 +355,10 @@ impl FileView {
     const DIGEST: usize = 12;
 
     fn new(state: &FileState, now: DateTime<Utc>) -> Self {
-        let refused = |refused: &Refused| RefusedView { at: Stamp::new(refused.at, now), error: refused.error.clone() };
+        let refused = |refused: &Refused| RefusedView {
+            at: Stamp::new(refused.at, now),
+            error: refused.error.clone(),
+        };
         Self {
             path: shown(&state.path().display().to_string()),
             since: Stamp::new(state.since, now),
@@ -306,7 +372,10 @@ impl FileView {
     }
 
     fn with_digest(self, state: &FileState) -> Self {
-        Self { digest: Some(state.digest().as_str().chars().take(Self::DIGEST).collect()), ..self }
+        Self {
+            digest: Some(state.digest().as_str().chars().take(Self::DIGEST).collect()),
+            ..self
+        }
     }
 }
 
@@ -375,11 +444,16 @@ fn kinds(lines: &[QueueLine], now: DateTime<Utc>) -> Vec<KindLine> {
     let mut oldest_at = now;
     for line in lines {
         if kinds.last().is_none_or(|last| last.kind != line.kind) {
-            kinds.push(KindLine { kind: shown(&line.kind), ..KindLine::default() });
+            kinds.push(KindLine {
+                kind: shown(&line.kind),
+                ..KindLine::default()
+            });
             oldest_at = line.oldest_at;
         }
         oldest_at = oldest_at.min(line.oldest_at);
-        let Some(kind) = kinds.last_mut() else { continue };
+        let Some(kind) = kinds.last_mut() else {
+            continue;
+        };
         kind.oldest = Some(Stamp::new(oldest_at, now));
         match line.stage {
             JobStage::Running => kind.running = line.jobs,
@@ -422,7 +496,11 @@ impl FailedLine {
             kind: shown(&job.kind),
             lane: shown(&job.lane),
             attempts: job.attempt,
-            error: shown(job.last_error.as_deref().unwrap_or("no reason is on record")),
+            error: shown(
+                job.last_error
+                    .as_deref()
+                    .unwrap_or("no reason is on record"),
+            ),
             at: Stamp::new(job.finished_at, now),
         }
     }
@@ -436,7 +514,10 @@ impl DeliveryLine {
             DeliveryState::Ignored => "Ignored",
             DeliveryState::Refused => "Refused, or given up",
         };
-        Self { outcome, count: *count }
+        Self {
+            outcome,
+            count: *count,
+        }
     }
 }
 
@@ -460,10 +541,23 @@ impl AuditView {
             verified: log.looked_at.map(|at| Stamp::new(at, now)),
             unverified: log.unverified(),
             again: log.again_seq,
-            broken: log.broken.as_ref().map(|broken| format!("event {} {}", broken.seq, shown(&broken.fault))),
-            seals: log.seals.iter().rev().take(SEALS).map(|seal| SealLine::new(seal, now)).collect(),
+            broken: log
+                .broken
+                .as_ref()
+                .map(|broken| format!("event {} {}", broken.seq, shown(&broken.fault))),
+            seals: log
+                .seals
+                .iter()
+                .rev()
+                .take(SEALS)
+                .map(|seal| SealLine::new(seal, now))
+                .collect(),
             more_seals: log.seals.len().saturating_sub(SEALS),
-            newest: log.newest.iter().map(|event| EventLine::new(event, now)).collect(),
+            newest: log
+                .newest
+                .iter()
+                .map(|event| EventLine::new(event, now))
+                .collect(),
         }
     }
 }
@@ -486,7 +580,11 @@ impl EventLine {
             seq: kept.seq(),
             at: Stamp::new(kept.at, now),
             kind: kept.event.kind.as_str(),
-            lock: kept.event.key.as_ref().map(|key| shown(&format!("{}/{}", key.dir, key.workspace))),
+            lock: kept
+                .event
+                .key
+                .as_ref()
+                .map(|key| shown(&format!("{}/{}", key.dir, key.workspace))),
             pull: kept.event.pull.as_ref().map(PullName::without_link),
             actor: shown(&cause.actor.login),
             origin: cause.actor.origin.as_str(),
@@ -503,7 +601,13 @@ mod tests {
 
     #[test]
     fn a_period_is_in_the_largest_unit_that_fits() {
-        for (seconds, text) in [(2, "2 s"), (90, "90 s"), (300, "5 min"), (3600, "1 h"), (5400, "90 min")] {
+        for (seconds, text) in [
+            (2, "2 s"),
+            (90, "90 s"),
+            (300, "5 min"),
+            (3600, "1 h"),
+            (5400, "90 min"),
+        ] {
             assert_eq!(period(Duration::from_secs(seconds)), text);
         }
     }
@@ -522,8 +626,17 @@ mod tests {
             line("a", JobStage::Waiting, 2, 7),
             line("b", JobStage::Running, 4, 1),
         ];
-        let kinds: Vec<String> = kinds(&lines, now).iter().map(|kind| serde_json::to_string(kind).unwrap()).collect();
-        assert!(kinds[0].starts_with(r#"{"kind":"a","running":0,"waiting":2,"delayed":1,"#), "{kinds:?}");
-        assert!(kinds[0].contains("7 min ago") && kinds[1].contains("1 min ago"), "{kinds:?}");
+        let kinds: Vec<String> = kinds(&lines, now)
+            .iter()
+            .map(|kind| serde_json::to_string(kind).unwrap())
+            .collect();
+        assert!(
+            kinds[0].starts_with(r#"{"kind":"a","running":0,"waiting":2,"delayed":1,"#),
+            "{kinds:?}"
+        );
+        assert!(
+            kinds[0].contains("7 min ago") && kinds[1].contains("1 min ago"),
+            "{kinds:?}"
+        );
     }
 }

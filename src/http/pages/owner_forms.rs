@@ -26,15 +26,17 @@ use crate::model::{ApplicationFields, Cause, OwnerName, RepoUrl};
 /// What a page says after a form was sent.
 pub(super) fn notice(code: &str) -> Option<&'static str> {
     match code {
-        "owner-added" => Some("The owner is there. What it registers first claims a repository for it."),
+        "owner-added" => {
+            Some("The owner is there. What it registers first claims a repository for it.")
+        }
         "owner-removed" => Some("The owner is removed."),
         "app-added" => Some("The application is registered, and the repository is claimed."),
-        "app-removed" => {
-            Some("The application is removed. With the last application or credential of a repository the claim goes.")
-        }
-        "credential-removed" => {
-            Some("The credential is removed. With the last application or credential of a repository the claim goes.")
-        }
+        "app-removed" => Some(
+            "The application is removed. With the last application or credential of a repository the claim goes.",
+        ),
+        "credential-removed" => Some(
+            "The credential is removed. With the last application or credential of a repository the claim goes.",
+        ),
         _ => None,
     }
 }
@@ -54,14 +56,26 @@ pub(super) async fn add(
     form: Confirmed<NewOwner>,
 ) -> Result<Response, Failure> {
     let added = add_owner(&web, &form.who.at_page(), form.fields.name.trim()).await;
-    let again = |wrong| list_page(&web, (&visitor, &sight), Said { typed: form.fields, wrong, ..Said::default() });
+    let again = |wrong| {
+        list_page(
+            &web,
+            (&visitor, &sight),
+            Said {
+                typed: form.fields,
+                wrong,
+                ..Said::default()
+            },
+        )
+    };
     taken_or_again(&web, added, &["name"], again).await
 }
 
 async fn add_owner(web: &Web, who: &Asker, name: &str) -> Result<String, Failure> {
     web.permit(who, Action::Owners, &Resource::Server).await?;
     let name = OwnerName::new(name);
-    let name = name.map_err(|error| Failure::unusable_field("name", &error.to_string(), "Write another name."))?;
+    let name = name.map_err(|error| {
+        Failure::unusable_field("name", &error.to_string(), "Write another name.")
+    })?;
     let owner = created_or_why(web.store.owner_create(&name, &cause(who)).await?)?;
     Ok(format!("/owners/{}?notice=owner-added", owner.name))
 }
@@ -75,7 +89,10 @@ pub(super) async fn remove(
     form: Confirmed<Nothing>,
 ) -> Result<Response, Failure> {
     let removed = remove_owner(&web, &form.who.at_page(), &asked).await;
-    taken_or_again(&web, removed, &[], |wrong| owner_page(&web, (&visitor, &sight), &asked, refused(wrong))).await
+    taken_or_again(&web, removed, &[], |wrong| {
+        owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
+    })
+    .await
 }
 
 async fn remove_owner(web: &Web, who: &Asker, asked: &str) -> Result<String, Failure> {
@@ -87,7 +104,10 @@ async fn remove_owner(web: &Web, who: &Asker, asked: &str) -> Result<String, Fai
 
 /// Above the page of the owner: a button has no field that could be mended.
 fn refused(wrong: Wrong) -> Said<NewApp> {
-    Said { refused: Some(wrong.all), ..Said::default() }
+    Said {
+        refused: Some(wrong.all),
+        ..Said::default()
+    }
 }
 
 /// What is to be registered.
@@ -129,7 +149,11 @@ impl NewApp {
             wrong.give_again("url");
         }
         let url = if is_secret { String::new() } else { self.url };
-        Said { typed: Self { url, ..self }, wrong, ..Said::default() }
+        Said {
+            typed: Self { url, ..self },
+            wrong,
+            ..Said::default()
+        }
     }
 }
 
@@ -148,8 +172,12 @@ pub(super) async fn add_app(
 
 async fn register(web: &Web, who: &Asker, asked: &str, wish: &NewApp) -> Result<String, Failure> {
     let owner = owner_name(asked)?;
-    web.permit(who, Action::Owners, &Resource::Owner(&owner)).await?;
-    let spec = wish.fields().spec(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
+    web.permit(who, Action::Owners, &Resource::Owner(&owner))
+        .await?;
+    let spec = wish
+        .fields()
+        .spec(&web.forges)
+        .map_err(|problems| Failure::wrong_application(&problems))?;
     apps::register(web, &owner, &spec, (who, &cause(who))).await?;
     Ok(format!("/owners/{owner}?notice=app-added#applications"))
 }
@@ -163,27 +191,45 @@ pub(super) async fn remove_thing(
     form: Confirmed<Nothing>,
 ) -> Result<Response, Failure> {
     let removed = unregister(&web, &form.who.at_page(), &asked, (&things, &id)).await;
-    taken_or_again(&web, removed, &[], |wrong| owner_page(&web, (&visitor, &sight), &asked, refused(wrong))).await
+    taken_or_again(&web, removed, &[], |wrong| {
+        owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
+    })
+    .await
 }
 
 /// Removes an application or a credential, if it is one of this owner.
-async fn unregister(web: &Web, who: &Asker, asked: &str, (things, id): (&str, &str)) -> Result<String, Failure> {
+async fn unregister(
+    web: &Web,
+    who: &Asker,
+    asked: &str,
+    (things, id): (&str, &str),
+) -> Result<String, Failure> {
     let owner = owner_name(asked)?;
-    web.permit(who, Action::Owners, &Resource::Owner(&owner)).await?;
+    web.permit(who, Action::Owners, &Resource::Owner(&owner))
+        .await?;
     let (store, cause) = (&web.store, cause(who));
     let done = match things {
         "apps" => {
             let id = id.parse().map_err(|_| Failure::no_such_app())?;
-            let app = store.application_get(id).await?.filter(|app| app.owner == owner);
+            let app = store
+                .application_get(id)
+                .await?
+                .filter(|app| app.owner == owner);
             app.ok_or_else(Failure::no_such_app)?;
             removed_or_why(application_remove(store, id, &cause).await?)?;
             "app-removed#applications"
         }
         "credentials" => {
             let id = id.parse().map_err(|_| Failure::no_such_credential())?;
-            let row = store.credential_get(id).await?.filter(|row| row.owner_name == owner);
+            let row = store
+                .credential_get(id)
+                .await?
+                .filter(|row| row.owner_name == owner);
             row.ok_or_else(Failure::no_such_credential)?;
-            store.credential_remove(id, &cause).await?.ok_or_else(Failure::no_such_credential)?;
+            store
+                .credential_remove(id, &cause)
+                .await?
+                .ok_or_else(Failure::no_such_credential)?;
             "credential-removed#credentials"
         }
         _ => return Err(Failure::no_such_page()),

@@ -72,7 +72,15 @@ pub(super) async fn list(
     sight: Sight,
     Asked(Told { notice: code }): Asked<Told>,
 ) -> Result<Response, Failure> {
-    list_page(&web, (&visitor, &sight), Said { notice: notice(&code), ..Said::default() }).await
+    list_page(
+        &web,
+        (&visitor, &sight),
+        Said {
+            notice: notice(&code),
+            ..Said::default()
+        },
+    )
+    .await
 }
 
 /// The page of all owners that somebody may see.
@@ -84,8 +92,19 @@ pub(super) async fn list_page(
     let now = web.clock.now();
     let owners = overview(web, sight).await?;
     let is_cut = is_full(owners.len(), MOST_OWNERS);
-    let owners: Vec<_> = owners.iter().map(|owner| OwnerLine::new(owner, now)).collect();
-    visitor.page("owners.html", &OwnerList { said, longest: OwnerName::MAX_BYTES, owners, is_cut })
+    let owners: Vec<_> = owners
+        .iter()
+        .map(|owner| OwnerLine::new(owner, now))
+        .collect();
+    visitor.page(
+        "owners.html",
+        &OwnerList {
+            said,
+            longest: OwnerName::MAX_BYTES,
+            owners,
+            is_cut,
+        },
+    )
 }
 
 /// `?notice=…`
@@ -105,7 +124,11 @@ async fn overview(web: &Web, sight: &Sight) -> Result<Vec<OwnerOverview>, Failur
 
 /// The names of owners that a list can be limited to.
 pub(super) async fn owners_to_choose(web: &Web, sight: &Sight) -> Result<Vec<String>, Failure> {
-    Ok(overview(web, sight).await?.iter().map(|owner| owner.name.to_string()).collect())
+    Ok(overview(web, sight)
+        .await?
+        .iter()
+        .map(|owner| owner.name.to_string())
+        .collect())
 }
 
 #[derive(Serialize)]
@@ -186,7 +209,16 @@ pub(super) async fn show(
     Segment(asked): Segment,
     Asked(Told { notice: code }): Asked<Told>,
 ) -> Result<Response, Failure> {
-    owner_page(&web, (&visitor, &sight), &asked, Said { notice: notice(&code), ..Said::default() }).await
+    owner_page(
+        &web,
+        (&visitor, &sight),
+        &asked,
+        Said {
+            notice: notice(&code),
+            ..Said::default()
+        },
+    )
+    .await
 }
 
 /// The page of an owner.
@@ -198,21 +230,42 @@ pub(super) async fn owner_page(
 ) -> Result<Response, Failure> {
     let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
     sight.must_see(&Resource::Owner(&name)).await?;
-    let owner = web.store.owner_get(&name).await?.ok_or_else(|| Failure::no_such_owner(asked))?;
+    let owner = web
+        .store
+        .owner_get(&name)
+        .await?
+        .ok_or_else(|| Failure::no_such_owner(asked))?;
     let now = web.clock.now();
     let claims = web.store.claim_list(Some(owner.id), None, MOST).await?;
-    let applications = web.store.application_list(Some(owner.id), None, MOST).await?;
-    let mut credentials = web.store.credential_list(Some(owner.id), None, None, MOST).await?;
+    let applications = web
+        .store
+        .application_list(Some(owner.id), None, MOST)
+        .await?;
+    let mut credentials = web
+        .store
+        .credential_list(Some(owner.id), None, None, MOST)
+        .await?;
     credentials.sort_by(|one, other| (&one.url, one.id).cmp(&(&other.url, other.id)));
-    let is_cut = [claims.len(), applications.len(), credentials.len()].into_iter().any(|len| is_full(len, MOST));
+    let is_cut = [claims.len(), applications.len(), credentials.len()]
+        .into_iter()
+        .any(|len| is_full(len, MOST));
     let page = OwnerPage {
         said,
         name: owner.name.to_string(),
         by: shown(&owner.created_by),
         since: Stamp::new(owner.created_at, now),
-        claims: claims.iter().map(|claim| ClaimLine::new(claim, now)).collect(),
-        applications: applications.iter().map(|application| ApplicationLine::new(application, now)).collect(),
-        credentials: credentials.iter().map(|row| CredentialLine::new(row, now)).collect(),
+        claims: claims
+            .iter()
+            .map(|claim| ClaimLine::new(claim, now))
+            .collect(),
+        applications: applications
+            .iter()
+            .map(|application| ApplicationLine::new(application, now))
+            .collect(),
+        credentials: credentials
+            .iter()
+            .map(|row| CredentialLine::new(row, now))
+            .collect(),
         is_cut,
         is_whole: sight.owners().is_none(),
     };
@@ -270,10 +323,16 @@ pub(super) async fn claims(
         claims.extend(web.store.claim_list(owner, after.as_ref(), MOST).await?);
     }
     let claims = first_of(claims, MOST, |claim| claim.url.clone());
-    let (now, last) = (web.clock.now(), claims.last().filter(|_| is_full(claims.len(), MOST)));
+    let (now, last) = (
+        web.clock.now(),
+        claims.last().filter(|_| is_full(claims.len(), MOST)),
+    );
     let page = ClaimsPage {
         next: last.map(|last| query(&[("owner", asked), ("after", last.url.as_str())])),
-        claims: claims.iter().map(|claim| ClaimLine::new(claim, now)).collect(),
+        claims: claims
+            .iter()
+            .map(|claim| ClaimLine::new(claim, now))
+            .collect(),
         owners: owners_to_choose(&web, &sight).await?,
         owner: shown(&asked.to_lowercase()),
     };
@@ -282,7 +341,11 @@ pub(super) async fn claims(
 
 /// Without what every address begins with.
 fn short(url: &RepoUrl) -> String {
-    shown(url.as_str().strip_prefix("https://").unwrap_or(url.as_str()))
+    shown(
+        url.as_str()
+            .strip_prefix("https://")
+            .unwrap_or(url.as_str()),
+    )
 }
 
 /// Whether there may be more than what was read.

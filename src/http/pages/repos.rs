@@ -99,14 +99,32 @@ pub(super) async fn list(
     sight: Sight,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
-    let (now, state, q, owner) = (web.clock.now(), read_state(&wish.state), search_text(&wish.q)?, wish.owner.trim());
+    let (now, state, q, owner) = (
+        web.clock.now(),
+        read_state(&wish.state),
+        search_text(&wish.q)?,
+        wish.owner.trim(),
+    );
     let repos = sight.repos(Some(owner)).await?;
     let page = i64::from(wish.page.unwrap_or(1).max(1));
     let skip = (page - 1) * SHOWN;
-    let search = MirrorSearch { state, text: q, repos: repos.as_deref(), skip, limit: SHOWN };
+    let search = MirrorSearch {
+        state,
+        text: q,
+        repos: repos.as_deref(),
+        skip,
+        limit: SHOWN,
+    };
     let found = web.store.mirror_search(search).await?;
     let counts = web.store.mirror_count_all(repos.as_deref()).await?;
-    let at = |page: i64| query(&[("q", q), ("state", &wish.state), ("owner", owner), ("page", &page.to_string())]);
+    let at = |page: i64| {
+        query(&[
+            ("q", q),
+            ("state", &wish.state),
+            ("owner", owner),
+            ("page", &page.to_string()),
+        ])
+    };
     let view = View {
         q: shown(q),
         state: state.map_or("", |state| state.as_str()),
@@ -124,7 +142,12 @@ pub(super) async fn list(
 }
 
 fn choices(counts: &[(SyncState, i64)], chosen: Option<SyncState>) -> Vec<Choice> {
-    let count = |state| counts.iter().find(|(known, _)| *known == state).map_or(0, |(_, count)| *count);
+    let count = |state| {
+        counts
+            .iter()
+            .find(|(known, _)| *known == state)
+            .map_or(0, |(_, count)| *count)
+    };
     let choice = |state: &SyncState| Choice {
         name: state.as_str(),
         words: words(*state),
@@ -165,7 +188,10 @@ const fn verification(state: Verification) -> Badge {
 impl Failing {
     fn of(state: &MirrorState) -> Option<Self> {
         let failure = state.failure.as_ref()?;
-        Some(Self { message: shown(&failure.message), fix: failure.kind.fix() })
+        Some(Self {
+            message: shown(&failure.message),
+            fix: failure.kind.fix(),
+        })
     }
 }
 
@@ -173,7 +199,11 @@ impl Wanting {
     fn of(state: &MirrorState, now: DateTime<Utc>) -> Option<Self> {
         let asked = state.asked.as_ref()?;
         let reason = asked.reason.as_deref().map(shown);
-        Some(Self { at: Stamp::new(asked.at, now), by: shown(&asked.by), reason })
+        Some(Self {
+            at: Stamp::new(asked.at, now),
+            by: shown(&asked.by),
+            reason,
+        })
     }
 }
 
@@ -188,7 +218,12 @@ impl Line {
             retry: state.retry_at.map(|at| Until::new(at, now)),
             retries: state.retry_count,
             verification: verification(state.verification),
-            refused: state.refused.iter().flat_map(|lines| lines.lines()).map(shown).collect(),
+            refused: state
+                .refused
+                .iter()
+                .flat_map(|lines| lines.lines())
+                .map(shown)
+                .collect(),
             failure: Failing::of(state),
             asked: Wanting::of(state, now),
         }
@@ -230,7 +265,9 @@ struct MirrorView {
 
 impl MirrorView {
     fn new(row: &MirrorRow, now: DateTime<Utc>) -> Self {
-        let (state, stamp) = (&row.state, |at: Option<DateTime<Utc>>| at.map(|at| Stamp::new(at, now)));
+        let (state, stamp) = (&row.state, |at: Option<DateTime<Utc>>| {
+            at.map(|at| Stamp::new(at, now))
+        });
         Self {
             line: Line::new(row, now),
             started: stamp(state.started_at),
@@ -238,7 +275,10 @@ impl MirrorView {
             holder: state.lease.as_ref().map(|lease| shown(&lease.holder)),
             tried: stamp(state.synced_at),
             updated: stamp(state.updated_at),
-            refresh: state.refresh_at.filter(|at| *at > now).map(|at| Until::new(at, now)),
+            refresh: state
+                .refresh_at
+                .filter(|at| *at > now)
+                .map(|at| Until::new(at, now)),
             verified: stamp(state.verified_at),
             checksum: state.checksum.as_ref().map(ToString::to_string),
             refs: state.refs,
@@ -254,7 +294,10 @@ impl MirrorView {
 }
 
 /// `1.5 MiB`, `700 KiB`.
-#[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "one digit behind the point is shown"
+)]
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let (mut rest, mut unit) = (bytes as f64 / 1024.0, 0);
@@ -275,15 +318,32 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     let (now, repo) = (web.clock.now(), read_repo(&asked)?);
     let owner = owner_of(&web, &repo).await?;
-    let mirrors = mirrors_of(&web, &sight, &repo).await?.iter().map(|row| MirrorView::new(row, now)).collect();
-    let notice = (wish.notice == "asked").then_some("A sync is asked for. Each server begins its own in a moment.");
-    let view = Detail { repo: repo.to_string(), owner, notice, mirrors, most_chars: Reason::MAX_CHARS };
+    let mirrors = mirrors_of(&web, &sight, &repo)
+        .await?
+        .iter()
+        .map(|row| MirrorView::new(row, now))
+        .collect();
+    let notice = (wish.notice == "asked")
+        .then_some("A sync is asked for. Each server begins its own in a moment.");
+    let view = Detail {
+        repo: repo.to_string(),
+        owner,
+        notice,
+        mirrors,
+        most_chars: Reason::MAX_CHARS,
+    };
     visitor.page("repo.html", &view)
 }
 
 async fn owner_of(web: &Web, repo: &RepoId) -> Result<Option<String>, Failure> {
-    let Ok(url) = RepoUrl::of(repo) else { return Ok(None) };
-    Ok(web.store.claim_owner(&url).await?.map(|owner| owner.to_string()))
+    let Ok(url) = RepoUrl::of(repo) else {
+        return Ok(None);
+    };
+    Ok(web
+        .store
+        .claim_owner(&url)
+        .await?
+        .map(|owner| owner.to_string()))
 }
 
 /// Why.
@@ -301,7 +361,9 @@ pub(super) async fn sync(
 ) -> Result<Redirect, Failure> {
     let repo = read_repo(&asked)?;
     ask(&web, &repo, &form.fields.reason, &form.who.at_page()).await?;
-    Ok(Redirect::to(&web.link(&format!("/repos/{repo}?notice=asked"))))
+    Ok(Redirect::to(
+        &web.link(&format!("/repos/{repo}?notice=asked")),
+    ))
 }
 
 #[cfg(test)]

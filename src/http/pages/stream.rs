@@ -57,7 +57,9 @@ pub(super) async fn events(
 ) -> Result<Response, Failure> {
     let news = web.hub.subscribe();
     let run = find_run(&web, &sight, &asked).await?;
-    let place = Arc::clone(&web.viewers).try_acquire_owned().map_err(|_| Failure::too_many_viewers())?;
+    let place = Arc::clone(&web.viewers)
+        .try_acquire_owned()
+        .map_err(|_| Failure::too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
     let mut watch = Watch {
         store: web.store.clone(),
@@ -104,7 +106,10 @@ impl Watch {
     async fn skip_to(&mut self, seq: i64) -> Result<(), Failure> {
         while self.seq < seq {
             let limit = PIECES.min(seq - self.seq);
-            let pieces = self.store.run_output_after(self.run, self.seq, limit).await?;
+            let pieces = self
+                .store
+                .run_output_after(self.run, self.seq, limit)
+                .await?;
             if pieces.is_empty() {
                 break;
             }
@@ -124,7 +129,13 @@ impl Watch {
     /// The next events; `None` in place of the watch after the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
-            if !self.sight.still_holds() || self.sight.must_see(&Resource::Repository(&self.repo)).await.is_err() {
+            if !self.sight.still_holds()
+                || self
+                    .sight
+                    .must_see(&Resource::Repository(&self.repo))
+                    .await
+                    .is_err()
+            {
                 return None;
             }
             match self.read().await {
@@ -132,7 +143,9 @@ impl Watch {
                     let events = pieces.iter().map(|piece| Ok(self.event(piece))).collect();
                     return Some((events, Some(self)));
                 }
-                Ok(Step::Over) => return Some((vec![Ok(Event::default().event("end").data("over"))], None)),
+                Ok(Step::Over) => {
+                    return Some((vec![Ok(Event::default().event("end").data("over"))], None));
+                }
                 Ok(Step::Nothing) => self.wait().await?,
                 Err(error) => {
                     // The browser comes back by itself and says where it was.
@@ -145,7 +158,10 @@ impl Watch {
 
     async fn read(&self) -> Result<Step, sqlx::Error> {
         let state = self.store.run_get(self.run).await?.map(|run| run.state);
-        let pieces = self.store.run_output_after(self.run, self.seq, PIECES).await?;
+        let pieces = self
+            .store
+            .run_output_after(self.run, self.seq, PIECES)
+            .await?;
         Ok(match state {
             _ if !pieces.is_empty() => Step::Pieces(pieces),
             Some(RunState::Finished) | None => Step::Over,
@@ -155,7 +171,9 @@ impl Watch {
 
     fn event(&mut self, piece: &OutputPiece) -> Event {
         self.seq = piece.seq;
-        Event::default().id(piece.seq.to_string()).data(self.painter.paint(&piece.text))
+        Event::default()
+            .id(piece.seq.to_string())
+            .data(self.painter.paint(&piece.text))
     }
 
     /// Until there may be something new; `None` when the server stops.

@@ -26,7 +26,13 @@ impl Templates {
     pub fn new(base: &str, version: &str) -> Self {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);
-        env.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("the usual marks"));
+        env.set_syntax(
+            SyntaxConfig::builder()
+                .trim_blocks(true)
+                .lstrip_blocks(true)
+                .build()
+                .expect("the usual marks"),
+        );
         // Safe: the path of a URL has no mark of HTML left in it.
         env.add_global("base", Value::from_safe_string(base.to_owned()));
         env.add_global("version", version.to_owned());
@@ -34,14 +40,22 @@ impl Templates {
         env.add_function("asset", move |name: &str| asset(&static_base, name));
         for name in Files::iter().filter(|name| !name.contains('/')) {
             let text = text_of(&name);
-            env.add_template_owned(name, text).expect("a test loads every template");
+            env.add_template_owned(name, text)
+                .expect("a test loads every template");
         }
         Self(env)
     }
 
     /// Fills in a template.
-    pub fn render<V: Serialize>(&self, name: &str, view: &V) -> Result<Html<String>, minijinja::Error> {
-        self.0.get_template(name)?.render(Value::from(Serde(view))).map(Html)
+    pub fn render<V: Serialize>(
+        &self,
+        name: &str,
+        view: &V,
+    ) -> Result<Html<String>, minijinja::Error> {
+        self.0
+            .get_template(name)?
+            .render(Value::from(Serde(view)))
+            .map(Html)
     }
 }
 
@@ -52,9 +66,17 @@ fn text_of(name: &str) -> String {
 
 /// The link to a static file. It holds a digest of the content, so that browsers may keep the file for ever.
 fn asset(base: &str, name: &str) -> Result<Value, minijinja::Error> {
-    let missing = || minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, format!("no static file {name}"));
+    let missing = || {
+        minijinja::Error::new(
+            minijinja::ErrorKind::InvalidOperation,
+            format!("no static file {name}"),
+        )
+    };
     let file = static_file(name).ok_or_else(missing)?;
-    Ok(Value::from_safe_string(format!("{base}/{}/{name}", digest(&file))))
+    Ok(Value::from_safe_string(format!(
+        "{base}/{}/{name}",
+        digest(&file)
+    )))
 }
 
 fn static_file(name: &str) -> Option<EmbeddedFile> {
@@ -66,11 +88,20 @@ fn digest(file: &EmbeddedFile) -> String {
 }
 
 /// A static file. During a rollout an old page may ask a new replica; it gets what there is, to be asked for again.
-pub(super) async fn file(Segment((hash, name)): Segment<(String, String)>) -> Result<Response, Failure> {
+pub(super) async fn file(
+    Segment((hash, name)): Segment<(String, String)>,
+) -> Result<Response, Failure> {
     let file = static_file(&name).ok_or_else(Failure::no_such_page)?;
-    let cache = if hash == digest(&file) { FOREVER } else { "no-store" };
+    let cache = if hash == digest(&file) {
+        FOREVER
+    } else {
+        "no-store"
+    };
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(content_type(&name))),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(content_type(&name)),
+        ),
         (header::CACHE_CONTROL, HeaderValue::from_static(cache)),
     ];
     Ok((headers, file.data.into_owned()).into_response())
@@ -97,7 +128,9 @@ mod tests {
 
     #[test]
     fn escaping_is_switched_off_for_the_output_of_runs_alone() {
-        let uses: usize = Files::iter().map(|name| text_of(&name).matches("|safe").count()).sum();
+        let uses: usize = Files::iter()
+            .map(|name| text_of(&name).matches("|safe").count())
+            .sum();
         assert_eq!(uses, 1);
         assert!(text_of("job.html").contains("{{ output.html|safe }}"));
     }
@@ -106,11 +139,23 @@ mod tests {
     fn pages_hold_no_script_style_or_address_of_their_own() {
         for name in Files::iter().filter(|name| name.ends_with(".html")) {
             let text = text_of(&name);
-            for forbidden in ["style=", "<style", "onclick", "onload", "javascript:", "//fonts", "https://", "http://"]
-            {
+            for forbidden in [
+                "style=",
+                "<style",
+                "onclick",
+                "onload",
+                "javascript:",
+                "//fonts",
+                "https://",
+                "http://",
+            ] {
                 assert!(!text.contains(forbidden), "{name}: {forbidden}");
             }
-            assert_eq!(text.matches("<script").count(), text.matches("<script src=\"{{ asset(").count(), "{name}");
+            assert_eq!(
+                text.matches("<script").count(),
+                text.matches("<script src=\"{{ asset(").count(),
+                "{name}"
+            );
         }
     }
 

@@ -44,7 +44,11 @@ impl Until {
     /// `at` seen from `now`.
     pub fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         let iso = at.to_rfc3339_opts(SecondsFormat::Secs, true);
-        Self { iso, minute: minute(at), ahead: ahead(at - now) }
+        Self {
+            iso,
+            minute: minute(at),
+            ahead: ahead(at - now),
+        }
     }
 }
 
@@ -127,14 +131,24 @@ pub(super) struct PullName {
 impl PullName {
     /// `url` as the forge told it; it is not trusted.
     pub fn new(pull: &PullRef, url: &str) -> Self {
-        Self { link: web_link(url), ..Self::without_link(pull) }
+        Self {
+            link: web_link(url),
+            ..Self::without_link(pull)
+        }
     }
 
     /// Of an application it is known what it is called.
     pub fn titled(pull: &PullRef, url: &str, title: Option<&str>) -> Self {
         let title = title.map(shown);
-        let (short, called) = (pull.number.called_short(title.as_deref()), pull.number.called(title.as_deref()));
-        Self { short, called, ..Self::new(pull, url) }
+        let (short, called) = (
+            pull.number.called_short(title.as_deref()),
+            pull.number.called(title.as_deref()),
+        );
+        Self {
+            short,
+            called,
+            ..Self::new(pull, url)
+        }
     }
 
     /// Where only the name is on record.
@@ -177,8 +191,12 @@ impl Badge {
     /// Of a hook.
     pub fn of_hook(state: RunState, outcome: Option<ProjectOutcome>) -> Self {
         match (state, outcome) {
-            (RunState::Finished, Some(outcome)) if outcome.is_success() => Self::new("good", "succeeded"),
-            (RunState::Queued | RunState::Running | RunState::Finished, outcome) => Self::of_run(state, outcome),
+            (RunState::Finished, Some(outcome)) if outcome.is_success() => {
+                Self::new("good", "succeeded")
+            }
+            (RunState::Queued | RunState::Running | RunState::Finished, outcome) => {
+                Self::of_run(state, outcome)
+            }
         }
     }
 
@@ -190,7 +208,9 @@ impl Badge {
             }
             (CommandState::Running, _) => Self::new("busy", "running"),
             (CommandState::Finished, Some(CommandOutcome::Success)) => Self::new("good", "success"),
-            (CommandState::Finished, Some(CommandOutcome::Partial)) => Self::new("warn", "partly failed"),
+            (CommandState::Finished, Some(CommandOutcome::Partial)) => {
+                Self::new("warn", "partly failed")
+            }
             (CommandState::Finished, Some(CommandOutcome::Failure)) => Self::new("bad", "failed"),
             (CommandState::Finished, Some(CommandOutcome::Refused)) => Self::new("warn", "refused"),
             (CommandState::Finished, None) => Self::new("idle", "ended"),
@@ -254,29 +274,49 @@ mod tests {
         ] {
             assert_eq!(ago(TimeDelta::seconds(seconds)), text);
         }
-        for (seconds, text) in
-            [(59, "in less than a minute"), (60, "in 1 min"), (172_799, "in 47 h"), (172_800, "in 2 days")]
-        {
+        for (seconds, text) in [
+            (59, "in less than a minute"),
+            (60, "in 1 min"),
+            (172_799, "in 47 h"),
+            (172_800, "in 2 days"),
+        ] {
             assert_eq!(ahead(TimeDelta::seconds(seconds)), text);
         }
-        for (seconds, text) in [(-1, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3600, "1 h 0 min")] {
+        for (seconds, text) in [
+            (-1, "0 s"),
+            (59, "59 s"),
+            (61, "1 min 1 s"),
+            (3600, "1 h 0 min"),
+        ] {
             assert_eq!(duration(TimeDelta::seconds(seconds)), text);
         }
     }
 
     #[test]
     fn only_pages_of_the_web_become_links() {
-        for text in
-            ["javascript:alert(1)", "JAVASCRIPT:alert(1)", "data:text/html,x", "//h/x", "/x", "", " \tjavascript:x"]
-        {
+        for text in [
+            "javascript:alert(1)",
+            "JAVASCRIPT:alert(1)",
+            "data:text/html,x",
+            "//h/x",
+            "/x",
+            "",
+            " \tjavascript:x",
+        ] {
             assert_eq!(web_link(text), None, "{text:?}");
         }
-        assert_eq!(web_link("https://h/a?b=\"'<"), Some("https://h/a?b=%22%27%3C".to_owned()));
+        assert_eq!(
+            web_link("https://h/a?b=\"'<"),
+            Some("https://h/a?b=%22%27%3C".to_owned())
+        );
     }
 
     #[test]
     fn texts_cannot_hide_or_reorder_what_stands_around_them() {
-        assert_eq!(shown("a\u{202e}b\u{1b}c\u{200b}d"), "a[U+202E]b\u{fffd}c[U+200B]d");
+        assert_eq!(
+            shown("a\u{202e}b\u{1b}c\u{200b}d"),
+            "a[U+202E]b\u{fffd}c[U+200B]d"
+        );
         assert_eq!(shown(&"é".repeat(501)).chars().count(), 501);
         assert!(shown(&"é".repeat(501)).ends_with('…'));
         assert_eq!(shown("plain — ünï"), "plain — ünï");

@@ -61,7 +61,12 @@ impl FromRequestParts<Arc<Web>> for Visitor {
         let user = WebUser::from_request_parts(parts, web).await?;
         let known = Session::of(&parts.headers, &web.public_url);
         let is_new = known.is_none();
-        Ok(Self { web: Arc::clone(web), user, session: known.unwrap_or_else(Session::fresh), is_new })
+        Ok(Self {
+            web: Arc::clone(web),
+            user,
+            session: known.unwrap_or_else(Session::fresh),
+            is_new,
+        })
     }
 }
 
@@ -70,7 +75,9 @@ impl Visitor {
     fn limited_to(&self) -> Option<Vec<String>> {
         match self.web.accounts.now().standing(&self.user.0) {
             Standing::Whole => None,
-            Standing::Limited(account) => Some(account.owners.iter().map(ToString::to_string).collect()),
+            Standing::Limited(account) => {
+                Some(account.owners.iter().map(ToString::to_string).collect())
+            }
             Standing::Unknown => Some(Vec::new()),
         }
     }
@@ -111,7 +118,12 @@ impl Visitor {
             view,
         };
         let html = self.web.templates.render(template, &page)?;
-        let cookie = self.is_new.then(|| (header::SET_COOKIE, self.session.set_cookie(&self.web.public_url)));
+        let cookie = self.is_new.then(|| {
+            (
+                header::SET_COOKIE,
+                self.session.set_cookie(&self.web.public_url),
+            )
+        });
         Ok((AppendHeaders(cookie), html).into_response())
     }
 }

@@ -13,7 +13,12 @@ impl Jitter {
     /// The same for the same text, and evenly spread over many.
     pub fn of(text: &str) -> Self {
         let digest = Sha256Digest::of(text.as_bytes()).to_string();
-        Self(digest.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or_default())
+        Self(
+            digest
+                .get(..2)
+                .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+                .unwrap_or_default(),
+        )
     }
 
     /// Three quarters of a time, and up to another quarter, in whole milliseconds.
@@ -26,7 +31,10 @@ impl Jitter {
 /// How long to wait after so many failures in a row, at least one. Never more than the longest wait of the kind.
 pub(super) fn wait(kind: FailureKind, failures: u32, jitter: Jitter) -> TimeDelta {
     let doublings = failures.saturating_sub(1).min(16);
-    let full = kind.first_wait().checked_mul(1 << doublings).unwrap_or(TimeDelta::MAX);
+    let full = kind
+        .first_wait()
+        .checked_mul(1 << doublings)
+        .unwrap_or(TimeDelta::MAX);
     jitter.spread(full.min(kind.longest_wait()))
 }
 
@@ -37,20 +45,33 @@ mod tests {
     use super::*;
 
     fn minutes(kind: FailureKind, jitter: u8) -> Vec<i64> {
-        (1..=11).map(|n| wait(kind, n, Jitter(jitter)).num_seconds() / 60).collect()
+        (1..=11)
+            .map(|n| wait(kind, n, Jitter(jitter)).num_seconds() / 60)
+            .collect()
     }
 
     #[test]
     fn waits_double_up_to_a_ceiling() {
-        assert_eq!(minutes(FailureKind::Unreachable, 0), [0, 0, 1, 3, 6, 12, 24, 45, 45, 45, 45]);
-        assert_eq!(minutes(FailureKind::Unreachable, 255), [0, 0, 1, 3, 7, 15, 31, 59, 59, 59, 59]);
-        assert_eq!(minutes(FailureKind::NotFound, 0), [7, 15, 30, 60, 120, 240, 480, 960, 1080, 1080, 1080]);
+        assert_eq!(
+            minutes(FailureKind::Unreachable, 0),
+            [0, 0, 1, 3, 6, 12, 24, 45, 45, 45, 45]
+        );
+        assert_eq!(
+            minutes(FailureKind::Unreachable, 255),
+            [0, 0, 1, 3, 7, 15, 31, 59, 59, 59, 59]
+        );
+        assert_eq!(
+            minutes(FailureKind::NotFound, 0),
+            [7, 15, 30, 60, 120, 240, 480, 960, 1080, 1080, 1080]
+        );
     }
 
     #[test]
     fn jitter_is_the_same_for_the_same_text_and_spread_over_many() {
         assert_eq!(Jitter::of("a"), Jitter::of("a"));
-        let low = (0..1000).filter(|n| Jitter::of(&n.to_string()).0 < 128).count();
+        let low = (0..1000)
+            .filter(|n| Jitter::of(&n.to_string()).0 < 128)
+            .count();
         assert!((400..600).contains(&low), "{low}");
     }
 

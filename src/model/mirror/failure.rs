@@ -51,12 +51,20 @@ impl FailureKind {
 
     /// The wait after the first failure; it doubles with each that follows.
     pub const fn first_wait(self) -> TimeDelta {
-        if self.needs_somebody() { TimeDelta::minutes(10) } else { TimeDelta::seconds(30) }
+        if self.needs_somebody() {
+            TimeDelta::minutes(10)
+        } else {
+            TimeDelta::seconds(30)
+        }
     }
 
     /// The longest wait.
     pub const fn longest_wait(self) -> TimeDelta {
-        if self.needs_somebody() { TimeDelta::hours(24) } else { TimeDelta::hours(1) }
+        if self.needs_somebody() {
+            TimeDelta::hours(24)
+        } else {
+            TimeDelta::hours(1)
+        }
     }
 
     /// What helps, in a sentence or two for whoever runs the server.
@@ -109,14 +117,20 @@ mod tests {
     fn every_kind_has_a_fix_in_whole_sentences() {
         for kind in FailureKind::ALL {
             let fix = kind.fix();
-            assert!(fix.ends_with('.') && fix.len() > 40 && !fix.contains("  "), "{kind}: {fix}");
+            assert!(
+                fix.ends_with('.') && fix.len() > 40 && !fix.contains("  "),
+                "{kind}: {fix}"
+            );
             assert!(kind.first_wait() < kind.longest_wait());
         }
     }
 
     #[test]
     fn only_what_somebody_has_to_mend_is_slowed_down() {
-        let slow: Vec<_> = FailureKind::ALL.iter().filter(|kind| kind.needs_somebody()).collect();
+        let slow: Vec<_> = FailureKind::ALL
+            .iter()
+            .filter(|kind| kind.needs_somebody())
+            .collect();
         assert_eq!(slow, [&FailureKind::Authentication, &FailureKind::NotFound]);
     }
 }

@@ -27,7 +27,11 @@ impl FromStr for HomeId {
     fn from_str(text: &str) -> Result<Self, InvalidHomeId> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
         let is_id = (1..=64).contains(&text.len()) && text.bytes().all(plain);
-        if is_id { Ok(Self(text.to_owned())) } else { Err(InvalidHomeId) }
+        if is_id {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidHomeId)
+        }
     }
 }
 

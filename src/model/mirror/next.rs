@@ -4,7 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Verification;
 use super::backoff::wait;
-use super::{Asked, AttemptLease, FailureKind, Jitter, MirrorEvent, MirrorState, SyncFacts, SyncFailure, SyncState};
+use super::{
+    Asked, AttemptLease, FailureKind, Jitter, MirrorEvent, MirrorState, SyncFacts, SyncFailure,
+    SyncState,
+};
 
 /// A mirror of which nobody tells is looked at this often at least.
 const REFRESH: TimeDelta = TimeDelta::hours(6);
@@ -70,8 +73,13 @@ impl MirrorState {
     /// Whether the next attempt makes the mirror anew instead of fetching into it: it is damaged, or holds something else
     /// than the forge advertises for the second, fourth, eighth time.
     pub fn needs_rebuild(&self) -> bool {
-        let is_corrupt = self.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Corrupt);
-        is_corrupt || (self.verification_retry_count >= 2 && self.verification_retry_count.is_power_of_two())
+        let is_corrupt = self
+            .failure
+            .as_ref()
+            .is_some_and(|failure| failure.kind == FailureKind::Corrupt);
+        is_corrupt
+            || (self.verification_retry_count >= 2
+                && self.verification_retry_count.is_power_of_two())
     }
 
     /// What follows from an event, or why it may not happen.
@@ -82,14 +90,28 @@ impl MirrorState {
             MirrorEvent::Asked(asked) => Ok(new.asked(asked)),
             MirrorEvent::Due { at } => new.due(*at),
             MirrorEvent::Started { at, lease } => new.started(*at, lease),
-            MirrorEvent::Succeeded { at, holder, facts, jitter } => {
-                self.check_holder(holder).map(|()| new.succeeded(*at, facts, *jitter))
-            }
-            MirrorEvent::Failed { at, holder, failure, jitter } => {
-                self.check_holder(holder).map(|()| new.failed(*at, failure.clone(), *jitter))
-            }
+            MirrorEvent::Succeeded {
+                at,
+                holder,
+                facts,
+                jitter,
+            } => self
+                .check_holder(holder)
+                .map(|()| new.succeeded(*at, facts, *jitter)),
+            MirrorEvent::Failed {
+                at,
+                holder,
+                failure,
+                jitter,
+            } => self
+                .check_holder(holder)
+                .map(|()| new.failed(*at, failure.clone(), *jitter)),
             MirrorEvent::Orphaned { at, jitter } => new.orphaned(*at, *jitter),
-            MirrorEvent::Used { at } => Ok(Self { used_at: Some(*at), evicted_at: None, ..new }),
+            MirrorEvent::Used { at } => Ok(Self {
+                used_at: Some(*at),
+                evicted_at: None,
+                ..new
+            }),
             MirrorEvent::Evicted { at } => new.evicted(*at),
         }
     }
@@ -112,7 +134,11 @@ impl MirrorState {
             SyncState::Started => self.again_at = Some(at),
             SyncState::Synced => self.state = SyncState::Pending,
             SyncState::Failed => {
-                let first = self.failure.as_ref().map_or(FailureKind::Other, |failure| failure.kind).first_wait();
+                let first = self
+                    .failure
+                    .as_ref()
+                    .map_or(FailureKind::Other, |failure| failure.kind)
+                    .first_wait();
                 self.retry_at = self.retry_at.map(|retry_at| retry_at.min(at + first));
                 return self;
             }
@@ -131,19 +157,32 @@ impl MirrorState {
 
     /// Who asks is not made to wait for the end of a backoff.
     fn asked(mut self, asked: &Asked) -> Self {
-        let pending_at = if self.waits() { self.pending_at } else { asked.at };
+        let pending_at = if self.waits() {
+            self.pending_at
+        } else {
+            asked.at
+        };
         if self.state == SyncState::Started {
             self.again_at = Some(asked.at);
         } else {
             (self.state, self.retry_at) = (SyncState::Pending, None);
         }
-        Self { pending_at, asked: Some(asked.clone()), evicted_at: None, ..self }
+        Self {
+            pending_at,
+            asked: Some(asked.clone()),
+            evicted_at: None,
+            ..self
+        }
     }
 
     fn due(self, at: DateTime<Utc>) -> Result<Self, NotAllowed> {
         let is_due = self.refresh_at.is_none_or(|refresh_at| refresh_at <= at);
         match self.state {
-            SyncState::Synced if is_due => Ok(Self { state: SyncState::Pending, pending_at: at, ..self }),
+            SyncState::Synced if is_due => Ok(Self {
+                state: SyncState::Pending,
+                pending_at: at,
+                ..self
+            }),
             SyncState::Synced | SyncState::Pending | SyncState::Failed => Err(NotAllowed::NotDue),
             SyncState::Started => Err(NotAllowed::UnderWay),
         }
@@ -157,12 +196,22 @@ impl MirrorState {
             return Err(NotAllowed::NotDue);
         }
         let (started_at, lease) = (Some(at), Some(lease.clone()));
-        Ok(Self { state: SyncState::Started, started_at, lease, again_at: None, ..self })
+        Ok(Self {
+            state: SyncState::Started,
+            started_at,
+            lease,
+            again_at: None,
+            ..self
+        })
     }
 
     /// What came in meanwhile may or may not be in what was fetched, so it is looked at again.
     fn succeeded(self, at: DateTime<Utc>, facts: &SyncFacts, jitter: Jitter) -> Self {
-        let state = if self.again_at.is_some() { SyncState::Pending } else { SyncState::Synced };
+        let state = if self.again_at.is_some() {
+            SyncState::Pending
+        } else {
+            SyncState::Synced
+        };
         Self {
             state,
             lease: None,
@@ -181,8 +230,16 @@ impl MirrorState {
             verified_at: Some(at),
             verification_retry_count: 0,
             verification_failure: None,
-            connectivity_at: if facts.connectivity { Some(at) } else { self.connectivity_at },
-            maintained_at: if facts.maintained { Some(at) } else { self.maintained_at },
+            connectivity_at: if facts.connectivity {
+                Some(at)
+            } else {
+                self.connectivity_at
+            },
+            maintained_at: if facts.maintained {
+                Some(at)
+            } else {
+                self.maintained_at
+            },
             bytes: facts.bytes.or(self.bytes),
             ..self
         }
@@ -198,7 +255,15 @@ impl MirrorState {
         }
         let retry_at = Some(at + wait(failure.kind, self.retry_count, jitter));
         let (synced_at, failure) = (Some(at), Some(failure));
-        Self { state: SyncState::Failed, lease: None, again_at: None, synced_at, retry_at, failure, ..self }
+        Self {
+            state: SyncState::Failed,
+            lease: None,
+            again_at: None,
+            synced_at,
+            retry_at,
+            failure,
+            ..self
+        }
     }
 
     fn orphaned(self, at: DateTime<Utc>, jitter: Jitter) -> Result<Self, NotAllowed> {
@@ -206,10 +271,20 @@ impl MirrorState {
             return Err(NotAllowed::NotUnderWay);
         }
         let message = match &self.lease {
-            Some(lease) => format!("the attempt of {} was cut off: nobody holds its lease any more", lease.holder),
+            Some(lease) => format!(
+                "the attempt of {} was cut off: nobody holds its lease any more",
+                lease.holder
+            ),
             None => "the attempt was cut off".to_owned(),
         };
-        Ok(self.failed(at, SyncFailure { kind: FailureKind::Interrupted, message }, jitter))
+        Ok(self.failed(
+            at,
+            SyncFailure {
+                kind: FailureKind::Interrupted,
+                message,
+            },
+            jitter,
+        ))
     }
 
     fn evicted(self, at: DateTime<Utc>) -> Result<Self, NotAllowed> {
@@ -245,15 +320,25 @@ mod tests {
     }
 
     fn lease(holder: &str) -> AttemptLease {
-        AttemptLease { key: "repository_sync:home:github.com/acme/infra".to_owned(), holder: holder.to_owned() }
+        AttemptLease {
+            key: "repository_sync:home:github.com/acme/infra".to_owned(),
+            holder: holder.to_owned(),
+        }
     }
 
     fn asked(seconds: i64) -> MirrorEvent {
-        MirrorEvent::Asked(Asked { at: at(seconds), by: "ada".to_owned(), reason: Some("new branch".to_owned()) })
+        MirrorEvent::Asked(Asked {
+            at: at(seconds),
+            by: "ada".to_owned(),
+            reason: Some("new branch".to_owned()),
+        })
     }
 
     fn started(seconds: i64, holder: &str) -> MirrorEvent {
-        MirrorEvent::Started { at: at(seconds), lease: lease(holder) }
+        MirrorEvent::Started {
+            at: at(seconds),
+            lease: lease(holder),
+        }
     }
 
     fn succeeded(seconds: i64, holder: &str) -> MirrorEvent {
@@ -266,17 +351,32 @@ mod tests {
             connectivity: true,
             maintained: false,
         };
-        MirrorEvent::Succeeded { at: at(seconds), holder: holder.to_owned(), facts, jitter: Jitter(0) }
+        MirrorEvent::Succeeded {
+            at: at(seconds),
+            holder: holder.to_owned(),
+            facts,
+            jitter: Jitter(0),
+        }
     }
 
     fn failed(seconds: i64, holder: &str, kind: FailureKind) -> MirrorEvent {
-        let failure = SyncFailure { kind, message: "it is away".to_owned() };
-        MirrorEvent::Failed { at: at(seconds), holder: holder.to_owned(), failure, jitter: Jitter(0) }
+        let failure = SyncFailure {
+            kind,
+            message: "it is away".to_owned(),
+        };
+        MirrorEvent::Failed {
+            at: at(seconds),
+            holder: holder.to_owned(),
+            failure,
+            jitter: Jitter(0),
+        }
     }
 
     fn after(state: &MirrorState, events: &[MirrorEvent]) -> MirrorState {
         events.iter().fold(state.clone(), |state, event| {
-            state.next(event).unwrap_or_else(|why| panic!("{} {}: {why}", state.state, event.name()))
+            state
+                .next(event)
+                .unwrap_or_else(|why| panic!("{} {}: {why}", state.state, event.name()))
         })
     }
 
@@ -286,7 +386,10 @@ mod tests {
             SyncState::Pending => new,
             SyncState::Started => after(&new, &[started(1, "a")]),
             SyncState::Synced => after(&new, &[started(1, "a"), succeeded(2, "a")]),
-            SyncState::Failed => after(&new, &[started(1, "a"), failed(2, "a", FailureKind::Unreachable)]),
+            SyncState::Failed => after(
+                &new,
+                &[started(1, "a"), failed(2, "a", FailureKind::Unreachable)],
+            ),
         }
     }
 
@@ -300,7 +403,10 @@ mod tests {
             started(later, "b"),
             succeeded(later, "a"),
             failed(later, "a", FailureKind::Other),
-            MirrorEvent::Orphaned { at: at(later), jitter: Jitter(0) },
+            MirrorEvent::Orphaned {
+                at: at(later),
+                jitter: Jitter(0),
+            },
             MirrorEvent::Used { at: at(later) },
             MirrorEvent::Evicted { at: at(later) },
         ];
@@ -358,10 +464,26 @@ mod tests {
     fn an_attempt_is_made_when_it_is_due_and_not_before() {
         let failed = in_state(SyncState::Failed);
         let due = failed.retry_at.unwrap();
-        assert_eq!(failed.next(&MirrorEvent::Started { at: due - SECOND, lease: lease("b") }), Err(NotAllowed::NotDue));
-        assert!(failed.next(&MirrorEvent::Started { at: due, lease: lease("b") }).is_ok());
+        assert_eq!(
+            failed.next(&MirrorEvent::Started {
+                at: due - SECOND,
+                lease: lease("b")
+            }),
+            Err(NotAllowed::NotDue)
+        );
+        assert!(
+            failed
+                .next(&MirrorEvent::Started {
+                    at: due,
+                    lease: lease("b")
+                })
+                .is_ok()
+        );
         let synced = in_state(SyncState::Synced);
-        assert_eq!(synced.next(&MirrorEvent::Due { at: at(60) }), Err(NotAllowed::NotDue));
+        assert_eq!(
+            synced.next(&MirrorEvent::Due { at: at(60) }),
+            Err(NotAllowed::NotDue)
+        );
         assert_eq!(synced.refresh_at, Some(at(2) + REFRESH * 3 / 4));
     }
 
@@ -369,13 +491,18 @@ mod tests {
     fn a_stranger_does_not_end_an_attempt() {
         let running = in_state(SyncState::Started);
         assert_eq!(running.next(&succeeded(5, "b")), Err(NotAllowed::NotYours));
-        assert_eq!(running.next(&failed(5, "b", FailureKind::Other)), Err(NotAllowed::NotYours));
+        assert_eq!(
+            running.next(&failed(5, "b", FailureKind::Other)),
+            Err(NotAllowed::NotYours)
+        );
     }
 
     #[test]
     fn an_update_during_an_attempt_leads_to_another_even_at_the_same_moment() {
         let running = in_state(SyncState::Started);
-        let same_moment = MirrorEvent::Updated { at: running.started_at.unwrap() };
+        let same_moment = MirrorEvent::Updated {
+            at: running.started_at.unwrap(),
+        };
         let ended = after(&running, &[same_moment, succeeded(2, "a")]);
         assert_eq!((ended.state, ended.again_at), (SyncState::Pending, None));
         let ended = after(&ended, &[started(3, "b"), succeeded(4, "b")]);
@@ -384,51 +511,121 @@ mod tests {
 
     #[test]
     fn whoever_pushes_all_the_time_keeps_its_place_in_the_line() {
-        let waiting = after(&in_state(SyncState::Synced), &[MirrorEvent::Updated { at: at(10) }]);
+        let waiting = after(
+            &in_state(SyncState::Synced),
+            &[MirrorEvent::Updated { at: at(10) }],
+        );
         let pushed = after(&waiting, &[MirrorEvent::Updated { at: at(20) }, asked(30)]);
-        assert_eq!((pushed.pending_at, pushed.updated_at), (at(10), Some(at(20))));
-        let running = after(&pushed, &[started(40, "b"), MirrorEvent::Updated { at: at(41) }]);
-        let again = after(&running, &[MirrorEvent::Updated { at: at(42) }, asked(43), succeeded(44, "b")]);
-        assert_eq!((again.state, again.pending_at), (SyncState::Pending, at(41)));
+        assert_eq!(
+            (pushed.pending_at, pushed.updated_at),
+            (at(10), Some(at(20)))
+        );
+        let running = after(
+            &pushed,
+            &[started(40, "b"), MirrorEvent::Updated { at: at(41) }],
+        );
+        let again = after(
+            &running,
+            &[
+                MirrorEvent::Updated { at: at(42) },
+                asked(43),
+                succeeded(44, "b"),
+            ],
+        );
+        assert_eq!(
+            (again.state, again.pending_at),
+            (SyncState::Pending, at(41))
+        );
     }
 
     #[test]
     fn what_somebody_asked_for_is_made_although_it_was_removed_to_make_room() {
-        let removed = after(&in_state(SyncState::Synced), &[asked(10), MirrorEvent::Evicted { at: at(11) }]);
+        let removed = after(
+            &in_state(SyncState::Synced),
+            &[asked(10), MirrorEvent::Evicted { at: at(11) }],
+        );
         assert!(removed.is_due(at(12)) && removed.asked.is_some());
-        let unasked = after(&in_state(SyncState::Synced), &[MirrorEvent::Evicted { at: at(11) }]);
+        let unasked = after(
+            &in_state(SyncState::Synced),
+            &[MirrorEvent::Evicted { at: at(11) }],
+        );
         assert!(!unasked.is_due(at(12)));
     }
 
     #[test]
     fn who_asked_is_remembered_until_an_attempt_that_began_later_succeeds() {
         let running = after(&in_state(SyncState::Failed), &[asked(10), started(11, "b")]);
-        assert_eq!(running.asked.as_ref().map(|asked| asked.by.as_str()), Some("ada"));
-        assert!(after(&running, &[failed(12, "b", FailureKind::Other)]).asked.is_some());
+        assert_eq!(
+            running.asked.as_ref().map(|asked| asked.by.as_str()),
+            Some("ada")
+        );
+        assert!(
+            after(&running, &[failed(12, "b", FailureKind::Other)])
+                .asked
+                .is_some()
+        );
         assert_eq!(after(&running, &[succeeded(12, "b")]).asked, None);
         let again = after(&running, &[asked(12), succeeded(13, "b")]);
-        assert_eq!((again.state, again.asked.is_some()), (SyncState::Pending, true));
+        assert_eq!(
+            (again.state, again.asked.is_some()),
+            (SyncState::Pending, true)
+        );
     }
 
     #[test]
     fn failures_are_counted_until_one_attempt_succeeds() {
         let mut state = in_state(SyncState::Pending);
-        for (n, kind) in [(1, FailureKind::Unreachable), (2, FailureKind::Verification), (3, FailureKind::Verification)]
-        {
+        for (n, kind) in [
+            (1, FailureKind::Unreachable),
+            (2, FailureKind::Verification),
+            (3, FailureKind::Verification),
+        ] {
             let now = state.retry_at.unwrap_or(at(0));
-            state = after(&state, &[MirrorEvent::Started { at: now, lease: lease("a") }, failed(n, "a", kind)]);
+            state = after(
+                &state,
+                &[
+                    MirrorEvent::Started {
+                        at: now,
+                        lease: lease("a"),
+                    },
+                    failed(n, "a", kind),
+                ],
+            );
             assert_eq!(
                 (state.retry_count, state.verification_retry_count),
                 (u32::try_from(n).unwrap(), state.retry_count - 1)
             );
         }
-        assert_eq!((state.verification, state.needs_rebuild()), (Verification::Mismatch, true));
+        assert_eq!(
+            (state.verification, state.needs_rebuild()),
+            (Verification::Mismatch, true)
+        );
         assert_eq!(state.verification_failure.as_deref(), Some("it is away"));
         let now = state.retry_at.unwrap();
-        let ended = after(&state, &[MirrorEvent::Started { at: now, lease: lease("a") }, succeeded(9_999, "a")]);
-        assert_eq!((ended.retry_count, ended.verification_retry_count, ended.retry_at), (0, 0, None));
+        let ended = after(
+            &state,
+            &[
+                MirrorEvent::Started {
+                    at: now,
+                    lease: lease("a"),
+                },
+                succeeded(9_999, "a"),
+            ],
+        );
         assert_eq!(
-            (ended.failure, ended.verification_failure, ended.verification),
+            (
+                ended.retry_count,
+                ended.verification_retry_count,
+                ended.retry_at
+            ),
+            (0, 0, None)
+        );
+        assert_eq!(
+            (
+                ended.failure,
+                ended.verification_failure,
+                ended.verification
+            ),
             (None, None, Verification::Verified)
         );
     }
@@ -438,42 +635,87 @@ mod tests {
         let mut state = in_state(SyncState::Pending);
         for n in 0..6 {
             let now = state.retry_at.unwrap_or(at(0));
-            let fails = SyncFailure { kind: FailureKind::NotFound, message: n.to_string() };
-            let end = MirrorEvent::Failed { at: now, holder: "a".to_owned(), failure: fails, jitter: Jitter(0) };
-            state = after(&state, &[MirrorEvent::Started { at: now, lease: lease("a") }, end]);
+            let fails = SyncFailure {
+                kind: FailureKind::NotFound,
+                message: n.to_string(),
+            };
+            let end = MirrorEvent::Failed {
+                at: now,
+                holder: "a".to_owned(),
+                failure: fails,
+                jitter: Jitter(0),
+            };
+            state = after(
+                &state,
+                &[
+                    MirrorEvent::Started {
+                        at: now,
+                        lease: lease("a"),
+                    },
+                    end,
+                ],
+            );
         }
         let now = state.synced_at.unwrap();
         assert!(state.retry_at.unwrap() - now > TimeDelta::hours(3));
-        let told = after(&state, &[MirrorEvent::Updated { at: now }, MirrorEvent::Updated { at: now + SECOND }]);
-        assert_eq!((told.state, told.retry_at), (SyncState::Failed, Some(now + FailureKind::NotFound.first_wait())));
+        let told = after(
+            &state,
+            &[
+                MirrorEvent::Updated { at: now },
+                MirrorEvent::Updated { at: now + SECOND },
+            ],
+        );
+        assert_eq!(
+            (told.state, told.retry_at),
+            (
+                SyncState::Failed,
+                Some(now + FailureKind::NotFound.first_wait())
+            )
+        );
     }
 
     #[test]
     fn what_was_removed_to_make_room_waits_until_somebody_uses_it() {
         let gone = after(
             &in_state(SyncState::Synced),
-            &[MirrorEvent::Evicted { at: at(5) }, MirrorEvent::Updated { at: at(6) }],
+            &[
+                MirrorEvent::Evicted { at: at(5) },
+                MirrorEvent::Updated { at: at(6) },
+            ],
         );
-        assert_eq!((gone.state, gone.checksum.is_none(), gone.is_due(at(9))), (SyncState::Pending, true, false));
+        assert_eq!(
+            (gone.state, gone.checksum.is_none(), gone.is_due(at(9))),
+            (SyncState::Pending, true, false)
+        );
         assert!(after(&gone, &[MirrorEvent::Used { at: at(7) }]).is_due(at(9)));
         assert!(after(&gone, &[asked(7)]).is_due(at(9)));
     }
 
     /// Something that may come next, at a time.
     fn any_event() -> impl Strategy<Value = MirrorEvent> {
-        (0..9_usize, 0..4000_i64, prop::sample::select(FailureKind::ALL), any::<u8>(), "[ab]").prop_map(
-            |(which, seconds, kind, jitter, holder)| match which {
+        (
+            0..9_usize,
+            0..4000_i64,
+            prop::sample::select(FailureKind::ALL),
+            any::<u8>(),
+            "[ab]",
+        )
+            .prop_map(|(which, seconds, kind, jitter, holder)| match which {
                 0 => MirrorEvent::Updated { at: at(seconds) },
                 1 => asked(seconds),
-                2 => MirrorEvent::Due { at: at(seconds * 10) },
+                2 => MirrorEvent::Due {
+                    at: at(seconds * 10),
+                },
                 3 => started(seconds, &holder),
                 4 => succeeded(seconds, &holder),
                 5 | 6 => failed(seconds, &holder, kind),
-                7 => MirrorEvent::Orphaned { at: at(seconds), jitter: Jitter(jitter) },
+                7 => MirrorEvent::Orphaned {
+                    at: at(seconds),
+                    jitter: Jitter(jitter),
+                },
                 _ if jitter < 64 => MirrorEvent::Evicted { at: at(seconds) },
                 _ => MirrorEvent::Used { at: at(seconds) },
-            },
-        )
+            })
     }
 
     fn check(state: &MirrorState) -> Result<(), TestCaseError> {
@@ -482,10 +724,14 @@ mod tests {
         prop_assert!(state.verification_retry_count <= state.retry_count);
         match state.state {
             SyncState::Failed => {
-                prop_assert!(state.retry_at.is_some() && state.failure.is_some() && state.retry_count > 0);
+                prop_assert!(
+                    state.retry_at.is_some() && state.failure.is_some() && state.retry_count > 0
+                );
             }
             SyncState::Synced => {
-                prop_assert!(state.retry_count == 0 && state.asked.is_none() && state.failure.is_none());
+                prop_assert!(
+                    state.retry_count == 0 && state.asked.is_none() && state.failure.is_none()
+                );
             }
             SyncState::Pending | SyncState::Started => {}
         }

@@ -26,13 +26,17 @@ pub enum RepoUrlFault {
     #[error("it has a control character; leave that out")]
     Control,
     /// A path on a machine, or a text without a host.
-    #[error("it is a path on a machine; write the address under which the forge serves it, `https://host/owner/name`")]
+    #[error(
+        "it is a path on a machine; write the address under which the forge serves it, `https://host/owner/name`"
+    )]
     LocalPath,
     /// As [`Self::LocalPath`], where the first part looks like a host.
     #[error("it does not say how to reach the host; write `https://` before it")]
     NoScheme,
     /// `file://`.
-    #[error("`file` addresses mean something else on every machine; write the address under which the forge serves it")]
+    #[error(
+        "`file` addresses mean something else on every machine; write the address under which the forge serves it"
+    )]
     File,
     /// A scheme that git does not fetch by.
     #[error("its scheme is none of https, http, ssh and git; write `https://host/owner/name`")]
@@ -55,7 +59,9 @@ pub enum RepoUrlFault {
     )]
     SshPort(u16),
     /// A `?` or `#`.
-    #[error("it has a `?` or `#`, and what follows these is no part of a repository; leave that out")]
+    #[error(
+        "it has a `?` or `#`, and what follows these is no part of a repository; leave that out"
+    )]
     Query,
     /// A `%` that no two hexadecimal digits follow, or bytes that are no text.
     #[error("its percent-encoding cannot be read; write `%25` for a plain percent sign")]
@@ -67,7 +73,9 @@ pub enum RepoUrlFault {
     #[error("its path is empty or has an empty part; write `https://host/owner/name`")]
     EmptyPart,
     /// A backslash, or a slash in encoded form.
-    #[error("its path has a backslash or an encoded slash, which forges read in different ways; write a plain slash")]
+    #[error(
+        "its path has a backslash or an encoded slash, which forges read in different ways; write a plain slash"
+    )]
     Slash,
     /// A part that begins with a hyphen.
     #[error(
@@ -112,7 +120,9 @@ const TOKENS: &[&str] = &[
 
 /// Whether a user name is more likely a token. Nobody needs a user name in an address, so erring is cheap.
 pub(super) fn is_token(user: &str) -> bool {
-    has_token(user) || (user.len() >= 20 && user.bytes().any(|byte| byte.is_ascii_digit())) || user.len() >= 40
+    has_token(user)
+        || (user.len() >= 20 && user.bytes().any(|byte| byte.is_ascii_digit()))
+        || user.len() >= 40
 }
 
 /// Whether something in the text begins as tokens do.
@@ -125,7 +135,9 @@ pub(super) fn has_token(text: &str) -> bool {
 /// Whether a text may give a secret away: a user other than `git`, a query, or something that looks like a token.
 pub(super) fn may_hold_secret(text: &str) -> bool {
     let plain = percent_decode_str(text.trim()).decode_utf8_lossy();
-    let user = plain.rsplit_once('@').map(|(user, _)| user.split_once("://").map_or(user, |(_, user)| user));
+    let user = plain
+        .rsplit_once('@')
+        .map(|(user, _)| user.split_once("://").map_or(user, |(_, user)| user));
     has_token(&plain) || plain.contains(['?', '#']) || user.is_some_and(|user| user != "git")
 }
 
@@ -137,7 +149,9 @@ pub(super) fn shown(text: &str) -> String {
         return "the text".to_owned();
     }
     let text = if plain.contains('@') { &plain } else { text };
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let (scheme, rest) = text
+        .split_once("://")
+        .map_or(("", text), |(scheme, rest)| (scheme, rest));
     let (user, rest) = match rest.rsplit_once('@') {
         Some(("git", rest)) => ("git@", rest),
         Some((_, rest)) => ("…@", rest),
@@ -148,7 +162,9 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 fn shown_scheme(scheme: &str) -> String {
-    let is_plain = scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let is_plain = scheme
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
     match scheme {
         "" => String::new(),
         _ if is_plain && scheme.len() <= 20 => format!("{scheme}://"),
@@ -157,7 +173,17 @@ fn shown_scheme(scheme: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let short = text.chars().take(SHOWN_CHARS).map(|c| if c.is_control() || c == '`' { '\u{fffd}' } else { c });
-    let rest = if text.chars().count() > SHOWN_CHARS { "…" } else { "" };
+    let short = text.chars().take(SHOWN_CHARS).map(|c| {
+        if c.is_control() || c == '`' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    });
+    let rest = if text.chars().count() > SHOWN_CHARS {
+        "…"
+    } else {
+        ""
+    };
     short.chain(rest.chars()).collect()
 }

@@ -10,7 +10,14 @@ const AZURE: &str = "dev.azure.com";
 const AZURE_SHAPE: &str = "https://dev.azure.com/organisation/project/_git/name";
 
 /// Forges that everybody knows. All compare names without case.
-const PUBLIC: &[&str] = &["github.com", "gitlab.com", "bitbucket.org", AZURE, "codeberg.org", "gitea.com"];
+const PUBLIC: &[&str] = &[
+    "github.com",
+    "gitlab.com",
+    "bitbucket.org",
+    AZURE,
+    "codeberg.org",
+    "gitea.com",
+];
 
 /// Second names of forges, for networks that let only some ports out.
 const SECOND_NAMES: &[(&str, &str)] = &[
@@ -61,7 +68,9 @@ impl ForgeHosts {
     }
 
     fn host(&self, spelling: &Spelling) -> Result<String, RepoUrlFault> {
-        let second = SECOND_NAMES.iter().find(|(second, _)| *second == spelling.host);
+        let second = SECOND_NAMES
+            .iter()
+            .find(|(second, _)| *second == spelling.host);
         let name = second.map_or(spelling.host.as_str(), |(_, first)| *first);
         match (spelling.way, spelling.port) {
             (Way::Web, Some(port)) => Ok(format!("{name}:{port}")),
@@ -72,7 +81,12 @@ impl ForgeHosts {
 
     /// The forge that `ssh` or `git` reaches on a machine.
     fn behind(&self, name: &str, port: Option<u16>) -> Result<String, RepoUrlFault> {
-        let mut there: BTreeSet<&str> = self.0.iter().map(HostName::as_str).filter(|host| is_on(host, name)).collect();
+        let mut there: BTreeSet<&str> = self
+            .0
+            .iter()
+            .map(HostName::as_str)
+            .filter(|host| is_on(host, name))
+            .collect();
         if is_public(name) {
             there.insert(name);
         }
@@ -97,7 +111,9 @@ fn is_public(host: &str) -> bool {
 
 /// Whether a forge, perhaps with a port, is on the machine of this name.
 fn is_on(forge: &str, name: &str) -> bool {
-    forge.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    forge
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 /// In lower case. That may make of a text what none may be: there are capital letters outside of ASCII whose small ones
@@ -118,7 +134,11 @@ fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
     if let Some(bare) = name.strip_suffix(".git") {
         *name = bare.to_owned();
     }
-    if name.strip_suffix(".git").is_some() { Err(RepoUrlFault::TwiceGit) } else { check_segment(name) }
+    if name.strip_suffix(".git").is_some() {
+        Err(RepoUrlFault::TwiceGit)
+    } else {
+        check_segment(name)
+    }
 }
 
 fn check_shape(host: &str, parts: usize) -> Result<(), RepoUrlFault> {
@@ -130,7 +150,11 @@ fn check_shape(host: &str, parts: usize) -> Result<(), RepoUrlFault> {
         "gitea.com" => (parts == 2, "https://gitea.com/owner/name"),
         _ => (true, ""),
     };
-    if fits { Ok(()) } else { Err(RepoUrlFault::Shape(shape)) }
+    if fits {
+        Ok(())
+    } else {
+        Err(RepoUrlFault::Shape(shape))
+    }
 }
 
 /// Azure DevOps has an address for each way, and older ones with the organisation as a host.
@@ -139,7 +163,10 @@ fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
         return Ok(None);
     }
     let mut parts = folded(&spelling.segments)?;
-    let organisation = spelling.host.strip_suffix(".visualstudio.com").filter(|name| *name != "vs-ssh");
+    let organisation = spelling
+        .host
+        .strip_suffix(".visualstudio.com")
+        .filter(|name| *name != "vs-ssh");
     match (spelling.host.as_str(), organisation) {
         (AZURE | "ssh.dev.azure.com" | "vs-ssh.visualstudio.com", _) => {}
         (_, Some(organisation)) if !organisation.contains('.') => {
@@ -151,14 +178,27 @@ fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
     strip_git(&mut parts)?;
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (organisation, project, name) = match parts[..] {
-        ["v3", organisation, project, name] if spelling.way == Way::Shell => (organisation, project, name),
+        ["v3", organisation, project, name] if spelling.way == Way::Shell => {
+            (organisation, project, name)
+        }
         [organisation, project, "_git" | "_ssh", name]
-        | [organisation, "defaultcollection", project, "_git" | "_ssh", name] => (organisation, project, name),
+        | [
+            organisation,
+            "defaultcollection",
+            project,
+            "_git" | "_ssh",
+            name,
+        ] => (organisation, project, name),
         [organisation, "_git" | "_ssh", name] => (organisation, name, name),
         _ => return Err(RepoUrlFault::Shape(AZURE_SHAPE)),
     };
-    let segments = [organisation, project, "_git", name].map(str::to_owned).to_vec();
-    Ok(Some(Place { host: AZURE.to_owned(), segments }))
+    let segments = [organisation, project, "_git", name]
+        .map(str::to_owned)
+        .to_vec();
+    Ok(Some(Place {
+        host: AZURE.to_owned(),
+        segments,
+    }))
 }
 
 /// The path of the address of a repository.
@@ -171,5 +211,9 @@ pub(super) fn path_of(repo: &RepoId) -> String {
 
 /// The name of a repository by the path of its address.
 pub(super) fn name_of(host: &str, path: &str) -> String {
-    if host == AZURE { path.replacen("/_git/", "/", 1) } else { path.to_owned() }
+    if host == AZURE {
+        path.replacen("/_git/", "/", 1)
+    } else {
+        path.to_owned()
+    }
 }

@@ -40,7 +40,12 @@ pub use self::fault::{InvalidRepoUrl, RepoUrlFault};
 pub use self::forges::ForgeHosts;
 
 /// What stands as itself in a path.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'+');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'+');
 
 const SCHEME: &str = "https://";
 
@@ -60,7 +65,10 @@ impl RepoUrl {
     /// Normalises any spelling where these hosts are forges besides the public ones. What comes out is in normal form by
     /// [`Self::normalised`] as well.
     pub fn parse_at(text: &str, forges: &ForgeHosts) -> Result<Self, InvalidRepoUrl> {
-        Self::read(text, forges).map_err(|fault| InvalidRepoUrl { shown: shown(text), fault })
+        Self::read(text, forges).map_err(|fault| InvalidRepoUrl {
+            shown: shown(text),
+            fault,
+        })
     }
 
     /// Takes a text that is in normal form, and refuses every other spelling.
@@ -69,7 +77,10 @@ impl RepoUrl {
         if url.0 == text {
             return Ok(url);
         }
-        Err(InvalidRepoUrl { shown: shown(text), fault: RepoUrlFault::NotNormal(url.0) })
+        Err(InvalidRepoUrl {
+            shown: shown(text),
+            fault: RepoUrlFault::NotNormal(url.0),
+        })
     }
 
     /// The address of a repository on a forge.
@@ -77,22 +88,37 @@ impl RepoUrl {
         let path = forges::path_of(repo);
         let path: Vec<String> = path.split('/').map(encoded).collect();
         let only = ForgeHosts::with([repo.host().clone()]);
-        Self::parse_at(&format!("{SCHEME}{}/{}", repo.host(), path.join("/")), &only)
+        Self::parse_at(
+            &format!("{SCHEME}{}/{}", repo.host(), path.join("/")),
+            &only,
+        )
     }
 
     /// Rows are read back through [`Self::normalised`], so nothing else may ever come out.
     fn read(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
         let url = Self::rewritten(text, forges)?;
         let again = Self::rewritten(&url.0, &ForgeHosts::public())?;
-        if again == url { Ok(url) } else { Err(RepoUrlFault::NotNormal(again.0)) }
+        if again == url {
+            Ok(url)
+        } else {
+            Err(RepoUrlFault::NotNormal(again.0))
+        }
     }
 
     fn rewritten(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
         let spelling = Spelling::read(text)?;
         let place = forges.place(&spelling)?;
-        let path: Vec<String> = place.segments.iter().map(|segment| encoded(segment)).collect();
+        let path: Vec<String> = place
+            .segments
+            .iter()
+            .map(|segment| encoded(segment))
+            .collect();
         let url = format!("{SCHEME}{}/{}", place.host, path.join("/"));
-        if url.len() > Self::MAX_BYTES { Err(RepoUrlFault::TooLong) } else { Ok(Self(url)) }
+        if url.len() > Self::MAX_BYTES {
+            Err(RepoUrlFault::TooLong)
+        } else {
+            Ok(Self(url))
+        }
     }
 
     /// Whether a text that is meant as an address may hold a secret, so that nobody repeats it.
@@ -106,7 +132,10 @@ impl RepoUrl {
     }
 
     /// The host, with its port unless that is the default one.
-    #[expect(clippy::missing_panics_doc, reason = "the host was checked by the constructor")]
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the host was checked by the constructor"
+    )]
     pub fn host(&self) -> HostName {
         HostName::new(self.halves().0).expect("the host was checked by the constructor")
     }
@@ -120,7 +149,9 @@ impl RepoUrl {
     }
 
     fn halves(&self) -> (&str, &str) {
-        self.0[SCHEME.len()..].split_once('/').expect("the constructor writes a host and a path")
+        self.0[SCHEME.len()..]
+            .split_once('/')
+            .expect("the constructor writes a host and a path")
     }
 }
 

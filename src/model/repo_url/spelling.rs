@@ -56,20 +56,29 @@ impl Spelling {
             _ => return Err(RepoUrlFault::Scheme),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (user, address) = authority.rsplit_once('@').map_or(("", authority), |(user, address)| (user, address));
+        let (user, address) = authority
+            .rsplit_once('@')
+            .map_or(("", authority), |(user, address)| (user, address));
         check_user(user, way)?;
         if address.contains(['?', '#']) {
             return Err(RepoUrlFault::Query);
         }
         let (host, port) = split_port(address)?;
         let port = port.filter(|port| !defaults.contains(port));
-        Ok(Self { way, host: host_name(host)?, port, segments: segments(path)? })
+        Ok(Self {
+            way,
+            host: host_name(host)?,
+            port,
+            segments: segments(path)?,
+        })
     }
 
     /// `[user@]host:path`; with a slash before the first colon it is a path, as git has it.
     fn of_shell(text: &str) -> Result<Self, RepoUrlFault> {
         let (address, path) = split_shell(text).ok_or_else(|| no_address(text))?;
-        let (user, host) = address.rsplit_once('@').map_or(("", address), |(user, host)| (user, host));
+        let (user, host) = address
+            .rsplit_once('@')
+            .map_or(("", address), |(user, host)| (user, host));
         check_user(user, Way::Shell)?;
         let is_drive = host.len() == 1;
         if is_drive || path.starts_with([':', '\\']) {
@@ -81,13 +90,21 @@ impl Spelling {
             _ => {}
         }
         let path = path.strip_prefix('/').unwrap_or(path);
-        Ok(Self { way: Way::Shell, host: host_name(host)?, port: None, segments: segments(path)? })
+        Ok(Self {
+            way: Way::Shell,
+            host: host_name(host)?,
+            port: None,
+            segments: segments(path)?,
+        })
     }
 }
 
 /// The first colon outside brackets, if no slash is before it.
 fn split_shell(text: &str) -> Option<(&str, &str)> {
-    let bracket = text.find('[').and_then(|open| text[open..].find(']').map(|close| open + close)).unwrap_or(0);
+    let bracket = text
+        .find('[')
+        .and_then(|open| text[open..].find(']').map(|close| open + close))
+        .unwrap_or(0);
     let colon = bracket + text[bracket..].find(':')?;
     let (address, path) = (&text[..colon], &text[colon + 1..]);
     (!address.contains(['/', '\\'])).then_some((address, path))
@@ -95,8 +112,13 @@ fn split_shell(text: &str) -> Option<(&str, &str)> {
 
 fn no_address(text: &str) -> RepoUrlFault {
     let first = text.split('/').next().unwrap_or_default();
-    let is_path = first.is_empty() || first.starts_with('.') || text.contains('\\') || !text.contains('/');
-    if is_path || !first.contains('.') { RepoUrlFault::LocalPath } else { RepoUrlFault::NoScheme }
+    let is_path =
+        first.is_empty() || first.starts_with('.') || text.contains('\\') || !text.contains('/');
+    if is_path || !first.contains('.') {
+        RepoUrlFault::LocalPath
+    } else {
+        RepoUrlFault::NoScheme
+    }
 }
 
 fn check_user(user: &str, way: Way) -> Result<(), RepoUrlFault> {
@@ -104,7 +126,11 @@ fn check_user(user: &str, way: Way) -> Result<(), RepoUrlFault> {
         Way::Web => is_token(user),
         Way::Shell => has_token(user),
     };
-    if secret || user.contains([':', '@', '%', '/']) { Err(RepoUrlFault::Credentials) } else { Ok(()) }
+    if secret || user.contains([':', '@', '%', '/']) {
+        Err(RepoUrlFault::Credentials)
+    } else {
+        Ok(())
+    }
 }
 
 fn split_port(address: &str) -> Result<(&str, Option<u16>), RepoUrlFault> {
@@ -112,18 +138,24 @@ fn split_port(address: &str) -> Result<(&str, Option<u16>), RepoUrlFault> {
     let Some(colon) = address[after_bracket..].find(':') else {
         return Ok((address, None));
     };
-    let (host, port) = (&address[..after_bracket + colon], &address[after_bracket + colon + 1..]);
+    let (host, port) = (
+        &address[..after_bracket + colon],
+        &address[after_bracket + colon + 1..],
+    );
     if port.is_empty() {
         return Ok((host, None));
     }
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     let port = port.parse().ok().filter(|port: &u16| digits && *port > 0);
-    port.map(|port| (host, Some(port))).ok_or(RepoUrlFault::Port)
+    port.map(|port| (host, Some(port)))
+        .ok_or(RepoUrlFault::Port)
 }
 
 /// As browsers write it: lower-case, in the ASCII form of international names.
 fn host_name(text: &str) -> Result<String, RepoUrlFault> {
-    let host = url::Host::parse(text).map_err(|_| RepoUrlFault::Host)?.to_string();
+    let host = url::Host::parse(text)
+        .map_err(|_| RepoUrlFault::Host)?
+        .to_string();
     let host = host.strip_suffix('.').unwrap_or(&host);
     if host.ends_with('.') || HostName::new(host).is_err() {
         return Err(RepoUrlFault::Host);
@@ -136,14 +168,20 @@ fn segments(path: &str) -> Result<Vec<String>, RepoUrlFault> {
     if path.contains(['?', '#']) {
         return Err(RepoUrlFault::Query);
     }
-    path.strip_suffix('/').unwrap_or(path).split('/').map(segment).collect()
+    path.strip_suffix('/')
+        .unwrap_or(path)
+        .split('/')
+        .map(segment)
+        .collect()
 }
 
 fn segment(text: &str) -> Result<String, RepoUrlFault> {
     if !escapes_are_whole(text) {
         return Err(RepoUrlFault::Escape);
     }
-    let text = percent_decode_str(text).decode_utf8().map_err(|_| RepoUrlFault::Escape)?;
+    let text = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| RepoUrlFault::Escape)?;
     check_segment(&text)?;
     Ok(text.into_owned())
 }
@@ -165,5 +203,7 @@ fn escapes_are_whole(text: &str) -> bool {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = text.as_bytes();
     let percents = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
-    percents.into_iter().all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
+    percents
+        .into_iter()
+        .all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
 }

@@ -11,7 +11,9 @@ fn normal(text: &str) -> String {
 
 fn at(text: &str, hosts: &[&str]) -> Result<String, RepoUrlFault> {
     let hosts = ForgeHosts::with(hosts.iter().map(|host| host.parse().unwrap()));
-    RepoUrl::parse_at(text, &hosts).map(|url| url.to_string()).map_err(|refused| refused.fault)
+    RepoUrl::parse_at(text, &hosts)
+        .map(|url| url.to_string())
+        .map_err(|refused| refused.fault)
 }
 
 #[test]
@@ -52,9 +54,13 @@ fn every_way_to_write_a_repository_ends_in_one() {
 
 #[test]
 fn an_address_may_be_repeated_unless_something_in_it_could_be_a_secret() {
-    for fine in
-        ["", "github.com", "https://github.com/acme/infra", "git@github.com:acme/infra", "ssh://git@host:22/a/b"]
-    {
+    for fine in [
+        "",
+        "github.com",
+        "https://github.com/acme/infra",
+        "git@github.com:acme/infra",
+        "ssh://git@host:22/a/b",
+    ] {
         assert!(!RepoUrl::may_hold_secret(fine), "{fine}");
     }
     for secret in [
@@ -71,32 +77,101 @@ fn an_address_may_be_repeated_unless_something_in_it_could_be_a_secret() {
 #[test]
 fn the_normal_form_of_every_kind_of_host() {
     for (text, expected) in [
-        ("git@gitlab.com:Group/Sub/Infra.git", "https://gitlab.com/group/sub/infra"),
-        ("https://ann@bitbucket.org/Team/Infra.git", "https://bitbucket.org/team/infra"),
-        ("ssh://git@altssh.bitbucket.org:443/team/infra.git", "https://bitbucket.org/team/infra"),
-        ("acme@acme.ghe.com:Net/Infra.git", "https://acme.ghe.com/net/infra"),
-        ("https://acme@dev.azure.com/Acme/Net/_git/Infra", "https://dev.azure.com/acme/net/_git/infra"),
-        ("https://dev.azure.com/acme/My%20Net/_git/infra", "https://dev.azure.com/acme/my%20net/_git/infra"),
-        ("https://dev.azure.com/acme/My Net/_git/infra", "https://dev.azure.com/acme/my%20net/_git/infra"),
-        ("https://dev.azure.com/acme/_git/infra", "https://dev.azure.com/acme/infra/_git/infra"),
-        ("git@ssh.dev.azure.com:v3/acme/net/infra", "https://dev.azure.com/acme/net/_git/infra"),
-        ("acme@vs-ssh.visualstudio.com:v3/acme/net/infra", "https://dev.azure.com/acme/net/_git/infra"),
-        ("https://Acme.visualstudio.com/net/_git/infra", "https://dev.azure.com/acme/net/_git/infra"),
-        ("https://acme.visualstudio.com/DefaultCollection/net/_git/infra", "https://dev.azure.com/acme/net/_git/infra"),
-        ("ssh://acme@acme.visualstudio.com:22/net/_ssh/infra", "https://dev.azure.com/acme/net/_git/infra"),
-        ("https://git.acme.com/Net/Infra.git", "https://git.acme.com/Net/Infra"),
-        ("git@git.acme.com:Net/Infra.git", "https://git.acme.com/Net/Infra"),
-        ("https://git.acme.com:8443/net/infra", "https://git.acme.com:8443/net/infra"),
-        ("http://git.acme.com:3000/net/infra", "https://git.acme.com:3000/net/infra"),
-        ("https://github.com:8443/Acme/infra", "https://github.com:8443/Acme/infra"),
-        ("https://Bücher.example/a/ü", "https://xn--bcher-kva.example/a/%C3%BC"),
-        ("https://XN--BCHER-KVA.example/a/%c3%bc", "https://xn--bcher-kva.example/a/%C3%BC"),
-        ("https://[2001:DB8:0::1]:8443/a/b", "https://[2001:db8::1]:8443/a/b"),
+        (
+            "git@gitlab.com:Group/Sub/Infra.git",
+            "https://gitlab.com/group/sub/infra",
+        ),
+        (
+            "https://ann@bitbucket.org/Team/Infra.git",
+            "https://bitbucket.org/team/infra",
+        ),
+        (
+            "ssh://git@altssh.bitbucket.org:443/team/infra.git",
+            "https://bitbucket.org/team/infra",
+        ),
+        (
+            "acme@acme.ghe.com:Net/Infra.git",
+            "https://acme.ghe.com/net/infra",
+        ),
+        (
+            "https://acme@dev.azure.com/Acme/Net/_git/Infra",
+            "https://dev.azure.com/acme/net/_git/infra",
+        ),
+        (
+            "https://dev.azure.com/acme/My%20Net/_git/infra",
+            "https://dev.azure.com/acme/my%20net/_git/infra",
+        ),
+        (
+            "https://dev.azure.com/acme/My Net/_git/infra",
+            "https://dev.azure.com/acme/my%20net/_git/infra",
+        ),
+        (
+            "https://dev.azure.com/acme/_git/infra",
+            "https://dev.azure.com/acme/infra/_git/infra",
+        ),
+        (
+            "git@ssh.dev.azure.com:v3/acme/net/infra",
+            "https://dev.azure.com/acme/net/_git/infra",
+        ),
+        (
+            "acme@vs-ssh.visualstudio.com:v3/acme/net/infra",
+            "https://dev.azure.com/acme/net/_git/infra",
+        ),
+        (
+            "https://Acme.visualstudio.com/net/_git/infra",
+            "https://dev.azure.com/acme/net/_git/infra",
+        ),
+        (
+            "https://acme.visualstudio.com/DefaultCollection/net/_git/infra",
+            "https://dev.azure.com/acme/net/_git/infra",
+        ),
+        (
+            "ssh://acme@acme.visualstudio.com:22/net/_ssh/infra",
+            "https://dev.azure.com/acme/net/_git/infra",
+        ),
+        (
+            "https://git.acme.com/Net/Infra.git",
+            "https://git.acme.com/Net/Infra",
+        ),
+        (
+            "git@git.acme.com:Net/Infra.git",
+            "https://git.acme.com/Net/Infra",
+        ),
+        (
+            "https://git.acme.com:8443/net/infra",
+            "https://git.acme.com:8443/net/infra",
+        ),
+        (
+            "http://git.acme.com:3000/net/infra",
+            "https://git.acme.com:3000/net/infra",
+        ),
+        (
+            "https://github.com:8443/Acme/infra",
+            "https://github.com:8443/Acme/infra",
+        ),
+        (
+            "https://Bücher.example/a/ü",
+            "https://xn--bcher-kva.example/a/%C3%BC",
+        ),
+        (
+            "https://XN--BCHER-KVA.example/a/%c3%bc",
+            "https://xn--bcher-kva.example/a/%C3%BC",
+        ),
+        (
+            "https://[2001:DB8:0::1]:8443/a/b",
+            "https://[2001:db8::1]:8443/a/b",
+        ),
         ("git@[::1]:a/b.git", "https://[::1]/a/b"),
         ("https://127.0.0.1:4141/a/b", "https://127.0.0.1:4141/a/b"),
-        ("https://git.sr.ht/~ann/infra", "https://git.sr.ht/~ann/infra"),
+        (
+            "https://git.sr.ht/~ann/infra",
+            "https://git.sr.ht/~ann/infra",
+        ),
         ("https://git.acme.com/infra", "https://git.acme.com/infra"),
-        ("https://git.acme.com/a%25b/c%2Bd", "https://git.acme.com/a%25b/c+d"),
+        (
+            "https://git.acme.com/a%25b/c%2Bd",
+            "https://git.acme.com/a%25b/c+d",
+        ),
     ] {
         assert_eq!(normal(text), expected, "{text}");
     }
@@ -214,31 +289,68 @@ fn what_is_refused_says_what_is_wrong_and_the_way_out() {
     "
     );
     assert_eq!(
-        RepoUrl::parse(&format!("https://h.test/a/{}", "b".repeat(512))).unwrap_err().fault,
+        RepoUrl::parse(&format!("https://h.test/a/{}", "b".repeat(512)))
+            .unwrap_err()
+            .fault,
         RepoUrlFault::TooLong
     );
-    assert_eq!(RepoUrl::parse(&"x".repeat(1 << 20)).unwrap_err().to_string().chars().count(), 187);
+    assert_eq!(
+        RepoUrl::parse(&"x".repeat(1 << 20))
+            .unwrap_err()
+            .to_string()
+            .chars()
+            .count(),
+        187
+    );
 }
 
 #[test]
 fn a_host_the_server_works_for_is_a_forge() {
     let hosts = &["git.acme.com", "code.acme.com:3000"];
-    assert_eq!(at("https://Git.Acme.com/Net/Infra.git", hosts).unwrap(), "https://git.acme.com/net/infra");
-    assert_eq!(at("ssh://git@git.acme.com:2222/Net/Infra", hosts).unwrap(), "https://git.acme.com/net/infra");
-    assert_eq!(at("git@code.acme.com:Net/Infra", hosts).unwrap(), "https://code.acme.com:3000/net/infra");
-    assert_eq!(at("ssh://code.acme.com:2222/net/infra", hosts).unwrap(), "https://code.acme.com:3000/net/infra");
-    assert_eq!(at("https://code.acme.com/Net/Infra", hosts).unwrap(), "https://code.acme.com/Net/Infra");
+    assert_eq!(
+        at("https://Git.Acme.com/Net/Infra.git", hosts).unwrap(),
+        "https://git.acme.com/net/infra"
+    );
+    assert_eq!(
+        at("ssh://git@git.acme.com:2222/Net/Infra", hosts).unwrap(),
+        "https://git.acme.com/net/infra"
+    );
+    assert_eq!(
+        at("git@code.acme.com:Net/Infra", hosts).unwrap(),
+        "https://code.acme.com:3000/net/infra"
+    );
+    assert_eq!(
+        at("ssh://code.acme.com:2222/net/infra", hosts).unwrap(),
+        "https://code.acme.com:3000/net/infra"
+    );
+    assert_eq!(
+        at("https://code.acme.com/Net/Infra", hosts).unwrap(),
+        "https://code.acme.com/Net/Infra"
+    );
     let two = &["h.test:3000", "h.test:3001"];
-    assert_eq!(at("ssh://git@h.test:2222/a/b", two), Err(RepoUrlFault::SshPort(2222)));
+    assert_eq!(
+        at("ssh://git@h.test:2222/a/b", two),
+        Err(RepoUrlFault::SshPort(2222))
+    );
     assert_eq!(at("git@h.test:a/b", two), Err(RepoUrlFault::SshPort(22)));
-    assert_eq!(at("git@h.test.example:a/b", two).unwrap(), "https://h.test.example/a/b");
+    assert_eq!(
+        at("git@h.test.example:a/b", two).unwrap(),
+        "https://h.test.example/a/b"
+    );
 }
 
 #[test]
 fn only_the_normal_form_is_taken_where_one_must_be_given() {
-    assert_eq!(RepoUrl::normalised("https://github.com/acme/infra").unwrap().as_str(), "https://github.com/acme/infra");
     assert_eq!(
-        RepoUrl::normalised("git@github.com:Acme/infra.git").unwrap_err().to_string(),
+        RepoUrl::normalised("https://github.com/acme/infra")
+            .unwrap()
+            .as_str(),
+        "https://github.com/acme/infra"
+    );
+    assert_eq!(
+        RepoUrl::normalised("git@github.com:Acme/infra.git")
+            .unwrap_err()
+            .to_string(),
         "`git@github.com:Acme/infra.git` is not the address of a repository: it is not in normal form; write \
          `https://github.com/acme/infra`"
     );
@@ -249,9 +361,18 @@ fn only_the_normal_form_is_taken_where_one_must_be_given() {
 fn the_names_of_deliveries_and_addresses_stand_for_each_other() {
     for (name, url) in [
         ("github.com/acme/infra", "https://github.com/acme/infra"),
-        ("gitlab.com/group/sub/infra", "https://gitlab.com/group/sub/infra"),
-        ("dev.azure.com/acme/my-net/infra", "https://dev.azure.com/acme/my-net/_git/infra"),
-        ("code.acme.com:3000/net/infra", "https://code.acme.com:3000/net/infra"),
+        (
+            "gitlab.com/group/sub/infra",
+            "https://gitlab.com/group/sub/infra",
+        ),
+        (
+            "dev.azure.com/acme/my-net/infra",
+            "https://dev.azure.com/acme/my-net/_git/infra",
+        ),
+        (
+            "code.acme.com:3000/net/infra",
+            "https://code.acme.com:3000/net/infra",
+        ),
         ("git.acme.com/net/a_b.c", "https://git.acme.com/net/a_b.c"),
     ] {
         let repo: RepoId = name.parse().unwrap();
@@ -259,10 +380,20 @@ fn the_names_of_deliveries_and_addresses_stand_for_each_other() {
         assert_eq!(RepoUrl::of(&repo).unwrap().repo_id(), Some(repo));
     }
     // No repository of GitHub has such a name. Claims of them are kept and shown; nothing is done in them.
-    for url in ["https://git.acme.com/infra", "https://git.acme.com/net/%C3%BC", "https://git.acme.com/net/a+x"] {
+    for url in [
+        "https://git.acme.com/infra",
+        "https://git.acme.com/net/%C3%BC",
+        "https://git.acme.com/net/a+x",
+    ] {
         assert_eq!(RepoUrl::parse(url).unwrap().repo_id(), None, "{url}");
     }
-    assert_eq!(RepoUrl::parse("https://git.acme.com:8443/A/b").unwrap().host().as_str(), "git.acme.com:8443");
+    assert_eq!(
+        RepoUrl::parse("https://git.acme.com:8443/A/b")
+            .unwrap()
+            .host()
+            .as_str(),
+        "git.acme.com:8443"
+    );
 }
 
 /// What a repository is, before anybody writes it down.
@@ -284,13 +415,24 @@ fn repositories() -> impl Strategy<Value = Repository> {
         "xn--bcher-kva.example",
     ]);
     // Few letters, so that names are often nearly the same; upper case and blanks only mean something on unknown hosts.
-    let part = select(vec!["a", "b", "A", "a-b", "a.b", "a_b", "ü", "a b", "a%b", "a+b", "gitx", "git"]);
+    let part = select(vec![
+        "a", "b", "A", "a-b", "a.b", "a_b", "ü", "a b", "a%b", "a+b", "gitx", "git",
+    ]);
     (host, prop::collection::vec(part, 2..4)).prop_map(|(host, mut parts)| {
         if matches!(host, "github.com" | "bitbucket.org") {
             parts.truncate(2);
         }
         let fold = FORGES.contains(&host);
-        let parts = parts.iter().map(|part| if fold { part.to_lowercase() } else { (*part).to_owned() }).collect();
+        let parts = parts
+            .iter()
+            .map(|part| {
+                if fold {
+                    part.to_lowercase()
+                } else {
+                    (*part).to_owned()
+                }
+            })
+            .collect();
         Repository { host, parts }
     })
 }
@@ -301,8 +443,12 @@ fn spelled(repository: &Repository, dice: &[u8]) -> String {
     let mut roll = |sides: u8| dice.next().unwrap_or(0) % sides;
     let way = roll(6);
     let is_forge = FORGES.contains(&repository.host);
-    let mut host =
-        if repository.host.starts_with("xn--") && roll(2) == 0 { "bücher.example" } else { repository.host }.to_owned();
+    let mut host = if repository.host.starts_with("xn--") && roll(2) == 0 {
+        "bücher.example"
+    } else {
+        repository.host
+    }
+    .to_owned();
     if roll(2) == 0 {
         host = host.to_uppercase();
     }
@@ -311,19 +457,43 @@ fn spelled(repository: &Repository, dice: &[u8]) -> String {
     }
     let mut parts = Vec::new();
     for part in &repository.parts {
-        let part = if is_forge && roll(2) == 0 { part.to_uppercase() } else { part.clone() };
+        let part = if is_forge && roll(2) == 0 {
+            part.to_uppercase()
+        } else {
+            part.clone()
+        };
         parts.push(match roll(3) {
-            0 => part.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat(),
-            1 => part.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat(),
+            0 => part
+                .bytes()
+                .map(|byte| format!("%{byte:02x}"))
+                .collect::<Vec<_>>()
+                .concat(),
+            1 => part
+                .bytes()
+                .map(|byte| format!("%{byte:02X}"))
+                .collect::<Vec<_>>()
+                .concat(),
             _ => part.replace('%', "%25"),
         });
     }
-    let path = parts.join("/") + if roll(2) == 0 { ".git" } else { "" } + if roll(2) == 0 { "/" } else { "" };
+    let path = parts.join("/")
+        + if roll(2) == 0 { ".git" } else { "" }
+        + if roll(2) == 0 { "/" } else { "" };
     let user = ["", "git@", "ann@"][usize::from(roll(3))];
-    let any_port = if is_forge { ["", ":22", ":2222"] } else { ["", ":22", ":"] }[usize::from(roll(3))];
+    let any_port = if is_forge {
+        ["", ":22", ":2222"]
+    } else {
+        ["", ":22", ":"]
+    }[usize::from(roll(3))];
     match way {
-        0 => format!("https://{user}{host}{}/{path}", ["", ":443", ":", ":80"][usize::from(roll(4))]),
-        1 => format!("http://{user}{host}{}/{path}", ["", ":80", ":443"][usize::from(roll(3))]),
+        0 => format!(
+            "https://{user}{host}{}/{path}",
+            ["", ":443", ":", ":80"][usize::from(roll(4))]
+        ),
+        1 => format!(
+            "http://{user}{host}{}/{path}",
+            ["", ":80", ":443"][usize::from(roll(3))]
+        ),
         2 => format!("ssh://{user}{host}{any_port}/{path}"),
         3 => format!("{user}{host}:{path}"),
         4 => format!("git://{host}{}/{path}", ["", ":9418"][usize::from(roll(2))]),

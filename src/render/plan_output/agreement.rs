@@ -29,12 +29,18 @@ pub fn disagreement(raw: &str, changes: &PlanChanges) -> Option<String> {
         let other = told.into_iter().find(|told| !agrees(*told, counts));
         return other.map(|other| format!("the text says `{other}` and {}", file()));
     }
-    let told: Vec<PlanCounts> = PLAN.captures_iter(&text).map(|found| plan_counts(&found)).collect();
+    let told: Vec<PlanCounts> = PLAN
+        .captures_iter(&text)
+        .map(|found| plan_counts(&found))
+        .collect();
     if let Some(other) = told.iter().find(|told| !agrees(**told, counts)) {
         return Some(format!("the text says `{other}` and {}", file()));
     }
     if told.is_empty() && !changes.resources.is_empty() {
-        return Some(format!("the text has no line that begins with `Plan:`, and {}", file()));
+        return Some(format!(
+            "the text has no line that begins with `Plan:`, and {}",
+            file()
+        ));
     }
     missing(&text, changes)
 }
@@ -63,12 +69,20 @@ fn missing(text: &str, changes: &PlanChanges) -> Option<String> {
     if missing.is_empty() {
         return None;
     }
-    let name = |change: &&ResourceChange| format!("`{}`", shorten(&change.address, LONGEST_NAME).replace('`', "'"));
+    let name = |change: &&ResourceChange| {
+        format!(
+            "`{}`",
+            shorten(&change.address, LONGEST_NAME).replace('`', "'")
+        )
+    };
     let mut names: Vec<String> = missing.iter().take(NAMED).map(name).collect();
     if missing.len() > NAMED {
         names.push(format!("{} more", missing.len() - NAMED));
     }
-    Some(format!("the text does not show {}, which the plan file changes", names.join(", ")))
+    Some(format!(
+        "the text does not show {}, which the plan file changes",
+        names.join(", ")
+    ))
 }
 
 /// A line that can be a heading, without its indentation. The content of a resource is indented by more.
@@ -90,16 +104,30 @@ fn subject(change: &ResourceChange) -> String {
 fn has_heading(headings: &[&str], subject: &str) -> bool {
     let start = clean(&format!("# {subject} "));
     let from = headings.partition_point(|heading| *heading < start.as_str());
-    let rest = headings[from..].iter().map_while(|heading| heading.strip_prefix(start.as_str()));
-    rest.into_iter().any(|rest| ["will ", "must ", "is ", "has "].iter().any(|verb| rest.starts_with(verb)))
+    let rest = headings[from..]
+        .iter()
+        .map_while(|heading| heading.strip_prefix(start.as_str()));
+    rest.into_iter().any(|rest| {
+        ["will ", "must ", "is ", "has "]
+            .iter()
+            .any(|verb| rest.starts_with(verb))
+    })
 }
 
 /// The numbers in the output of `plan -json`; `None` if the text is not of that form. Control characters are escaped
 /// there, and nothing but the tool begins the first line.
 fn machine_counts(text: &str) -> Option<Vec<PlanCounts>> {
     text.trim_start().starts_with("{\"@level\"").then(|| {
-        let summary = |line: &str| serde_json::from_str::<Message>(line).ok().filter(|m| m.kind == "change_summary");
-        text.lines().filter_map(summary).filter_map(|message| message.changes).map(PlanCounts::from).collect()
+        let summary = |line: &str| {
+            serde_json::from_str::<Message>(line)
+                .ok()
+                .filter(|m| m.kind == "change_summary")
+        };
+        text.lines()
+            .filter_map(summary)
+            .filter_map(|message| message.changes)
+            .map(PlanCounts::from)
+            .collect()
     })
 }
 
@@ -125,8 +153,20 @@ struct Summary {
 
 impl From<Summary> for PlanCounts {
     fn from(summary: Summary) -> Self {
-        let Summary { add, change, remove: destroy, import, forget } = summary;
-        Self { add, change, destroy, import, forget }
+        let Summary {
+            add,
+            change,
+            remove: destroy,
+            import,
+            forget,
+        } = summary;
+        Self {
+            add,
+            change,
+            destroy,
+            import,
+            forget,
+        }
     }
 }
 
@@ -136,11 +176,20 @@ mod tests {
 
     fn change(action: PlannedAction, address: &str) -> ResourceChange {
         let imported = action == PlannedAction::Import;
-        ResourceChange { address: address.to_owned(), deposed: None, previous: None, action, imported }
+        ResourceChange {
+            address: address.to_owned(),
+            deposed: None,
+            previous: None,
+            action,
+            imported,
+        }
     }
 
     fn plan(resources: Vec<ResourceChange>) -> PlanChanges {
-        PlanChanges { resources, outputs: 0 }
+        PlanChanges {
+            resources,
+            outputs: 0,
+        }
     }
 
     /// Terraform 1.11.4, without the contents of resources.
@@ -168,9 +217,14 @@ Plan: 1 to import, 3 to add, 1 to change, 4 to destroy.
 
     fn all() -> PlanChanges {
         use PlannedAction::{Create, Destroy, Forget, Import, Move, Read, Replace, Update};
-        let moved =
-            ResourceChange { previous: Some("terraform_data.mv".to_owned()), ..change(Move, "terraform_data.mv2") };
-        let deposed = ResourceChange { deposed: Some("07a1d2".to_owned()), ..change(Destroy, "terraform_data.gone") };
+        let moved = ResourceChange {
+            previous: Some("terraform_data.mv".to_owned()),
+            ..change(Move, "terraform_data.mv2")
+        };
+        let deposed = ResourceChange {
+            deposed: Some("07a1d2".to_owned()),
+            ..change(Destroy, "terraform_data.gone")
+        };
         plan(vec![
             change(Read, "data.terraform_remote_state.r"),
             change(Replace, "terraform_data.cbd"),
@@ -188,24 +242,42 @@ Plan: 1 to import, 3 to add, 1 to change, 4 to destroy.
     #[test]
     fn a_text_that_shows_every_change_agrees() {
         assert_eq!(disagreement(TEXT, &all()), None);
-        let coloured = TEXT.replace("  # ", "\u{1b}[1m  # ").replace("Plan:", "\u{1b}[1mPlan:\u{1b}[0m");
+        let coloured = TEXT
+            .replace("  # ", "\u{1b}[1m  # ")
+            .replace("Plan:", "\u{1b}[1mPlan:\u{1b}[0m");
         assert_eq!(disagreement(&coloured, &all()), None);
-        assert_eq!(disagreement(&TEXT.replace("4 to destroy.", "4 to destroy, 1 to forget."), &all()), None);
+        assert_eq!(
+            disagreement(
+                &TEXT.replace("4 to destroy.", "4 to destroy, 1 to forget."),
+                &all()
+            ),
+            None
+        );
     }
 
     #[test]
     fn a_change_that_the_text_does_not_show_is_named() {
-        for heading in TEXT.lines().filter(|line| line.trim_start().starts_with("# ")).skip(2) {
+        for heading in TEXT
+            .lines()
+            .filter(|line| line.trim_start().starts_with("# "))
+            .skip(2)
+        {
             let without = TEXT.replace(heading, "");
             let why = disagreement(&without, &all()).unwrap_or_else(|| panic!("{heading}"));
-            assert!(why.starts_with("the text does not show `terraform_data."), "{why}");
+            assert!(
+                why.starts_with("the text does not show `terraform_data."),
+                "{why}"
+            );
         }
         let content = TEXT.replace("  # terraform_data.upd", "      # terraform_data.upd");
         assert_eq!(
             disagreement(&content, &all()).as_deref(),
             Some("the text does not show `terraform_data.upd`, which the plan file changes")
         );
-        let none = TEXT.split_inclusive('\n').filter(|line| !line.contains("# ")).collect::<String>();
+        let none = TEXT
+            .split_inclusive('\n')
+            .filter(|line| !line.contains("# "))
+            .collect::<String>();
         assert_eq!(
             disagreement(&none, &all()).as_deref(),
             Some(
@@ -231,8 +303,14 @@ Plan: 1 to import, 3 to add, 1 to change, 4 to destroy.
                 format!("{TEXT}Plan: 0 to add, 0 to change, 0 to destroy.\n"),
                 "the text says `Plan: 0 to add, 0 to change, 0 to destroy.` and ",
             ),
-            (TEXT.replace("Plan:", "      Plan:"), "the text has no line that begins with `Plan:`, and "),
-            (TEXT.replace("Plan:", "\u{1b}]Plan:"), "the text has no line that begins with `Plan:`, and "),
+            (
+                TEXT.replace("Plan:", "      Plan:"),
+                "the text has no line that begins with `Plan:`, and ",
+            ),
+            (
+                TEXT.replace("Plan:", "\u{1b}]Plan:"),
+                "the text has no line that begins with `Plan:`, and ",
+            ),
         ] {
             assert_eq!(disagreement(&text, &all()), Some(format!("{other}{says}")));
         }
@@ -240,18 +318,30 @@ Plan: 1 to import, 3 to add, 1 to change, 4 to destroy.
 
     #[test]
     fn a_plan_without_resources_has_no_numbers() {
-        let outputs = PlanChanges { outputs: 1, ..PlanChanges::default() };
+        let outputs = PlanChanges {
+            outputs: 1,
+            ..PlanChanges::default()
+        };
         let saved = "Changes to Outputs:\n  + o = 1\n\nYou can apply this plan to save these new output values to the \
                      Terraform\nstate, without changing any real infrastructure.\n";
         let nothing = "No changes. Your infrastructure matches the configuration.\n";
-        let refreshed = "Note: Objects have changed outside of Terraform\n\nThis is a refresh-only plan\n";
+        let refreshed =
+            "Note: Objects have changed outside of Terraform\n\nThis is a refresh-only plan\n";
         for (text, changes, agrees) in [
             (saved, &outputs, true),
             (nothing, &outputs, true),
             (nothing, &PlanChanges::default(), true),
             (refreshed, &PlanChanges::default(), true),
-            (nothing, &plan(vec![change(PlannedAction::Move, "a.b")]), false),
-            ("Plan: 1 to add, 0 to change, 0 to destroy.", &PlanChanges::default(), false),
+            (
+                nothing,
+                &plan(vec![change(PlannedAction::Move, "a.b")]),
+                false,
+            ),
+            (
+                "Plan: 1 to add, 0 to change, 0 to destroy.",
+                &PlanChanges::default(),
+                false,
+            ),
         ] {
             assert_eq!(disagreement(text, changes).is_none(), agrees, "{text}");
         }

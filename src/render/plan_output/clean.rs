@@ -32,14 +32,21 @@ pub fn parts(line: &str) -> impl Iterator<Item = Part<'_>> {
         let mut chars = rest.chars();
         let first = chars.next()?;
         rest = chars.as_str();
-        Some(Part::Shown(if first.is_control() && first != '\t' { '\u{fffd}' } else { first }))
+        Some(Part::Shown(if first.is_control() && first != '\t' {
+            '\u{fffd}'
+        } else {
+            first
+        }))
     })
 }
 
 /// The parameters of a sequence that the text starts with, and what follows it.
 fn colours(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix("\u{1b}[")?;
-    let end = inner.bytes().take(MAX_PARAMETERS + 1).position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
+    let end = inner
+        .bytes()
+        .take(MAX_PARAMETERS + 1)
+        .position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
     let after = inner[end..].strip_prefix('m')?;
     Some((&inner[..end], after))
 }
@@ -64,7 +71,10 @@ pub fn clean(raw: &str) -> String {
 pub fn without_progress(raw: &str) -> String {
     let text = clean(raw);
     let kept: Vec<&str> = text.lines().filter(|line| !is_progress(line)).collect();
-    let first = kept.iter().position(|line| !line.trim().is_empty()).unwrap_or(kept.len());
+    let first = kept
+        .iter()
+        .position(|line| !line.trim().is_empty())
+        .unwrap_or(kept.len());
     kept[first..].join("\n").trim_end().to_owned()
 }
 
@@ -91,12 +101,16 @@ mod tests {
             data.terraform_remote_state.x: Reading...\n\
             data.terraform_remote_state.x: Read complete after 0s\n\n\
             No changes. Your infrastructure matches the configuration.\n";
-        assert_eq!(without_progress(raw), "No changes. Your infrastructure matches the configuration.");
+        assert_eq!(
+            without_progress(raw),
+            "No changes. Your infrastructure matches the configuration."
+        );
     }
 
     #[test]
     fn what_other_steps_printed_is_kept() {
-        let raw = "tflint: 0 issues\nterraform_data.a: Refreshing state... [id=1]\n\nPlan: 1 to add\n";
+        let raw =
+            "tflint: 0 issues\nterraform_data.a: Refreshing state... [id=1]\n\nPlan: 1 to add\n";
         assert_eq!(without_progress(raw), "tflint: 0 issues\n\nPlan: 1 to add");
     }
 
@@ -111,20 +125,48 @@ mod tests {
 
     #[test]
     fn no_sequence_hides_the_lines_after_it() {
-        let openers = ["\u{1b}]", "\u{1b}P", "\u{1b}X", "\u{1b}^", "\u{1b}_", "\u{1b}[", "\u{1b}(", "\u{1b}"];
+        let openers = [
+            "\u{1b}]", "\u{1b}P", "\u{1b}X", "\u{1b}^", "\u{1b}_", "\u{1b}[", "\u{1b}(", "\u{1b}",
+        ];
         let of_eight_bits = ["\u{90}", "\u{98}", "\u{9b}", "\u{9d}", "\u{9e}", "\u{9f}"];
-        let terminators = ["\u{7}", "\u{1b}\\", "\u{9c}", "\u{18}", "\u{1a}", "\r", "\u{8}\u{8}", ""];
+        let terminators = [
+            "\u{7}",
+            "\u{1b}\\",
+            "\u{9c}",
+            "\u{18}",
+            "\u{1a}",
+            "\r",
+            "\u{8}\u{8}",
+            "",
+        ];
         for opener in openers.into_iter().chain(of_eight_bits) {
             for terminator in terminators {
                 let plain = attack(opener, terminator);
-                let coloured = plain.replace("  # ", "\u{1b}[1m  # ").replace(" created", "\u{1b}[0m created");
+                let coloured = plain
+                    .replace("  # ", "\u{1b}[1m  # ")
+                    .replace(" created", "\u{1b}[0m created");
                 for raw in [&plain, &coloured] {
                     let text = clean(raw);
-                    assert!(text.contains("\n  # terraform_data.b_backdoor will be created\n"), "{raw:?}");
-                    assert!(text.contains("\n      + input = \"AdministratorAccess\"\n"), "{raw:?}");
-                    assert!(text.contains("0;\n") && text.contains(" first line\n"), "{raw:?}");
-                    assert!(text.contains("\nPlan: 3 to add, 0 to change, 0 to destroy.\n"), "{raw:?}");
-                    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+                    assert!(
+                        text.contains("\n  # terraform_data.b_backdoor will be created\n"),
+                        "{raw:?}"
+                    );
+                    assert!(
+                        text.contains("\n      + input = \"AdministratorAccess\"\n"),
+                        "{raw:?}"
+                    );
+                    assert!(
+                        text.contains("0;\n") && text.contains(" first line\n"),
+                        "{raw:?}"
+                    );
+                    assert!(
+                        text.contains("\nPlan: 3 to add, 0 to change, 0 to destroy.\n"),
+                        "{raw:?}"
+                    );
+                    assert!(
+                        !text.contains(|c: char| c.is_control() && c != '\n'),
+                        "{text:?}"
+                    );
                 }
             }
         }
@@ -133,18 +175,27 @@ mod tests {
     #[test]
     fn only_colours_are_removed() {
         for (raw, expected) in [
-            ("\u{1b}[31mred\u{1b}[0m \u{1b}[38:2::1:2:3;1mx\u{1b}[my", "red xy"),
+            (
+                "\u{1b}[31mred\u{1b}[0m \u{1b}[38:2::1:2:3;1mx\u{1b}[my",
+                "red xy",
+            ),
             ("a\u{1b}[2Kb\u{1b}[1Ac", "a\u{fffd}[2Kb\u{fffd}[1Ac"),
             ("\u{1b}[31", "\u{fffd}[31"),
             ("\u{1b}[?31m\u{1b}[a b m", "\u{fffd}[?31m\u{fffd}[a b m"),
-            ("a\tb\r\r\nc\rd\u{7f}\u{85}", "a\tb\nc\u{fffd}d\u{fffd}\u{fffd}"),
+            (
+                "a\tb\r\r\nc\rd\u{7f}\u{85}",
+                "a\tb\nc\u{fffd}d\u{fffd}\u{fffd}",
+            ),
             ("é\u{1b}[1m\u{1b}", "é\u{fffd}"),
         ] {
             assert_eq!(clean(raw), expected, "{raw:?}");
         }
         let long = format!("\u{1b}[{}m", "1;".repeat(MAX_PARAMETERS / 2));
         assert_eq!(clean(&long), "");
-        assert_eq!(clean(&long.replace('m', "1m")).chars().count(), long.len() + 1);
+        assert_eq!(
+            clean(&long.replace('m', "1m")).chars().count(),
+            long.len() + 1
+        );
     }
 
     proptest::proptest! {

@@ -41,7 +41,11 @@ impl fmt::Display for ApplyCounts {
         if self.imported > 0 {
             write!(f, "{} imported, ", self.imported)?;
         }
-        write!(f, "{} added, {} changed, {} destroyed", self.added, self.changed, self.destroyed)?;
+        write!(
+            f,
+            "{} added, {} changed, {} destroyed",
+            self.added, self.changed, self.destroyed
+        )?;
         if self.forgotten > 0 {
             write!(f, ", {} forgotten", self.forgotten)?;
         }
@@ -53,7 +57,10 @@ impl fmt::Display for ApplyCounts {
 /// lines are the plan's content, which a pull request can make say anything, and do not count.
 pub fn summary(raw: &str) -> PlanSummary {
     let text = clean(raw);
-    let counts = PLAN.captures_iter(&text).map(|c| plan_counts(&c)).reduce(plan_sum);
+    let counts = PLAN
+        .captures_iter(&text)
+        .map(|c| plan_counts(&c))
+        .reduce(plan_sum);
     let outputs_change = text.contains("You can apply this plan to save these new output values");
     PlanSummary {
         counts,
@@ -65,7 +72,10 @@ pub fn summary(raw: &str) -> PlanSummary {
 /// Reads `Apply complete! Resources: 1 added, 0 changed, 0 destroyed.`, summed over several.
 pub fn apply_summary(raw: &str) -> Option<ApplyCounts> {
     let text = clean(raw);
-    APPLY.captures_iter(&text).map(|c| apply_counts(&c)).reduce(apply_sum)
+    APPLY
+        .captures_iter(&text)
+        .map(|c| apply_counts(&c))
+        .reduce(apply_sum)
 }
 
 static PLAN: LazyLock<Regex> = LazyLock::new(|| {
@@ -80,8 +90,9 @@ static NO_CHANGES: LazyLock<Regex> = LazyLock::new(|| {
         r"(?m)^(?:\S.*\s)?No changes\. (?:Infrastructure is up-to-date|Your infrastructure (?:still )?matches the configuration|No objects need to be destroyed)\.",
     )
 });
-static OUTSIDE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?m)^(?:\S.*\s)?Note: Objects have changed outside of (?:Terraform|OpenTofu)"));
+static OUTSIDE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?m)^(?:\S.*\s)?Note: Objects have changed outside of (?:Terraform|OpenTofu)")
+});
 static APPLY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?m)^(?:\S.*\s)?(?:Apply|Destroy) complete! Resources: (?:(?<imported>\d+) imported, )?(?:(?<added>\d+) added, )?(?:(?<changed>\d+) changed, )?(?<destroyed>\d+) destroyed(?:, (?<forgotten>\d+) forgotten)?\.",
@@ -94,7 +105,9 @@ fn pattern(text: &str) -> Regex {
 
 /// A number of the line; absent is none, absurd is the largest there is.
 fn number(captures: &Captures<'_>, name: &str) -> u32 {
-    captures.name(name).map_or(0, |digits| digits.as_str().parse().unwrap_or(u32::MAX))
+    captures
+        .name(name)
+        .map_or(0, |digits| digits.as_str().parse().unwrap_or(u32::MAX))
 }
 
 pub(super) fn plan_counts(c: &Captures<'_>) -> PlanCounts {
@@ -142,23 +155,47 @@ mod tests {
     use super::*;
 
     fn counts(add: u32, change: u32, destroy: u32, import: u32, forget: u32) -> PlanCounts {
-        PlanCounts { add, change, destroy, import, forget }
+        PlanCounts {
+            add,
+            change,
+            destroy,
+            import,
+            forget,
+        }
     }
 
     #[test]
     fn plan_lines_are_counted_and_summed() {
         for (raw, expected) in [
-            ("\u{1b}[1mPlan:\u{1b}[0m 2 to add, 0 to change, 0 to destroy.\n\u{1b}[0m", Some(counts(2, 0, 0, 0, 0))),
-            ("Plan: 1 to import, 1 to add, 0 to change, 1 to destroy.", Some(counts(1, 0, 1, 1, 0))),
-            ("Plan: 0 to add, 0 to change, 0 to destroy, 3 to forget.", Some(counts(0, 0, 0, 0, 3))),
-            ("Plan: 1 to add, 2 to change, 3 to destroy. Actions: 1 to invoke.", Some(counts(1, 2, 3, 0, 0))),
+            (
+                "\u{1b}[1mPlan:\u{1b}[0m 2 to add, 0 to change, 0 to destroy.\n\u{1b}[0m",
+                Some(counts(2, 0, 0, 0, 0)),
+            ),
+            (
+                "Plan: 1 to import, 1 to add, 0 to change, 1 to destroy.",
+                Some(counts(1, 0, 1, 1, 0)),
+            ),
+            (
+                "Plan: 0 to add, 0 to change, 0 to destroy, 3 to forget.",
+                Some(counts(0, 0, 0, 0, 3)),
+            ),
+            (
+                "Plan: 1 to add, 2 to change, 3 to destroy. Actions: 1 to invoke.",
+                Some(counts(1, 2, 3, 0, 0)),
+            ),
             (
                 "[a] Plan: 1 to add, 0 to change, 0 to destroy.\n12:00:01 STDOUT tofu: Plan: 0 to add, 2 to change, 1 to destroy.",
                 Some(counts(1, 2, 1, 0, 0)),
             ),
-            ("Plan: 99999999999 to add, 0 to change, 0 to destroy.", Some(counts(u32::MAX, 0, 0, 0, 0))),
+            (
+                "Plan: 99999999999 to add, 0 to change, 0 to destroy.",
+                Some(counts(u32::MAX, 0, 0, 0, 0)),
+            ),
             ("nothing of the kind", None),
-            ("            Plan: 9 to add, 9 to change, 9 to destroy.\n", None),
+            (
+                "            Plan: 9 to add, 9 to change, 9 to destroy.\n",
+                None,
+            ),
         ] {
             assert_eq!(summary(raw).counts, expected, "{raw}");
         }
@@ -167,9 +204,18 @@ mod tests {
     #[test]
     fn nothing_to_do_is_only_what_the_tool_calls_so() {
         for (raw, expected) in [
-            ("\nNo changes. Your infrastructure matches the configuration.\n\nTerraform has compared", true),
-            ("No changes. Your infrastructure matches the configuration.\n\nOpenTofu has compared", true),
-            ("No changes. Infrastructure is up-to-date.\n\nThis means that Terraform did not detect", true),
+            (
+                "\nNo changes. Your infrastructure matches the configuration.\n\nTerraform has compared",
+                true,
+            ),
+            (
+                "No changes. Your infrastructure matches the configuration.\n\nOpenTofu has compared",
+                true,
+            ),
+            (
+                "No changes. Infrastructure is up-to-date.\n\nThis means that Terraform did not detect",
+                true,
+            ),
             (
                 "\u{1b}[1m\u{1b}[32mNo changes.\u{1b}[0m\u{1b}[1m Your infrastructure still matches the configuration.",
                 true,
@@ -179,9 +225,15 @@ mod tests {
                 "No changes. No objects need to be destroyed.\n\nChanges to Outputs:\n  + x = 1\n\nYou can apply this plan to save these new output values to the Terraform\nstate, without changing any real infrastructure.",
                 false,
             ),
-            ("No changes. Infrastructure is up-to-date.\nPlan: 1 to add, 0 to change, 0 to destroy.", false),
+            (
+                "No changes. Infrastructure is up-to-date.\nPlan: 1 to add, 0 to change, 0 to destroy.",
+                false,
+            ),
             ("Plan: 0 to add, 0 to change, 0 to destroy.", false),
-            ("      + text = No changes. Infrastructure is up-to-date.", false),
+            (
+                "      + text = No changes. Infrastructure is up-to-date.",
+                false,
+            ),
             ("a workflow of one's own", false),
         ] {
             assert_eq!(summary(raw).no_changes, expected, "{raw}");
@@ -192,7 +244,10 @@ mod tests {
     fn changes_by_others_are_noticed() {
         for tool in ["Terraform", "OpenTofu"] {
             assert!(
-                summary(&format!("\u{1b}[1mNote: \u{1b}[0mObjects have changed outside of {tool}\n")).changes_outside
+                summary(&format!(
+                    "\u{1b}[1mNote: \u{1b}[0mObjects have changed outside of {tool}\n"
+                ))
+                .changes_outside
             );
         }
         assert!(!summary("Plan: 1 to add, 0 to change, 0 to destroy.").changes_outside);
@@ -200,12 +255,23 @@ mod tests {
 
     #[test]
     fn an_apply_is_counted() {
+        let raw = "\u{1b}[0m\u{1b}[1m\u{1b}[32m\nApply complete! Resources: 2 added, 1 changed, 1 destroyed.\n\u{1b}[0m";
+        assert_eq!(
+            apply_summary(raw).unwrap().to_string(),
+            "2 added, 1 changed, 1 destroyed"
+        );
         let raw =
-            "\u{1b}[0m\u{1b}[1m\u{1b}[32m\nApply complete! Resources: 2 added, 1 changed, 1 destroyed.\n\u{1b}[0m";
-        assert_eq!(apply_summary(raw).unwrap().to_string(), "2 added, 1 changed, 1 destroyed");
-        let raw = "Apply complete! Resources: 1 imported, 2 added, 1 changed, 1 destroyed, 1 forgotten.";
-        assert_eq!(apply_summary(raw).unwrap().to_string(), "1 imported, 2 added, 1 changed, 1 destroyed, 1 forgotten");
-        assert_eq!(apply_summary("Destroy complete! Resources: 3 destroyed.").unwrap().destroyed, 3);
+            "Apply complete! Resources: 1 imported, 2 added, 1 changed, 1 destroyed, 1 forgotten.";
+        assert_eq!(
+            apply_summary(raw).unwrap().to_string(),
+            "1 imported, 2 added, 1 changed, 1 destroyed, 1 forgotten"
+        );
+        assert_eq!(
+            apply_summary("Destroy complete! Resources: 3 destroyed.")
+                .unwrap()
+                .destroyed,
+            3
+        );
         assert_eq!(apply_summary("Apply complete?"), None);
     }
 }

@@ -37,24 +37,47 @@ pub fn state_lock(raw: &str) -> Option<StateLock> {
     let text = clean(raw);
     let (_, info) = text.split_once("Lock Info:")?;
     let field = |name: &str| {
-        let line = info.lines().map(unboxed).take(12).find_map(|line| line.trim().strip_prefix(name))?;
+        let line = info
+            .lines()
+            .map(unboxed)
+            .take(12)
+            .find_map(|line| line.trim().strip_prefix(name))?;
         Some(line.trim().to_owned()).filter(|value| !value.is_empty())
     };
-    StateLock::new(field("ID:")?, field("Who:"), field("Created:"), field("Operation:"))
+    StateLock::new(
+        field("ID:")?,
+        field("Who:"),
+        field("Created:"),
+        field("Operation:"),
+    )
 }
 
 impl StateLock {
     /// A lock with an identifier that can stand in a command for people to copy; `None` with any other.
-    pub fn new(id: String, who: Option<String>, created: Option<String>, operation: Option<String>) -> Option<Self> {
+    pub fn new(
+        id: String,
+        who: Option<String>,
+        created: Option<String>,
+        operation: Option<String>,
+    ) -> Option<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/+=@".contains(c);
-        let usable = id.len() <= 256 && id.starts_with(|c: char| c.is_ascii_alphanumeric()) && id.chars().all(plain);
-        usable.then_some(Self { id, who, created, operation })
+        let usable = id.len() <= 256
+            && id.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && id.chars().all(plain);
+        usable.then_some(Self {
+            id,
+            who,
+            created,
+            operation,
+        })
     }
 }
 
 /// A line of a box without its left border: `│ Error: …`.
 fn unboxed(line: &str) -> &str {
-    line.strip_prefix("│ ").or_else(|| line.strip_prefix('│')).unwrap_or(line)
+    line.strip_prefix("│ ")
+        .or_else(|| line.strip_prefix('│'))
+        .unwrap_or(line)
 }
 
 fn boxes(text: &str) -> Option<String> {
@@ -78,12 +101,16 @@ fn boxes(text: &str) -> Option<String> {
 /// The text of a box, if it is about an error.
 fn error_of(lines: &[&str]) -> Option<String> {
     let text = lines.join("\n");
-    text.starts_with("Error: ").then(|| text.trim_end().to_owned())
+    text.starts_with("Error: ")
+        .then(|| text.trim_end().to_owned())
 }
 
 fn after_first_error(text: &str) -> Option<String> {
-    static ERROR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?m)^Error: ").expect("a constant pattern"));
-    ERROR.find(text).map(|found| text[found.start()..].trim_end().to_owned())
+    static ERROR: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?m)^Error: ").expect("a constant pattern"));
+    ERROR
+        .find(text)
+        .map(|found| text[found.start()..].trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -114,7 +141,10 @@ mod tests {
         let lock = state_lock(LOCKED).unwrap();
         assert_eq!(lock.id, "83c9c04d-b3d3-9f5b-2b56-0bb4969084ff");
         assert_eq!(lock.who.as_deref(), Some("root@vm"));
-        assert_eq!(lock.created.as_deref(), Some("2026-11-21 09:00:31.370811785 +0000 UTC"));
+        assert_eq!(
+            lock.created.as_deref(),
+            Some("2026-11-21 09:00:31.370811785 +0000 UTC")
+        );
         assert_eq!(lock.operation.as_deref(), Some("OperationTypeApply"));
         assert_eq!(state_lock(&clean(LOCKED).replace("│ ", "")), Some(lock));
         assert_eq!(state_lock("Lock Info:\n"), None);
@@ -133,15 +163,20 @@ mod tests {
 
     #[test]
     fn without_boxes_the_error_starts_at_its_word() {
-        let raw =
-            "terraform_data.fail: Creating...\n\nError: local-exec provisioner error\n\n  with terraform_data.fail,\n";
-        assert_eq!(error_part(raw).unwrap(), "Error: local-exec provisioner error\n\n  with terraform_data.fail,");
+        let raw = "terraform_data.fail: Creating...\n\nError: local-exec provisioner error\n\n  with terraform_data.fail,\n";
+        assert_eq!(
+            error_part(raw).unwrap(),
+            "Error: local-exec provisioner error\n\n  with terraform_data.fail,"
+        );
         assert_eq!(error_part("all is well"), None);
         assert!(!plan_is_stale("Saved plan is stale, says a resource"));
     }
 
     #[test]
     fn a_box_that_was_cut_off_still_counts() {
-        assert_eq!(error_part("╷\n│ Error: half\n│ of").unwrap(), "Error: half\nof");
+        assert_eq!(
+            error_part("╷\n│ Error: half\n│ of").unwrap(),
+            "Error: half\nof"
+        );
     }
 }

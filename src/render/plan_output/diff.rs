@@ -29,7 +29,9 @@ pub fn plan_text(raw: &str, style: DiffStyle) -> String {
 /// `  + x` becomes `+ x`; a marker that stands deeper stays.
 fn of_resource(line: &str) -> &str {
     let inner = line.strip_prefix("  ").unwrap_or(line);
-    let marked = ["+ ", "- ", "~ "].iter().any(|mark| inner.starts_with(mark));
+    let marked = ["+ ", "- ", "~ "]
+        .iter()
+        .any(|mark| inner.starts_with(mark));
     if marked { inner } else { line }
 }
 
@@ -51,7 +53,11 @@ fn everything(text: &str) -> String {
                 out.push(line.to_owned());
             }
             Some(open) => {
-                out.push(open.markers_at.and_then(|at| moved_at(line, at)).unwrap_or_else(|| line.to_owned()));
+                out.push(
+                    open.markers_at
+                        .and_then(|at| moved_at(line, at))
+                        .unwrap_or_else(|| line.to_owned()),
+                );
             }
             None => {
                 heredoc = opens_heredoc(line);
@@ -65,22 +71,31 @@ fn everything(text: &str) -> String {
 /// `~ input = <<-EOT`; Terraform indents the lines of a compared text by four more than the marker of the attribute.
 fn opens_heredoc(line: &str) -> Option<Heredoc> {
     static OPENS: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^(?<indent> *)(?<mark>[-+~]?) .*<<[-~]?(?<end>[A-Z_]+)$").expect("a constant pattern")
+        Regex::new(r"^(?<indent> *)(?<mark>[-+~]?) .*<<[-~]?(?<end>[A-Z_]+)$")
+            .expect("a constant pattern")
     });
     let found = OPENS.captures(line)?;
     let compared = &found["mark"] == "~";
-    Some(Heredoc { end: found["end"].to_owned(), markers_at: compared.then_some(found["indent"].len() + 4) })
+    Some(Heredoc {
+        end: found["end"].to_owned(),
+        markers_at: compared.then_some(found["indent"].len() + 4),
+    })
 }
 
 fn moved(line: &str) -> Option<String> {
-    static MARKED: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"^(?<indent>  +)(?<mark>[-+~])(?<rest> .*)$").expect("a constant pattern"));
-    MARKED.captures(line).map(|c: Captures<'_>| join(&c["indent"], &c["mark"], &c["rest"]))
+    static MARKED: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(?<indent>  +)(?<mark>[-+~])(?<rest> .*)$").expect("a constant pattern")
+    });
+    MARKED
+        .captures(line)
+        .map(|c: Captures<'_>| join(&c["indent"], &c["mark"], &c["rest"]))
 }
 
 fn moved_at(line: &str, column: usize) -> Option<String> {
     let (indent, rest) = line.split_at_checked(column)?;
-    let mark = rest.get(..1).filter(|mark| matches!(*mark, "-" | "+" | "~"))?;
+    let mark = rest
+        .get(..1)
+        .filter(|mark| matches!(*mark, "-" | "+" | "~"))?;
     let blank = indent.bytes().all(|b| b == b' ') && rest[1..].starts_with(' ');
     blank.then(|| join(indent, mark, &rest[1..]))
 }
@@ -141,8 +156,12 @@ Changes to Outputs:
 
     #[test]
     fn only_two_spaces_make_a_marker() {
-        for (line, expected) in [("  + a", "+ a"), (" - a", " - a"), ("      + a", "      + a"), ("  -/+ a", "  -/+ a")]
-        {
+        for (line, expected) in [
+            ("  + a", "+ a"),
+            (" - a", " - a"),
+            ("      + a", "      + a"),
+            ("  -/+ a", "  -/+ a"),
+        ] {
             assert_eq!(of_resource(line), expected);
         }
     }

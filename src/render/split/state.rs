@@ -71,8 +71,12 @@ impl State {
         }
         let rule = line.contains("--") && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
         match self.row.replace(line.to_owned()) {
-            Some(head) if rule && self.table.is_none() && head.len() + line.len() <= 2 * MAX_REPEATED => {
-                self.table = Some(Table { head: format!("{head}\n{line}\n") });
+            Some(head)
+                if rule && self.table.is_none() && head.len() + line.len() <= 2 * MAX_REPEATED =>
+            {
+                self.table = Some(Table {
+                    head: format!("{head}\n{line}\n"),
+                });
             }
             _ => {}
         }
@@ -85,13 +89,18 @@ impl State {
         }
         let next = self.after(line);
         let more = next.fence.is_some() || next.details.len() > self.details.len();
-        let table_head = next.table.is_none() && next.row.is_some() || self.table.is_none() && next.table.is_some();
+        let table_head = next.table.is_none() && next.row.is_some()
+            || self.table.is_none() && next.table.is_some();
         more || table_head || line.starts_with('#')
     }
 
     /// Closes all that is open; starts on a new line.
     pub(super) fn closing(&self) -> String {
-        let fence = self.fence.as_ref().map(|fence| format!("{}\n", fence.marks())).unwrap_or_default();
+        let fence = self
+            .fence
+            .as_ref()
+            .map(|fence| format!("{}\n", fence.marks()))
+            .unwrap_or_default();
         fence + &"\n</details>\n".repeat(self.details.len())
     }
 
@@ -100,7 +109,11 @@ impl State {
         let mut out = String::new();
         for line in &self.details {
             let known = line.len() <= MAX_REPEATED && line.contains("</summary>");
-            out.push_str(if known { line } else { "<details><summary>Continued</summary>" });
+            out.push_str(if known {
+                line
+            } else {
+                "<details><summary>Continued</summary>"
+            });
             out.push_str("\n\n");
         }
         if let Some(fence) = &self.fence {
@@ -123,15 +136,27 @@ impl Fence {
         let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let language = text.trim_start_matches(mark);
         let length = text.len() - language.len();
-        let fine = indent <= 3 && (3..=MAX_FENCE).contains(&length) && !(mark == '`' && language.contains('`'));
-        let language = Some(language).filter(|l| l.len() <= MAX_REPEATED).unwrap_or_default().to_owned();
-        fine.then_some(Self { indent, mark, length, language })
+        let fine = indent <= 3
+            && (3..=MAX_FENCE).contains(&length)
+            && !(mark == '`' && language.contains('`'));
+        let language = Some(language)
+            .filter(|l| l.len() <= MAX_REPEATED)
+            .unwrap_or_default()
+            .to_owned();
+        fine.then_some(Self {
+            indent,
+            mark,
+            length,
+            language,
+        })
     }
 
     fn is_closed_by(&self, line: &str) -> bool {
         let text = line.trim_start_matches(' ');
         let rest = text.trim_start_matches(self.mark);
-        line.len() - text.len() <= 3 && text.len() - rest.len() >= self.length && rest.trim().is_empty()
+        line.len() - text.len() <= 3
+            && text.len() - rest.len() >= self.length
+            && rest.trim().is_empty()
     }
 
     fn marks(&self) -> String {

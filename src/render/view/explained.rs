@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Footer, Label};
 use crate::discovery::explain::{
-    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, Warning, groups, hooks_not_run,
-    skipped_groups,
+    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, Warning, groups,
+    hooks_not_run, skipped_groups,
 };
 use crate::render::report::Report;
 
@@ -78,7 +78,11 @@ struct WarningView {
 }
 
 /// Everything there is to say about a change.
-pub(in crate::render) fn explained(report: &Report, explanation: &Explanation, warnings: &[Warning]) -> ExplainedView {
+pub(in crate::render) fn explained(
+    report: &Report,
+    explanation: &Explanation,
+    warnings: &[Warning],
+) -> ExplainedView {
     let skipped = skipped_groups(&explanation.skipped);
     let idle = explanation.idle_files();
     let file = |(file, reason): (&FileVerdict, &FileWhyNot)| FileView {
@@ -90,7 +94,11 @@ pub(in crate::render) fn explained(report: &Report, explanation: &Explanation, w
         summary: explanation.summary(),
         hooks: hooks_not_run(explanation.hooks),
         groups: all.iter().take(SHOWN_GROUPS).map(group).collect(),
-        unseen: all.iter().skip(SHOWN_GROUPS).map(|group| group.projects.len()).sum(),
+        unseen: all
+            .iter()
+            .skip(SHOWN_GROUPS)
+            .map(|group| group.projects.len())
+            .sum(),
         skipped_count: plural(explanation.skipped.len(), "project"),
         skipped: skipped.iter().take(SHOWN).map(left_out).collect(),
         files_count: explanation.idle_files().count(),
@@ -108,27 +116,56 @@ fn plural(count: usize, noun: &str) -> String {
 fn group(group: &PlannedGroup<'_>) -> GroupView {
     let count = group.projects.len();
     GroupView {
-        projects: group.projects.iter().take(SHOWN).map(|planned| project(planned)).collect(),
+        projects: group
+            .projects
+            .iter()
+            .take(SHOWN)
+            .map(|planned| project(planned))
+            .collect(),
         count,
         more: count.saturating_sub(SHOWN),
-        rows: group.rows.iter().map(|row| RowView { label: row.label, text: row.to_string() }).collect(),
+        rows: group
+            .rows
+            .iter()
+            .map(|row| RowView {
+                label: row.label,
+                text: row.to_string(),
+            })
+            .collect(),
     }
 }
 
 fn project(planned: &Planned) -> PlannedView {
-    PlannedView { it: Label::of(&planned.key), why: planned.because() }
+    PlannedView {
+        it: Label::of(&planned.key),
+        why: planned.because(),
+    }
 }
 
 fn warning(warning: &Warning) -> WarningView {
-    let Warning { file, line, what, help } = warning;
+    let Warning {
+        file,
+        line,
+        what,
+        help,
+    } = warning;
     let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
-    WarningView { place, what: what.clone(), help: help.clone() }
+    WarningView {
+        place,
+        what: what.clone(),
+        help: help.clone(),
+    }
 }
 
 fn left_out(group: &SkippedGroup<'_>) -> SkippedView {
     SkippedView {
         reason: group.reason.clone(),
-        projects: group.projects.iter().take(NAMED).map(|skipped| skipped.key.status_id()).collect(),
+        projects: group
+            .projects
+            .iter()
+            .take(NAMED)
+            .map(|skipped| skipped.key.status_id())
+            .collect(),
         more: group.projects.len().saturating_sub(NAMED),
     }
 }

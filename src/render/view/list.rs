@@ -44,9 +44,14 @@ impl ListView {
             many => Some(format!("{many} outputs to change")),
         };
         Some(Self {
-            tally: numbers(&sorted).into_iter().chain(outputs).collect::<Vec<_>>().join(", "),
+            tally: numbers(&sorted)
+                .into_iter()
+                .chain(outputs)
+                .collect::<Vec<_>>()
+                .join(", "),
             lines: shown.iter().map(|change| line(change)).collect(),
-            more: (!rest.is_empty()).then(|| format!("{} more: {}", rest.len(), numbers(rest).join(", "))),
+            more: (!rest.is_empty())
+                .then(|| format!("{} more: {}", rest.len(), numbers(rest).join(", "))),
         })
     }
 
@@ -58,7 +63,12 @@ impl ListView {
 
 /// `2 to destroy`, `1 to create`
 fn numbers(changes: &[&ResourceChange]) -> Vec<String> {
-    let number = |action| changes.iter().filter(|change| change.action == action).count();
+    let number = |action| {
+        changes
+            .iter()
+            .filter(|change| change.action == action)
+            .count()
+    };
     let words = |action: PlannedAction| match number(action) {
         0 => None,
         many => Some(format!("{many} to {}", action.verb())),
@@ -92,12 +102,30 @@ mod tests {
             imported: false,
         };
         let creates = (0..60).map(|n| one(PlannedAction::Create, n));
-        let others = [PlannedAction::Move, PlannedAction::Update, PlannedAction::Replace, PlannedAction::Destroy];
+        let others = [
+            PlannedAction::Move,
+            PlannedAction::Update,
+            PlannedAction::Replace,
+            PlannedAction::Destroy,
+        ];
         let resources = creates.chain(others.map(|action| one(action, 1))).collect();
-        let list = ListView::of(&PlanChanges { resources, outputs: 2 }).unwrap();
-        assert_eq!(list.tally, "1 to destroy, 1 to replace, 1 to update, 60 to create, 1 to move, 2 outputs to change");
+        let list = ListView::of(&PlanChanges {
+            resources,
+            outputs: 2,
+        })
+        .unwrap();
+        assert_eq!(
+            list.tally,
+            "1 to destroy, 1 to replace, 1 to update, 60 to create, 1 to move, 2 outputs to change"
+        );
         let verbs: Vec<&str> = list.lines.iter().take(4).map(|line| line.verb).collect();
-        assert_eq!((verbs, list.lines.len()), (vec!["destroy", "replace", "update", "create"], MAX_LINES));
-        assert_eq!(list.more.as_deref(), Some("14 more: 13 to create, 1 to move"));
+        assert_eq!(
+            (verbs, list.lines.len()),
+            (vec!["destroy", "replace", "update", "create"], MAX_LINES)
+        );
+        assert_eq!(
+            list.more.as_deref(),
+            Some("14 more: 13 to create, 1 to move")
+        );
     }
 }

@@ -11,7 +11,9 @@ use serde::Serialize;
 pub(super) use explained::explained;
 pub(super) use results::results;
 
-use super::report::{Body, CancelLine, Fate, IdleNotice, LockLost, Loss, Refusal, Released, Report, UserText};
+use super::report::{
+    Body, CancelLine, Fate, IdleNotice, LockLost, Loss, Refusal, Released, Report, UserText,
+};
 use crate::model::{CommandKind, CommitSha, ProjectKey, PullNumber};
 
 /// A project's three names.
@@ -43,7 +45,10 @@ pub(super) struct Footer {
 impl Footer {
     pub(super) fn of(report: &Report) -> Self {
         Self {
-            commit: report.head.as_ref().map(|head: &CommitSha| head.short().to_owned()),
+            commit: report
+                .head
+                .as_ref()
+                .map(|head: &CommitSha| head.short().to_owned()),
             took: report.duration.map(|time| took(time.as_secs())),
             url: report.url.clone(),
         }
@@ -195,7 +200,12 @@ pub(super) fn help(text: &str) -> HelpView<'_> {
 
 pub(super) fn config_errors<'a>(report: &Report, text: &'a str) -> ConfigErrorsView<'a> {
     let is_application = report.pull.is_application();
-    ConfigErrorsView { title: title(report.command), text, is_application, footer: Footer::of(report) }
+    ConfigErrorsView {
+        title: title(report.command),
+        text,
+        is_application,
+        footer: Footer::of(report),
+    }
 }
 
 pub(super) fn broken<'a>(report: &Report, text: &'a UserText) -> RefusalView<'a> {
@@ -234,7 +244,10 @@ fn deed(command: CommandKind) -> &'static str {
 
 fn example(report: &Report) -> String {
     let word = word(report.command).unwrap_or("plan");
-    with_words(format!("{} {word} -d path/of/the/project", report.executable), report)
+    with_words(
+        format!("{} {word} -d path/of/the/project", report.executable),
+        report,
+    )
 }
 
 /// What a command is called in comments, if it is one of those that can be tried again as they were given.
@@ -255,10 +268,17 @@ fn word(command: CommandKind) -> Option<&'static str> {
 
 /// The command line with the operands and the further arguments of the command, unless these cannot be written in one.
 fn with_words(mut line: String, report: &Report) -> String {
-    let joined =
-        |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).ok().filter(|text| !text.is_empty());
-    for text in
-        [joined(&report.operands), joined(&report.extra_args).map(|text| format!("-- {text}"))].into_iter().flatten()
+    let joined = |words: &[String]| {
+        shlex::try_join(words.iter().map(String::as_str))
+            .ok()
+            .filter(|text| !text.is_empty())
+    };
+    for text in [
+        joined(&report.operands),
+        joined(&report.extra_args).map(|text| format!("-- {text}")),
+    ]
+    .into_iter()
+    .flatten()
     {
         line.push(' ');
         line.push_str(&text);
@@ -287,10 +307,18 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::NotMerged(_)
         | Body::Cancelled(_) => "unlock",
     };
-    let row = |released: &Released| ReleasedRow { label: Label::of(&released.key), what: what(released) };
+    let row = |released: &Released| ReleasedRow {
+        label: Label::of(&released.key),
+        what: what(released),
+    };
     let applied = matches!(&report.body, Body::Unlocked { applied: true, .. });
     let projects = released.iter().map(row).collect();
-    ReleasedView { cause, projects, applied, plan: format!("{} plan", report.executable) }
+    ReleasedView {
+        cause,
+        projects,
+        applied,
+        plan: format!("{} plan", report.executable),
+    }
 }
 
 fn what(released: &Released) -> &'static str {
@@ -305,7 +333,11 @@ fn what(released: &Released) -> &'static str {
 }
 
 pub(super) fn cancelled<'a>(report: &Report, lines: &'a [CancelLine]) -> CancelledView<'a> {
-    let row = |line: &'a CancelLine| CancelledRow { what: line.what.as_deref(), who: &line.who, fate: fate(line.fate) };
+    let row = |line: &'a CancelLine| CancelledRow {
+        what: line.what.as_deref(),
+        who: &line.who,
+        fate: fate(line.fate),
+    };
     let spared = lines.iter().any(|line| line.fate == Fate::Spared);
     CancelledView {
         lines: lines.iter().map(row).collect(),
@@ -316,7 +348,9 @@ pub(super) fn cancelled<'a>(report: &Report, lines: &'a [CancelLine]) -> Cancell
 fn fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Dropped => ": it was waiting and will not run.",
-        Fate::Interrupted => ": it was under way and is interrupted; its own comment says how far it came.",
+        Fate::Interrupted => {
+            ": it was under way and is interrupted; its own comment says how far it came."
+        }
         Fate::Spared => ": it is under way and was left alone.",
     }
 }
@@ -329,13 +363,23 @@ pub(super) fn by_time<'a>(
 ) -> ByTimeView {
     let [plan, unlock] = ["plan", "unlock"].map(|word| format!("{} {word}", report.executable));
     let projects = projects.into_iter().map(Label::of).collect();
-    ByTimeView { projects, ttl: span(ttl), ends_at: None, applied: false, plan, unlock }
+    ByTimeView {
+        projects,
+        ttl: span(ttl),
+        ends_at: None,
+        applied: false,
+        plan,
+        unlock,
+    }
 }
 
 /// Locks that go back soon.
 pub(super) fn lock_idle(report: &Report, notice: &IdleNotice) -> ByTimeView {
     let ends_at = Some(notice.ends_at.format("%Y-%m-%d %H:%M UTC").to_string());
-    ByTimeView { ends_at, ..by_time(report, &notice.projects, notice.ttl) }
+    ByTimeView {
+        ends_at,
+        ..by_time(report, &notice.projects, notice.ttl)
+    }
 }
 
 /// `3 days`, `36 hours`, `45 minutes`: in the largest unit that fits.
@@ -344,7 +388,9 @@ pub fn span(time: TimeDelta) -> String {
     let (n, unit) = [(86_400, "day"), (3600, "hour"), (60, "minute")]
         .into_iter()
         .find(|(length, _)| seconds % length == 0)
-        .map_or((seconds, "second"), |(length, unit)| (seconds / length, unit));
+        .map_or((seconds, "second"), |(length, unit)| {
+            (seconds / length, unit)
+        });
     format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
@@ -364,7 +410,16 @@ pub(super) fn lock_lost<'a>(report: &Report, lost: &'a LockLost) -> LockLostView
         plan: lost.plan,
         interrupted: lost.interrupted,
         applied: lost.applied,
-        now: lost.now.as_ref().map(|(pull, url)| NewHolder { pull: *pull, url }),
-        again: format!("{} plan {}", report.executable, lost.key.flags().unwrap_or_default()).trim_end().to_owned(),
+        now: lost
+            .now
+            .as_ref()
+            .map(|(pull, url)| NewHolder { pull: *pull, url }),
+        again: format!(
+            "{} plan {}",
+            report.executable,
+            lost.key.flags().unwrap_or_default()
+        )
+        .trim_end()
+        .to_owned(),
     }
 }

@@ -18,7 +18,10 @@ const TAIL_LINES: usize = 30;
 const MAX_ERROR: usize = 6_000;
 
 /// The section of a project.
-#[expect(clippy::struct_excessive_bools, reason = "a template asks one question at a time")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a template asks one question at a time"
+)]
 #[derive(Serialize)]
 pub(super) struct ProjectView {
     icon: &'static str,
@@ -96,7 +99,11 @@ struct Block {
 impl ProjectView {
     pub(super) fn of(report: &Report, project: &ProjectReport) -> Self {
         let failed = project.outcome == ProjectOutcome::Failed;
-        let (error, output) = if failed { failure(report, project) } else { (None, output(report, project)) };
+        let (error, output) = if failed {
+            failure(report, project)
+        } else {
+            (None, output(report, project))
+        };
         let (list, list_missing) = match &project.list {
             PlanList::None => (None, None),
             PlanList::Of(changes) => (ListView::of(changes), None),
@@ -104,7 +111,10 @@ impl ProjectView {
         };
         // Whoever wants more than the list unfolds the text.
         let folds = report.style.fold && list.as_ref().is_some_and(ListView::has_lines);
-        let output = output.map(|block| Block { fold: block.fold || folds, ..block });
+        let output = output.map(|block| Block {
+            fold: block.fold || folds,
+            ..block
+        });
         let text = project.message.clone().unwrap_or_default();
         Self {
             icon: icon(project.outcome),
@@ -123,7 +133,11 @@ impl ProjectView {
             message: Some(text.message).filter(|message| !message.trim().is_empty()),
             hints: text.hints,
             holder: project.held_by.as_ref().map(holder),
-            state_lock: if failed || project.outcome == ProjectOutcome::Cancelled { state_lock(project) } else { None },
+            state_lock: if failed || project.outcome == ProjectOutcome::Cancelled {
+                state_lock(project)
+            } else {
+                None
+            },
             stale: failed && plan_output::plan_is_stale(&project.output),
             error,
             output,
@@ -131,7 +145,10 @@ impl ProjectView {
             apply: apply(report, project),
             again: again(report, project),
             unlock: format!("{} unlock", report.executable),
-            lock_url: project.lock_url.clone().filter(|_| report.style.offer_unlock),
+            lock_url: project
+                .lock_url
+                .clone()
+                .filter(|_| report.style.offer_unlock),
             run_url: project.run_url.clone(),
         }
     }
@@ -213,7 +230,12 @@ fn holder(holder: &Holder) -> HolderView {
         pull: holder.pull.0,
         application: match holder.pull.subject() {
             Subject::Pull(_) => None,
-            Subject::Application(serial) => Some(holder.application.clone().unwrap_or_else(|| serial.to_string())),
+            Subject::Application(serial) => Some(
+                holder
+                    .application
+                    .clone()
+                    .unwrap_or_else(|| serial.to_string()),
+            ),
         },
         url: holder.pull_url.clone(),
         who: holder.who.clone(),
@@ -224,14 +246,26 @@ fn holder(holder: &Holder) -> HolderView {
 }
 
 fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
-    let lock = project.state_lock.clone().or_else(|| plan_output::state_lock(&project.output))?;
+    let lock = project
+        .state_lock
+        .clone()
+        .or_else(|| plan_output::state_lock(&project.output))?;
     let command = format!("{} force-unlock {}", project.tool.program(), lock.id);
-    Some(StateLockView { id: lock.id, who: lock.who, created: lock.created, operation: lock.operation, command })
+    Some(StateLockView {
+        id: lock.id,
+        who: lock.who,
+        created: lock.created,
+        operation: lock.operation,
+        command,
+    })
 }
 
 fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
     let planned = project.outcome == ProjectOutcome::Planned;
-    let offered = planned && project.blocked.is_none() && report.style.offer_apply && !report.pull.is_application();
+    let offered = planned
+        && project.blocked.is_none()
+        && report.style.offer_apply
+        && !report.pull.is_application();
     let flags = project.key.flags().filter(|_| offered)?;
     Some(format!("{} apply {flags}", report.executable))
 }
@@ -245,12 +279,22 @@ fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
     }
     let (flags, word) = (project.key.flags()?, &report.executable);
     Some(match again_by(report, project)? {
-        Retry::Plan if is_plan(report) => {
-            Again { verb: "plan", command: with_words(format!("{word} plan {flags}"), report) }
-        }
-        Retry::Plan => Again { verb: "plan", command: format!("{word} plan {flags}") },
-        Retry::Apply => Again { verb: "apply", command: format!("{word} apply {flags}") },
-        Retry::Same(same) => Again { verb: "try", command: with_words(format!("{word} {same} {flags}"), report) },
+        Retry::Plan if is_plan(report) => Again {
+            verb: "plan",
+            command: with_words(format!("{word} plan {flags}"), report),
+        },
+        Retry::Plan => Again {
+            verb: "plan",
+            command: format!("{word} plan {flags}"),
+        },
+        Retry::Apply => Again {
+            verb: "apply",
+            command: format!("{word} apply {flags}"),
+        },
+        Retry::Same(same) => Again {
+            verb: "try",
+            command: with_words(format!("{word} {same} {flags}"), report),
+        },
     })
 }
 
@@ -265,7 +309,10 @@ enum Retry {
 fn again_by(report: &Report, project: &ProjectReport) -> Option<Retry> {
     let interrupted = matches!(report.body, Body::Interrupted(_));
     let ok = project.outcome.is_success();
-    let broke = matches!(project.outcome, ProjectOutcome::Failed | ProjectOutcome::Cancelled);
+    let broke = matches!(
+        project.outcome,
+        ProjectOutcome::Failed | ProjectOutcome::Cancelled
+    );
     let by_outcome = match (is_plan(report), word(report.command), ok) {
         (true, _, _) => Some(Retry::Plan),
         (false, _, true) => None,
@@ -287,7 +334,11 @@ fn output(report: &Report, project: &ProjectReport) -> Option<Block> {
     } else {
         plan_output::without_progress(&project.output)
     };
-    let language = if report.command == CommandKind::Version { "text" } else { "diff" };
+    let language = if report.command == CommandKind::Version {
+        "text"
+    } else {
+        "diff"
+    };
     block(report, language, "Output", &text)
 }
 
@@ -303,9 +354,23 @@ fn failure(report: &Report, project: &ProjectReport) -> (Option<Block>, Option<B
     let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));
     let repeats = error.lines().count() + 3 >= whole.lines().count() && error.len() <= MAX_ERROR;
     let (error, cut) = cut_middle(error.trim_matches('\n'), MAX_ERROR);
-    let shown = block(report, "text", "Error", &error).map(|error| Block { fold: false, cut, ..error });
-    let rest = if repeats { None } else { block(report, "diff", "Whole output", &whole) };
-    (shown, rest.map(|output| Block { fold: report.style.fold, ..output }))
+    let shown = block(report, "text", "Error", &error).map(|error| Block {
+        fold: false,
+        cut,
+        ..error
+    });
+    let rest = if repeats {
+        None
+    } else {
+        block(report, "diff", "Whole output", &whole)
+    };
+    (
+        shown,
+        rest.map(|output| Block {
+            fold: report.style.fold,
+            ..output
+        }),
+    )
 }
 
 fn tail(text: &str) -> String {
@@ -313,11 +378,23 @@ fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-fn block(report: &Report, language: &'static str, title: &'static str, text: &str) -> Option<Block> {
+fn block(
+    report: &Report,
+    language: &'static str,
+    title: &'static str,
+    text: &str,
+) -> Option<Block> {
     let text = text.trim_matches('\n').to_owned();
     let lines = text.lines().count();
     let fold = report.style.fold && lines > FOLD_LINES;
-    (!text.is_empty()).then_some(Block { language, text, title, lines, fold, cut: 0 })
+    (!text.is_empty()).then_some(Block {
+        language,
+        text,
+        title,
+        lines,
+        fold,
+        cut: 0,
+    })
 }
 
 /// Cuts whole lines out of the middle of a text that is too long; says how many.
@@ -330,8 +407,13 @@ fn cut_middle(text: &str, most: usize) -> (String, usize) {
     let head = head.rfind('\n').map_or(head, |end| &head[..end]);
     let tail = tail.find('\n').map_or(tail, |start| &tail[start + 1..]);
     let all = text.lines().count();
-    let cut = all.saturating_sub(head.lines().count() + tail.lines().count()).max(1);
-    (format!("{head}\n\n… {cut} lines left out here …\n\n{tail}"), cut)
+    let cut = all
+        .saturating_sub(head.lines().count() + tail.lines().count())
+        .max(1);
+    (
+        format!("{head}\n\n… {cut} lines left out here …\n\n{tail}"),
+        cut,
+    )
 }
 
 #[cfg(test)]
@@ -340,10 +422,16 @@ mod tests {
 
     #[test]
     fn a_long_output_loses_its_middle_visibly() {
-        let text = (0..100).map(|n| format!("line {n} é\n")).collect::<Vec<_>>().concat();
+        let text = (0..100)
+            .map(|n| format!("line {n} é\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let (shown, cut) = cut_middle(&text, 60);
         assert_eq!(cut, 95);
-        assert_eq!(shown, "line 0 é\nline 1 é\nline 2 é\n\n… 95 lines left out here …\n\nline 98 é\nline 99 é\n");
+        assert_eq!(
+            shown,
+            "line 0 é\nline 1 é\nline 2 é\n\n… 95 lines left out here …\n\nline 98 é\nline 99 é\n"
+        );
         assert_eq!(cut_middle("é", 10), ("é".to_owned(), 0));
         assert_eq!(cut_middle(&"é".repeat(50), 9).1, 1);
     }

@@ -52,19 +52,32 @@ struct Row {
 
 /// Builds the view; projects with errors come first, and those that are silenced not at all.
 pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) -> ResultsView {
-    let mut sorted: Vec<&ProjectReport> = projects.iter().filter(|project| !project.silenced).collect();
+    let mut sorted: Vec<&ProjectReport> = projects
+        .iter()
+        .filter(|project| !project.silenced)
+        .collect();
     sorted.sort_by_key(|project| rank(project.outcome));
     let single = sorted.len() == 1;
-    let hide = |p: &&ProjectReport| report.style.hide_unchanged && !single && p.outcome == ProjectOutcome::NoChanges;
-    let shown: Vec<ProjectView> = sorted.iter().filter(|p| !hide(p)).map(|p| ProjectView::of(report, p)).collect();
+    let hide = |p: &&ProjectReport| {
+        report.style.hide_unchanged && !single && p.outcome == ProjectOutcome::NoChanges
+    };
+    let shown: Vec<ProjectView> = sorted
+        .iter()
+        .filter(|p| !hide(p))
+        .map(|p| ProjectView::of(report, p))
+        .collect();
     ResultsView {
         title: title(report.command),
         single,
         total: sorted.len(),
-        tally: (!sorted.iter().all(|project| project.outcome == ProjectOutcome::Told)).then(|| tally(&sorted)),
+        tally: (!sorted
+            .iter()
+            .all(|project| project.outcome == ProjectOutcome::Told))
+        .then(|| tally(&sorted)),
         notes: report.notes.clone(),
         behind: report.behind.as_ref().map(ToString::to_string),
-        interrupted: matches!(report.body, Body::Interrupted(_)).then(|| word(report.command).unwrap_or("apply")),
+        interrupted: matches!(report.body, Body::Interrupted(_))
+            .then(|| word(report.command).unwrap_or("apply")),
         table: table(&sorted),
         hidden: sorted.len() - shown.len(),
         nothing_to_apply: shown.is_empty(),
@@ -80,7 +93,9 @@ pub(super) fn is_plan(report: &Report) -> bool {
 }
 
 fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
-    let planned = projects.iter().any(|p| p.outcome == ProjectOutcome::Planned && p.blocked.is_none());
+    let planned = projects
+        .iter()
+        .any(|p| p.outcome == ProjectOutcome::Planned && p.blocked.is_none());
     let offered = report.style.offer_apply && report.style.offer_apply_all;
     // One project alone says itself how to apply it: a second way to say the same only makes people wonder.
     (planned && offered && projects.len() > 1).then(|| format!("{} apply", report.executable))
@@ -88,7 +103,8 @@ fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
 
 fn unlock(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
     let holds = is_plan(report) && projects.iter().any(|p| p.outcome.is_success());
-    (holds && report.style.offer_unlock && projects.len() > 1).then(|| format!("{} unlock", report.executable))
+    (holds && report.style.offer_unlock && projects.len() > 1)
+        .then(|| format!("{} unlock", report.executable))
 }
 
 /// How many ended how, errors first.
@@ -103,16 +119,28 @@ fn tally(sorted: &[&ProjectReport]) -> String {
             _ => counted.push((project.outcome, 1)),
         }
     }
-    let words: Vec<String> = counted.iter().map(|(outcome, count)| format!("{count} {}", many(*outcome))).collect();
+    let words: Vec<String> = counted
+        .iter()
+        .map(|(outcome, count)| format!("{count} {}", many(*outcome)))
+        .collect();
     words.join(", ")
 }
 
 fn many(outcome: ProjectOutcome) -> &'static str {
-    if outcome == ProjectOutcome::NoChanges { "without changes" } else { phrase(outcome) }
+    if outcome == ProjectOutcome::NoChanges {
+        "without changes"
+    } else {
+        phrase(outcome)
+    }
 }
 
 fn table(sorted: &[&ProjectReport]) -> Table {
-    let any = |number: fn(&PlanCounts) -> u32| sorted.iter().filter_map(|p| p.counts.as_ref()).any(|c| number(c) > 0);
+    let any = |number: fn(&PlanCounts) -> u32| {
+        sorted
+            .iter()
+            .filter_map(|p| p.counts.as_ref())
+            .any(|c| number(c) > 0)
+    };
     Table {
         counts: sorted.iter().any(|p| p.counts.is_some()),
         import: any(|c| c.import),

@@ -53,7 +53,8 @@ impl Store {
 
     /// Mirrors of which nobody has told for so long that they are looked at all the same.
     pub async fn mirror_list_stale(&self, home: &HomeId, limit: i64) -> Result<Vec<RepoId>> {
-        self.mirrors(STALE, home, limit, Some(kept_time(self.now()))).await
+        self.mirrors(STALE, home, limit, Some(kept_time(self.now())))
+            .await
     }
 
     /// Mirrors of any data directory with an attempt under way whose lease is over.

@@ -21,7 +21,8 @@ use super::news::{News, announce_in_tx};
 use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{
-    Asked, Cause, Concern, HomeId, LockEventKind, MirrorEvent, NewLockEvent, NotAllowed, RepoId, SyncState,
+    Asked, Cause, Concern, HomeId, LockEventKind, MirrorEvent, NewLockEvent, NotAllowed, RepoId,
+    SyncState,
 };
 
 /// What came of an event.
@@ -51,10 +52,22 @@ const KNOW: &str = "INSERT INTO repository_syncs (replica, repo, installation, r
      verification, verification_retry_count, created_at) VALUES ($1, $2, $3, 0, 'pending', $4, 0, 'unknown', 0, $4) \
      ON CONFLICT (replica, repo) DO NOTHING";
 const KNOWN: [&str; 2] = [
-    concat!("SELECT repo FROM repository_syncs WHERE ", of_repos_sqlite!(), " AND replica = $2"),
-    concat!("SELECT repo FROM repository_syncs WHERE ", of_repos_postgres!(), " AND replica = $2"),
+    concat!(
+        "SELECT repo FROM repository_syncs WHERE ",
+        of_repos_sqlite!(),
+        " AND replica = $2"
+    ),
+    concat!(
+        "SELECT repo FROM repository_syncs WHERE ",
+        of_repos_postgres!(),
+        " AND replica = $2"
+    ),
 ];
-const GET: &str = concat!("SELECT ", columns!(), " FROM repository_syncs WHERE replica = $1 AND repo = $2");
+const GET: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM repository_syncs WHERE replica = $1 AND repo = $2"
+);
 const LIST: &str = concat!(
     "SELECT ",
     columns!(),
@@ -66,7 +79,12 @@ const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s 
 
 impl Store {
     /// Makes a mirror known that is to be brought in step; `false`: it is known.
-    pub async fn mirror_know(&self, home: &HomeId, repo: &RepoId, installation: Option<u64>) -> Result<bool> {
+    pub async fn mirror_know(
+        &self,
+        home: &HomeId,
+        repo: &RepoId,
+        installation: Option<u64>,
+    ) -> Result<bool> {
         let mut tx = self.begin().await?;
         let is_new = know_in_tx(&mut tx, home, repo, installation, self.now()).await?;
         tx.commit().await.map(|()| is_new)
@@ -93,14 +111,23 @@ impl Store {
     }
 
     /// Something happens to a mirror.
-    pub async fn mirror_change(&self, home: &HomeId, repo: &RepoId, event: &MirrorEvent) -> Result<MirrorChange> {
+    pub async fn mirror_change(
+        &self,
+        home: &HomeId,
+        repo: &RepoId,
+        event: &MirrorEvent,
+    ) -> Result<MirrorChange> {
         let mut tx = self.begin().await?;
         let change = self.mirror_change_in_tx(&mut tx, home, repo, event).await?;
         tx.commit().await.map(|()| change)
     }
 
     /// Names those of the repositories of which a data directory has no mirror and knows of none.
-    pub async fn mirror_list_unknown(&self, home: &HomeId, mut repos: Vec<RepoId>) -> Result<Vec<RepoId>> {
+    pub async fn mirror_list_unknown(
+        &self,
+        home: &HomeId,
+        mut repos: Vec<RepoId>,
+    ) -> Result<Vec<RepoId>> {
         let (sql, names) = (self.either(KNOWN[0], KNOWN[1]), listed(&repos));
         let known = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(sql).bind(&names).bind(home).fetch_all(db))?;
         let known: HashSet<RepoId> = known.into_iter().collect();
@@ -130,7 +157,11 @@ impl Store {
 
     async fn mirror_ask_in_tx(&self, tx: &mut Tx, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let reason = Some(cause.reason.clone()).filter(|reason| !reason.is_empty());
-        let asked = Asked { at: self.now(), by: cause.actor.login.clone(), reason };
+        let asked = Asked {
+            at: self.now(),
+            by: cause.actor.login.clone(),
+            reason,
+        };
         let homes = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, HomeId>(
             "SELECT replica FROM repository_syncs WHERE repo = $1 ORDER BY replica").bind(repo).fetch_all(db))?;
         let (mut many, event) = (0, MirrorEvent::Asked(asked));
@@ -140,7 +171,8 @@ impl Store {
         }
         if many > 0 {
             announce_in_tx(tx, News::Mirrors).await?;
-            self.lock_events_in_tx(tx, vec![asked_event(repo, cause)]).await?;
+            self.lock_events_in_tx(tx, vec![asked_event(repo, cause)])
+                .await?;
         }
         Ok(many)
     }
@@ -169,8 +201,12 @@ impl Store {
     ) -> Result<MirrorChange> {
         loop {
             let row = on_tx!(&mut *tx, db => sqlx::query_as::<_, Row>(GET).bind(home).bind(repo).fetch_optional(db))?;
-            let Some(mut row) = row.map(MirrorRow::from) else { return Ok(MirrorChange::Unknown) };
-            if matches!(event, MirrorEvent::Orphaned { .. }) && self.is_leased_in_tx(tx, home, repo).await? {
+            let Some(mut row) = row.map(MirrorRow::from) else {
+                return Ok(MirrorChange::Unknown);
+            };
+            if matches!(event, MirrorEvent::Orphaned { .. })
+                && self.is_leased_in_tx(tx, home, repo).await?
+            {
                 return Ok(MirrorChange::NotAllowed(NotAllowed::UnderWay));
             }
             row.state = match row.state.next(event) {
@@ -217,7 +253,10 @@ fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
         scope: None,
         pull: None,
         concern: Some(Concern::Repo(repo.clone())),
-        cause: Cause { reason, ..cause.clone() },
+        cause: Cause {
+            reason,
+            ..cause.clone()
+        },
     }
 }
 
@@ -229,12 +268,25 @@ pub(super) async fn know_in_tx(
     installation: Option<u64>,
     now: DateTime<Utc>,
 ) -> Result<bool> {
-    execute!(tx, KNOW, home, repo, installation.map(u64::cast_signed), now).map(|rows| rows == 1)
+    execute!(
+        tx,
+        KNOW,
+        home,
+        repo,
+        installation.map(u64::cast_signed),
+        now
+    )
+    .map(|rows| rows == 1)
 }
 
 /// Through which installation of the forge's app a repository is reached; what an event tells is right, what an attempt
 /// was refused with is not.
-pub(super) async fn installation_in_tx(tx: &mut Tx, home: &HomeId, repo: &RepoId, installation: u64) -> Result<()> {
+pub(super) async fn installation_in_tx(
+    tx: &mut Tx,
+    home: &HomeId,
+    repo: &RepoId,
+    installation: u64,
+) -> Result<()> {
     execute!(
         tx,
         "UPDATE repository_syncs SET installation = $1 WHERE replica = $2 AND repo = $3 \

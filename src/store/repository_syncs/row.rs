@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Asked, AttemptLease, FailureKind, HomeId, MirrorState, RepoId, Sha256Digest, SyncFailure, SyncState, Verification,
+    Asked, AttemptLease, FailureKind, HomeId, MirrorState, RepoId, Sha256Digest, SyncFailure,
+    SyncState, Verification,
 };
 use crate::store::{Result, Tx, execute, free_text};
 
@@ -84,9 +85,15 @@ pub(super) struct Row {
 
 impl From<Row> for MirrorRow {
     fn from(row: Row) -> Self {
-        let lease = row.lease_key.zip(row.lease_holder).map(|(key, holder)| AttemptLease { key, holder });
+        let lease = row
+            .lease_key
+            .zip(row.lease_holder)
+            .map(|(key, holder)| AttemptLease { key, holder });
         let (by, reason) = (row.asked_by, row.asked_reason);
-        let failure = row.failure_kind.zip(row.failure).map(|(kind, message)| SyncFailure { kind, message });
+        let failure = row
+            .failure_kind
+            .zip(row.failure)
+            .map(|(kind, message)| SyncFailure { kind, message });
         let state = MirrorState {
             state: row.state,
             pending_at: row.pending_at,
@@ -96,7 +103,10 @@ impl From<Row> for MirrorRow {
             synced_at: row.synced_at,
             succeeded_at: row.succeeded_at,
             updated_at: row.updated_at,
-            asked: row.asked_at.zip(by).map(|(at, by)| Asked { at, by, reason }),
+            asked: row
+                .asked_at
+                .zip(by)
+                .map(|(at, by)| Asked { at, by, reason }),
             retry_count: count(row.retry_count),
             retry_at: row.retry_at,
             failure,
@@ -115,8 +125,21 @@ impl From<Row> for MirrorRow {
             refused: row.refused,
         };
         let installation = row.installation.map(i64::cast_unsigned);
-        let Row { replica: home, repo, created_at, revision, .. } = row;
-        Self { home, repo, installation, state, created_at, revision }
+        let Row {
+            replica: home,
+            repo,
+            created_at,
+            revision,
+            ..
+        } = row;
+        Self {
+            home,
+            repo,
+            installation,
+            state,
+            created_at,
+            revision,
+        }
     }
 }
 
@@ -126,9 +149,17 @@ fn count(column: i64) -> u32 {
 
 /// Writes what is to be, if nothing was changed since it was read, and if the attempt has no lease that lasts longer than
 /// the time named, if one is. `false`: it was not written.
-pub(super) async fn write_in_tx(tx: &mut Tx, row: &MirrorRow, unless_leased_at: Option<DateTime<Utc>>) -> Result<bool> {
+pub(super) async fn write_in_tx(
+    tx: &mut Tx,
+    row: &MirrorRow,
+    unless_leased_at: Option<DateTime<Utc>>,
+) -> Result<bool> {
     let state = &row.state;
-    let (lease, asked, failure) = (state.lease.as_ref(), state.asked.as_ref(), state.failure.as_ref());
+    let (lease, asked, failure) = (
+        state.lease.as_ref(),
+        state.asked.as_ref(),
+        state.failure.as_ref(),
+    );
     execute!(
         tx,
         CHANGE,
@@ -146,7 +177,9 @@ pub(super) async fn write_in_tx(tx: &mut Tx, row: &MirrorRow, unless_leased_at: 
         state.updated_at,
         asked.map(|asked| asked.at),
         asked.map(|asked| free_text(&asked.by)),
-        asked.and_then(|asked| asked.reason.as_deref()).map(free_text),
+        asked
+            .and_then(|asked| asked.reason.as_deref())
+            .map(free_text),
         i64::from(state.retry_count),
         state.retry_at,
         failure.map(|failure| failure.kind),

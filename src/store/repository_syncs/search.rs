@@ -60,7 +60,11 @@ macro_rules! count_sql {
 
 macro_rules! states_sql {
     ($which:literal) => {
-        concat!("SELECT state, COUNT(*) FROM repository_syncs WHERE ", $which, " GROUP BY state ORDER BY state")
+        concat!(
+            "SELECT state, COUNT(*) FROM repository_syncs WHERE ",
+            $which,
+            " GROUP BY state ORDER BY state"
+        )
     };
 }
 
@@ -83,24 +87,37 @@ impl Store {
     /// Mirrors that people look for, those in trouble first.
     pub async fn mirror_search(&self, wish: MirrorSearch<'_>) -> Result<FoundMirrors> {
         let state = wish.state.map_or("", |state| state.as_str());
-        let (repos, pattern) = (wish.repos.map_or_else(String::new, listed), pattern(wish.text));
+        let (repos, pattern) = (
+            wish.repos.map_or_else(String::new, listed),
+            pattern(wish.text),
+        );
         let (search, count) = (self.way(&SEARCH, wish.repos), self.way(&COUNT, wish.repos));
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(search)
             .bind(&repos).bind(state).bind(&pattern).bind(wish.skip).bind(wish.limit).fetch_all(db))?;
         let count = on_pool!(self, db => sqlx::query_scalar::<_, i64>(count)
             .bind(&repos).bind(state).bind(&pattern).fetch_one(db))?;
-        Ok(FoundMirrors { rows: rows.into_iter().map(MirrorRow::from).collect(), count })
+        Ok(FoundMirrors {
+            rows: rows.into_iter().map(MirrorRow::from).collect(),
+            count,
+        })
     }
 
     /// How many mirrors of these repositories (`None`: of any) there are in each state, on all disks together.
-    pub async fn mirror_count_all(&self, repos: Option<&[RepoId]>) -> Result<Vec<(SyncState, i64)>> {
+    pub async fn mirror_count_all(
+        &self,
+        repos: Option<&[RepoId]>,
+    ) -> Result<Vec<(SyncState, i64)>> {
         let sql = self.way(&STATES, repos);
         on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(sql)
             .bind(repos.map_or_else(String::new, listed)).fetch_all(db))
     }
 
     fn way(&self, sql: &[&'static str; 3], repos: Option<&[RepoId]>) -> &'static str {
-        if repos.is_none() { sql[0] } else { self.either(sql[1], sql[2]) }
+        if repos.is_none() {
+            sql[0]
+        } else {
+            self.either(sql[1], sql[2])
+        }
     }
 }
 
@@ -113,7 +130,12 @@ fn pattern(text: &str) -> String {
         .replace('\0', "\u{fffd}")
         .to_lowercase()
         .chars()
-        .flat_map(|c| matches!(c, '!' | '%' | '_').then_some('!').into_iter().chain([c]))
+        .flat_map(|c| {
+            matches!(c, '!' | '%' | '_')
+                .then_some('!')
+                .into_iter()
+                .chain([c])
+        })
         .collect();
     format!("%{quoted}%")
 }

@@ -6,4 +6,6 @@
 pub mod client;
 pub mod webhook;
 
-pub use client::{GitHub, GitHubAuth, GitHubEndpoints, GitHubSetupError, InvalidEndpoint, Timeouts, TokenSource};
+pub use client::{
+    GitHub, GitHubAuth, GitHubEndpoints, GitHubSetupError, InvalidEndpoint, Timeouts, TokenSource,
+};

@@ -17,7 +17,10 @@ pub(super) fn h1(package: &Path) -> Result<String> {
     let mut lines: Vec<(String, PathBuf)> = Vec::new();
     for file in files(package)? {
         let name = file.strip_prefix(package).map_err(Error::other)?;
-        let name = name.to_str().filter(|name| !name.contains('\n')).ok_or_else(|| odd(&file))?;
+        let name = name
+            .to_str()
+            .filter(|name| !name.contains('\n'))
+            .ok_or_else(|| odd(&file))?;
         lines.push((name.to_owned(), file));
     }
     lines.sort();
@@ -48,7 +51,10 @@ pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn odd(file: &Path) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("{} has no place in a provider package", file.display()))
+    Error::new(
+        ErrorKind::InvalidData,
+        format!("{} has no place in a provider package", file.display()),
+    )
 }
 
 fn sha256(file: &Path) -> Result<String> {
@@ -71,8 +77,15 @@ mod tests {
     #[test]
     fn it_is_what_terraform_writes_into_lock_files() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("terraform-provider-fake_v1.1.0"), "#!/bin/sh\nexit 1\n").unwrap();
-        assert_eq!(h1(dir.path()).unwrap(), "h1:8LspDpj9PUI+W8/bZZOpyxpjyIWr+WihmQ7W51UKuz4=");
+        std::fs::write(
+            dir.path().join("terraform-provider-fake_v1.1.0"),
+            "#!/bin/sh\nexit 1\n",
+        )
+        .unwrap();
+        assert_eq!(
+            h1(dir.path()).unwrap(),
+            "h1:8LspDpj9PUI+W8/bZZOpyxpjyIWr+WihmQ7W51UKuz4="
+        );
     }
 
     #[test]

@@ -13,7 +13,10 @@ pub(super) fn into(providers: &Path, top: &Path) -> Result<Vec<PackagePath>> {
         let target = fs::read_link(package.below(providers));
         target.is_ok_and(|target| target.starts_with(top))
     };
-    Ok(packages(providers)?.into_iter().filter(leads_there).collect())
+    Ok(packages(providers)?
+        .into_iter()
+        .filter(leads_there)
+        .collect())
 }
 
 /// Puts a link in the place of another, in one step.

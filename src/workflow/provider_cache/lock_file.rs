@@ -16,29 +16,49 @@ impl LockFile {
     /// wrong with it.
     pub fn read(dir: &std::path::Path) -> Self {
         let file = dir.join(".terraform.lock.hcl");
-        let is_small = file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_BYTES);
-        let text = is_small.then(|| std::fs::read_to_string(file).ok()).flatten();
+        let is_small = file
+            .metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_BYTES);
+        let text = is_small
+            .then(|| std::fs::read_to_string(file).ok())
+            .flatten();
         text.map(|text| Self::parse(&text)).unwrap_or_default()
     }
 
     fn parse(text: &str) -> Self {
-        let Ok(body) = text.parse::<Body>() else { return Self::default() };
+        let Ok(body) = text.parse::<Body>() else {
+            return Self::default();
+        };
         Self(body.get_blocks("provider").flat_map(accepted).collect())
     }
 
     /// Whether a package is one of those.
     pub fn accepts(&self, provider: &str, version: &str, checksum: &str) -> bool {
-        self.0.contains(&(provider.to_owned(), version.to_owned(), checksum.to_owned()))
+        self.0
+            .contains(&(provider.to_owned(), version.to_owned(), checksum.to_owned()))
     }
 }
 
 fn accepted(provider: &Block) -> Vec<(String, String, String)> {
-    let address = provider.labels.first().map(|label| label.as_str().to_owned());
-    let version = provider.body.get_attribute("version").and_then(|version| version.value.as_str());
-    let hashes = provider.body.get_attribute("hashes").and_then(|hashes| hashes.value.as_array());
-    let (Some(address), Some(version), Some(hashes)) = (address, version, hashes) else { return Vec::new() };
+    let address = provider
+        .labels
+        .first()
+        .map(|label| label.as_str().to_owned());
+    let version = provider
+        .body
+        .get_attribute("version")
+        .and_then(|version| version.value.as_str());
+    let hashes = provider
+        .body
+        .get_attribute("hashes")
+        .and_then(|hashes| hashes.value.as_array());
+    let (Some(address), Some(version), Some(hashes)) = (address, version, hashes) else {
+        return Vec::new();
+    };
     let hashes = hashes.iter().filter_map(|hash| hash.as_str());
-    hashes.map(|hash| (address.clone(), version.to_owned(), hash.to_owned())).collect()
+    hashes
+        .map(|hash| (address.clone(), version.to_owned(), hash.to_owned()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -58,9 +78,17 @@ mod tests {
 
     #[test]
     fn what_is_no_lock_file_accepts_nothing() {
-        for text in ["", "provider {", "provider \"a\" {}", "provider \"a\" {\n version = 1\n hashes = 2\n}"] {
+        for text in [
+            "",
+            "provider {",
+            "provider \"a\" {}",
+            "provider \"a\" {\n version = 1\n hashes = 2\n}",
+        ] {
             assert_eq!(LockFile::parse(text), LockFile::default(), "{text}");
         }
-        assert_eq!(LockFile::read(std::path::Path::new("/nowhere")), LockFile::default());
+        assert_eq!(
+            LockFile::read(std::path::Path::new("/nowhere")),
+            LockFile::default()
+        );
     }
 }

@@ -70,7 +70,9 @@ pub struct ProviderCache {
 
 impl fmt::Debug for ProviderCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProviderCache").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("ProviderCache")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -101,8 +103,15 @@ impl ProviderCache {
     /// Keeps packages in `plugin-cache` of a data directory, and makes sessions in `tmp`; both are on one disk. Those
     /// who use packages are in `checkouts`.
     pub fn new(data_dir: &Path, clock: Arc<dyn Clock>) -> Self {
-        let [store, scratch, checkouts] = ["plugin-cache", "tmp", "checkouts"].map(|name| data_dir.join(name));
-        Self { store: Store::new(store), scratch, checkouts, clock, user: None }
+        let [store, scratch, checkouts] =
+            ["plugin-cache", "tmp", "checkouts"].map(|name| data_dir.join(name));
+        Self {
+            store: Store::new(store),
+            scratch,
+            checkouts,
+            clock,
+            user: None,
+        }
     }
 
     /// Has runs be another user than the server.
@@ -112,7 +121,11 @@ impl ProviderCache {
     }
 
     /// Begins an `init`. `None` where somebody has `set` a cache directory: that stays as it is.
-    pub async fn enter(&self, place: InitPlace, set: Option<&OsStr>) -> std::io::Result<Option<Session>> {
+    pub async fn enter(
+        &self,
+        place: InitPlace,
+        set: Option<&OsStr>,
+    ) -> std::io::Result<Option<Session>> {
         if set.is_some_and(|dir| !dir.is_empty()) {
             return Ok(None);
         }
@@ -123,13 +136,29 @@ impl ProviderCache {
     fn begin(&self, place: InitPlace) -> std::io::Result<Session> {
         std::fs::create_dir_all(&self.scratch)?;
         let scratch = self.scratch.canonicalize()?;
-        let overlay = tempfile::Builder::new().prefix("providers-").tempdir_in(&scratch)?;
-        let held = Held { uses: self.store.uses.clone(), packages: Vec::new() };
+        let overlay = tempfile::Builder::new()
+            .prefix("providers-")
+            .tempdir_in(&scratch)?;
+        let held = Held {
+            uses: self.store.uses.clone(),
+            packages: Vec::new(),
+        };
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
-        let mut session = Session { store, overlay, held, clock, place, user: self.user };
+        let mut session = Session {
+            store,
+            overlay,
+            held,
+            clock,
+            place,
+            user: self.user,
+        };
         session.lay_out()?;
         if let Some(user) = self.user {
-            lend(scratch.parent().unwrap_or(&scratch), session.overlay.path(), user)?;
+            lend(
+                scratch.parent().unwrap_or(&scratch),
+                session.overlay.path(),
+                user,
+            )?;
         }
         Ok(session)
     }
@@ -157,6 +186,10 @@ impl Session {
 }
 
 /// Disks can be slow, and packages have hundreds of megabytes.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

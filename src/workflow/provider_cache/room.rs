@@ -49,7 +49,10 @@ impl ProviderCache {
             for top in [&cache.checkouts, &cache.scratch] {
                 links_below(top, &cache.store, &mut found);
             }
-            Ok(Linked { packages: found, look })
+            Ok(Linked {
+                packages: found,
+                look,
+            })
         })
         .await
     }
@@ -62,8 +65,12 @@ impl ProviderCache {
         let (cache, package, look) = (self.clone(), package.clone(), linked.look);
         on_disk(move || {
             fs::create_dir_all(&cache.scratch)?;
-            let grave = tempfile::Builder::new().prefix("gone-").tempdir_in(&cache.scratch)?;
-            cache.store.remove(&package, look, &grave.path().join("package"))
+            let grave = tempfile::Builder::new()
+                .prefix("gone-")
+                .tempdir_in(&cache.scratch)?;
+            cache
+                .store
+                .remove(&package, look, &grave.path().join("package"))
         })
         .await
     }
@@ -73,10 +80,21 @@ impl Store {
     fn counted(&self) -> Result<Vec<PackageUse>> {
         let count = |package: PackagePath| {
             let dir = self.path_of(&package);
-            let size = |file: &Path| file.symlink_metadata().map_or(0, |meta| meta.blocks() * 512);
+            let size = |file: &Path| {
+                file.symlink_metadata()
+                    .map_or(0, |meta| meta.blocks() * 512)
+            };
             // What vanishes meanwhile, or is no package, takes nothing.
-            let bytes = hash::files(&dir).unwrap_or_default().iter().map(|file| size(file)).sum();
-            PackageUse { bytes, used_at: self.used_at(&package), package }
+            let bytes = hash::files(&dir)
+                .unwrap_or_default()
+                .iter()
+                .map(|file| size(file))
+                .sum();
+            PackageUse {
+                bytes,
+                used_at: self.used_at(&package),
+                package,
+            }
         };
         Ok(packages(self.dir())?.into_iter().map(count).collect())
     }
@@ -102,9 +120,15 @@ impl Store {
     /// Directories of versions, names and so on in which nothing is any more.
     fn remove_empty_above(&self, package: &PackagePath) {
         let path = self.path_of(package);
-        let above = path.ancestors().skip(1).take_while(|dir| *dir != self.dir());
+        let above = path
+            .ancestors()
+            .skip(1)
+            .take_while(|dir| *dir != self.dir());
         // The first one with something in it stays, and so do those above it.
-        above.map(fs::remove_dir).take_while(Result::is_ok).for_each(drop);
+        above
+            .map(fs::remove_dir)
+            .take_while(Result::is_ok)
+            .for_each(drop);
     }
 }
 

@@ -18,7 +18,10 @@ const OWN_MIRROR: &str = "terraform.d/plugins";
 impl Session {
     /// Links to the packages of the store that will be taken as they are.
     pub(super) fn lay_out(&mut self) -> Result<()> {
-        let lock = self.place.lock_file_tracked.then(|| LockFile::read(&self.place.dir));
+        let lock = self
+            .place
+            .lock_file_tracked
+            .then(|| LockFile::read(&self.place.dir));
         let mut uses = self.store.uses.lock();
         for (package, checksum) in self.store.list()? {
             if is_accepted(lock.as_ref(), &package, &checksum) {
@@ -37,7 +40,10 @@ impl Session {
     pub(super) fn keep(&mut self, now: DateTime<Utc>) -> Result<()> {
         let providers = self.place.data_dir.join("providers");
         for package in links::into(&providers, self.overlay.path())? {
-            let (link, own) = (package.below(&providers), package.below(self.overlay.path()));
+            let (link, own) = (
+                package.below(&providers),
+                package.below(self.overlay.path()),
+            );
             let Some(target) = self.target(&package, own)? else {
                 links::replace(&link, &package.below(self.overlay.path()))?;
                 continue;
@@ -69,11 +75,14 @@ impl Session {
         if let Err(error) = &is_kept {
             warn!(package = %own.display(), %error, "A provider package cannot be kept for other projects");
         }
-        Ok(is_kept.unwrap_or(false).then(|| self.store.path_of(package)))
+        Ok(is_kept
+            .unwrap_or(false)
+            .then(|| self.store.path_of(package)))
     }
 
     fn take_copy(&self, package: &PackagePath, own: &Path) -> Result<bool> {
-        let copy = tempfile::tempdir_in(self.overlay.path().parent().unwrap_or(self.overlay.path()))?;
+        let copy =
+            tempfile::tempdir_in(self.overlay.path().parent().unwrap_or(self.overlay.path()))?;
         let package_copy = copy.path().join("package");
         copy_files(own, &package_copy)?;
         let is_kept = self.store.take(package, &package_copy)?;
@@ -88,7 +97,11 @@ impl Session {
         let Some(user) = self.user else { return Ok(()) };
         let path = self.store.path_of(package);
         publish(&path)?;
-        let_through(self.store.dir().parent().unwrap_or(self.store.dir()), &path, user)
+        let_through(
+            self.store.dir().parent().unwrap_or(self.store.dir()),
+            &path,
+            user,
+        )
     }
 
     fn brings_its_own(&self) -> bool {
@@ -98,5 +111,7 @@ impl Session {
 
 fn is_accepted(lock: Option<&LockFile>, package: &PackagePath, checksum: &str) -> bool {
     let Some(lock) = lock else { return true };
-    package.provider().is_some_and(|(provider, version)| lock.accepts(&provider, &version, checksum))
+    package
+        .provider()
+        .is_some_and(|(provider, version)| lock.accepts(&provider, &version, checksum))
 }

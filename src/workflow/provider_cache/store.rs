@@ -47,7 +47,9 @@ impl PackagePath {
     /// `registry.terraform.io/hashicorp/null` and `3.2.1`, as lock files have them.
     pub(super) fn provider(&self) -> Option<(String, String)> {
         let parts: Vec<&str> = self.0.iter().filter_map(|part| part.to_str()).collect();
-        let [host, namespace, kind, version, _] = parts.as_slice() else { return None };
+        let [host, namespace, kind, version, _] = parts.as_slice() else {
+            return None;
+        };
         Some((format!("{host}/{namespace}/{kind}"), (*version).to_owned()))
     }
 }
@@ -86,7 +88,10 @@ fn entries(dir: &Path, or_links: bool) -> Result<Vec<std::ffi::OsString>> {
 
 impl Store {
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir, uses: Shared::default() }
+        Self {
+            dir,
+            uses: Shared::default(),
+        }
     }
 
     pub fn dir(&self) -> &Path {
@@ -95,14 +100,22 @@ impl Store {
 
     /// The package that a link leads to, or into.
     pub fn package_at(&self, target: &Path) -> Option<PackagePath> {
-        let path: PathBuf = target.strip_prefix(&self.dir).ok()?.components().take(DEPTH).collect();
+        let path: PathBuf = target
+            .strip_prefix(&self.dir)
+            .ok()?
+            .components()
+            .take(DEPTH)
+            .collect();
         (path.components().count() == DEPTH).then_some(PackagePath(path))
     }
 
     /// The packages that are kept, with their checksums.
     pub fn list(&self) -> Result<Vec<(PackagePath, String)>> {
         let checked = |package: PackagePath| Some((package.clone(), self.checksum(&package)?));
-        Ok(packages(&self.dir)?.into_iter().filter_map(checked).collect())
+        Ok(packages(&self.dir)?
+            .into_iter()
+            .filter_map(checked)
+            .collect())
     }
 
     pub fn path_of(&self, package: &PackagePath) -> PathBuf {
@@ -135,7 +148,11 @@ impl Store {
 
     /// What is not noted was used when it was made.
     pub fn used_at(&self, package: &PackagePath) -> DateTime<Utc> {
-        let time = |path: PathBuf| path.symlink_metadata().and_then(|meta| meta.modified()).ok();
+        let time = |path: PathBuf| {
+            path.symlink_metadata()
+                .and_then(|meta| meta.modified())
+                .ok()
+        };
         let used = time(self.used_file(package)).or_else(|| time(self.path_of(package)));
         used.unwrap_or(SystemTime::UNIX_EPOCH).into()
     }
@@ -153,7 +170,12 @@ impl Store {
         fs::create_dir_all(goal.parent().unwrap_or(&self.dir))?;
         match fs::rename(from, &goal) {
             Ok(()) => self.vouch(package, &checksum).map(|()| true),
-            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists
+                ) =>
+            {
                 self.compare(package, &checksum)
             }
             Err(error) => Err(error),
@@ -200,15 +222,28 @@ mod tests {
         let it = package(&overlay, "one");
         assert!(store.take(&it, &it.below(&overlay)).unwrap());
         assert!(!it.below(&overlay).exists());
-        assert_eq!(fs::metadata(store.path_of(&it).join("provider")).unwrap().permissions().mode() & 0o222, 0);
+        assert_eq!(
+            fs::metadata(store.path_of(&it).join("provider"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o222,
+            0
+        );
         assert_eq!(store.list().unwrap().len(), 1);
 
         let same = package(&overlay, "one");
         assert!(store.take(&same, &same.below(&overlay)).unwrap());
         fs::remove_dir_all(&overlay).unwrap();
         let other = package(&overlay, "two");
-        assert!(!store.take(&other, &other.below(&overlay)).unwrap(), "another one of the same name");
-        assert_eq!(fs::read_to_string(store.path_of(&it).join("provider")).unwrap(), "one");
+        assert!(
+            !store.take(&other, &other.below(&overlay)).unwrap(),
+            "another one of the same name"
+        );
+        assert_eq!(
+            fs::read_to_string(store.path_of(&it).join("provider")).unwrap(),
+            "one"
+        );
     }
 
     #[test]
@@ -233,12 +268,19 @@ mod tests {
         let it = PackagePath::of("a/b/c/1.0.0/linux_amd64");
         for (target, expected) in [
             ("/data/plugin-cache/a/b/c/1.0.0/linux_amd64", Some(&it)),
-            ("/data/plugin-cache/a/b/c/1.0.0/linux_amd64/program", Some(&it)),
+            (
+                "/data/plugin-cache/a/b/c/1.0.0/linux_amd64/program",
+                Some(&it),
+            ),
             ("/data/plugin-cache/a/b/c/1.0.0", None),
             ("/data/tmp/a/b/c/1.0.0/linux_amd64", None),
             ("../plugin-cache/a/b/c/1.0.0/linux_amd64", None),
         ] {
-            assert_eq!(store.package_at(Path::new(target)).as_ref(), expected, "{target}");
+            assert_eq!(
+                store.package_at(Path::new(target)).as_ref(),
+                expected,
+                "{target}"
+            );
         }
         assert_eq!(it.to_string(), "a/b/c 1.0.0");
     }
@@ -246,7 +288,13 @@ mod tests {
     #[test]
     fn a_package_is_named_as_in_lock_files() {
         let package = PackagePath("registry.terraform.io/hashicorp/null/3.2.1/linux_amd64".into());
-        assert_eq!(package.provider(), Some(("registry.terraform.io/hashicorp/null".to_owned(), "3.2.1".to_owned())));
+        assert_eq!(
+            package.provider(),
+            Some((
+                "registry.terraform.io/hashicorp/null".to_owned(),
+                "3.2.1".to_owned()
+            ))
+        );
         assert_eq!(PackagePath("a/b".into()).provider(), None);
     }
 }

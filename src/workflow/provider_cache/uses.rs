@@ -46,7 +46,8 @@ impl Uses {
 
     /// Whether a session has a link to it, or a project got one since a look-around began.
     pub fn is_needed(&self, package: &PackagePath, since: u64) -> bool {
-        self.held.contains_key(package) || self.led_to.get(package).is_some_and(|look| *look >= since)
+        self.held.contains_key(package)
+            || self.led_to.get(package).is_some_and(|look| *look >= since)
     }
 
     fn give_back(&mut self, package: &PackagePath) {
@@ -77,7 +78,9 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut uses = self.uses.lock();
-        self.packages.iter().for_each(|package| uses.give_back(package));
+        self.packages
+            .iter()
+            .for_each(|package| uses.give_back(package));
     }
 }
 
@@ -87,10 +90,16 @@ mod tests {
 
     #[test]
     fn a_package_is_needed_while_a_session_has_it_and_when_a_project_got_it_meanwhile() {
-        let (shared, package) = (Shared::default(), PackagePath::of("a/b/c/1.0.0/linux_amd64"));
+        let (shared, package) = (
+            Shared::default(),
+            PackagePath::of("a/b/c/1.0.0/linux_amd64"),
+        );
         let look = shared.lock().look_around();
         assert!(!shared.lock().is_needed(&package, look));
-        let held = |packages| Held { uses: shared.clone(), packages };
+        let held = |packages| Held {
+            uses: shared.clone(),
+            packages,
+        };
         shared.lock().hold(&package);
         shared.lock().hold(&package);
         let (first, second) = (held(vec![package.clone()]), held(vec![package.clone()]));
@@ -101,6 +110,9 @@ mod tests {
         shared.lock().lead_to(&package);
         assert!(shared.lock().is_needed(&package, look));
         let next = shared.lock().look_around();
-        assert!(!shared.lock().is_needed(&package, next), "the link is seen by now");
+        assert!(
+            !shared.lock().is_needed(&package, next),
+            "the link is seen by now"
+        );
     }
 }

@@ -15,26 +15,50 @@ pub(super) fn plan(
 ) -> Vec<OsString> {
     let own = ["plan", "-input=false", "-refresh"].map(OsString::from);
     let vars = vars.map(|vars| joined("-var-file=", vars));
-    own.into_iter().chain([joined("-out=", file)]).chain(workflow).chain(of_comment(given)).chain(vars).collect()
+    own.into_iter()
+        .chain([joined("-out=", file)])
+        .chain(workflow)
+        .chain(of_comment(given))
+        .chain(vars)
+        .collect()
 }
 
 /// `show` of a plan file as JSON.
 pub(super) fn show(file: &Path, workflow: Vec<OsString>) -> Vec<OsString> {
     let own = ["show", "-json"].map(OsString::from);
-    own.into_iter().chain(workflow).chain(["--".into(), file.into()]).collect()
+    own.into_iter()
+        .chain(workflow)
+        .chain(["--".into(), file.into()])
+        .collect()
 }
 
 /// `apply` of a plan file.
-pub(super) fn apply(file: &Path, workflow: Vec<OsString>, given: CommentWords<'_>) -> Vec<OsString> {
+pub(super) fn apply(
+    file: &Path,
+    workflow: Vec<OsString>,
+    given: CommentWords<'_>,
+) -> Vec<OsString> {
     let own = ["apply", "-input=false"].map(OsString::from);
-    own.into_iter().chain(workflow).chain(of_comment(given)).chain(["--".into(), file.into()]).collect()
+    own.into_iter()
+        .chain(workflow)
+        .chain(of_comment(given))
+        .chain(["--".into(), file.into()])
+        .collect()
 }
 
 /// `import` or `state rm`.
-pub(super) fn change_state(words: &[&str], workflow: Vec<OsString>, given: CommentWords<'_>) -> Vec<OsString> {
+pub(super) fn change_state(
+    words: &[&str],
+    workflow: Vec<OsString>,
+    given: CommentWords<'_>,
+) -> Vec<OsString> {
     let operands = given.operands.iter().map(OsString::from);
     let own = words.iter().map(OsString::from);
-    own.chain(workflow).chain(of_comment(given)).chain(["--".into()]).chain(operands).collect()
+    own.chain(workflow)
+        .chain(of_comment(given))
+        .chain(["--".into()])
+        .chain(operands)
+        .collect()
 }
 
 /// `workspace select` or `workspace new`.
@@ -60,13 +84,25 @@ mod tests {
     use crate::command::{Command, CommandName, ExtraArgs, Grammar, Names, Reading};
 
     fn texts(words: Vec<OsString>) -> Vec<String> {
-        words.into_iter().map(|word| word.into_string().unwrap()).collect()
+        words
+            .into_iter()
+            .map(|word| word.into_string().unwrap())
+            .collect()
     }
 
     #[test]
     fn every_operand_stands_behind_two_dashes() {
-        let (extra, operands) = (["-lock=false".to_owned()], ["a.b".to_owned(), "id".to_owned()]);
-        let (file, given) = (Path::new("/s/plan"), CommentWords { extra: &extra, operands: &operands });
+        let (extra, operands) = (
+            ["-lock=false".to_owned()],
+            ["a.b".to_owned(), "id".to_owned()],
+        );
+        let (file, given) = (
+            Path::new("/s/plan"),
+            CommentWords {
+                extra: &extra,
+                operands: &operands,
+            },
+        );
         let of_workflow = || vec![OsString::from("-x")];
         let vars = Some(Path::new("env/prod.tfvars"));
         for (words, expected) in [
@@ -75,8 +111,14 @@ mod tests {
                 "plan -input=false -refresh -out=/s/plan -x -lock=false -var-file=env/prod.tfvars",
             ),
             (show(file, of_workflow()), "show -json -x -- /s/plan"),
-            (apply(file, of_workflow(), given), "apply -input=false -x -lock=false -- /s/plan"),
-            (change_state(&["state", "rm"], of_workflow(), given), "state rm -x -lock=false -- a.b id"),
+            (
+                apply(file, of_workflow(), given),
+                "apply -input=false -x -lock=false -- /s/plan",
+            ),
+            (
+                change_state(&["state", "rm"], of_workflow(), given),
+                "state rm -x -lock=false -- a.b id",
+            ),
             (workspace("select", "prod"), "workspace select -- prod"),
         ] {
             assert_eq!(texts(words).join(" "), expected);
@@ -87,14 +129,28 @@ mod tests {
     fn of_comment_alone(command: &Command) -> Option<(CommandName, Vec<String>)> {
         let (file, none) = (Path::new("/PLAN"), Vec::new);
         let words = match command {
-            Command::Plan(plan) => self::plan(file, none(), CommentWords::only(&plan.extra_args), None),
-            Command::Apply(apply) => self::apply(file, none(), CommentWords::only(&apply.extra_args)),
+            Command::Plan(plan) => {
+                self::plan(file, none(), CommentWords::only(&plan.extra_args), None)
+            }
+            Command::Apply(apply) => {
+                self::apply(file, none(), CommentWords::only(&apply.extra_args))
+            }
             Command::Import(import) => {
                 let operands = [import.address.clone(), import.id.clone()];
-                change_state(&["import"], none(), CommentWords { extra: &import.extra_args, operands: &operands })
+                change_state(
+                    &["import"],
+                    none(),
+                    CommentWords {
+                        extra: &import.extra_args,
+                        operands: &operands,
+                    },
+                )
             }
             Command::StateRm(rm) => {
-                let given = CommentWords { extra: &rm.extra_args, operands: &rm.addresses };
+                let given = CommentWords {
+                    extra: &rm.extra_args,
+                    operands: &rm.addresses,
+                };
                 change_state(&["state", "rm"], none(), given)
             }
             Command::Unlock
@@ -139,8 +195,14 @@ mod tests {
 
     /// Commands with flags of real tools in all spellings, in every place.
     fn a_hostile_comment() -> impl Strategy<Value = String> {
-        let command =
-            prop::sample::select(vec!["plan", "apply", "import a.b id", "state rm a.b", "import", "state rm"]);
+        let command = prop::sample::select(vec![
+            "plan",
+            "apply",
+            "import a.b id",
+            "state rm a.b",
+            "import",
+            "state rm",
+        ]);
         let word = prop_oneof![
             3 => prop::sample::select(vec![
                 "--", "-destroy", "--destroy", "-auto-approve", "-json-into", "-json-into=x", "-target=a", "-target", "a.b",
@@ -150,9 +212,17 @@ mod tests {
             .prop_map(str::to_owned),
             1 => "[-a-z=./'\"]{0,12}",
         ];
-        (command, prop::collection::vec(word, 0..6), prop::collection::vec("-[a-z-]{1,9}(=[a-z]{0,3})?", 0..2))
+        (
+            command,
+            prop::collection::vec(word, 0..6),
+            prop::collection::vec("-[a-z-]{1,9}(=[a-z]{0,3})?", 0..2),
+        )
             .prop_map(|(command, words, more)| {
-                format!("lockkeeper {command} {} -- {}", words.join(" "), more.join(" "))
+                format!(
+                    "lockkeeper {command} {} -- {}",
+                    words.join(" "),
+                    more.join(" ")
+                )
             })
     }
 }

@@ -25,8 +25,13 @@ const WORKSPACE_FILE: &str = "environment";
 const MAX_WORKSPACE_BYTES: u64 = 4096;
 
 /// Variables by which an `env` step decides what the tool runs and where it takes packages from.
-const CONFIGURE_TOOLS: [&str; 5] =
-    ["TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG", "TF_ENCRYPTION", "HOME", "XDG_CONFIG_HOME"];
+const CONFIGURE_TOOLS: [&str; 5] = [
+    "TF_CLI_CONFIG_FILE",
+    "TERRAFORM_CONFIG",
+    "TF_ENCRYPTION",
+    "HOME",
+    "XDG_CONFIG_HOME",
+];
 
 /// The option by which an `init` first fetches a configuration.
 const FROM_MODULE: &str = "-from-module";
@@ -39,21 +44,34 @@ pub(super) fn title(tool: &Tool, step: Builtin) -> String {
     let words = match step {
         Builtin::PolicyCheck => return step.to_string(),
         Builtin::StateRm => "state rm",
-        Builtin::Init | Builtin::Plan | Builtin::Show | Builtin::Apply | Builtin::Import => step.as_str(),
+        Builtin::Init | Builtin::Plan | Builtin::Show | Builtin::Apply | Builtin::Import => {
+            step.as_str()
+        }
     };
     format!("{} {words}", tool.distribution.program())
 }
 
 impl Steps<'_> {
-    pub(super) async fn builtin(&mut self, step: Builtin, extra: &[String], name: StepName) -> Result<Kept, StepError> {
+    pub(super) async fn builtin(
+        &mut self,
+        step: Builtin,
+        extra: &[String],
+        name: StepName,
+    ) -> Result<Kept, StepError> {
         let extra = self.expanded(extra);
         let text = match step {
             Builtin::Plan => return self.plan(extra, name).await,
             Builtin::Init => self.init(extra, name).await,
             Builtin::Show => self.show(extra, name).await,
             Builtin::Apply => self.apply(extra, name).await,
-            Builtin::Import => self.change_state(&["import"], extra, name, Report::Imported).await,
-            Builtin::StateRm => self.change_state(&["state", "rm"], extra, name, Report::Removed).await,
+            Builtin::Import => {
+                self.change_state(&["import"], extra, name, Report::Imported)
+                    .await
+            }
+            Builtin::StateRm => {
+                self.change_state(&["state", "rm"], extra, name, Report::Removed)
+                    .await
+            }
             Builtin::PolicyCheck => Err(failed(name, StepFailure::NotAvailable)),
         };
         text.map(Kept::whole)
@@ -62,7 +80,10 @@ impl Steps<'_> {
     fn expanded(&self, extra: &[String]) -> Vec<OsString> {
         let all = self.of_builtin();
         let value = |name: &str| all.get(std::ffi::OsStr::new(name)).map(OsString::as_os_str);
-        extra.iter().map(|argument| expand(argument, value)).collect()
+        extra
+            .iter()
+            .map(|argument| expand(argument, value))
+            .collect()
     }
 
     /// Its output matters only when it fails. A lock file that is not part of the repository is what an earlier `init`
@@ -75,8 +96,14 @@ impl Steps<'_> {
             remove(&self.dir.join(".terraform.lock.hcl")).map_err(disk)?;
             &["-input=false", "-upgrade"]
         };
-        let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
-        let runs_programs = self.init_runs_programs(Some(self.tool.distribution), &args).await.map_err(disk)?;
+        let args: Vec<OsString> = [OsString::from("init")]
+            .into_iter()
+            .chain(merged(own, extra))
+            .collect();
+        let runs_programs = self
+            .init_runs_programs(Some(self.tool.distribution), &args)
+            .await
+            .map_err(disk)?;
         // Why it takes longer, or cannot read private modules.
         let told = runs_programs.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
             format!(
@@ -96,7 +123,9 @@ impl Steps<'_> {
         let cmd = self.command(args);
         let cmd = match self.modules.filter(|_| runs_programs.is_none()) {
             Some(access) => {
-                let before = self.variable("GIT_CONFIG_COUNT").and_then(|count| count.to_str()?.parse().ok());
+                let before = self
+                    .variable("GIT_CONFIG_COUNT")
+                    .and_then(|count| count.to_str()?.parse().ok());
                 access.give(cmd, before.unwrap_or(0))
             }
             None => cmd,
@@ -105,7 +134,10 @@ impl Steps<'_> {
             Ok(_) => Ok(String::new()),
             Err(error) => Err(match told {
                 // It may be why.
-                Some(told) => StepError { output: format!("{told}\n{}", error.output), ..error },
+                Some(told) => StepError {
+                    output: format!("{told}\n{}", error.output),
+                    ..error
+                },
                 None => error,
             }),
         }
@@ -126,7 +158,10 @@ impl Steps<'_> {
         if apart(move || old.remove_changed()).await.map_err(disk)? {
             self.exec
                 .output
-                .say(&format!("Removed {}: it is not as the last `init` left it.", self.data_dir_shown()))
+                .say(&format!(
+                    "Removed {}: it is not as the last `init` left it.",
+                    self.data_dir_shown()
+                ))
                 .await;
         }
         let output = match session {
@@ -139,7 +174,11 @@ impl Steps<'_> {
             }
         };
         // What is handed over later would be another file than the one that was noted.
-        self.exec.sandbox.hand_over(self.exec.place).await.map_err(disk)?;
+        self.exec
+            .sandbox
+            .hand_over(self.exec.place)
+            .await
+            .map_err(disk)?;
         apart(move || data_dir.note()).await.map_err(disk)?;
         Ok(output)
     }
@@ -156,12 +195,20 @@ impl Steps<'_> {
         tool: Option<Distribution>,
         args: &[OsString],
     ) -> std::io::Result<Option<String>> {
-        if let Some(name) = CONFIGURE_TOOLS.iter().find(|name| self.set.contains_key(OsStr::new(name))) {
+        if let Some(name) = CONFIGURE_TOOLS
+            .iter()
+            .find(|name| self.set.contains_key(OsStr::new(name)))
+        {
             return Ok(Some(format!("a step sets `{name}`")));
         }
         let args = args.iter().map(OsString::as_os_str);
-        if args.chain(self.args_of_variables()).any(|arg| arg.to_string_lossy().contains(FROM_MODULE)) {
-            return Ok(Some(format!("`{FROM_MODULE}` brings files that are not here yet")));
+        if args
+            .chain(self.args_of_variables())
+            .any(|arg| arg.to_string_lossy().contains(FROM_MODULE))
+        {
+            return Ok(Some(format!(
+                "`{FROM_MODULE}` brings files that are not here yet"
+            )));
         }
         let dir = self.dir.to_owned();
         apart(move || init_programs::why(&dir, tool)).await
@@ -169,13 +216,17 @@ impl Steps<'_> {
 
     /// What variables add to the arguments of `init`.
     fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
-        ["TF_CLI_ARGS", "TF_CLI_ARGS_init"].into_iter().filter_map(|name| self.variable(name))
+        ["TF_CLI_ARGS", "TF_CLI_ARGS_init"]
+            .into_iter()
+            .filter_map(|name| self.variable(name))
     }
 
     /// A cache of providers for one `init`; none where the operator wants none, set one for all, or says where packages
     /// come from: those may be of the pull request.
     pub(super) async fn provider_session(&self) -> std::io::Result<Option<Session>> {
-        let Some(cache) = self.providers else { return Ok(None) };
+        let Some(cache) = self.providers else {
+            return Ok(None);
+        };
         if self.args_of_variables().any(names_packages) {
             return Ok(None);
         }
@@ -184,7 +235,9 @@ impl Steps<'_> {
             data_dir: self.data_dir(),
             lock_file_tracked: self.lock_file_tracked,
         };
-        cache.enter(place, self.variable("TF_PLUGIN_CACHE_DIR")).await
+        cache
+            .enter(place, self.variable("TF_PLUGIN_CACHE_DIR"))
+            .await
     }
 
     /// Selects the workspace of the project, making it when it does not exist. Without a `.terraform/environment` the
@@ -195,7 +248,10 @@ impl Steps<'_> {
             return Ok(());
         }
         match self.switch("select").await {
-            Err(StepError { why: StepFailure::Code(_), .. }) => self.switch("new").await,
+            Err(StepError {
+                why: StepFailure::Code(_),
+                ..
+            }) => self.switch("new").await,
             other => other,
         }
     }
@@ -203,7 +259,9 @@ impl Steps<'_> {
     async fn switch(&self, how: &str) -> Result<(), StepError> {
         let name = format!("{} workspace {how}", self.tool.distribution.program());
         let args = argv::workspace(how, self.project.workspace.as_str());
-        self.tool(args, StepName::new(&name, None), None).await.map(drop)
+        self.tool(args, StepName::new(&name, None), None)
+            .await
+            .map(drop)
     }
 
     /// The directory of the tool below that of the project is of the pull request as much as of the tool.
@@ -218,9 +276,18 @@ impl Steps<'_> {
             Err(_) => (data_dir, PathBuf::from(WORKSPACE_FILE)),
         };
         let read = apart(move || beneath::read(&dir, &file, MAX_WORKSPACE_BYTES));
-        let name = || StepName::new(&format!("{} workspace", self.tool.distribution.program()), None);
-        let text = read.await.map_err(|error| failed(name(), StepFailure::WorkspaceFile(error)))?;
-        Ok(text.and_then(|text| text.trim().parse().ok()).unwrap_or_default())
+        let name = || {
+            StepName::new(
+                &format!("{} workspace", self.tool.distribution.program()),
+                None,
+            )
+        };
+        let text = read
+            .await
+            .map_err(|error| failed(name(), StepFailure::WorkspaceFile(error)))?;
+        Ok(text
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or_default())
     }
 
     /// Into the plan file, with `env/<workspace>.tfvars` when the project has one.
@@ -229,11 +296,19 @@ impl Steps<'_> {
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
         let (dir, file) = (self.dir.to_owned(), vars.clone());
         let has_vars = apart(move || beneath::is_there(&dir, &file)).await;
-        let not_plain = |_| failed(name.clone(), StepFailure::VarFile(vars.display().to_string()));
+        let not_plain = |_| {
+            failed(
+                name.clone(),
+                StepFailure::VarFile(vars.display().to_string()),
+            )
+        };
         let vars = has_vars.map_err(not_plain)?.then_some(vars.clone());
         let args = argv::plan(&self.files.plan, extra, self.given, vars.as_deref());
         let shown = self.shown(&args);
-        let kept = self.exec.run_whole(self.command(args), name.clone(), &shown).await?;
+        let kept = self
+            .exec
+            .run_whole(self.command(args), name.clone(), &shown)
+            .await?;
         self.plan_is_there(name).map(|()| kept)
     }
 
@@ -247,13 +322,25 @@ impl Steps<'_> {
         }
         let program = self.tool.distribution.program();
         let name = StepName::new(&format!("{program} show -json"), None);
-        let cmd = self.command(["show", "-json"].map(OsString::from).into()).operands([&self.files.plan]);
+        let cmd = self
+            .command(["show", "-json"].map(OsString::from).into())
+            .operands([&self.files.plan]);
         // What the operator adds to every call is for those that print something for people.
-        let cmd = cmd.without_env("TF_CLI_ARGS").without_env("TF_CLI_ARGS_show");
+        let cmd = cmd
+            .without_env("TF_CLI_ARGS")
+            .without_env("TF_CLI_ARGS_show");
         let line = format!("{program} show -json plan.tfplan");
-        match self.exec.save(cmd, name, &line, &self.files.list, shown::MAX_BYTES + 1).await {
+        match self
+            .exec
+            .save(cmd, name, &line, &self.files.list, shown::MAX_BYTES + 1)
+            .await
+        {
             Ok(()) => {}
-            Err(StepError { why: why @ (StepFailure::Code(_) | StepFailure::Limit { .. }), step, .. }) => {
+            Err(StepError {
+                why: why @ (StepFailure::Code(_) | StepFailure::Limit { .. }),
+                step,
+                ..
+            }) => {
                 return Ok(Shown::Failed(format!("{step} {why}")));
             }
             Err(error) => return Err(error),
@@ -269,7 +356,9 @@ impl Steps<'_> {
         Ok(match read {
             Ok(Ok(changes)) => Shown::Listed(changes),
             Ok(Err(error)) => Shown::Failed(error.to_string()),
-            Err(_) => Shown::Failed("reading the machine-readable form of the plan was broken off".to_owned()),
+            Err(_) => Shown::Failed(
+                "reading the machine-readable form of the plan was broken off".to_owned(),
+            ),
         })
     }
 
@@ -277,12 +366,19 @@ impl Steps<'_> {
     async fn show(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
         let args = argv::show(&self.files.plan, extra);
-        self.tool(args, name, Some(&self.files.show)).await.map(|_| String::new())
+        self.tool(args, name, Some(&self.files.show))
+            .await
+            .map(|_| String::new())
     }
 
     async fn apply(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
-        self.tool_reports(argv::apply(&self.files.plan, extra, self.given), name, Report::Applied).await
+        self.tool_reports(
+            argv::apply(&self.files.plan, extra, self.given),
+            name,
+            Report::Applied,
+        )
+        .await
     }
 
     /// `import` and `state rm`: a plan that was made before is worth nothing after them. A tool that says itself that it
@@ -297,7 +393,13 @@ impl Steps<'_> {
         self.workspace().await?;
         let args = argv::change_state(words, extra, self.given);
         let ended = self.tool_reports(args, name.clone(), report).await;
-        self.touched |= !matches!(ended, Err(StepError { why: StepFailure::Code(Some(_)), .. }));
+        self.touched |= !matches!(
+            ended,
+            Err(StepError {
+                why: StepFailure::Code(Some(_)),
+                ..
+            })
+        );
         let output = ended?;
         remove(&self.files.plan).map_err(|error| failed(name, StepFailure::Disk(error)))?;
         Ok(output)
@@ -305,34 +407,61 @@ impl Steps<'_> {
 
     /// What the program says of itself and of the providers of the project.
     pub(in crate::workflow) async fn version(&self) -> Result<String, StepError> {
-        let name = StepName::new(&format!("{} version", self.tool.distribution.program()), None);
+        let name = StepName::new(
+            &format!("{} version", self.tool.distribution.program()),
+            None,
+        );
         self.tool(vec!["version".into()], name, None).await
     }
 
     #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]
     fn plan_is_there(&self, name: StepName) -> Result<(), StepError> {
-        if self.files.plan.is_file() { Ok(()) } else { Err(failed(name, StepFailure::NoPlan)) }
+        if self.files.plan.is_file() {
+            Ok(())
+        } else {
+            Err(failed(name, StepFailure::NoPlan))
+        }
     }
 
-    async fn tool(&self, args: Vec<OsString>, name: StepName, file: Option<&Path>) -> Result<String, StepError> {
+    async fn tool(
+        &self,
+        args: Vec<OsString>,
+        name: StepName,
+        file: Option<&Path>,
+    ) -> Result<String, StepError> {
         let shown = self.shown(&args);
         self.exec.run(self.command(args), name, &shown, file).await
     }
 
     /// Runs what changes something: it is done when the tool says so.
-    async fn tool_reports(&self, args: Vec<OsString>, name: StepName, report: Report) -> Result<String, StepError> {
+    async fn tool_reports(
+        &self,
+        args: Vec<OsString>,
+        name: StepName,
+        report: Report,
+    ) -> Result<String, StepError> {
         let shown = self.shown(&args);
-        self.exec.run_until_reported(self.command(args), name, &shown, report).await
+        self.exec
+            .run_until_reported(self.command(args), name, &shown, report)
+            .await
     }
 
     fn command(&self, args: Vec<OsString>) -> Cmd {
-        let cmd = Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin());
+        let cmd = Cmd::new(&self.tool.program)
+            .args(args)
+            .dir(self.dir)
+            .envs(self.of_builtin());
         self.exec.of_tool(cmd, &self.tool.program)
     }
 
     /// The command line as a person would read it; the path of the plan file is ours and says nothing.
     fn shown(&self, args: &[OsString]) -> String {
-        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = |path: &Path| {
+            path.file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
         let out = format!("-out={}", self.files.plan.display());
         let word = |arg: &OsString| {
             let text = arg.to_string_lossy();
@@ -350,8 +479,12 @@ impl Steps<'_> {
 }
 
 /// Reads the disk in a thread of its own.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(std::io::Error::other)?
 }
 
 /// Whether arguments of `init` say where packages are taken from, or where the configuration itself is.
@@ -361,7 +494,11 @@ fn names_packages(args: &OsStr) -> bool {
 }
 
 pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {
-    StepError { step, why, output: String::new() }
+    StepError {
+        step,
+        why,
+        output: String::new(),
+    }
 }
 
 /// A file that is gone already is fine.

@@ -39,7 +39,10 @@ mod tests {
             (&["\u{e9}"], b"\\\xc3\\\xa9"),
             (&["", "a\0b"], br",\a\b"),
         ] {
-            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            let arguments: Vec<String> = arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect();
             assert_eq!(escaped(&arguments).as_bytes(), expected, "{arguments:?}");
         }
     }

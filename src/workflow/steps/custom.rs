@@ -20,30 +20,48 @@ use crate::workflow::scratch;
 const VALUE_BYTES: u64 = 64 * 1024;
 
 impl Steps<'_> {
-    pub(super) async fn run_command(&self, step: &RunStep, name: StepName) -> Result<String, StepError> {
+    pub(super) async fn run_command(
+        &self,
+        step: &RunStep,
+        name: StepName,
+    ) -> Result<String, StepError> {
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
         let ran = if is_plain_init(&step.shell, shown) {
             let disk = |error| failed(name.clone(), StepFailure::Disk(error));
             // By its name it may be either tool.
             let runs_programs = self.init_runs_programs(None, &[]).await.map_err(disk)?;
-            let session = if runs_programs.is_some() { None } else { self.provider_session().await.map_err(disk)? };
+            let session = if runs_programs.is_some() {
+                None
+            } else {
+                self.provider_session().await.map_err(disk)?
+            };
             self.one_init(cmd, session, name, shown).await
         } else {
             self.exec.run(cmd, name, shown, None).await
         };
         match ran {
             Ok(output) => Ok(filtered(output, &step.output, false)),
-            Err(error) => Err(StepError { output: filtered(error.output, &step.output, true), ..error }),
+            Err(error) => Err(StepError {
+                output: filtered(error.output, &step.output, true),
+                ..error
+            }),
         }
     }
 
     /// A value may be a secret: it is on no page and in no comment.
-    pub(super) async fn env(&mut self, step: &EnvStep, name: StepName) -> Result<String, StepError> {
+    pub(super) async fn env(
+        &mut self,
+        step: &EnvStep,
+        name: StepName,
+    ) -> Result<String, StepError> {
         let value = match &step.value {
             EnvValue::Literal(value) => OsString::from(value),
             EnvValue::Printed { command, shell } => {
                 let mut value = self.printed(shell, command, name).await?;
-                while value.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
+                while value
+                    .last()
+                    .is_some_and(|last| matches!(last, b'\n' | b'\r'))
+                {
                     value.pop();
                 }
                 OsString::from_vec(value)
@@ -53,12 +71,25 @@ impl Steps<'_> {
         Ok(String::new())
     }
 
-    pub(super) async fn multienv(&mut self, step: &MultienvStep, name: StepName) -> Result<String, StepError> {
-        let printed = self.printed(&step.shell, &step.command, name.clone()).await?;
+    pub(super) async fn multienv(
+        &mut self,
+        step: &MultienvStep,
+        name: StepName,
+    ) -> Result<String, StepError> {
+        let printed = self
+            .printed(&step.shell, &step.command, name.clone())
+            .await?;
         let variables = parse(&String::from_utf8_lossy(&printed));
         let variables = variables.map_err(|error| failed(name, StepFailure::Variables(error)))?;
-        let names: Vec<String> = variables.iter().map(|(name, _)| format!("`{name}`")).collect();
-        self.set.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let names: Vec<String> = variables
+            .iter()
+            .map(|(name, _)| format!("`{name}`"))
+            .collect();
+        self.set.extend(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         Ok(match (step.is_shown, names.is_empty()) {
             (false, _) => String::new(),
             (true, true) => "No variables were set.\n".to_owned(),
@@ -67,9 +98,21 @@ impl Steps<'_> {
     }
 
     /// What a command writes to its standard output, which nobody else sees.
-    async fn printed(&self, shell: &Shell, command: &str, name: StepName) -> Result<Vec<u8>, StepError> {
+    async fn printed(
+        &self,
+        shell: &Shell,
+        command: &str,
+        name: StepName,
+    ) -> Result<Vec<u8>, StepError> {
         let file = &self.files.captured;
-        self.exec.run(self.shell(shell, command), name.clone(), command, Some(file)).await?;
+        self.exec
+            .run(
+                self.shell(shell, command),
+                name.clone(),
+                command,
+                Some(file),
+            )
+            .await?;
         let bytes = read(file).map_err(|error| failed(name.clone(), StepFailure::Disk(error)))?;
         match bytes {
             Some(mut bytes) => {
@@ -82,7 +125,11 @@ impl Steps<'_> {
     }
 
     fn shell(&self, shell: &Shell, command: &str) -> Cmd {
-        let cmd = Cmd::new(&shell.program).args(&shell.args).arg(command).dir(self.dir).envs(self.of_command());
+        let cmd = Cmd::new(&shell.program)
+            .args(&shell.args)
+            .arg(command)
+            .dir(self.dir)
+            .envs(self.of_command());
         self.exec.of_command(cmd, &self.tool.program)
     }
 }

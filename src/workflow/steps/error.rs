@@ -22,8 +22,16 @@ impl StepName {
     pub(in crate::workflow) fn new(text: &str, place: Option<(usize, String)>) -> Self {
         let first = text.trim().lines().next().unwrap_or_default();
         let is_all = first == text.trim() && first.chars().count() <= Self::MAX_CHARS;
-        let shown: String = first.chars().take(Self::MAX_CHARS).map(|c| if c == '`' { '\'' } else { c }).collect();
-        let text = if is_all { shown } else { format!("{}…", shown.trim_end()) };
+        let shown: String = first
+            .chars()
+            .take(Self::MAX_CHARS)
+            .map(|c| if c == '`' { '\'' } else { c })
+            .collect();
+        let text = if is_all {
+            shown
+        } else {
+            format!("{}…", shown.trim_end())
+        };
         Self { text, place }
     }
 }
@@ -52,7 +60,11 @@ pub struct StepError {
 impl StepError {
     /// A built-in step that was not begun.
     pub fn not_begun(step: &str, why: StepFailure) -> Self {
-        Self { step: StepName::new(step, None), why, output: String::new() }
+        Self {
+            step: StepName::new(step, None),
+            why,
+            output: String::new(),
+        }
     }
 }
 
@@ -164,7 +176,11 @@ mod tests {
         let place = || Some((2, "custom".to_owned()));
         for (text, place, expected) in [
             ("terraform plan", None, "`terraform plan`"),
-            ("run: make plan", place(), "`run: make plan` (step 2 of the workflow `custom`)"),
+            (
+                "run: make plan",
+                place(),
+                "`run: make plan` (step 2 of the workflow `custom`)",
+            ),
             ("run: \n", None, "`run:`"),
             ("\n  set -e\n  make\n", None, "`set -e…`"),
             ("echo `date`", None, "`echo 'date'`"),

@@ -29,7 +29,10 @@ pub(in crate::workflow) struct Deadline {
 
 impl Deadline {
     pub fn after(time: Duration) -> Self {
-        Self { at: Instant::now() + time, after: time }
+        Self {
+            at: Instant::now() + time,
+            after: time,
+        }
     }
 
     fn left(self) -> Duration {
@@ -65,13 +68,21 @@ impl Exec<'_> {
 
     /// Runs a program to its end and returns what it printed. `shown` is the line that the page has before it. With a
     /// file, standard output goes there and nowhere else.
-    pub async fn run(&self, cmd: Cmd, name: StepName, shown: &str, file: Option<&Path>) -> Result<String, StepError> {
+    pub async fn run(
+        &self,
+        cmd: Cmd,
+        name: StepName,
+        shown: &str,
+        file: Option<&Path>,
+    ) -> Result<String, StepError> {
         let run = self.supervised(cmd);
         let run = match file {
             Some(file) => run.stdout_to(file),
             None => run,
         };
-        self.carry_out(run, name, shown, None).await.map(|(kept, _)| kept.text)
+        self.carry_out(run, name, shown, None)
+            .await
+            .map(|(kept, _)| kept.text)
     }
 
     /// Runs a program that has to report what it has done.
@@ -82,27 +93,61 @@ impl Exec<'_> {
         shown: &str,
         report: Report,
     ) -> Result<String, StepError> {
-        let (kept, is_reported) = self.carry_out(self.supervised(cmd), name.clone(), shown, Some(report)).await?;
+        let (kept, is_reported) = self
+            .carry_out(self.supervised(cmd), name.clone(), shown, Some(report))
+            .await?;
         if is_reported {
             return Ok(kept.text);
         }
-        Err(StepError { step: name, why: StepFailure::Unreported(report.line()), output: kept.text })
+        Err(StepError {
+            step: name,
+            why: StepFailure::Unreported(report.line()),
+            output: kept.text,
+        })
     }
 
     /// Runs a program to its end and tells whether everything it printed was kept.
-    pub async fn run_whole(&self, cmd: Cmd, name: StepName, shown: &str) -> Result<Kept, StepError> {
-        self.carry_out(self.supervised(cmd), name, shown, None).await.map(|(kept, _)| kept)
+    pub async fn run_whole(
+        &self,
+        cmd: Cmd,
+        name: StepName,
+        shown: &str,
+    ) -> Result<Kept, StepError> {
+        self.carry_out(self.supervised(cmd), name, shown, None)
+            .await
+            .map(|(kept, _)| kept)
     }
 
     /// Runs a program to its end, with no more than so many bytes of its standard output in a file.
-    pub async fn save(&self, cmd: Cmd, name: StepName, shown: &str, file: &Path, limit: u64) -> Result<(), StepError> {
-        self.carry_out(self.supervised(cmd).stdout_within(file, limit), name, shown, None).await.map(drop)
+    pub async fn save(
+        &self,
+        cmd: Cmd,
+        name: StepName,
+        shown: &str,
+        file: &Path,
+        limit: u64,
+    ) -> Result<(), StepError> {
+        self.carry_out(
+            self.supervised(cmd).stdout_within(file, limit),
+            name,
+            shown,
+            None,
+        )
+        .await
+        .map(drop)
     }
 
     fn supervised(&self, cmd: Cmd) -> Supervised {
-        let cmd = cmd.envs(temporary(self.place.tmp)).limits(self.sandbox.limits()).deadline(self.deadline.left());
+        let cmd = cmd
+            .envs(temporary(self.place.tmp))
+            .limits(self.sandbox.limits())
+            .deadline(self.deadline.left());
         let user = self.sandbox.user();
-        let cmd = if user.is_some() { cmd.user(user).env_unless_set("HOME", self.place.tmp) } else { cmd };
+        let cmd = if user.is_some() {
+            cmd.user(user).env_unless_set("HOME", self.place.tmp)
+        } else {
+            cmd
+        };
         cmd.supervised(self.supervisor).hold(self.hold)
     }
 
@@ -116,12 +161,22 @@ impl Exec<'_> {
     ) -> Result<(Kept, bool), StepError> {
         self.output.say(&format!("$ {shown}")).await;
         if let Err(error) = self.sandbox.hand_over(self.place).await {
-            return Err(StepError { step: name, why: StepFailure::Disk(error), output: String::new() });
+            return Err(StepError {
+                step: name,
+                why: StepFailure::Disk(error),
+                output: String::new(),
+            });
         }
         let (lines, received) = mpsc::channel(256);
-        let (exit, (kept, is_reported)) =
-            tokio::join!(run.run(lines, self.stop), collect(received, self.output, report));
-        let fail = |why, kept: Kept| StepError { step: name, why, output: kept.text };
+        let (exit, (kept, is_reported)) = tokio::join!(
+            run.run(lines, self.stop),
+            collect(received, self.output, report)
+        );
+        let fail = |why, kept: Kept| StepError {
+            step: name,
+            why,
+            output: kept.text,
+        };
         match exit {
             Ok(exit) => match self.judge(exit, &kept.text) {
                 None => Ok((kept, is_reported)),
@@ -136,13 +191,19 @@ impl Exec<'_> {
         match exit.how {
             Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => None,
             Ended::Finished => Some(match self.sandbox.reached(exit.signal, output) {
-                Some(limit) => StepFailure::Limit { code: exit.code, limit },
+                Some(limit) => StepFailure::Limit {
+                    code: exit.code,
+                    limit,
+                },
                 None => StepFailure::Code(exit.code),
             }),
-            Ended::Cancelled => Some(StepFailure::Stopped { killed: exit.signal == Some(SIGKILL) }),
-            Ended::TimedOut => {
-                Some(StepFailure::TimedOut { after: self.deadline.after, killed: exit.signal == Some(SIGKILL) })
-            }
+            Ended::Cancelled => Some(StepFailure::Stopped {
+                killed: exit.signal == Some(SIGKILL),
+            }),
+            Ended::TimedOut => Some(StepFailure::TimedOut {
+                after: self.deadline.after,
+                killed: exit.signal == Some(SIGKILL),
+            }),
         }
     }
 }
@@ -159,17 +220,26 @@ pub(in crate::workflow) struct Kept {
 impl Kept {
     /// Output of which nothing is missing.
     pub fn whole(text: String) -> Self {
-        Self { text, is_cut: false }
+        Self {
+            text,
+            is_cut: false,
+        }
     }
 }
 
 /// Hands lines on to the store, keeps them for the comment up to the first one for which there is no room, and looks for
 /// the report on standard output.
-async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput, report: Option<Report>) -> (Kept, bool) {
+async fn collect(
+    mut lines: mpsc::Receiver<Line>,
+    output: &RunOutput,
+    report: Option<Report>,
+) -> (Kept, bool) {
     let (mut kept, mut is_reported) = (Kept::default(), false);
     while let Some(line) = lines.recv().await {
-        is_reported |= line.stream == Stream::Out && report.is_some_and(|report| report.is_in(&line.text));
-        kept.is_cut |= line.stream == Stream::Notice || kept.text.len() + line.text.len() >= KEPT_BYTES;
+        is_reported |=
+            line.stream == Stream::Out && report.is_some_and(|report| report.is_in(&line.text));
+        kept.is_cut |=
+            line.stream == Stream::Notice || kept.text.len() + line.text.len() >= KEPT_BYTES;
         if !kept.is_cut {
             kept.text.push_str(&line.text);
             kept.text.push('\n');

@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn a_value_is_not_looked_into() {
-        assert_eq!(expand("-var=a=$HOSTILE", value), "-var=a=$WORKSPACE -x $(reboot) \"'\n");
+        assert_eq!(
+            expand("-var=a=$HOSTILE", value),
+            "-var=a=$WORKSPACE -x $(reboot) \"'\n"
+        );
     }
 
     proptest! {

@@ -6,13 +6,21 @@ use crate::render::plan_output::{clean, without_progress};
 /// The output after each filter, in their order. What a failed command printed is not hidden: it says why. Colours go
 /// first: they could stand in the middle of what a pattern is to find.
 pub(super) fn filtered(output: String, filters: &[OutputFilter], has_failed: bool) -> String {
-    let mut text = if filters.is_empty() { output } else { clean(&output) };
+    let mut text = if filters.is_empty() {
+        output
+    } else {
+        clean(&output)
+    };
     for filter in filters {
         match filter {
             OutputFilter::Hide if has_failed => {}
             OutputFilter::Hide => return String::new(),
             OutputFilter::StripRefreshing => text = without_progress(&text),
-            OutputFilter::Redact(pattern) => text = pattern.replace_all(&text, "${1}<redacted>${2}").into_owned(),
+            OutputFilter::Redact(pattern) => {
+                text = pattern
+                    .replace_all(&text, "${1}<redacted>${2}")
+                    .into_owned()
+            }
         }
     }
     text
@@ -37,28 +45,55 @@ mod tests {
             (vec![], false, output),
             (vec![Hide], false, ""),
             (vec![Hide], true, output),
-            (vec![StripRefreshing], false, "token: abc123 end\nPlan: 1 to add"),
-            (vec![redact(r"(token: )\S+( end)"), StripRefreshing], true, "token: <redacted> end\nPlan: 1 to add"),
-            (vec![Hide, StripRefreshing, redact("abc123")], true, "token: <redacted> end\nPlan: 1 to add"),
+            (
+                vec![StripRefreshing],
+                false,
+                "token: abc123 end\nPlan: 1 to add",
+            ),
+            (
+                vec![redact(r"(token: )\S+( end)"), StripRefreshing],
+                true,
+                "token: <redacted> end\nPlan: 1 to add",
+            ),
+            (
+                vec![Hide, StripRefreshing, redact("abc123")],
+                true,
+                "token: <redacted> end\nPlan: 1 to add",
+            ),
             (vec![redact("^.*$"), Hide], false, ""),
         ] {
-            assert_eq!(filtered(output.to_owned(), &filters, has_failed), expected, "{filters:?} {has_failed}");
+            assert_eq!(
+                filtered(output.to_owned(), &filters, has_failed),
+                expected,
+                "{filters:?} {has_failed}"
+            );
         }
     }
 
     #[test]
     fn what_is_around_a_redacted_place_stays_as_far_as_there_are_groups() {
-        let cases =
-            [("abc", "<redacted>"), ("(a)bc", "a<redacted>"), ("(a)b(c)", "a<redacted>c"), ("ab(c)?", "c<redacted>")];
+        let cases = [
+            ("abc", "<redacted>"),
+            ("(a)bc", "a<redacted>"),
+            ("(a)b(c)", "a<redacted>c"),
+            ("ab(c)?", "c<redacted>"),
+        ];
         for (pattern, expected) in cases {
-            assert_eq!(filtered("abc".to_owned(), &[redact(pattern)], false), expected, "{pattern}");
+            assert_eq!(
+                filtered("abc".to_owned(), &[redact(pattern)], false),
+                expected,
+                "{pattern}"
+            );
         }
     }
 
     #[test]
     fn colours_do_not_hide_what_is_to_be_redacted() {
         let output = "pass\u{1b}[1mword=hunter2\u{1b}[0m".to_owned();
-        assert_eq!(filtered(output, &[redact("(password=).*")], false), "password=<redacted>");
+        assert_eq!(
+            filtered(output, &[redact("(password=).*")], false),
+            "password=<redacted>"
+        );
     }
 
     proptest! {

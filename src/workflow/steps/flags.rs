@@ -6,8 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 /// The arguments of a step by itself, but for those whose flag the workflow gives too, then those of the workflow:
 /// `-upgrade=false` takes the place of `-upgrade`.
 pub(super) fn merged(own: &[&str], extra: Vec<OsString>) -> Vec<OsString> {
-    let is_given = |flag: &&&str| extra.iter().any(|arg| name(arg) == name(OsStr::new(flag)) && is_flag(arg));
-    let mut all: Vec<OsString> = own.iter().filter(|flag| !is_given(flag)).map(OsString::from).collect();
+    let is_given = |flag: &&&str| {
+        extra
+            .iter()
+            .any(|arg| name(arg) == name(OsStr::new(flag)) && is_flag(arg))
+    };
+    let mut all: Vec<OsString> = own
+        .iter()
+        .filter(|flag| !is_given(flag))
+        .map(OsString::from)
+        .collect();
     all.extend(extra);
     all
 }
@@ -19,7 +27,10 @@ fn is_flag(argument: &OsStr) -> bool {
 /// The name of a flag; Terraform takes one dash or two.
 fn name(argument: &OsStr) -> &[u8] {
     let bytes = argument.as_bytes();
-    let bare = bytes.strip_prefix(b"--").or_else(|| bytes.strip_prefix(b"-")).unwrap_or(bytes);
+    let bare = bytes
+        .strip_prefix(b"--")
+        .or_else(|| bytes.strip_prefix(b"-"))
+        .unwrap_or(bytes);
     bare.split(|byte| *byte == b'=').next().unwrap_or_default()
 }
 
@@ -35,8 +46,14 @@ mod tests {
             (&["-upgrade=false"], &["-input=false", "-upgrade=false"]),
             (&["--upgrade=false"], &["-input=false", "--upgrade=false"]),
             (&["-input=true", "-upgrade"], &["-input=true", "-upgrade"]),
-            (&["-upgraded", "upgrade"], &["-input=false", "-upgrade", "-upgraded", "upgrade"]),
-            (&["-backend-config", "-input"], &["-upgrade", "-backend-config", "-input"]),
+            (
+                &["-upgraded", "upgrade"],
+                &["-input=false", "-upgrade", "-upgraded", "upgrade"],
+            ),
+            (
+                &["-backend-config", "-input"],
+                &["-upgrade", "-backend-config", "-input"],
+            ),
         ] {
             let given = extra.iter().map(OsString::from).collect();
             let expected: Vec<OsString> = expected.iter().map(OsString::from).collect();

@@ -27,16 +27,25 @@ pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Opt
     let mut left = MAX_BYTES_OF_ALL;
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let Some(kind) = path.extension().and_then(|extension| extension.to_str()) else { continue };
+        let Some(kind) = path.extension().and_then(|extension| extension.to_str()) else {
+            continue;
+        };
         let named = match kind {
             "tf" | "tofu" => named_native,
             "json" => named_json,
             _ => continue,
         };
         // The pull request chose the name.
-        let file = path.file_name().unwrap_or_default().to_string_lossy().escape_debug().to_string();
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .escape_debug()
+            .to_string();
         let Some(text) = text(&path) else {
-            return Ok(Some(format!("`{file}` cannot be searched (no plain file, or larger than 4 MiB)")));
+            return Ok(Some(format!(
+                "`{file}` cannot be searched (no plain file, or larger than 4 MiB)"
+            )));
         };
         if let Some(found) = named(&text, tool) {
             return Ok(Some(format!("`{file}` may have a block `{found}`")));
@@ -56,7 +65,11 @@ fn text(path: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    fs::File::open(path)
+        .ok()?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
     (bytes.len() as u64 <= MAX_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -64,7 +77,8 @@ fn named_native(text: &str, tool: Option<Distribution>) -> Option<&'static str> 
     if behind(text, STATE_STORE).next().is_some() {
         return Some(STATE_STORE);
     }
-    (tool != Some(Distribution::Terraform) && behind(text, ENCRYPTION).any(begins_block)).then_some(ENCRYPTION)
+    (tool != Some(Distribution::Terraform) && behind(text, ENCRYPTION).any(begins_block))
+        .then_some(ENCRYPTION)
 }
 
 fn named_json(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
@@ -110,18 +124,28 @@ mod tests {
             ("main.tf", COMMAND),
             ("main.tofu", COMMAND),
             ("main.tf", "terraform { encryption{} }"),
-            ("main.tf", "terraform {\n encryption /* of\n states */ {}\n}"),
+            (
+                "main.tf",
+                "terraform {\n encryption /* of\n states */ {}\n}",
+            ),
             ("main.tf", "terraform {\n encryption // of states\n {}\n}"),
             ("main.tf.json", json),
             ("main.tofu.json", json),
             ("main.tf.json", hidden),
-            ("main.tf", "terraform {\n state_store \"x\" {\n provider \"x\" {}\n }\n}"),
+            (
+                "main.tf",
+                "terraform {\n state_store \"x\" {\n provider \"x\" {}\n }\n}",
+            ),
         ] {
             for tool in [None, Some(Distribution::OpenTofu)] {
                 assert!(judged(name, content, tool), "{name}: {content}");
             }
         }
-        assert!(judged("main.tf", "terraform {\n state_store \"x\" {}\n}", Some(Distribution::Terraform)));
+        assert!(judged(
+            "main.tf",
+            "terraform {\n state_store \"x\" {}\n}",
+            Some(Distribution::Terraform)
+        ));
     }
 
     #[test]
@@ -135,7 +159,10 @@ mod tests {
         ] {
             assert!(!judged("main.tf", content, None), "{content}");
         }
-        assert!(!judged("main.tf", COMMAND, Some(Distribution::Terraform)), "Terraform does not know such a block");
+        assert!(
+            !judged("main.tf", COMMAND, Some(Distribution::Terraform)),
+            "Terraform does not know such a block"
+        );
         assert!(!judged("notes.md", COMMAND, None));
     }
 
@@ -156,13 +183,19 @@ mod tests {
         }
         assert_eq!(why(dir.path(), None).unwrap(), None);
         fs::write(dir.path().join("16.tf"), "#").unwrap();
-        assert_eq!(why(dir.path(), None).unwrap().unwrap(), "its files are larger than 64 MiB together");
+        assert_eq!(
+            why(dir.path(), None).unwrap().unwrap(),
+            "its files are larger than 64 MiB together"
+        );
     }
 
     #[test]
     fn the_file_is_named_as_nobody_can_make_lines_of_it() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a\n\u{202e}b.tf"), COMMAND).unwrap();
-        assert_eq!(why(dir.path(), None).unwrap().unwrap(), r"`a\n\u{202e}b.tf` may have a block `encryption`");
+        assert_eq!(
+            why(dir.path(), None).unwrap().unwrap(),
+            r"`a\n\u{202e}b.tf` may have a block `encryption`"
+        );
     }
 }

@@ -74,7 +74,10 @@ pub struct CommentWords<'a> {
 impl<'a> CommentWords<'a> {
     /// Flags alone.
     pub const fn only(extra: &'a [String]) -> Self {
-        Self { extra, operands: &[] }
+        Self {
+            extra,
+            operands: &[],
+        }
     }
 }
 
@@ -140,7 +143,10 @@ impl Steps<'_> {
                 }
                 Err(error) => {
                     printed.add(&error.output);
-                    return Err(StepError { output: printed.output, ..error });
+                    return Err(StepError {
+                        output: printed.output,
+                        ..error
+                    });
                 }
             }
         }
@@ -149,7 +155,9 @@ impl Steps<'_> {
 
     async fn step(&mut self, step: &Step, name: StepName) -> Result<Kept, StepError> {
         let text = match step {
-            Step::Builtin { step, extra_args } => return self.builtin(*step, extra_args, name).await,
+            Step::Builtin { step, extra_args } => {
+                return self.builtin(*step, extra_args, name).await;
+            }
             Step::Run(step) => {
                 self.touched = true;
                 self.run_command(step, name).await
@@ -173,7 +181,13 @@ impl Steps<'_> {
 }
 
 fn is_plan(step: &Step) -> bool {
-    matches!(step, Step::Builtin { step: Builtin::Plan, .. })
+    matches!(
+        step,
+        Step::Builtin {
+            step: Builtin::Plan,
+            ..
+        }
+    )
 }
 
 /// Whether there is an `init` of the project's directory among the steps.
@@ -189,7 +203,18 @@ pub(super) fn initialises(steps: &[Step]) -> bool {
 /// a command, those up to the last built-in `init`.
 pub(super) fn preparation(workflow: &Workflow) -> &[Step] {
     let steps = &*workflow.plan.steps;
-    let is_init = |step: &Step| matches!(step, Step::Builtin { step: Builtin::Init, .. });
-    let end = steps.iter().position(is_plan).or_else(|| steps.iter().rposition(is_init).map(|at| at + 1));
+    let is_init = |step: &Step| {
+        matches!(
+            step,
+            Step::Builtin {
+                step: Builtin::Init,
+                ..
+            }
+        )
+    };
+    let end = steps
+        .iter()
+        .position(is_plan)
+        .or_else(|| steps.iter().rposition(is_init).map(|at| at + 1));
     &steps[..end.unwrap_or(0)]
 }

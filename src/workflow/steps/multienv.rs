@@ -19,7 +19,9 @@ pub enum MultienvError {
         place: usize,
     },
     /// A quote where none may be.
-    #[error("the quotes around the value of `{name}` are misplaced: they have to enclose all of it")]
+    #[error(
+        "the quotes around the value of `{name}` are misplaced: they have to enclose all of it"
+    )]
     Quotes {
         /// The variable.
         name: String,
@@ -38,7 +40,9 @@ pub(super) fn parse(printed: &str) -> Result<Vec<(String, String)>, MultienvErro
     let mut variables = Vec::new();
     while !rest.is_empty() || !variables.is_empty() {
         let place = variables.len() + 1;
-        let (name, after) = rest.split_once('=').ok_or(MultienvError::NoValue { place })?;
+        let (name, after) = rest
+            .split_once('=')
+            .ok_or(MultienvError::NoValue { place })?;
         if !is_name(name) {
             return Err(MultienvError::Name { place });
         }
@@ -59,17 +63,27 @@ fn is_name(text: &str) -> bool {
 
 /// The value at the beginning, and what follows the comma after it.
 fn value<'a>(name: &str, text: &'a str) -> Result<(String, Option<&'a str>), MultienvError> {
-    let quotes = || MultienvError::Quotes { name: name.to_owned() };
+    let quotes = || MultienvError::Quotes {
+        name: name.to_owned(),
+    };
     if let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) {
-        let (value, after) = quoted(quote, &text[1..]).ok_or_else(|| MultienvError::Open { name: name.to_owned() })?;
+        let (value, after) = quoted(quote, &text[1..]).ok_or_else(|| MultienvError::Open {
+            name: name.to_owned(),
+        })?;
         return match after.strip_prefix(',') {
             Some(next) => Ok((value, Some(next))),
             None if after.is_empty() => Ok((value, None)),
             None => Err(quotes()),
         };
     }
-    let (plain, next) = text.split_once(',').map_or((text, None), |(plain, next)| (plain, Some(next)));
-    if plain.contains(['"', '\'']) { Err(quotes()) } else { Ok((plain.to_owned(), next)) }
+    let (plain, next) = text
+        .split_once(',')
+        .map_or((text, None), |(plain, next)| (plain, Some(next)));
+    if plain.contains(['"', '\'']) {
+        Err(quotes())
+    } else {
+        Ok((plain.to_owned(), next))
+    }
 }
 
 /// The text up to the closing quote, and what follows that. A backslash before anything else means itself.
@@ -80,7 +94,11 @@ fn quoted(quote: char, text: &str) -> Option<(String, &str)> {
         if c == quote {
             return Some((value, &text[at + 1..]));
         }
-        let escaped = if c == '\\' { chars.next_if(|(_, next)| *next == quote) } else { None };
+        let escaped = if c == '\\' {
+            chars.next_if(|(_, next)| *next == quote)
+        } else {
+            None
+        };
         value.push(escaped.map_or(c, |(_, quote)| quote));
     }
     None
@@ -104,14 +122,20 @@ mod tests {
             ("A=x=y", &[("A", "x=y")]),
             ("A=a b\tc", &[("A", "a b\tc")]),
             (r#"A="1,2",B='3,4'"#, &[("A", "1,2"), ("B", "3,4")]),
-            (r#"A="say \"hi\"",B='it\'s'"#, &[("A", r#"say "hi""#), ("B", "it's")]),
+            (
+                r#"A="say \"hi\"",B='it\'s'"#,
+                &[("A", r#"say "hi""#), ("B", "it's")],
+            ),
             (r#"A="it's",B='"'"#, &[("A", "it's"), ("B", "\"")]),
             (r#"A="C:\dir",B="""#, &[("A", r"C:\dir"), ("B", "")]),
             ("A=\"two\nlines\"", &[("A", "two\nlines")]),
             ("A=$(reboot)", &[("A", "$(reboot)")]),
         ] {
             let found = parse(printed).unwrap();
-            let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let found: Vec<(&str, &str)> = found
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
             assert_eq!(found, expected, "{printed}");
         }
     }
@@ -122,16 +146,44 @@ mod tests {
             ("hunter2", "variable 1 has no `=` after its name"),
             ("A=1,", "variable 2 has no `=` after its name"),
             ("A=1,hunter2", "variable 2 has no `=` after its name"),
-            ("=hunter2", "the name of variable 1 is empty, or there are blanks or quotes in it"),
-            ("A=1, B=hunter2", "the name of variable 2 is empty, or there are blanks or quotes in it"),
-            ("A B=hunter2", "the name of variable 1 is empty, or there are blanks or quotes in it"),
-            (r#""A"=hunter2"#, "the name of variable 1 is empty, or there are blanks or quotes in it"),
-            (r#"A=hunter"2"#, "the quotes around the value of `A` are misplaced: they have to enclose all of it"),
-            (r#"A="hunter"2"#, "the quotes around the value of `A` are misplaced: they have to enclose all of it"),
-            (r#"A="hunter2"#, "the quote before the value of `A` has no counterpart"),
-            (r#"A="hunter2\""#, "the quote before the value of `A` has no counterpart"),
+            (
+                "=hunter2",
+                "the name of variable 1 is empty, or there are blanks or quotes in it",
+            ),
+            (
+                "A=1, B=hunter2",
+                "the name of variable 2 is empty, or there are blanks or quotes in it",
+            ),
+            (
+                "A B=hunter2",
+                "the name of variable 1 is empty, or there are blanks or quotes in it",
+            ),
+            (
+                r#""A"=hunter2"#,
+                "the name of variable 1 is empty, or there are blanks or quotes in it",
+            ),
+            (
+                r#"A=hunter"2"#,
+                "the quotes around the value of `A` are misplaced: they have to enclose all of it",
+            ),
+            (
+                r#"A="hunter"2"#,
+                "the quotes around the value of `A` are misplaced: they have to enclose all of it",
+            ),
+            (
+                r#"A="hunter2"#,
+                "the quote before the value of `A` has no counterpart",
+            ),
+            (
+                r#"A="hunter2\""#,
+                "the quote before the value of `A` has no counterpart",
+            ),
         ] {
-            assert_eq!(parse(printed).unwrap_err().to_string(), expected, "{printed}");
+            assert_eq!(
+                parse(printed).unwrap_err().to_string(),
+                expected,
+                "{printed}"
+            );
         }
     }
 

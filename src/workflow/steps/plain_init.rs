@@ -12,7 +12,9 @@ use crate::config::workflow::Shell;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
 /// What begins a second command, or changes what a word is. Expansion of variables gives words, never these.
-const SYNTAX: &[char] = &['\n', ';', '&', '|', '<', '>', '(', ')', '`', '#', '\\', '\'', '"', '!', '~'];
+const SYNTAX: &[char] = &[
+    '\n', ';', '&', '|', '<', '>', '(', ')', '`', '#', '\\', '\'', '"', '!', '~',
+];
 
 /// Whatever of the options may come from a comment, or says where packages come from.
 const UNSURE: [&str; 4] = ["plugin-dir", "from-module", "COMMENT_ARGS", "$@"];
@@ -22,18 +24,31 @@ pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
     let command = command.replace("\\\n", " ");
     let command = command.trim();
     let shell = shell.program.rsplit('/').next().unwrap_or_default();
-    if !SHELLS.contains(&shell) || command.contains(SYNTAX) || UNSURE.iter().any(|text| command.contains(text)) {
+    if !SHELLS.contains(&shell)
+        || command.contains(SYNTAX)
+        || UNSURE.iter().any(|text| command.contains(text))
+    {
         return false;
     }
     let mut words = command.split_whitespace();
-    words.next().is_some_and(is_program) && words.next() == Some("init") && words.all(|word| word.starts_with('-'))
+    words.next().is_some_and(is_program)
+        && words.next() == Some("init")
+        && words.all(|word| word.starts_with('-'))
 }
 
 /// `terraform`, `tofu1.10.0`, `/usr/bin/terraform$ATLANTIS_TERRAFORM_VERSION` and the like.
 fn is_program(word: &str) -> bool {
-    const NAMES: [&str; 4] =
-        ["terraform", "tofu", "$ATLANTIS_TERRAFORM_DISTRIBUTION", "${ATLANTIS_TERRAFORM_DISTRIBUTION}"];
-    const VERSIONS: [&str; 3] = ["", "$ATLANTIS_TERRAFORM_VERSION", "${ATLANTIS_TERRAFORM_VERSION}"];
+    const NAMES: [&str; 4] = [
+        "terraform",
+        "tofu",
+        "$ATLANTIS_TERRAFORM_DISTRIBUTION",
+        "${ATLANTIS_TERRAFORM_DISTRIBUTION}",
+    ];
+    const VERSIONS: [&str; 3] = [
+        "",
+        "$ATLANTIS_TERRAFORM_VERSION",
+        "${ATLANTIS_TERRAFORM_VERSION}",
+    ];
     let name = word.rsplit('/').next().unwrap_or_default();
     let mut versions = NAMES.iter().filter_map(|known| name.strip_prefix(known));
     versions.any(|version| VERSIONS.contains(&version) || semver::Version::parse(version).is_ok())
@@ -56,7 +71,10 @@ mod tests {
         ] {
             assert!(is_plain_init(&Shell::default(), command), "{command}");
         }
-        let bash = Shell { program: "/bin/bash".to_owned(), args: vec!["-ec".to_owned()] };
+        let bash = Shell {
+            program: "/bin/bash".to_owned(),
+            args: vec!["-ec".to_owned()],
+        };
         assert!(is_plain_init(&bash, "terraform init"));
     }
 
@@ -89,7 +107,10 @@ mod tests {
         ] {
             assert!(!is_plain_init(&Shell::default(), command), "{command}");
         }
-        let python = Shell { program: "python3".to_owned(), args: vec!["-c".to_owned()] };
+        let python = Shell {
+            program: "python3".to_owned(),
+            args: vec!["-c".to_owned()],
+        };
         assert!(!is_plain_init(&python, "terraform init"));
     }
 }

@@ -41,7 +41,8 @@ impl Report {
         let line = clean(line);
         let line = line.trim();
         if line.starts_with('{') {
-            return serde_json::from_str(line).is_ok_and(|said: Message| self.is(said.message.trim()));
+            return serde_json::from_str(line)
+                .is_ok_and(|said: Message| self.is(said.message.trim()));
         }
         self.is(line)
     }
@@ -69,18 +70,27 @@ mod tests {
     #[test]
     fn lines_of_all_versions_are_known() {
         for (report, line) in [
-            (Report::Applied, "Apply complete! Resources: 1 added, 0 changed, 0 destroyed."),
+            (
+                Report::Applied,
+                "Apply complete! Resources: 1 added, 0 changed, 0 destroyed.",
+            ),
             (
                 Report::Applied,
                 "\u{1b}[0m\u{1b}[1m\u{1b}[32mApply complete! Resources: 0 added, 0 changed, 1 destroyed.\u{1b}[0m",
             ),
-            (Report::Applied, "Apply complete! Resources: 1 imported, 0 added, 0 changed, 0 destroyed."),
+            (
+                Report::Applied,
+                "Apply complete! Resources: 1 imported, 0 added, 0 changed, 0 destroyed.",
+            ),
             (
                 Report::Applied,
                 r#"{"@level":"info","@message":"Apply complete! Resources: 1 added, 0 changed, 0 destroyed.","type":"change_summary"}"#,
             ),
             (Report::Imported, "\u{1b}[32mImport successful!"),
-            (Report::Removed, "Successfully removed 2 resource instance(s)."),
+            (
+                Report::Removed,
+                "Successfully removed 2 resource instance(s).",
+            ),
         ] {
             assert!(report.is_in(line), "{line}");
         }
@@ -89,7 +99,10 @@ mod tests {
     #[test]
     fn nothing_else_is_taken_for_them() {
         for (report, line) in [
-            (Report::Applied, "Usage: terraform [global options] apply [options] [PLAN]"),
+            (
+                Report::Applied,
+                "Usage: terraform [global options] apply [options] [PLAN]",
+            ),
             (Report::Applied, "Terraform v1.11.4"),
             (Report::Applied, "Apply complete!"),
             (Report::Applied, "Apply complete! Resources: none"),
@@ -97,11 +110,17 @@ mod tests {
                 Report::Applied,
                 "terraform_data.a (local-exec): Apply complete! Resources: 1 added, 0 changed, 0 destroyed.",
             ),
-            (Report::Applied, r#"{"@message":"terraform_data.a: (local-exec): Apply complete! Resources: 1 added"}"#),
+            (
+                Report::Applied,
+                r#"{"@message":"terraform_data.a: (local-exec): Apply complete! Resources: 1 added"}"#,
+            ),
             (Report::Applied, "Destroy complete! Resources: 1 destroyed."),
             (Report::Imported, "terraform_data.a: Import prepared!"),
             (Report::Removed, "Would remove terraform_data.a"),
-            (Report::Removed, "Successfully removed 0 resource instance(s)."),
+            (
+                Report::Removed,
+                "Successfully removed 0 resource instance(s).",
+            ),
         ] {
             assert!(!report.is_in(line), "{line}");
         }

@@ -11,24 +11,36 @@ use crate::workflow::ChildEnvironment;
 /// The variables of a command of the operator that do not depend on what it is for: the environment of the server as
 /// far as it goes, with the programs for runs first on the search path: `terraform` in a command is then the program that
 /// the built-in steps run.
-pub(in crate::workflow) fn base(environment: &ChildEnvironment, bin_dirs: &[PathBuf]) -> BTreeMap<OsString, OsString> {
-    let mut all: BTreeMap<OsString, OsString> =
-        environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+pub(in crate::workflow) fn base(
+    environment: &ChildEnvironment,
+    bin_dirs: &[PathBuf],
+) -> BTreeMap<OsString, OsString> {
+    let mut all: BTreeMap<OsString, OsString> = environment
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     all.insert("PATH".into(), with_dirs(&environment.path(), bin_dirs));
     all
 }
 
 /// Relative folders are left out: they would be found in the checkout.
 fn with_dirs(path: &OsStr, first: &[PathBuf]) -> OsString {
-    let dirs = first.iter().cloned().chain(std::env::split_paths(path)).filter(|dir| dir.is_absolute());
+    let dirs = first
+        .iter()
+        .cloned()
+        .chain(std::env::split_paths(path))
+        .filter(|dir| dir.is_absolute());
     std::env::join_paths(dirs).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Steps<'_> {
     /// The environment of a built-in step.
     pub(super) fn of_builtin(&self) -> BTreeMap<OsString, OsString> {
-        let mut all: BTreeMap<OsString, OsString> =
-            self.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut all: BTreeMap<OsString, OsString> = self
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         all.insert("TF_IN_AUTOMATION".into(), "true".into());
         all.insert("CHECKPOINT_DISABLE".into(), "1".into());
         all.extend(self.of_both());
@@ -42,21 +54,31 @@ impl Steps<'_> {
         all.extend(self.of_both());
         let project = self.project.name.as_ref().map_or("", |name| name.as_str());
         let own: [(&str, OsString); 6] = [
-            ("ATLANTIS_TERRAFORM_DISTRIBUTION", self.tool.distribution.program().into()),
+            (
+                "ATLANTIS_TERRAFORM_DISTRIBUTION",
+                self.tool.distribution.program().into(),
+            ),
             ("PLANFILE", self.files.plan.clone().into()),
             ("SHOWFILE", self.files.show.clone().into()),
             ("POLICYCHECKFILE", self.files.policies.clone().into()),
             ("PROJECT_NAME", project.into()),
             ("REPO_REL_DIR", self.project.dir.as_str().into()),
         ];
-        all.extend(own.into_iter().chain(self.facts.variables()).map(|(name, value)| (name.into(), value)));
+        all.extend(
+            own.into_iter()
+                .chain(self.facts.variables())
+                .map(|(name, value)| (name.into(), value)),
+        );
         all.extend(self.set.clone());
         all
     }
 
     fn of_both(&self) -> [(OsString, OsString); 3] {
         [
-            ("ATLANTIS_TERRAFORM_VERSION".into(), self.tool.version.to_string().into()),
+            (
+                "ATLANTIS_TERRAFORM_VERSION".into(),
+                self.tool.version.to_string().into(),
+            ),
             ("DIR".into(), self.dir.into()),
             ("WORKSPACE".into(), self.project.workspace.as_str().into()),
         ]
@@ -64,12 +86,18 @@ impl Steps<'_> {
 
     /// A variable as a built-in step would see it.
     pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
-        self.set.get(OsStr::new(name)).or_else(|| self.environment.get(name)).map(OsString::as_os_str)
+        self.set
+            .get(OsStr::new(name))
+            .or_else(|| self.environment.get(name))
+            .map(OsString::as_os_str)
     }
 
     /// Where the tool keeps what it needs beside the code.
     pub(super) fn data_dir(&self) -> PathBuf {
-        self.dir.join(self.variable("TF_DATA_DIR").unwrap_or(OsStr::new(".terraform")))
+        self.dir.join(
+            self.variable("TF_DATA_DIR")
+                .unwrap_or(OsStr::new(".terraform")),
+        )
     }
 }
 

@@ -49,13 +49,21 @@ pub enum ChosenBy {
 
 impl fmt::Display for VersionChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { distribution, version, by } = self;
+        let Self {
+            distribution,
+            version,
+            by,
+        } = self;
         write!(f, "{} {version}, ", distribution.title())?;
         match by {
             ChosenBy::Project(decider) => write!(f, "because {decider} says so"),
             ChosenBy::Code(demands) => write!(f, "because {demands}"),
             ChosenBy::Flag => f.write_str("because `--default-tf-version` says so"),
-            ChosenBy::Nobody => write!(f, "because that is the `{}` of this server", distribution.program()),
+            ChosenBy::Nobody => write!(
+                f,
+                "because that is the `{}` of this server",
+                distribution.program()
+            ),
         }
     }
 }
@@ -83,23 +91,39 @@ impl Wish {
         }
         if !self.code.is_empty() {
             // Only one version can match: whether it was released is no question.
-            let only = self.code.exact().filter(|version| self.code.matches(version));
+            let only = self
+                .code
+                .exact()
+                .filter(|version| self.code.matches(version));
             let exactly = |version| Need::Exactly(version, ChosenBy::Code(self.code.clone()));
             return Ok(only.map_or(Need::Matching(&self.code), exactly));
         }
-        Ok(self.default.as_ref().map_or(Need::Whatever, |version| Need::Exactly(version, ChosenBy::Flag)))
+        Ok(self.default.as_ref().map_or(Need::Whatever, |version| {
+            Need::Exactly(version, ChosenBy::Flag)
+        }))
     }
 }
 
 /// The highest of several versions that meets all demands.
-pub(super) fn highest<'a>(demands: &RequiredVersions, versions: &'a [Version]) -> Option<&'a Version> {
-    versions.iter().filter(|version| demands.matches(version)).max()
+pub(super) fn highest<'a>(
+    demands: &RequiredVersions,
+    versions: &'a [Version],
+) -> Option<&'a Version> {
+    versions
+        .iter()
+        .filter(|version| demands.matches(version))
+        .max()
 }
 
 /// `1.9.8, 1.10.5`: not more than a person reads.
 pub(super) fn list(versions: &[Version]) -> String {
     const SHOWN: usize = 8;
-    let mut all: Vec<String> = versions.iter().rev().take(SHOWN).map(ToString::to_string).collect();
+    let mut all: Vec<String> = versions
+        .iter()
+        .rev()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect();
     if versions.len() > SHOWN {
         all.push(format!("{} older ones", versions.len() - SHOWN));
     }
@@ -123,10 +147,16 @@ mod tests {
     }
 
     fn wish() -> Wish {
-        let by = Decider::Repo { file: "atlantis.yaml".to_owned(), line: 4 };
+        let by = Decider::Repo {
+            file: "atlantis.yaml".to_owned(),
+            line: 4,
+        };
         Wish {
             distribution: Distribution::Terraform,
-            project: Some(Decided { value: version("1.1.0"), by }),
+            project: Some(Decided {
+                value: version("1.1.0"),
+                by,
+            }),
             code: code("~> 1.9.0"),
             default: Some(version("1.3.0")),
         }
@@ -135,43 +165,86 @@ mod tests {
     #[test]
     fn whoever_comes_first_decides() {
         let wish = wish();
-        assert!(matches!(wish.need().unwrap(), Need::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0")));
-        let wish = Wish { project: None, ..wish };
+        assert!(
+            matches!(wish.need().unwrap(), Need::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0"))
+        );
+        let wish = Wish {
+            project: None,
+            ..wish
+        };
         assert_eq!(wish.need().unwrap(), Need::Matching(&wish.code));
-        let exact = Wish { code: code("= 1.9.8"), ..wish.clone() };
-        assert!(matches!(exact.need().unwrap(), Need::Exactly(one, ChosenBy::Code(_)) if *one == version("1.9.8")));
-        let contradicts = Wish { code: code("= 1.9.8, < 1.9"), ..wish.clone() };
-        assert_eq!(contradicts.need().unwrap(), Need::Matching(&contradicts.code));
-        let wish = Wish { code: RequiredVersions::default(), ..wish };
-        assert_eq!(wish.need().unwrap(), Need::Exactly(&version("1.3.0"), ChosenBy::Flag));
-        let wish = Wish { default: None, ..wish };
+        let exact = Wish {
+            code: code("= 1.9.8"),
+            ..wish.clone()
+        };
+        assert!(
+            matches!(exact.need().unwrap(), Need::Exactly(one, ChosenBy::Code(_)) if *one == version("1.9.8"))
+        );
+        let contradicts = Wish {
+            code: code("= 1.9.8, < 1.9"),
+            ..wish.clone()
+        };
+        assert_eq!(
+            contradicts.need().unwrap(),
+            Need::Matching(&contradicts.code)
+        );
+        let wish = Wish {
+            code: RequiredVersions::default(),
+            ..wish
+        };
+        assert_eq!(
+            wish.need().unwrap(),
+            Need::Exactly(&version("1.3.0"), ChosenBy::Flag)
+        );
+        let wish = Wish {
+            default: None,
+            ..wish
+        };
         assert_eq!(wish.need().unwrap(), Need::Whatever);
     }
 
     #[test]
     fn a_constraint_that_cannot_be_read_is_named() {
-        let wish = Wish { project: None, code: code("newest"), ..wish() };
+        let wish = Wish {
+            project: None,
+            code: code("newest"),
+            ..wish()
+        };
         insta::assert_snapshot!(wish.need().unwrap_err(), @"the version to use cannot be found out: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
     }
 
     #[test]
     fn the_highest_that_matches_is_taken() {
         let versions = ["1.8.5", "1.9.8", "1.9.10", "1.9.2", "1.10.0", "1.9.11-rc1"].map(version);
-        assert_eq!(highest(&code("~> 1.9.0"), &versions), Some(&version("1.9.10")));
-        assert_eq!(highest(&code("= 1.9.11-rc1"), &versions), Some(&version("1.9.11-rc1")));
+        assert_eq!(
+            highest(&code("~> 1.9.0"), &versions),
+            Some(&version("1.9.10"))
+        );
+        assert_eq!(
+            highest(&code("= 1.9.11-rc1"), &versions),
+            Some(&version("1.9.11-rc1"))
+        );
         assert_eq!(highest(&code(">= 2"), &versions), None);
     }
 
     #[test]
     fn a_choice_reads_as_a_sentence() {
         let by = [
-            ChosenBy::Project(Decider::Repo { file: "atlantis.yaml".to_owned(), line: 4 }),
+            ChosenBy::Project(Decider::Repo {
+                file: "atlantis.yaml".to_owned(),
+                line: 4,
+            }),
             ChosenBy::Code(code("~> 1.9.0")),
             ChosenBy::Flag,
             ChosenBy::Nobody,
         ];
         let shown = by.map(|by| {
-            VersionChoice { distribution: Distribution::Terraform, version: version("1.9.8"), by }.to_string()
+            VersionChoice {
+                distribution: Distribution::Terraform,
+                version: version("1.9.8"),
+                by,
+            }
+            .to_string()
         });
         insta::assert_snapshot!(shown.join("\n"), @"
         Terraform 1.9.8, because line 4 of `atlantis.yaml` says so
@@ -184,6 +257,9 @@ mod tests {
     #[test]
     fn a_list_is_as_long_as_a_person_reads() {
         let versions: Vec<Version> = (0..12).map(|minor| Version::new(1, minor, 0)).collect();
-        assert_eq!(list(&versions), "1.11.0, 1.10.0, 1.9.0, 1.8.0, 1.7.0, 1.6.0, 1.5.0, 1.4.0, 4 older ones");
+        assert_eq!(
+            list(&versions),
+            "1.11.0, 1.10.0, 1.9.0, 1.8.0, 1.7.0, 1.6.0, 1.5.0, 1.4.0, 4 older ones"
+        );
     }
 }

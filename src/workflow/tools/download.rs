@@ -57,7 +57,13 @@ pub struct DownloadSettings {
 impl DownloadSettings {
     /// Programs for this machine. Archives have about 30 MB, programs about 100 MB.
     pub fn new(dir: PathBuf, sources: Sources) -> Self {
-        Self { dir, sources, platform: Platform::here(), patience: Duration::from_secs(30), max_bytes: 512 << 20 }
+        Self {
+            dir,
+            sources,
+            platform: Platform::here(),
+            patience: Duration::from_secs(30),
+            max_bytes: 512 << 20,
+        }
     }
 }
 
@@ -109,17 +115,31 @@ type Gate = Arc<tokio::sync::Mutex<()>>;
 
 impl fmt::Debug for Downloads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Downloads").field("dir", &self.settings.dir).finish_non_exhaustive()
+        f.debug_struct("Downloads")
+            .field("dir", &self.settings.dir)
+            .finish_non_exhaustive()
     }
 }
 
 impl Downloads {
     /// `keys` are those that are trusted.
-    pub fn new(settings: DownloadSettings, keys: Keys, clock: Arc<dyn Clock>) -> Result<Self, reqwest::Error> {
+    pub fn new(
+        settings: DownloadSettings,
+        keys: Keys,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, reqwest::Error> {
         let web = Web::new(settings.patience)?;
         let lists = Lists::new(Arc::clone(&clock));
         let room = Room::new(settings.dir.clone());
-        Ok(Self { settings, keys: Arc::new(keys), clock, web, lists, room, gates: Mutex::default() })
+        Ok(Self {
+            settings,
+            keys: Arc::new(keys),
+            clock,
+            web,
+            lists,
+            room,
+            gates: Mutex::default(),
+        })
     }
 
     /// Where programs are put.
@@ -146,18 +166,35 @@ impl Downloads {
 
     /// Notes that a run uses a version.
     pub(super) fn note_use(&self, distribution: Distribution, version: &Version) {
-        if let Err(error) = self.room.note_use(&name_of(distribution, version), self.clock.now()) {
+        if let Err(error) = self
+            .room
+            .note_use(&name_of(distribution, version), self.clock.now())
+        {
             warn!(%error, %version, "When a program was used last cannot be noted");
         }
     }
 
     /// The versions that can be downloaded, sorted. Asked for at most once an hour.
-    pub async fn released(&self, distribution: Distribution) -> Result<Arc<[Version]>, DownloadError> {
-        self.lists.get(&self.web, &self.settings.sources, distribution, &self.settings.platform).await
+    pub async fn released(
+        &self,
+        distribution: Distribution,
+    ) -> Result<Arc<[Version]>, DownloadError> {
+        self.lists
+            .get(
+                &self.web,
+                &self.settings.sources,
+                distribution,
+                &self.settings.platform,
+            )
+            .await
     }
 
     /// Downloads a program, unless it is there; returns where it is.
-    pub async fn fetch(&self, distribution: Distribution, version: &Version) -> Result<PathBuf, DownloadError> {
+    pub async fn fetch(
+        &self,
+        distribution: Distribution,
+        version: &Version,
+    ) -> Result<PathBuf, DownloadError> {
         let name = name_of(distribution, version);
         let program = self.settings.dir.join(&name);
         let gate = self.gate(distribution, version);
@@ -185,56 +222,99 @@ impl Downloads {
         version: &Version,
         program: &Path,
     ) -> Result<(), DownloadError> {
-        let files = self.settings.sources.files(distribution, version, &self.settings.platform);
+        let files = self
+            .settings
+            .sources
+            .files(distribution, version, &self.settings.platform);
         let expected = self.signed_checksum(distribution, &files).await?;
         let workshop = self.workshop().map_err(|error| self.disk(error))?;
         let archive = workshop.path().join("archive.zip");
-        self.save_archive(&files.archive, &expected, &archive).await?;
+        self.save_archive(&files.archive, &expected, &archive)
+            .await?;
         let (name, limit) = (distribution.program(), self.settings.max_bytes);
         let goal = program.to_owned();
         // The folder lives as long as the thread works in it, also when nobody waits for it any more.
-        let unpack = move || unpack(&archive, name, limit, workshop.path()).and_then(|file| give_name(file, &goal));
+        let unpack = move || {
+            unpack(&archive, name, limit, workshop.path()).and_then(|file| give_name(file, &goal))
+        };
         let unpacked = tokio::task::spawn_blocking(unpack).await;
-        let unpacked = unpacked.unwrap_or_else(|_| Err(UnpackError::Archive("unpacking it broke off".to_owned())));
+        let unpacked = unpacked
+            .unwrap_or_else(|_| Err(UnpackError::Archive("unpacking it broke off".to_owned())));
         unpacked.map_err(|error| match error {
-            UnpackError::Archive(reason) => DownloadError::Archive { url: shown(&files.archive), reason },
+            UnpackError::Archive(reason) => DownloadError::Archive {
+                url: shown(&files.archive),
+                reason,
+            },
             UnpackError::Disk(error) => self.disk(error),
         })
     }
 
     /// The checksum of the archive, from the list that a maker signed.
-    async fn signed_checksum(&self, maker: Distribution, files: &Files) -> Result<String, DownloadError> {
+    async fn signed_checksum(
+        &self,
+        maker: Distribution,
+        files: &Files,
+    ) -> Result<String, DownloadError> {
         let list = self.web.bytes(&files.sums, MAX_SUMS_BYTES).await?;
-        let signature = self.web.bytes(&files.signature, MAX_SIGNATURE_BYTES).await?;
+        let signature = self
+            .web
+            .bytes(&files.signature, MAX_SIGNATURE_BYTES)
+            .await?;
         let (keys, signed) = (Arc::clone(&self.keys), list.clone());
-        let verified = tokio::task::spawn_blocking(move || keys.verify(maker, &signed, &signature)).await;
+        let verified =
+            tokio::task::spawn_blocking(move || keys.verify(maker, &signed, &signature)).await;
         let verified = verified.unwrap_or_else(|_| Err("checking it broke off".to_owned()));
-        verified.map_err(|reason| DownloadError::Signature { url: shown(&files.sums), reason })?;
-        checksum_of(&String::from_utf8_lossy(&list), &files.archive_name)
-            .ok_or_else(|| DownloadError::NotListed { file: files.archive_name.clone(), url: shown(&files.sums) })
+        verified.map_err(|reason| DownloadError::Signature {
+            url: shown(&files.sums),
+            reason,
+        })?;
+        checksum_of(&String::from_utf8_lossy(&list), &files.archive_name).ok_or_else(|| {
+            DownloadError::NotListed {
+                file: files.archive_name.clone(),
+                url: shown(&files.sums),
+            }
+        })
     }
 
-    async fn save_archive(&self, url: &Url, expected: &str, path: &Path) -> Result<(), DownloadError> {
+    async fn save_archive(
+        &self,
+        url: &Url,
+        expected: &str,
+        path: &Path,
+    ) -> Result<(), DownloadError> {
         let mut file = File::create(path).await.map_err(|error| self.disk(error))?;
-        let found = self.web.save(url, self.settings.max_bytes, &mut file).await.map_err(|error| match error {
-            SaveError::Download(error) => error,
-            SaveError::Disk(error) => self.disk(error),
-        })?;
+        let found = self
+            .web
+            .save(url, self.settings.max_bytes, &mut file)
+            .await
+            .map_err(|error| match error {
+                SaveError::Download(error) => error,
+                SaveError::Disk(error) => self.disk(error),
+            })?;
         if found == expected {
             return Ok(());
         }
-        Err(DownloadError::Checksum { url: shown(url), expected: expected.to_owned(), found })
+        Err(DownloadError::Checksum {
+            url: shown(url),
+            expected: expected.to_owned(),
+            found,
+        })
     }
 
     /// A folder for one download, on the same disk as the programs.
     fn workshop(&self) -> std::io::Result<TempDir> {
         std::fs::create_dir_all(&self.settings.dir)?;
         remove_abandoned(&self.settings.dir, self.clock.now());
-        tempfile::Builder::new().prefix(WORKSHOP).tempdir_in(&self.settings.dir)
+        tempfile::Builder::new()
+            .prefix(WORKSHOP)
+            .tempdir_in(&self.settings.dir)
     }
 
     fn disk(&self, error: std::io::Error) -> DownloadError {
-        DownloadError::Disk { dir: self.settings.dir.clone(), error }
+        DownloadError::Disk {
+            dir: self.settings.dir.clone(),
+            error,
+        }
     }
 }
 
@@ -244,15 +324,24 @@ fn name_of(distribution: Distribution, version: &Version) -> String {
 }
 
 /// Does on another thread what a slow disk may hold up.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
 /// What a process left that died while it downloaded. What cannot be removed is in nobody's way.
 fn remove_abandoned(dir: &Path, now: DateTime<Utc>) {
-    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return;
+    };
     let is_abandoned = |entry: &std::fs::DirEntry| {
-        let changed = entry.metadata().and_then(|meta| meta.modified()).map(DateTime::<Utc>::from);
+        let changed = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .map(DateTime::<Utc>::from);
         entry.file_name().to_string_lossy().starts_with(WORKSHOP)
             && changed.is_ok_and(|changed| now - changed > ABANDONED)
     };
@@ -273,22 +362,33 @@ impl From<std::io::Error> for UnpackError {
 }
 
 /// Takes the program out of an archive. Only the entry of that name is looked at.
-fn unpack(archive: &Path, program: &str, limit: u64, workshop: &Path) -> Result<NamedTempFile, UnpackError> {
+fn unpack(
+    archive: &Path,
+    program: &str,
+    limit: u64,
+    workshop: &Path,
+) -> Result<NamedTempFile, UnpackError> {
     let bad = |reason: String| UnpackError::Archive(reason);
     let file = std::fs::File::open(archive)?;
     let mut archive = zip::ZipArchive::new(file).map_err(|error| bad(error.to_string()))?;
-    let mut entry = archive.by_name(program).map_err(|error| bad(format!("`{program}`: {error}")))?;
+    let mut entry = archive
+        .by_name(program)
+        .map_err(|error| bad(format!("`{program}`: {error}")))?;
     let mut unpacked = NamedTempFile::new_in(workshop)?;
     let mut part = vec![0; 64 << 10];
     let mut size = 0;
     loop {
-        let length = entry.read(&mut part).map_err(|error| bad(error.to_string()))?;
+        let length = entry
+            .read(&mut part)
+            .map_err(|error| bad(error.to_string()))?;
         if length == 0 {
             break;
         }
         size += length as u64;
         if size > limit {
-            return Err(bad(format!("the program in it is larger than {limit} bytes")));
+            return Err(bad(format!(
+                "the program in it is larger than {limit} bytes"
+            )));
         }
         unpacked.write_all(&part[..length])?;
     }
@@ -297,7 +397,8 @@ fn unpack(archive: &Path, program: &str, limit: u64, workshop: &Path) -> Result<
 
 /// Nobody can write to it any more, and everybody can run it, once it has its name.
 fn give_name(file: NamedTempFile, name: &Path) -> Result<(), UnpackError> {
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o555))?;
+    file.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o555))?;
     file.as_file().sync_all()?;
     // Closed for writing first: a program that somebody has open for writing cannot be run.
     match file.into_temp_path().persist_noclobber(name) {

@@ -30,7 +30,9 @@ pub enum ToolError {
         found: Version,
     },
     /// There is one without a version in its name, and it cannot be told whether it is that one.
-    #[error("{title} {wanted} is asked for, and the one that this server has cannot be asked which it is: {error}")]
+    #[error(
+        "{title} {wanted} is asked for, and the one that this server has cannot be asked which it is: {error}"
+    )]
     Unasked {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
@@ -117,7 +119,9 @@ impl std::fmt::Display for ReleaseList {
         match self {
             Self::NotAllowed => f.write_str("it may not download others (`--tf-download=false`)"),
             Self::Searched(count) => write!(f, "none of the {count} released ones does either"),
-            Self::Unreadable(error) => write!(f, "the list of released ones cannot be read: {error}"),
+            Self::Unreadable(error) => {
+                write!(f, "the list of released ones cannot be read: {error}")
+            }
             Self::NotDownloaded(error) => write!(f, "downloading another one failed: {error}"),
         }
     }
@@ -159,7 +163,9 @@ pub enum DownloadError {
         reason: String,
     },
     /// Nobody whom this program trusts signed the checksums.
-    #[error("the signature of {url} is not good, so nothing that it lists can be trusted: {reason}")]
+    #[error(
+        "the signature of {url} is not good, so nothing that it lists can be trusted: {reason}"
+    )]
     Signature {
         /// The list of checksums.
         url: String,
@@ -175,7 +181,9 @@ pub enum DownloadError {
         url: String,
     },
     /// The file is not the one that was signed.
-    #[error("{url} is not the file that was signed: its SHA-256 is {found}, not {expected}. It was thrown away")]
+    #[error(
+        "{url} is not the file that was signed: its SHA-256 is {found}, not {expected}. It was thrown away"
+    )]
     Checksum {
         /// The archive.
         url: String,

@@ -60,9 +60,17 @@ impl Web {
     }
 
     async fn open(&self, url: &Url, limit: u64) -> Result<Response, DownloadError> {
-        let answer = self.0.get(url.clone()).send().await.map_err(|error| broken(url, error))?;
+        let answer = self
+            .0
+            .get(url.clone())
+            .send()
+            .await
+            .map_err(|error| broken(url, error))?;
         if !answer.status().is_success() {
-            return Err(DownloadError::Status { url: shown(url), status: answer.status() });
+            return Err(DownloadError::Status {
+                url: shown(url),
+                status: answer.status(),
+            });
         }
         check_size(url, answer.content_length().unwrap_or(0), limit)?;
         Ok(answer)
@@ -91,13 +99,26 @@ fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
 }
 
 fn check_size(url: &Url, size: u64, limit: u64) -> Result<(), DownloadError> {
-    if size > limit { Err(DownloadError::TooLarge { url: shown(url), limit }) } else { Ok(()) }
+    if size > limit {
+        Err(DownloadError::TooLarge {
+            url: shown(url),
+            limit,
+        })
+    } else {
+        Ok(())
+    }
 }
 
 fn broken(url: &Url, error: reqwest::Error) -> DownloadError {
-    let reason =
-        if error.is_timeout() { "the server did not answer in time".to_owned() } else { deepest(&error.without_url()) };
-    DownloadError::Http { url: shown(url), reason }
+    let reason = if error.is_timeout() {
+        "the server did not answer in time".to_owned()
+    } else {
+        deepest(&error.without_url())
+    };
+    DownloadError::Http {
+        url: shown(url),
+        reason,
+    }
 }
 
 /// The error below all others says what happened; those above it only where.
@@ -126,7 +147,8 @@ mod tests {
 
     #[test]
     fn addresses_are_shown_without_secrets() {
-        let url = Url::parse("https://me:secret@mirror.example.com/a/b.zip?token=secret#secret").unwrap();
+        let url =
+            Url::parse("https://me:secret@mirror.example.com/a/b.zip?token=secret#secret").unwrap();
         assert_eq!(shown(&url), "https://mirror.example.com/a/b.zip");
     }
 }

@@ -59,7 +59,12 @@ impl Stamp {
     fn of(program: &Path) -> Option<Self> {
         let meta = std::fs::metadata(program).ok()?;
         let changed = (meta.ctime(), meta.ctime_nsec());
-        Some(Self { device: meta.dev(), inode: meta.ino(), bytes: meta.len(), changed })
+        Some(Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            bytes: meta.len(),
+            changed,
+        })
     }
 }
 
@@ -70,13 +75,23 @@ impl Programs {
         let along_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
         let mut dirs: Vec<PathBuf> = Vec::new();
         let mut own = 0;
-        for (at, dir) in first.iter().map(|dir| dir.to_path_buf()).chain(along_path).enumerate() {
+        for (at, dir) in first
+            .iter()
+            .map(|dir| dir.to_path_buf())
+            .chain(along_path)
+            .enumerate()
+        {
             if !dirs.contains(&dir) {
                 dirs.push(dir);
                 own += usize::from(at < first.len());
             }
         }
-        Self { dirs, own, environment, known: Mutex::default() }
+        Self {
+            dirs,
+            own,
+            environment,
+            known: Mutex::default(),
+        }
     }
 
     /// The folders that are looked in before the search path.
@@ -85,7 +100,11 @@ impl Programs {
     }
 
     /// The program of a distribution: `terraform1.9.8` when that version is asked for and there is one, else `terraform`.
-    pub async fn find(&self, distribution: Distribution, wanted: Option<&Version>) -> Result<Tool, ToolError> {
+    pub async fn find(
+        &self,
+        distribution: Distribution,
+        wanted: Option<&Version>,
+    ) -> Result<Tool, ToolError> {
         let name = distribution.program();
         if let Some(wanted) = wanted
             && let Some(program) = self.look(&format!("{name}{wanted}"))
@@ -93,13 +112,21 @@ impl Programs {
             return self.check(program, distribution, Some(wanted)).await;
         }
         let Some(program) = self.look(name) else {
-            return Err(ToolError::Missing { program: name.to_owned(), searched: self.searched() });
+            return Err(ToolError::Missing {
+                program: name.to_owned(),
+                searched: self.searched(),
+            });
         };
         match (self.check(program, distribution, wanted).await, wanted) {
             // Such as a script that chooses among versions, and was not told which.
             (Err(error @ (ToolError::Unreadable { .. } | ToolError::Process(_))), Some(wanted)) => {
-                let (title, wanted, error) = (distribution.title(), wanted.clone(), Box::new(error));
-                Err(ToolError::Unasked { title, wanted, error })
+                let (title, wanted, error) =
+                    (distribution.title(), wanted.clone(), Box::new(error));
+                Err(ToolError::Unasked {
+                    title,
+                    wanted,
+                    error,
+                })
             }
             (checked, _) => checked,
         }
@@ -108,11 +135,17 @@ impl Programs {
     /// The versions that are here, sorted: those in the names of programs, and that of the one without.
     pub async fn installed(&self, distribution: Distribution) -> Vec<Version> {
         let name = distribution.program();
-        let mut versions: Vec<Version> = self.dirs.iter().flat_map(|dir| named_versions(dir, name)).collect();
+        let mut versions: Vec<Version> = self
+            .dirs
+            .iter()
+            .flat_map(|dir| named_versions(dir, name))
+            .collect();
         match self.find(distribution, None).await {
             Ok(tool) => versions.push(tool.version),
             Err(error) if error.is_absence() => {}
-            Err(error) => warn!(%error, "A program does not say which version it is, so it does not count"),
+            Err(error) => {
+                warn!(%error, "A program does not say which version it is, so it does not count")
+            }
         }
         versions.sort();
         versions.dedup();
@@ -120,12 +153,23 @@ impl Programs {
     }
 
     fn look(&self, name: &str) -> Option<PathBuf> {
-        self.dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file())
+        self.dirs
+            .iter()
+            .map(|dir| dir.join(name))
+            .find(|path| path.is_file())
     }
 
     fn searched(&self) -> String {
-        let dirs: Vec<String> = self.dirs.iter().map(|dir| dir.display().to_string()).collect();
-        if dirs.is_empty() { "no directory (PATH is empty)".to_owned() } else { dirs.join(", ") }
+        let dirs: Vec<String> = self
+            .dirs
+            .iter()
+            .map(|dir| dir.display().to_string())
+            .collect();
+        if dirs.is_empty() {
+            "no directory (PATH is empty)".to_owned()
+        } else {
+            dirs.join(", ")
+        }
     }
 
     /// Asks a program what it is; it has to be what is wanted.
@@ -137,22 +181,37 @@ impl Programs {
     ) -> Result<Tool, ToolError> {
         let version = self.version_of(&program).await?;
         match wanted {
-            Some(wanted) if *wanted != version => {
-                Err(ToolError::OtherVersion { title: distribution.title(), wanted: wanted.clone(), found: version })
-            }
-            _ => Ok(Tool { program, distribution, version, in_use: InUse::default() }),
+            Some(wanted) if *wanted != version => Err(ToolError::OtherVersion {
+                title: distribution.title(),
+                wanted: wanted.clone(),
+                found: version,
+            }),
+            _ => Ok(Tool {
+                program,
+                distribution,
+                version,
+                in_use: InUse::default(),
+            }),
         }
     }
 
     async fn version_of(&self, program: &Path) -> Result<Version, ToolError> {
         let stamp = Stamp::of(program);
-        let known = self.known.lock().expect("no code panics while it holds the versions").get(program).cloned();
+        let known = self
+            .known
+            .lock()
+            .expect("no code panics while it holds the versions")
+            .get(program)
+            .cloned();
         if let Some((_, version)) = known.filter(|(known, _)| Some(*known) == stamp) {
             return Ok(version);
         }
         let version = self.ask_version(program).await?;
         if let Some(stamp) = stamp {
-            let mut known = self.known.lock().expect("no code panics while it holds the versions");
+            let mut known = self
+                .known
+                .lock()
+                .expect("no code panics while it holds the versions");
             known.insert(program.to_owned(), (stamp, version.clone()));
         }
         Ok(version)
@@ -167,7 +226,14 @@ impl Programs {
         let output = patiently(&cmd).await?;
         answered(&output).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),
-            answer: output.stdout.text().lines().chain(output.stderr.text().lines()).next().unwrap_or("").to_owned(),
+            answer: output
+                .stdout
+                .text()
+                .lines()
+                .chain(output.stderr.text().lines())
+                .next()
+                .unwrap_or("")
+                .to_owned(),
         })
     }
 }
@@ -184,7 +250,9 @@ fn answered(output: &Output) -> Option<Version> {
 
 /// `Terraform v0.12.31` (reference 12.1).
 fn version_in(line: &str) -> Option<Version> {
-    let version = ["Terraform v", "OpenTofu v"].iter().find_map(|title| line.strip_prefix(title))?;
+    let version = ["Terraform v", "OpenTofu v"]
+        .iter()
+        .find_map(|title| line.strip_prefix(title))?;
     Version::parse(version.split_whitespace().next()?).ok()
 }
 
@@ -193,7 +261,9 @@ fn version_in(line: &str) -> Option<Version> {
 async fn patiently(cmd: &Cmd) -> Result<Output, ProcessError> {
     for _ in 0..BUSY_TRIES {
         match cmd.output().await {
-            Err(ProcessError::Start { source, .. }) if source.kind() == ErrorKind::ExecutableFileBusy => {
+            Err(ProcessError::Start { source, .. })
+                if source.kind() == ErrorKind::ExecutableFileBusy =>
+            {
                 tokio::time::sleep(BUSY_WAIT).await;
             }
             ended => return ended,
@@ -204,7 +274,9 @@ async fn patiently(cmd: &Cmd) -> Result<Output, ProcessError> {
 
 /// The versions in names such as `terraform1.9.8`.
 fn named_versions(dir: &Path, program: &str) -> Vec<Version> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
     let version = |entry: std::fs::DirEntry| {
         let name = entry.file_name();
         let version = Version::parse(name.to_str()?.strip_prefix(program)?).ok()?;
@@ -233,10 +305,22 @@ mod tests {
             ("Terraform v", ""),
             ("Terraform vague", ""),
             ("+ provider.aws v2.70.0", ""),
-            ("Your version of Terraform is out of date! The latest version", ""),
-            ("is Terraform v1.9.8. You can update by downloading from https://www.terraform.io", ""),
+            (
+                "Your version of Terraform is out of date! The latest version",
+                "",
+            ),
+            (
+                "is Terraform v1.9.8. You can update by downloading from https://www.terraform.io",
+                "",
+            ),
         ] {
-            assert_eq!(version_in(line).map(|version| version.to_string()).unwrap_or_default(), expected, "{line}");
+            assert_eq!(
+                version_in(line)
+                    .map(|version| version.to_string())
+                    .unwrap_or_default(),
+                expected,
+                "{line}"
+            );
         }
     }
 }

@@ -48,12 +48,22 @@ pub struct Tools {
 impl Tools {
     /// Looks in `dirs` first, then along the `PATH` that children get. Nothing is downloaded.
     pub fn new(dirs: &[&Path], environment: ChildEnvironment) -> Self {
-        Self { programs: Programs::new(dirs, environment), downloads: None }
+        Self {
+            programs: Programs::new(dirs, environment),
+            downloads: None,
+        }
     }
 
     /// The same; what is not there is downloaded, into one of `dirs`, so that it is found again.
-    pub fn with_downloads(dirs: &[&Path], environment: ChildEnvironment, downloads: Downloads) -> Self {
-        Self { downloads: Some(downloads), ..Self::new(dirs, environment) }
+    pub fn with_downloads(
+        dirs: &[&Path],
+        environment: ChildEnvironment,
+        downloads: Downloads,
+    ) -> Self {
+        Self {
+            downloads: Some(downloads),
+            ..Self::new(dirs, environment)
+        }
     }
 
     /// The folders in which programs are that were put there or downloaded for runs, in the order in which they are
@@ -68,7 +78,11 @@ impl Tools {
     }
 
     /// The program of a distribution: of that version, downloaded if need be; else the one without a version in its name.
-    pub async fn find(&self, distribution: Distribution, wanted: Option<&Version>) -> Result<Tool, ToolError> {
+    pub async fn find(
+        &self,
+        distribution: Distribution,
+        wanted: Option<&Version>,
+    ) -> Result<Tool, ToolError> {
         let (Some(downloads), Some(version)) = (&self.downloads, wanted) else {
             return self.look_for(distribution, wanted).await;
         };
@@ -82,7 +96,11 @@ impl Tools {
         Ok(Tool { in_use, ..tool })
     }
 
-    async fn look_for(&self, distribution: Distribution, wanted: Option<&Version>) -> Result<Tool, ToolError> {
+    async fn look_for(
+        &self,
+        distribution: Distribution,
+        wanted: Option<&Version>,
+    ) -> Result<Tool, ToolError> {
         let found = self.programs.find(distribution, wanted).await;
         match (found, wanted, &self.downloads) {
             (Err(error), Some(wanted), Some(downloads)) if error.is_absence() => {
@@ -101,36 +119,57 @@ impl Tools {
         distribution: Distribution,
         wanted: &Version,
     ) -> Result<Tool, ToolError> {
-        let program = downloads.fetch(distribution, wanted).await.map_err(|error| ToolError::Download {
-            title: distribution.title(),
-            wanted: wanted.clone(),
-            error,
-        })?;
-        self.programs.check(program, distribution, Some(wanted)).await
+        let program = downloads
+            .fetch(distribution, wanted)
+            .await
+            .map_err(|error| ToolError::Download {
+                title: distribution.title(),
+                wanted: wanted.clone(),
+                error,
+            })?;
+        self.programs
+            .check(program, distribution, Some(wanted))
+            .await
     }
 
     /// The program for a project, and why it is this one.
     pub async fn choose(&self, wish: &Wish) -> Result<(Tool, VersionChoice), ToolError> {
         let distribution = wish.distribution;
         let (tool, by) = match wish.need()? {
-            Need::Exactly(version, by) => match (self.find(distribution, Some(version)).await, by) {
-                (Err(error), ChosenBy::Code(demands)) => return Err(self.unmet(distribution, &demands, error).await),
-                (found, by) => (found?, by),
-            },
-            Need::Matching(demands) => (self.matching(distribution, demands).await?, ChosenBy::Code(demands.clone())),
+            Need::Exactly(version, by) => {
+                match (self.find(distribution, Some(version)).await, by) {
+                    (Err(error), ChosenBy::Code(demands)) => {
+                        return Err(self.unmet(distribution, &demands, error).await);
+                    }
+                    (found, by) => (found?, by),
+                }
+            }
+            Need::Matching(demands) => (
+                self.matching(distribution, demands).await?,
+                ChosenBy::Code(demands.clone()),
+            ),
             Need::Whatever => (self.find(distribution, None).await?, ChosenBy::Nobody),
         };
-        let choice = VersionChoice { distribution, version: tool.version.clone(), by };
+        let choice = VersionChoice {
+            distribution,
+            version: tool.version.clone(),
+            by,
+        };
         Ok((tool, choice))
     }
 
     /// The highest version that meets the demands, of those that are here and those that can be downloaded. Where the
     /// download fails, the highest that is here will do: which one it was is part of the plan.
-    async fn matching(&self, distribution: Distribution, demands: &RequiredVersions) -> Result<Tool, ToolError> {
+    async fn matching(
+        &self,
+        distribution: Distribution,
+        demands: &RequiredVersions,
+    ) -> Result<Tool, ToolError> {
         let installed = self.programs.installed(distribution).await;
         let here = highest(demands, &installed).cloned();
         let (released, unlisted) = self.released(distribution).await;
-        let wanted = highest(demands, &released).filter(|version| here.as_ref().is_none_or(|here| *version > here));
+        let wanted = highest(demands, &released)
+            .filter(|version| here.as_ref().is_none_or(|here| *version > here));
         match (wanted, here) {
             (Some(wanted), None) => match self.find(distribution, Some(wanted)).await {
                 Err(error) => Err(self.unmet(distribution, demands, error).await),
@@ -148,16 +187,26 @@ impl Tools {
                 title: distribution.title(),
                 demands: demands.clone(),
                 installed,
-                list: unlisted.map_or_else(|| self.list_state(&released), error::ReleaseList::Unreadable),
+                list: unlisted.map_or_else(
+                    || self.list_state(&released),
+                    error::ReleaseList::Unreadable,
+                ),
             }),
         }
     }
 
     /// That a version is missing, in terms of who demands it.
-    async fn unmet(&self, distribution: Distribution, demands: &RequiredVersions, error: ToolError) -> ToolError {
+    async fn unmet(
+        &self,
+        distribution: Distribution,
+        demands: &RequiredVersions,
+        error: ToolError,
+    ) -> ToolError {
         let list = match error {
             ToolError::Download { error, .. } => error::ReleaseList::NotDownloaded(error),
-            ToolError::Missing { .. } | ToolError::OtherVersion { .. } => error::ReleaseList::NotAllowed,
+            ToolError::Missing { .. } | ToolError::OtherVersion { .. } => {
+                error::ReleaseList::NotAllowed
+            }
             other @ (ToolError::Constraint(_)
             | ToolError::Unsatisfied { .. }
             | ToolError::Unasked { .. }
@@ -165,12 +214,19 @@ impl Tools {
             | ToolError::Process(_)) => return other,
         };
         let installed = self.programs.installed(distribution).await;
-        ToolError::Unsatisfied { title: distribution.title(), demands: demands.clone(), installed, list }
+        ToolError::Unsatisfied {
+            title: distribution.title(),
+            demands: demands.clone(),
+            installed,
+            list,
+        }
     }
 
     /// Versions that can be downloaded, and why they are not known if so.
     async fn released(&self, distribution: Distribution) -> (Vec<Version>, Option<DownloadError>) {
-        let Some(downloads) = &self.downloads else { return (Vec::new(), None) };
+        let Some(downloads) = &self.downloads else {
+            return (Vec::new(), None);
+        };
         match downloads.released(distribution).await {
             Ok(versions) => (versions.to_vec(), None),
             Err(error) => {

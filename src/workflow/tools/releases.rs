@@ -66,17 +66,31 @@ impl Sources {
         }
     }
 
-    pub(super) fn files(&self, distribution: Distribution, version: &Version, platform: &Platform) -> Files {
+    pub(super) fn files(
+        &self,
+        distribution: Distribution,
+        version: &Version,
+        platform: &Platform,
+    ) -> Files {
         let archive_name = archive_name(distribution, version, platform);
         let sums = format!("{}_{version}_SHA256SUMS", distribution.program());
         let (signature, folder) = match distribution {
-            Distribution::Terraform => {
-                (format!("{sums}.sig"), below(&self.terraform, &["terraform", &version.to_string()]))
-            }
-            Distribution::OpenTofu => (format!("{sums}.gpgsig"), below(&self.tofu_files, &[&format!("v{version}")])),
+            Distribution::Terraform => (
+                format!("{sums}.sig"),
+                below(&self.terraform, &["terraform", &version.to_string()]),
+            ),
+            Distribution::OpenTofu => (
+                format!("{sums}.gpgsig"),
+                below(&self.tofu_files, &[&format!("v{version}")]),
+            ),
         };
         let file = |name: &str| below(&folder, &[name]);
-        Files { archive: file(&archive_name), sums: file(&sums), signature: file(&signature), archive_name }
+        Files {
+            archive: file(&archive_name),
+            sums: file(&sums),
+            signature: file(&signature),
+            archive_name,
+        }
     }
 }
 
@@ -113,8 +127,12 @@ impl std::fmt::Debug for Lists {
 
 impl Lists {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let known = [Distribution::Terraform, Distribution::OpenTofu].map(|one| (one, Mutex::default()));
-        Self { clock, known: known.into() }
+        let known =
+            [Distribution::Terraform, Distribution::OpenTofu].map(|one| (one, Mutex::default()));
+        Self {
+            clock,
+            known: known.into(),
+        }
     }
 
     /// The versions there are for a platform, sorted. When the list cannot be fetched, an older answer counts.
@@ -133,10 +151,16 @@ impl Lists {
         match fetch(web, &sources.list(distribution), distribution, platform).await {
             Ok(versions) => {
                 let versions: Arc<[Version]> = versions.into();
-                *known = Some(Known { versions: Arc::clone(&versions), since: now });
+                *known = Some(Known {
+                    versions: Arc::clone(&versions),
+                    since: now,
+                });
                 Ok(versions)
             }
-            Err(error) => known.as_ref().map(|known| Arc::clone(&known.versions)).ok_or(error),
+            Err(error) => known
+                .as_ref()
+                .map(|known| Arc::clone(&known.versions))
+                .ok_or(error),
         }
     }
 }
@@ -156,17 +180,26 @@ async fn fetch(
         Ok(Err(error)) => error.to_string(),
         Err(_) => "reading it broke off".to_owned(),
     };
-    Err(DownloadError::List { url: reason_url, reason })
+    Err(DownloadError::List {
+        url: reason_url,
+        reason,
+    })
 }
 
-fn read(bytes: &[u8], distribution: Distribution, platform: &Platform) -> serde_json::Result<Vec<Version>> {
+fn read(
+    bytes: &[u8],
+    distribution: Distribution,
+    platform: &Platform,
+) -> serde_json::Result<Vec<Version>> {
     let files: Vec<(String, Vec<String>)> = match distribution {
         Distribution::Terraform => serde_json::from_slice::<TerraformList>(bytes)?.files(),
         Distribution::OpenTofu => serde_json::from_slice::<TofuList>(bytes)?.files(),
     };
     let version = |(text, files): (String, Vec<String>)| {
         let version = Version::parse(&text).ok()?;
-        files.contains(&archive_name(distribution, &version, platform)).then_some(version)
+        files
+            .contains(&archive_name(distribution, &version, platform))
+            .then_some(version)
     };
     let mut versions: Vec<Version> = files.into_iter().filter_map(version).collect();
     versions.sort();
@@ -192,8 +225,17 @@ struct TerraformBuild {
 
 impl TerraformList {
     fn files(self) -> Vec<(String, Vec<String>)> {
-        let names = |release: TerraformRelease| release.builds.into_iter().map(|build| build.filename).collect();
-        self.versions.into_iter().map(|(version, release)| (version, names(release))).collect()
+        let names = |release: TerraformRelease| {
+            release
+                .builds
+                .into_iter()
+                .map(|build| build.filename)
+                .collect()
+        };
+        self.versions
+            .into_iter()
+            .map(|(version, release)| (version, names(release)))
+            .collect()
     }
 }
 
@@ -212,7 +254,10 @@ struct TofuRelease {
 
 impl TofuList {
     fn files(self) -> Vec<(String, Vec<String>)> {
-        self.versions.into_iter().map(|release| (release.id, release.files)).collect()
+        self.versions
+            .into_iter()
+            .map(|release| (release.id, release.files))
+            .collect()
     }
 }
 
@@ -221,7 +266,10 @@ mod tests {
     use super::*;
 
     fn platform() -> Platform {
-        Platform { os: "linux", arch: "amd64" }
+        Platform {
+            os: "linux",
+            arch: "amd64",
+        }
     }
 
     #[test]
@@ -231,7 +279,13 @@ mod tests {
             [Distribution::Terraform, Distribution::OpenTofu]
                 .map(|distribution| {
                     let files = sources.files(distribution, &Version::new(1, 9, 8), &platform());
-                    format!("{}\n{}\n{}\n{}", sources.list(distribution), files.archive, files.sums, files.signature)
+                    format!(
+                        "{}\n{}\n{}\n{}",
+                        sources.list(distribution),
+                        files.archive,
+                        files.sums,
+                        files.signature
+                    )
                 })
                 .join("\n")
         };
@@ -260,13 +314,34 @@ mod tests {
     #[test]
     fn versions_without_a_build_for_the_platform_are_left_out() {
         let build = |version: &str, platform: &str| {
-            format!(r#""{version}":{{"builds":[{{"os":"x","filename":"terraform_{version}_{platform}.zip"}}]}}"#)
+            format!(
+                r#""{version}":{{"builds":[{{"os":"x","filename":"terraform_{version}_{platform}.zip"}}]}}"#
+            )
         };
-        let builds = [build("1.10.0", "linux_amd64"), build("1.9.8", "linux_amd64"), build("1.9.9", "darwin_arm64")];
-        let list = format!(r#"{{"name":"terraform","versions":{{{},"odd":{{}}}}}}"#, builds.join(","));
-        let shown = |versions: Vec<Version>| versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        assert_eq!(shown(read(list.as_bytes(), Distribution::Terraform, &platform()).unwrap()), "1.9.8 1.10.0");
+        let builds = [
+            build("1.10.0", "linux_amd64"),
+            build("1.9.8", "linux_amd64"),
+            build("1.9.9", "darwin_arm64"),
+        ];
+        let list = format!(
+            r#"{{"name":"terraform","versions":{{{},"odd":{{}}}}}}"#,
+            builds.join(",")
+        );
+        let shown = |versions: Vec<Version>| {
+            versions
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            shown(read(list.as_bytes(), Distribution::Terraform, &platform()).unwrap()),
+            "1.9.8 1.10.0"
+        );
         let list = r#"{"versions":[{"id":"1.9.0","files":["tofu_1.9.0_linux_amd64.zip"]},{"id":"1.8.0","files":[]}]}"#;
-        assert_eq!(shown(read(list.as_bytes(), Distribution::OpenTofu, &platform()).unwrap()), "1.9.0");
+        assert_eq!(
+            shown(read(list.as_bytes(), Distribution::OpenTofu, &platform()).unwrap()),
+            "1.9.0"
+        );
     }
 }

@@ -81,13 +81,19 @@ pub(super) struct Room {
 
 impl Room {
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir, holders: Holders::default() }
+        Self {
+            dir,
+            holders: Holders::default(),
+        }
     }
 
     /// Keeps a program from being removed, whether it is there yet or not.
     pub fn hold(&self, name: &str) -> InUse {
         *lock(&self.holders).entry(name.to_owned()).or_default() += 1;
-        InUse(Some(Arc::new(Holder { name: name.to_owned(), holders: Arc::clone(&self.holders) })))
+        InUse(Some(Arc::new(Holder {
+            name: name.to_owned(),
+            holders: Arc::clone(&self.holders),
+        })))
     }
 
     /// Notes that a program was downloaded.
@@ -116,9 +122,22 @@ impl Room {
         };
         let counted = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
-            let program = self.dir.join(&name).symlink_metadata().ok().filter(fs::Metadata::is_file)?;
-            let used_at = entry.metadata().and_then(|meta| meta.modified()).ok()?.into();
-            Some(DownloadUse { name, bytes: program.blocks() * 512, used_at })
+            let program = self
+                .dir
+                .join(&name)
+                .symlink_metadata()
+                .ok()
+                .filter(fs::Metadata::is_file)?;
+            let used_at = entry
+                .metadata()
+                .and_then(|meta| meta.modified())
+                .ok()?
+                .into();
+            Some(DownloadUse {
+                name,
+                bytes: program.blocks() * 512,
+                used_at,
+            })
         };
         Ok(entries.filter_map(Result::ok).filter_map(counted).collect())
     }
@@ -138,9 +157,13 @@ impl Room {
 
 /// Whether a process runs the program: what an earlier server left, or a command of a workflow that knows it by name.
 fn is_running(program: &Path) -> bool {
-    let Ok(program) = program.canonicalize() else { return false };
+    let Ok(program) = program.canonicalize() else {
+        return false;
+    };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.map(|process| process.path().join("exe")).any(|exe| fs::read_link(exe).is_ok_and(|exe| exe == program))
+    processes
+        .map(|process| process.path().join("exe"))
+        .any(|exe| fs::read_link(exe).is_ok_and(|exe| exe == program))
 }
 
 #[cfg(test)]
@@ -177,23 +200,38 @@ mod tests {
     fn what_was_not_downloaded_neither_counts_nor_goes() {
         let (dir, room) = room(&["terraform1.9.8"]);
         fs::write(dir.path().join("terraform1.5.7"), "the operator's own").unwrap();
-        room.note_use("terraform1.5.7", DateTime::UNIX_EPOCH).unwrap();
-        let names = || room.disk_use().unwrap().into_iter().map(|program| program.name).collect::<Vec<_>>();
+        room.note_use("terraform1.5.7", DateTime::UNIX_EPOCH)
+            .unwrap();
+        let names = || {
+            room.disk_use()
+                .unwrap()
+                .into_iter()
+                .map(|program| program.name)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names(), ["terraform1.9.8"]);
-        assert!(!room.remove("terraform1.5.7").unwrap() && dir.path().join("terraform1.5.7").exists());
+        assert!(
+            !room.remove("terraform1.5.7").unwrap() && dir.path().join("terraform1.5.7").exists()
+        );
         let later = DateTime::UNIX_EPOCH + TimeDelta::hours(1);
         room.note_use("terraform1.9.8", later).unwrap();
         assert_eq!(room.disk_use().unwrap()[0].used_at, later);
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a program that somebody else has started")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a program that somebody else has started"
+    )]
     fn what_runs_stays() {
         let (dir, room) = room(&["terraform1.9.8"]);
         let program = dir.path().join("terraform1.9.8");
         fs::remove_file(&program).unwrap();
         fs::copy("/bin/cat", &program).unwrap();
-        let mut running = std::process::Command::new(&program).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut running = std::process::Command::new(&program)
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         assert!(!room.remove("terraform1.9.8").unwrap());
         drop(running.stdin.take());
         running.wait().unwrap();

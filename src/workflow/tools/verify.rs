@@ -36,16 +36,25 @@ impl Keys {
     ///
     /// Never: the keys are constants, and a test reads them.
     pub fn official() -> Self {
-        Self::from_armored(HASHICORP, OPENTOFU).expect("the keys in the source are keys, which a test proves")
+        Self::from_armored(HASHICORP, OPENTOFU)
+            .expect("the keys in the source are keys, which a test proves")
     }
 
     /// Others, as text: for tests, and for whoever builds programs themselves.
     pub fn from_armored(terraform: &str, opentofu: &str) -> Result<Self, InvalidKey> {
-        Ok(Self { terraform: Key::read(terraform)?, opentofu: Key::read(opentofu)? })
+        Ok(Self {
+            terraform: Key::read(terraform)?,
+            opentofu: Key::read(opentofu)?,
+        })
     }
 
     /// Whether a maker signed these bytes; an error that says why not.
-    pub(super) fn verify(&self, maker: Distribution, bytes: &[u8], signature: &[u8]) -> Result<(), String> {
+    pub(super) fn verify(
+        &self,
+        maker: Distribution,
+        bytes: &[u8],
+        signature: &[u8],
+    ) -> Result<(), String> {
         let key = match maker {
             Distribution::Terraform => &self.terraform,
             Distribution::OpenTofu => &self.opentofu,
@@ -66,19 +75,34 @@ impl Key {
     fn read(armored: &str) -> Result<Self, InvalidKey> {
         let (primary, _) = SignedPublicKey::from_string(armored)?;
         let may_sign = |part: &&SignedPublicSubKey| {
-            part.signatures.iter().any(|binding| binding.key_flags().sign())
+            part.signatures
+                .iter()
+                .any(|binding| binding.key_flags().sign())
                 && part.verify_bindings(&primary.primary_key).is_ok()
         };
-        let signing = primary.public_subkeys.iter().filter(may_sign).cloned().collect();
+        let signing = primary
+            .public_subkeys
+            .iter()
+            .filter(may_sign)
+            .cloned()
+            .collect();
         Ok(Self { primary, signing })
     }
 
     fn verify(&self, bytes: &[u8], signature: &[u8]) -> Result<(), String> {
-        let signature =
-            DetachedSignature::from_bytes(signature).map_err(|_| "it is not an OpenPGP signature".to_owned())?;
+        let signature = DetachedSignature::from_bytes(signature)
+            .map_err(|_| "it is not an OpenPGP signature".to_owned())?;
         let good = signature.verify(&self.primary, bytes).is_ok()
-            || self.signing.iter().any(|part| signature.verify(part, bytes).is_ok());
-        let key = || format!("it was not made with the key {:X} for this file", self.primary.fingerprint());
+            || self
+                .signing
+                .iter()
+                .any(|part| signature.verify(part, bytes).is_ok());
+        let key = || {
+            format!(
+                "it was not made with the key {:X} for this file",
+                self.primary.fingerprint()
+            )
+        };
         good.then_some(()).ok_or_else(key)
     }
 }
@@ -102,7 +126,11 @@ mod tests {
     fn the_keys_are_those_whose_fingerprints_the_makers_publish() {
         let keys = Keys::official();
         let shown = |key: &Key| {
-            let parts: Vec<String> = key.signing.iter().map(|part| format!("{:X}", part.fingerprint())).collect();
+            let parts: Vec<String> = key
+                .signing
+                .iter()
+                .map(|part| format!("{:X}", part.fingerprint()))
+                .collect();
             format!("{:X}: {}", key.primary.fingerprint(), parts.join(" "))
         };
         insta::assert_snapshot!(shown(&keys.terraform), @"C874011F0AB405110D02105534365D9472D7468F: B36CBA91A2C0730C435FC280B0B441097685B676 374EC75B485913604A831CC7C820C6D5CD27AB87");
@@ -114,8 +142,17 @@ mod tests {
     #[test]
     fn what_is_no_signature_is_not_good() {
         let keys = Keys::official();
-        for bytes in [b"".as_slice(), b"x", b"\xc2", &[0xff; 300], HASHICORP.as_bytes()] {
-            assert!(keys.verify(Distribution::Terraform, b"sums", bytes).is_err());
+        for bytes in [
+            b"".as_slice(),
+            b"x",
+            b"\xc2",
+            &[0xff; 300],
+            HASHICORP.as_bytes(),
+        ] {
+            assert!(
+                keys.verify(Distribution::Terraform, b"sums", bytes)
+                    .is_err()
+            );
         }
     }
 

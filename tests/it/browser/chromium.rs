@@ -27,8 +27,16 @@ pub struct Problem {
 /// Panics with every problem.
 #[track_caller]
 pub fn assert_none(problems: &[Problem]) {
-    let shown: Vec<String> = problems.iter().map(|p| format!("{}: {}: {}", p.page, p.kind, p.what)).collect();
-    assert!(shown.is_empty(), "{} problems:\n{}", shown.len(), shown.join("\n"));
+    let shown: Vec<String> = problems
+        .iter()
+        .map(|p| format!("{}: {}: {}", p.page, p.kind, p.what))
+        .collect();
+    assert!(
+        shown.is_empty(),
+        "{} problems:\n{}",
+        shown.len(),
+        shown.join("\n")
+    );
 }
 
 /// Has the script do `task`, a JSON object, in a browser of its own.
@@ -36,7 +44,11 @@ pub async fn browse<T: DeserializeOwned>(mut task: Value) -> T {
     let packages = root().join(".tools/npm/node_modules");
     for package in ["playwright-core", "axe-core"] {
         let folder = packages.join(package);
-        assert!(folder.is_dir(), "no npm package in {}: run `make setup`", folder.display());
+        assert!(
+            folder.is_dir(),
+            "no npm package in {}: run `make setup`",
+            folder.display()
+        );
     }
     task["chromium"] = find_chromium().display().to_string().into();
     task["pictures"] = pictures().display().to_string().into();
@@ -46,11 +58,19 @@ pub async fn browse<T: DeserializeOwned>(mut task: Value) -> T {
     input.write_all(task.to_string().as_bytes()).await.unwrap();
     drop(input);
     let output = node.wait_with_output().await.unwrap();
-    assert!(output.status.success(), "browse.mjs: {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "browse.mjs: {}:\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's own helper program, not a child of the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test's own helper program, not a child of the product"
+)]
 fn start_node() -> Child {
     Command::new("node")
         .arg(root().join("tests/browser/browse.mjs"))
@@ -66,8 +86,12 @@ fn start_node() -> Child {
 fn find_chromium() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let mut programs = names.iter().flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
-    programs.find(|program| program.is_file()).expect("no `chromium` was found: run `make setup`")
+    let mut programs = names
+        .iter()
+        .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
+    programs
+        .find(|program| program.is_file())
+        .expect("no `chromium` was found: run `make setup`")
 }
 
 /// Where people find pictures of the pages.

@@ -2,7 +2,8 @@
 
 use axum::Router;
 use lockkeeper::model::{
-    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullNumber, PullRef, RunId, RunKind,
+    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullNumber, PullRef,
+    RunId, RunKind,
 };
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -12,7 +13,8 @@ use crate::pages::home::busy_world;
 use crate::support::db::{applies_in, stop_applies, stop_applies_of};
 
 /// Would tell the browser's globals if it were more than text; the script looks for `ran`.
-pub const ATTACK: &str = "\"'></textarea><script>ran=1</script><img src=x onerror=ran=1>{{ 1111*1111 }}";
+pub const ATTACK: &str =
+    "\"'></textarea><script>ran=1</script><img src=x onerror=ran=1>{{ 1111*1111 }}";
 /// The same as a path, and as a workspace, which has neither spaces nor slashes.
 pub const ATTACK_PATH: &str = "a\"'><script>ran=1</script><img src=x onerror=ran=1>";
 pub const ATTACK_WORKSPACE: &str = "w\"'><script>ran=1<script>";
@@ -28,7 +30,10 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, _server: AbortOnDropHandle::new(server) }
+        Self {
+            url,
+            _server: AbortOnDropHandle::new(server),
+        }
     }
 
     /// The address of a page.
@@ -47,7 +52,10 @@ pub struct Shown {
 /// Names of the length that people give, all colours, and lines that fit on no screen.
 pub async fn long_names() -> (World, Shown) {
     let world = busy_world().await;
-    let infra = pull("github.com/acme/a-rather-long-repository-name-for-infrastructure", 12);
+    let infra = pull(
+        "github.com/acme/a-rather-long-repository-name-for-infrastructure",
+        12,
+    );
     let tgw = project(
         "environments/production/eu-central-1/network/transit-gateway",
         "production-eu-central-1",
@@ -61,35 +69,90 @@ pub async fn long_names() -> (World, Shown) {
 pub async fn hostile() -> (World, Shown) {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 1);
-    let shown =
-        fill(&world, &infra, &project(ATTACK_PATH, ATTACK_WORKSPACE, None), ATTACK, &format!("{ATTACK}\n")).await;
+    let shown = fill(
+        &world,
+        &infra,
+        &project(ATTACK_PATH, ATTACK_WORKSPACE, None),
+        ATTACK,
+        &format!("{ATTACK}\n"),
+    )
+    .await;
     stop_applies(&world.store, ATTACK, ATTACK).await;
-    stop_applies_of(&world.store, &applies_in("github.com/acme/infra", ATTACK_PATH), None, ATTACK, ATTACK).await;
+    stop_applies_of(
+        &world.store,
+        &applies_in("github.com/acme/infra", ATTACK_PATH),
+        None,
+        ATTACK,
+        ATTACK,
+    )
+    .await;
     (world, shown)
 }
 
 async fn fill(world: &World, pull: &PullRef, project: &ProjectKey, who: &str, text: &str) -> Shown {
-    let lock = world.lock(pull, project, who, &format!("planned by a comment of {who}")).await;
-    let command = world.command(CommandKind::Plan, pull, Actor::commenter(who)).await;
+    let lock = world
+        .lock(
+            pull,
+            project,
+            who,
+            &format!("planned by a comment of {who}"),
+        )
+        .await;
+    let command = world
+        .command(CommandKind::Plan, pull, Actor::commenter(who))
+        .await;
     let finished = world.run(command, RunKind::Plan, pull, project).await;
     world.print(finished, 1, text).await;
     world.plan(&lock, finished).await;
     world.wait(70);
-    world.end_run(finished, ProjectOutcome::Planned, Some(&format!("Plan: 2 to add. Told to {who}."))).await;
-    world.end_command(command, CommandOutcome::Success, Some(who)).await;
-    let command = world.command(CommandKind::Apply, pull, Actor::commenter(who)).await;
+    world
+        .end_run(
+            finished,
+            ProjectOutcome::Planned,
+            Some(&format!("Plan: 2 to add. Told to {who}.")),
+        )
+        .await;
+    world
+        .end_command(command, CommandOutcome::Success, Some(who))
+        .await;
+    let command = world
+        .command(CommandKind::Apply, pull, Actor::commenter(who))
+        .await;
     world.store.command_start(command, None, &[]).await.unwrap();
     let running = world.run(command, RunKind::Apply, pull, project).await;
     world.print(running, 1, text).await;
     for n in 0..6 {
         let module = format!("{}/{n}", project.dir).parse().unwrap();
-        world.run(command, RunKind::Apply, pull, &ProjectKey { dir: module, ..project.clone() }).await;
+        world
+            .run(
+                command,
+                RunKind::Apply,
+                pull,
+                &ProjectKey {
+                    dir: module,
+                    ..project.clone()
+                },
+            )
+            .await;
     }
     for number in 13..15 {
-        world.waiting(&PullRef { number: PullNumber(number), ..pull.clone() }, project, who).await;
+        world
+            .waiting(
+                &PullRef {
+                    number: PullNumber(number),
+                    ..pull.clone()
+                },
+                project,
+                who,
+            )
+            .await;
     }
     world.wait(42);
-    Shown { lock: lock.id, finished, running }
+    Shown {
+        lock: lock.id,
+        finished,
+        running,
+    }
 }
 
 fn output() -> String {
@@ -102,8 +165,13 @@ fn output() -> String {
         \u{1b}[32m+\u{1b}[0m id    = (known after apply)\n      \
         \u{1b}[32m+\u{1b}[0m input = \"a value that has to be wrapped because it fits neither on the screen of a phone \
         nor on that of a desk, where people hope that it would\"\n    }\n\n";
-    let all: Vec<String> = (30..38).chain(90..98).map(|n| format!("\u{1b}[{n}mcolour {n} ")).collect();
+    let all: Vec<String> = (30..38)
+        .chain(90..98)
+        .map(|n| format!("\u{1b}[{n}mcolour {n} "))
+        .collect();
     let all = all.concat();
     let unbroken = "0123456789abcdef".repeat(20);
-    format!("{plan}{all}\u{1b}[0m\u{1b}[2mfaint \u{1b}[3mitalic \u{1b}[4munderlined\u{1b}[0m\n{unbroken}\n")
+    format!(
+        "{plan}{all}\u{1b}[0m\u{1b}[2mfaint \u{1b}[3mitalic \u{1b}[4munderlined\u{1b}[0m\n{unbroken}\n"
+    )
 }

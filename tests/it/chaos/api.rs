@@ -27,9 +27,18 @@ pub async fn locks(world: &World, server: usize) -> Result<Vec<Held>, String> {
     let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
     let held = |lock: &Value| {
         let text = |name: &str| lock[name].as_str().unwrap_or_default().to_owned();
-        Held { name: text("Name"), pull: text("PullID").parse().unwrap_or(0), id: text("ID") }
+        Held {
+            name: text("Name"),
+            pull: text("PullID").parse().unwrap_or(0),
+            id: text("ID"),
+        }
     };
-    let mut locks: Vec<Held> = answer["Locks"].as_array().into_iter().flatten().map(held).collect();
+    let mut locks: Vec<Held> = answer["Locks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(held)
+        .collect();
     locks.sort();
     Ok(locks)
 }
@@ -37,8 +46,18 @@ pub async fn locks(world: &World, server: usize) -> Result<Vec<Held>, String> {
 /// Gives some lock back.
 pub async fn discard_lock(world: &World, server: usize, some: usize) {
     let locks = locks(world, server).await.unwrap_or_default();
-    let Some(lock) = locks.get(some % locks.len().max(1)) else { return };
-    if send(world, server, reqwest::Method::DELETE, &format!("/locks?id={}", lock.id)).await.is_ok() {
+    let Some(lock) = locks.get(some % locks.len().max(1)) else {
+        return;
+    };
+    if send(
+        world,
+        server,
+        reqwest::Method::DELETE,
+        &format!("/locks?id={}", lock.id),
+    )
+    .await
+    .is_ok()
+    {
         world.count("locks discarded");
     }
 }
@@ -46,35 +65,72 @@ pub async fn discard_lock(world: &World, server: usize, some: usize) {
 /// Releases some lock, whatever goes on under it: the first in line has it then.
 pub async fn release_lock(world: &World, server: usize, some: usize) {
     let locks = locks(world, server).await.unwrap_or_default();
-    let Some(lock) = locks.get(some % locks.len().max(1)) else { return };
+    let Some(lock) = locks.get(some % locks.len().max(1)) else {
+        return;
+    };
     let wish = json!({"force": true, "reason": "somebody has to get on"});
-    if ask(world, server, &format!("/api/locks/{}/release", lock.id), &wish).await.is_ok() {
+    if ask(
+        world,
+        server,
+        &format!("/api/locks/{}/release", lock.id),
+        &wish,
+    )
+    .await
+    .is_ok()
+    {
         world.count("locks released by force");
     }
 }
 
 /// Hands some lock over to the first pull that waits for one.
 pub async fn hand_lock_over(world: &World, server: usize, some: usize) {
-    let waiting = world.look.rows("SELECT CAST(pull AS TEXT), dir FROM lock_waiters ORDER BY seq").await;
-    let Some([pull, dir]) = waiting.get(some % waiting.len().max(1)).map(Vec::as_slice) else { return };
+    let waiting = world
+        .look
+        .rows("SELECT CAST(pull AS TEXT), dir FROM lock_waiters ORDER BY seq")
+        .await;
+    let Some([pull, dir]) = waiting.get(some % waiting.len().max(1)).map(Vec::as_slice) else {
+        return;
+    };
     let locks = locks(world, server).await.unwrap_or_default();
-    let Some(lock) = locks.iter().find(|lock| lock.name.contains(&format!("/{dir}/"))) else { return };
-    let Ok(pull) = pull.parse::<i64>() else { return };
-    let wish = json!({"pull": pull, "force": some.is_multiple_of(2), "reason": "it is more urgent"});
-    if ask(world, server, &format!("/api/locks/{}/hand-over", lock.id), &wish).await.is_ok() {
+    let Some(lock) = locks
+        .iter()
+        .find(|lock| lock.name.contains(&format!("/{dir}/")))
+    else {
+        return;
+    };
+    let Ok(pull) = pull.parse::<i64>() else {
+        return;
+    };
+    let wish =
+        json!({"pull": pull, "force": some.is_multiple_of(2), "reason": "it is more urgent"});
+    if ask(
+        world,
+        server,
+        &format!("/api/locks/{}/hand-over", lock.id),
+        &wish,
+    )
+    .await
+    .is_ok()
+    {
         world.count("locks handed over");
     }
 }
 
 /// Stops applies for a while.
 pub async fn stop_applies(world: &World, server: usize, time: Duration) {
-    if send(world, server, reqwest::Method::POST, "/apply/lock").await.is_ok() {
+    if send(world, server, reqwest::Method::POST, "/apply/lock")
+        .await
+        .is_ok()
+    {
         world.count("applies stopped");
         tokio::time::sleep(time).await;
     }
     // Whether or not the answer came through.
     for server in 0..500 {
-        if send(world, server, reqwest::Method::DELETE, "/apply/unlock").await.is_ok() {
+        if send(world, server, reqwest::Method::DELETE, "/apply/unlock")
+            .await
+            .is_ok()
+        {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -84,21 +140,60 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
 
 /// Asks for the mirrors of the repository to be brought in step.
 pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<(), String> {
-    ask(world, server, &format!("/api/repos/{HOST}/{}/sync", world.repo()), &json!({ "reason": reason })).await
+    ask(
+        world,
+        server,
+        &format!("/api/repos/{HOST}/{}/sync", world.repo()),
+        &json!({ "reason": reason }),
+    )
+    .await
 }
 
 async fn ask(world: &World, server: usize, path: &str, wish: &Value) -> Result<(), String> {
     let url = world.post.url(server) + path;
-    let request = world.post.client().post(url).basic_auth(WEB_USER, Some(WEB_PASSWORD)).timeout(PATIENCE);
-    let answer = request.json(wish).send().await.map_err(|error| error.to_string())?;
-    let (status, text) = (answer.status(), answer.text().await.map_err(|error| error.to_string())?);
-    if status.is_success() { Ok(()) } else { Err(format!("{status}: {text}")) }
+    let request = world
+        .post
+        .client()
+        .post(url)
+        .basic_auth(WEB_USER, Some(WEB_PASSWORD))
+        .timeout(PATIENCE);
+    let answer = request
+        .json(wish)
+        .send()
+        .await
+        .map_err(|error| error.to_string())?;
+    let (status, text) = (
+        answer.status(),
+        answer.text().await.map_err(|error| error.to_string())?,
+    );
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(format!("{status}: {text}"))
+    }
 }
 
-async fn send(world: &World, server: usize, method: reqwest::Method, path: &str) -> Result<String, String> {
+async fn send(
+    world: &World,
+    server: usize,
+    method: reqwest::Method,
+    path: &str,
+) -> Result<String, String> {
     let url = world.post.url(server) + path;
-    let request = world.post.client().request(method, url).basic_auth(WEB_USER, Some(WEB_PASSWORD)).timeout(PATIENCE);
+    let request = world
+        .post
+        .client()
+        .request(method, url)
+        .basic_auth(WEB_USER, Some(WEB_PASSWORD))
+        .timeout(PATIENCE);
     let answer = request.send().await.map_err(|error| error.to_string())?;
-    let (status, text) = (answer.status(), answer.text().await.map_err(|error| error.to_string())?);
-    if status.is_success() { Ok(text) } else { Err(format!("{status}: {text}")) }
+    let (status, text) = (
+        answer.status(),
+        answer.text().await.map_err(|error| error.to_string())?,
+    );
+    if status.is_success() {
+        Ok(text)
+    } else {
+        Err(format!("{status}: {text}"))
+    }
 }

@@ -49,14 +49,27 @@ async fn audit(world: &World) {
 
 /// P1: what was answered with 2xx is on record.
 async fn deliveries(world: &World) {
-    let rows = world.look.rows("SELECT forge_delivery FROM deliveries").await;
+    let rows = world
+        .look
+        .rows("SELECT forge_delivery FROM deliveries")
+        .await;
     let known: BTreeSet<String> = rows.into_iter().flatten().collect();
     for letter in world.post.all() {
         if letter.accepted > 0 && !known.contains(&letter.delivery.id.to_string()) {
-            world.broken(&format!("the delivery {} was taken and is not on record", letter.delivery.id));
+            world.broken(&format!(
+                "the delivery {} was taken and is not on record",
+                letter.delivery.id
+            ));
         }
-        if let Some(refusal) = letter.trouble.iter().find(|trouble| trouble.starts_with('4')) {
-            world.broken(&format!("the delivery {} was refused with {refusal}", letter.delivery.id));
+        if let Some(refusal) = letter
+            .trouble
+            .iter()
+            .find(|trouble| trouble.starts_with('4'))
+        {
+            world.broken(&format!(
+                "the delivery {} was refused with {refusal}",
+                letter.delivery.id
+            ));
         }
     }
 }
@@ -85,26 +98,49 @@ async fn answers(world: &World) {
                FROM commands WHERE comment IS NOT NULL";
     for row in world.look.rows(sql).await {
         let stand_in = Some(row[3].clone()).filter(|id| !id.is_empty());
-        let asked = Asked { id: row[0].clone(), end: row[2].clone(), stand_in };
-        commands.entry(row[1].parse().expect("a number")).or_default().push(asked);
+        let asked = Asked {
+            id: row[0].clone(),
+            end: row[2].clone(),
+            stand_in,
+        };
+        commands
+            .entry(row[1].parse().expect("a number"))
+            .or_default()
+            .push(asked);
     }
     let (said, mut notices) = said(world);
-    let rows = world.look.rows("SELECT CAST(id AS TEXT) FROM commands").await;
+    let rows = world
+        .look
+        .rows("SELECT CAST(id AS TEXT) FROM commands")
+        .await;
     for id in rows.into_iter().flatten() {
         notices.remove(&id);
     }
-    for (id, kind) in notices.into_iter().filter(|(_, kind)| *kind != CommandKind::Unlock) {
-        world.broken(&format!("a comment answers the {kind} {id}, which nobody asked for"));
+    for (id, kind) in notices
+        .into_iter()
+        .filter(|(_, kind)| *kind != CommandKind::Unlock)
+    {
+        world.broken(&format!(
+            "a comment answers the {kind} {id}, which nobody asked for"
+        ));
     }
     for letter in world.post.all() {
-        let Some((comment, words)) = wish(&letter, &world.bot) else { continue };
+        let Some((comment, words)) = wish(&letter, &world.bot) else {
+            continue;
+        };
         let found = commands.get(&comment).map_or(&[][..], Vec::as_slice);
         let wanted = usize::from(letter.accepted > 0 && words.starts_with("lockkeeper"));
         if found.len() != wanted {
-            world.broken(&format!("the comment {comment} `{words}` is {} commands, not {wanted}", found.len()));
+            world.broken(&format!(
+                "the comment {comment} `{words}` is {} commands, not {wanted}",
+                found.len()
+            ));
         }
         for asked in found.iter().filter(|asked| !asked.is_answered(&said)) {
-            world.broken(&format!("the comment {comment} `{words}` ({} {}) was not answered", asked.id, asked.end));
+            world.broken(&format!(
+                "the comment {comment} `{words}` ({} {}) was not answered",
+                asked.id, asked.end
+            ));
         }
     }
 }
@@ -112,8 +148,11 @@ async fn answers(world: &World) {
 /// Who comments, and what.
 fn wish(letter: &Letter, bot: &str) -> Option<(u64, String)> {
     let body = &letter.delivery.recorded.body;
-    let is_comment = letter.delivery.event == "issue_comment" && letter.delivery.action.as_deref() == Some("created");
-    let by_person = body["comment"]["user"]["login"].as_str().is_some_and(|login| login != bot);
+    let is_comment = letter.delivery.event == "issue_comment"
+        && letter.delivery.action.as_deref() == Some("created");
+    let by_person = body["comment"]["user"]["login"]
+        .as_str()
+        .is_some_and(|login| login != bot);
     let words = body["comment"]["body"].as_str()?.to_owned();
     (is_comment && by_person).then_some((body["comment"]["id"].as_u64()?, words))
 }
@@ -124,17 +163,27 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
     let mut parts = BTreeMap::<(String, u32), Vec<u32>>::new();
     let pulls = world.record().pulls.clone();
     for pull in pulls {
-        for comment in world.github.comments(world.repo(), pull).expect("the pull exists") {
+        for comment in world
+            .github
+            .comments(world.repo(), pull)
+            .expect("the pull exists")
+        {
             if comment.author != world.bot {
                 continue;
             }
             let Some(line) = PartLine::find(&comment.body) else {
-                world.broken(&format!("the comment {} on #{pull} has no hidden line", comment.id));
+                world.broken(&format!(
+                    "the comment {} on #{pull} has no hidden line",
+                    comment.id
+                ));
                 continue;
             };
             let command = MachineLine::find(&comment.body).and_then(|whole| whole.command);
             kinds.extend(command.map(|command| (line.id.to_string(), command)));
-            parts.entry((line.id.to_string(), line.parts)).or_default().push(line.part);
+            parts
+                .entry((line.id.to_string(), line.parts))
+                .or_default()
+                .push(line.part);
         }
     }
     for ((id, all), mut parts) in parts {
@@ -142,32 +191,48 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
         if parts.iter().copied().eq(1..=all) && answered.insert(id.clone()) {
             continue;
         }
-        world.broken(&format!("the answer to {id} of {all} comments was posted as {parts:?}"));
+        world.broken(&format!(
+            "the answer to {id} of {all} comments was posted as {parts:?}"
+        ));
     }
     (answered, kinds)
 }
 
 /// P3, P5: each plan record is applied at most once, and what was begun is never offered again.
 async fn applies(world: &World) {
-    let rows = world.look.rows("SELECT digest, state, CAST(id AS TEXT) FROM plans WHERE digest IS NOT NULL").await;
-    let plans: BTreeMap<String, (String, String)> =
-        rows.into_iter().map(|row| (row[0].clone(), (row[1].clone(), row[2].clone()))).collect();
+    let rows = world
+        .look
+        .rows("SELECT digest, state, CAST(id AS TEXT) FROM plans WHERE digest IS NOT NULL")
+        .await;
+    let plans: BTreeMap<String, (String, String)> = rows
+        .into_iter()
+        .map(|row| (row[0].clone(), (row[1].clone(), row[2].clone())))
+        .collect();
     let ledger = ledger::read(&world.ledger());
     for (digest, applied) in &ledger {
         if applied.begun > 1 {
-            world.broken(&format!("the plan file {digest} was applied {} times", applied.begun));
+            world.broken(&format!(
+                "the plan file {digest} was applied {} times",
+                applied.begun
+            ));
         }
         match plans.get(digest) {
-            None => world.broken(&format!("the plan file {digest} was applied and is on no record")),
+            None => world.broken(&format!(
+                "the plan file {digest} was applied and is on no record"
+            )),
             Some((state, id)) if state == "planned" || state == "applying" => {
-                world.broken(&format!("the apply of the plan {id} began, and its record says `{state}`"));
+                world.broken(&format!(
+                    "the apply of the plan {id} began, and its record says `{state}`"
+                ));
             }
             Some(_) => {}
         }
     }
     for (digest, (state, id)) in plans.iter().filter(|(_, (state, _))| state == "applied") {
         if ledger.get(digest).is_none_or(|applied| applied.ended == 0) {
-            world.broken(&format!("the plan {id} is `{state}` and no apply of it came to its end"));
+            world.broken(&format!(
+                "the plan {id} is `{state}` and no apply of it came to its end"
+            ));
         }
     }
 }
@@ -202,14 +267,24 @@ async fn wrong_locks(world: &World) -> Vec<String> {
     let mut names = BTreeSet::new();
     for lock in told.into_iter().next().unwrap_or_default() {
         if lock.name.starts_with(SHORT_LIVED) {
-            wrong.push(format!("{} is locked, and its repository is gone", lock.name));
+            wrong.push(format!(
+                "{} is locked, and its repository is gone",
+                lock.name
+            ));
             continue;
         }
         if !lock.name.starts_with(world.repo()) {
-            wrong.push(format!("{} is locked, and its repository is {} now", lock.name, world.repo()));
+            wrong.push(format!(
+                "{} is locked, and its repository is {} now",
+                lock.name,
+                world.repo()
+            ));
         }
         if world.state(PullNumber(lock.pull)) != Some(PullState::Open) {
-            wrong.push(format!("{} is locked by #{}, which is not open", lock.name, lock.pull));
+            wrong.push(format!(
+                "{} is locked by #{}, which is not open",
+                lock.name, lock.pull
+            ));
         }
         if !names.insert(lock.name.clone()) {
             wrong.push(format!("{} has two holders", lock.name));
@@ -223,18 +298,39 @@ async fn wrong_locks(world: &World) -> Vec<String> {
 /// a plan is pending while its pull is in line for a lock.)
 async fn statuses(world: &World) {
     let heads = world.record().heads.clone();
-    let in_line = world.look.rows("SELECT DISTINCT CAST(pull AS TEXT) FROM lock_waiters").await;
+    let in_line = world
+        .look
+        .rows("SELECT DISTINCT CAST(pull AS TEXT) FROM lock_waiters")
+        .await;
     let in_line: BTreeSet<String> = in_line.into_iter().flatten().collect();
     let pulls = (1..).map_while(|number| world.github.pull(world.repo(), PullNumber(number)).ok());
-    let may_wait = |pull: &Pull| pull.state != PullState::Open || in_line.contains(&pull.number.to_string());
-    let left_line: BTreeSet<CommitSha> = pulls.filter(|pull| !may_wait(pull)).map(|pull| pull.head).collect();
+    let may_wait =
+        |pull: &Pull| pull.state != PullState::Open || in_line.contains(&pull.number.to_string());
+    let left_line: BTreeSet<CommitSha> = pulls
+        .filter(|pull| !may_wait(pull))
+        .map(|pull| pull.head)
+        .collect();
     for head in heads {
-        let statuses = world.github.statuses(world.repo(), &head).expect("the repository exists").latest;
-        for status in statuses.iter().filter(|status| status.state == StatusState::Pending) {
+        let statuses = world
+            .github
+            .statuses(world.repo(), &head)
+            .expect("the repository exists")
+            .latest;
+        for status in statuses
+            .iter()
+            .filter(|status| status.state == StatusState::Pending)
+        {
             let text = status.description.as_deref().unwrap_or_default();
             let waits = text.starts_with("Waiting for ") && !left_line.contains(&head);
-            if !waits && !text.contains(" projects applied") && !text.starts_with("Applies are stopped") {
-                world.broken(&format!("the status {} of {} still says `{text}`", status.context, head.short()));
+            if !waits
+                && !text.contains(" projects applied")
+                && !text.starts_with("Applies are stopped")
+            {
+                world.broken(&format!(
+                    "the status {} of {} still says `{text}`",
+                    status.context,
+                    head.short()
+                ));
             }
         }
     }
@@ -243,13 +339,22 @@ async fn statuses(world: &World) {
 /// Nothing is under way in the database.
 async fn nothing_left(world: &World) {
     for (what, sql) in [
-        ("delivery", "SELECT forge_delivery FROM deliveries WHERE state = 'received'"),
+        (
+            "delivery",
+            "SELECT forge_delivery FROM deliveries WHERE state = 'received'",
+        ),
         (
             "command",
             "SELECT CAST(id AS TEXT) FROM commands WHERE state <> 'finished' AND repo NOT LIKE '%/acme/short-lived'",
         ),
-        ("run", "SELECT CAST(id AS TEXT) FROM runs WHERE state <> 'finished' AND repo NOT LIKE '%/acme/short-lived'"),
-        ("apply", "SELECT CAST(id AS TEXT) FROM plans WHERE state = 'applying'"),
+        (
+            "run",
+            "SELECT CAST(id AS TEXT) FROM runs WHERE state <> 'finished' AND repo NOT LIKE '%/acme/short-lived'",
+        ),
+        (
+            "apply",
+            "SELECT CAST(id AS TEXT) FROM plans WHERE state = 'applying'",
+        ),
     ] {
         for id in world.look.rows(sql).await.into_iter().flatten() {
             world.broken(&format!("the {what} {id} never ends"));
@@ -257,11 +362,19 @@ async fn nothing_left(world: &World) {
     }
     let refused = "SELECT CAST(id AS TEXT) FROM commands WHERE reason = 'config'";
     for id in world.look.rows(refused).await.into_iter().flatten() {
-        world.broken(&format!("the command {id} was refused for the configuration, which is right"));
+        world.broken(&format!(
+            "the command {id} was refused for the configuration, which is right"
+        ));
     }
     let given_up = "SELECT kind, lane, COALESCE(last_error, '') FROM jobs WHERE state = 'failed' \
                     AND lane NOT LIKE '%/acme/short-lived%'";
-    for job in world.look.rows(given_up).await.iter().filter(|job| job[0] != "run_command") {
+    for job in world
+        .look
+        .rows(given_up)
+        .await
+        .iter()
+        .filter(|job| job[0] != "run_command")
+    {
         world.broken(&format!("a job was given up: {}", job.join(" | ")));
     }
 }

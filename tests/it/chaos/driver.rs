@@ -42,7 +42,9 @@ impl World {
             }
         };
         if tokio::time::timeout(LONGEST, ends).await.is_err() {
-            self.broken(&format!("actions did not come to their end within {LONGEST:?}"));
+            self.broken(&format!(
+                "actions did not come to their end within {LONGEST:?}"
+            ));
         }
         self.heal().await;
         self.quiet().await;
@@ -58,7 +60,9 @@ impl World {
                 self.broken(&format!("server {n} ended by itself"));
             }
             if !server.is_running() && !self.start(n, &mut server).await {
-                self.broken(&format!("server {n} does not start although nothing is wrong any more"));
+                self.broken(&format!(
+                    "server {n} does not start although nothing is wrong any more"
+                ));
             }
         }
         self.say("healed");
@@ -89,10 +93,14 @@ impl World {
     /// Servers look for what is gone when they start, and believe it after a second look some minutes later. Time flies.
     async fn look_twice(&self) {
         const HELD: &str = "SELECT dir FROM locks WHERE repo LIKE '%/acme/short-lived'";
-        const ON_SQLITE: &str =
-            "UPDATE absences SET noticed_at = strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now', '-1 hour') RETURNING repo";
-        const ON_POSTGRES: &str = "UPDATE absences SET noticed_at = now() - INTERVAL '1 hour' RETURNING repo";
-        let hasten = if self.backend == Backend::Sqlite { ON_SQLITE } else { ON_POSTGRES };
+        const ON_SQLITE: &str = "UPDATE absences SET noticed_at = strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now', '-1 hour') RETURNING repo";
+        const ON_POSTGRES: &str =
+            "UPDATE absences SET noticed_at = now() - INTERVAL '1 hour' RETURNING repo";
+        let hasten = if self.backend == Backend::Sqlite {
+            ON_SQLITE
+        } else {
+            ON_POSTGRES
+        };
         if self.look.rows(HELD).await.is_empty() {
             return;
         }
@@ -105,7 +113,9 @@ impl World {
                 return;
             }
             if begun.elapsed() > NOTICED {
-                return self.broken(&format!("nobody notices within {NOTICED:?} that a repository is gone"));
+                return self.broken(&format!(
+                    "nobody notices within {NOTICED:?} that a repository is gone"
+                ));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -117,7 +127,10 @@ impl World {
         let pulls = self.record().pulls.clone();
         for pull in pulls {
             if self.state(pull) == Some(PullState::Open) {
-                self.github.close(self.repo(), pull, "alice").await.expect("it is open");
+                self.github
+                    .close(self.repo(), pull, "alice")
+                    .await
+                    .expect("it is open");
             }
         }
         self.heal().await;
@@ -189,18 +202,28 @@ impl World {
     /// Some pull in such a state.
     fn pull(&self, some: usize, wanted: impl Fn(PullState) -> bool) -> Option<PullNumber> {
         let pulls = self.record().pulls.clone();
-        let fitting: Vec<PullNumber> =
-            pulls.into_iter().filter(|pull| self.state(*pull).is_some_and(&wanted)).collect();
+        let fitting: Vec<PullNumber> = pulls
+            .into_iter()
+            .filter(|pull| self.state(*pull).is_some_and(&wanted))
+            .collect();
         fitting.get(some % fitting.len().max(1)).copied()
     }
 
     /// Some open pull whose newest commit shows that all of it is planned, and not that all of it is applied.
     fn some_planned(&self, some: usize) -> Option<PullNumber> {
         let is_planned = |pull: &PullNumber| {
-            let Ok(pull) = self.github.pull(self.repo(), *pull) else { return false };
+            let Ok(pull) = self.github.pull(self.repo(), *pull) else {
+                return false;
+            };
             // It may be renamed at this moment.
-            let Ok(statuses) = self.github.statuses(self.repo(), &pull.head) else { return false };
-            let is_green = |name: &str| statuses.of(name).is_some_and(|status| status.state == StatusState::Success);
+            let Ok(statuses) = self.github.statuses(self.repo(), &pull.head) else {
+                return false;
+            };
+            let is_green = |name: &str| {
+                statuses
+                    .of(name)
+                    .is_some_and(|status| status.state == StatusState::Success)
+            };
             pull.is_open() && is_green("lockkeeper/plan") && !is_green("lockkeeper/apply")
         };
         let pulls = self.record().pulls.clone();
@@ -210,7 +233,10 @@ impl World {
 
     /// The state of a pull on GitHub.
     pub fn state(&self, pull: PullNumber) -> Option<PullState> {
-        self.github.pull(self.repo(), pull).ok().map(|pull| pull.state)
+        self.github
+            .pull(self.repo(), pull)
+            .ok()
+            .map(|pull| pull.state)
     }
 
     pub fn serial(&self) -> u64 {
@@ -221,13 +247,18 @@ impl World {
 
     fn changes(&self, edits: &[Edit]) -> Vec<Change> {
         let content = |edit: &Edit| format!("# fake: {}\n# {}\n", edit.order, self.serial());
-        edits.iter().map(|edit| Change::write(&format!("p{}/main.tf", edit.project), &content(edit))).collect()
+        edits
+            .iter()
+            .map(|edit| Change::write(&format!("p{}/main.tf", edit.project), &content(edit)))
+            .collect()
     }
 
     /// The repository gets its other name.
     async fn rename(&self) -> Result<(), EmulatorError> {
         let (from, count) = (self.repo(), self.record().renames + 1);
-        self.github.rename_repo(from, NAMES[count % NAMES.len()], "alice").await?;
+        self.github
+            .rename_repo(from, NAMES[count % NAMES.len()], "alice")
+            .await?;
         self.record().renames = count;
         self.count("repositories renamed");
         Ok(())
@@ -243,12 +274,23 @@ impl World {
 
     async fn open(&self, edits: &[Edit]) -> Result<(), EmulatorError> {
         let pulls = self.record().pulls.clone();
-        if pulls.iter().filter(|pull| self.state(**pull) == Some(PullState::Open)).count() >= MOST_OPEN {
+        if pulls
+            .iter()
+            .filter(|pull| self.state(**pull) == Some(PullState::Open))
+            .count()
+            >= MOST_OPEN
+        {
             return Ok(());
         }
         let branch = format!("branch-{}", self.serial());
-        let head = self.github.push(self.repo(), &branch, &self.changes(edits)).await?;
-        let pull = self.github.open_pull(self.repo(), NewPull::from_branch(&branch)).await?;
+        let head = self
+            .github
+            .push(self.repo(), &branch, &self.changes(edits))
+            .await?;
+        let pull = self
+            .github
+            .open_pull(self.repo(), NewPull::from_branch(&branch))
+            .await?;
         let mut record = self.record();
         record.heads.insert(head);
         record.pulls.push(pull);
@@ -256,29 +298,58 @@ impl World {
     }
 
     async fn push(&self, some: usize, edits: &[Edit]) -> Result<(), EmulatorError> {
-        let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
+        let Some(pull) = self.pull(some, |state| state == PullState::Open) else {
+            return Ok(());
+        };
         let branch = self.github.pull(self.repo(), pull)?.head_branch.to_string();
-        let head = self.github.push(self.repo(), &branch, &self.changes(edits)).await?;
+        let head = self
+            .github
+            .push(self.repo(), &branch, &self.changes(edits))
+            .await?;
         self.record().heads.insert(head);
         Ok(())
     }
 
     async fn force_push(&self, some: usize, edits: &[Edit]) -> Result<(), EmulatorError> {
-        let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
+        let Some(pull) = self.pull(some, |state| state == PullState::Open) else {
+            return Ok(());
+        };
         let branch = self.github.pull(self.repo(), pull)?.head_branch.to_string();
-        let head = self.github.force_push(self.repo(), &branch, &self.changes(edits)).await?;
+        let head = self
+            .github
+            .force_push(self.repo(), &branch, &self.changes(edits))
+            .await?;
         self.record().heads.insert(head);
         Ok(())
     }
 
     /// Mostly on open pulls; who asks for an apply mostly has looked whether there is something to apply.
     async fn comment(&self, some: usize, words: &str) -> Result<(), EmulatorError> {
-        let planned =
-            || self.some_planned(some).filter(|_| words.starts_with("lockkeeper apply") && !some.is_multiple_of(8));
-        let open = || self.pull(some, |state| state == PullState::Open).filter(|_| !some.is_multiple_of(10));
-        let Some(pull) = planned().or_else(open).or_else(|| self.pull(some, |_| true)) else { return Ok(()) };
+        let planned = || {
+            self.some_planned(some)
+                .filter(|_| words.starts_with("lockkeeper apply") && !some.is_multiple_of(8))
+        };
+        let open = || {
+            self.pull(some, |state| state == PullState::Open)
+                .filter(|_| !some.is_multiple_of(10))
+        };
+        let Some(pull) = planned()
+            .or_else(open)
+            .or_else(|| self.pull(some, |_| true))
+        else {
+            return Ok(());
+        };
         self.github
-            .comment(self.repo(), pull, if some.is_multiple_of(2) { "alice" } else { "carol" }, words)
+            .comment(
+                self.repo(),
+                pull,
+                if some.is_multiple_of(2) {
+                    "alice"
+                } else {
+                    "carol"
+                },
+                words,
+            )
             .await
             .map(drop)
     }
@@ -289,7 +360,9 @@ impl World {
             Fault::Restart(n) => self.restart(n).await,
             Fault::Pause(n, time) => self.pause(n, time).await,
             Fault::Wire(end, n, trouble, time) => {
-                let Some(wire) = self.wire(end, n) else { return };
+                let Some(wire) = self.wire(end, n) else {
+                    return;
+                };
                 self.count("wires in trouble");
                 wire.trouble(trouble);
                 tokio::time::sleep(time).await;
@@ -326,7 +399,9 @@ impl World {
     /// Starts a server again that was killed, after a while; its leases are ended by hand unless there is time to wait for
     /// their end.
     pub async fn come_back(&self, n: usize, server: &mut Server, back: Duration) {
-        let ended = server.replica().filter(|_| !self.options.patient || back.as_millis().is_multiple_of(2));
+        let ended = server
+            .replica()
+            .filter(|_| !self.options.patient || back.as_millis().is_multiple_of(2));
         if let Some(replica) = ended.map(str::to_owned) {
             self.look.end_leases(&replica).await;
         }
@@ -336,7 +411,9 @@ impl World {
 
     pub async fn start_again(&self, n: usize, server: &mut Server) {
         if !self.start(n, server).await {
-            self.broken(&format!("server {n} does not start for longer than any fault lasts"));
+            self.broken(&format!(
+                "server {n} does not start for longer than any fault lasts"
+            ));
         }
     }
 
@@ -393,7 +470,9 @@ impl World {
 #[expect(clippy::disallowed_methods, reason = "a tool of the test")]
 async fn limit_files(pid: i32, limit: &str) {
     let mut command = tokio::process::Command::new("prlimit");
-    command.arg(format!("--pid={pid}")).arg(format!("--fsize={limit}"));
+    command
+        .arg(format!("--pid={pid}"))
+        .arg(format!("--fsize={limit}"));
     // The process may have ended a moment ago.
     command.status().await.expect("prlimit is there");
 }
@@ -405,7 +484,10 @@ impl From<BadMoment> for GitHubFault {
             BadMoment::LoseAnswer => Self::LoseAnswer,
             BadMoment::DropConnection => Self::DropConnection,
             BadMoment::NotFound => Self::NotFound,
-            BadMoment::Limited => Self::SecondaryLimit { status: 403, retry_after: 1 },
+            BadMoment::Limited => Self::SecondaryLimit {
+                status: 403,
+                retry_after: 1,
+            },
         }
     }
 }

@@ -18,7 +18,10 @@ pub fn read(path: &Path) -> BTreeMap<String, Applied> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     for line in text.lines() {
         let mut words = line.split(' ');
-        let (what, digest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (what, digest) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
         let entry = applied.entry(digest.to_owned()).or_default();
         match what {
             "begin" => entry.begun += 1,

@@ -24,7 +24,9 @@ pub enum Look {
 macro_rules! texts {
     ($connection:expr, $sql:expr) => {{
         let rows = sqlx::query($sql).fetch_all($connection).await?;
-        rows.iter().map(|row| (0..row.columns().len()).map(|n| row.try_get(n)).collect()).collect()
+        rows.iter()
+            .map(|row| (0..row.columns().len()).map(|n| row.try_get(n)).collect())
+            .collect()
     }};
 }
 
@@ -39,13 +41,17 @@ impl Look {
 
     /// What a query finds.
     pub async fn rows(&self, sql: &'static str) -> Vec<Vec<String>> {
-        self.try_rows(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+        self.try_rows(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
     async fn try_rows(&self, sql: &'static str) -> Result<Vec<Vec<String>>, sqlx::Error> {
         match self {
             Self::Sqlite(path) => {
-                let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .busy_timeout(Duration::from_secs(20));
                 texts!(&mut options.connect().await?, sql)
             }
             Self::Postgres(options) => texts!(&mut options.connect().await?, sql),
@@ -59,8 +65,12 @@ impl Look {
             Self::Postgres(options) => DatabaseUrl::Postgres(options.clone()),
         };
         let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
-        let store = store.expect("the database answers").expect("the servers have made it");
-        let verdict = verify(&store, &Evidence::default(), None).await.expect("the log can be read");
+        let store = store
+            .expect("the database answers")
+            .expect("the servers have made it");
+        let verdict = verify(&store, &Evidence::default(), None)
+            .await
+            .expect("the log can be read");
         store.close().await;
         verdict
     }
@@ -68,24 +78,41 @@ impl Look {
     /// Holds the write lock of SQLite for a while, as a backup does.
     pub async fn hold(&self, time: Duration) {
         let Self::Sqlite(path) = self else { return };
-        let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
-        let Ok(mut connection) = options.connect().await else { return };
-        if sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.is_ok() {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .busy_timeout(Duration::from_secs(20));
+        let Ok(mut connection) = options.connect().await else {
+            return;
+        };
+        if sqlx::query("BEGIN IMMEDIATE")
+            .execute(&mut connection)
+            .await
+            .is_ok()
+        {
             tokio::time::sleep(time).await;
-            sqlx::query("ROLLBACK").execute(&mut connection).await.expect("nothing was written");
+            sqlx::query("ROLLBACK")
+                .execute(&mut connection)
+                .await
+                .expect("nothing was written");
         }
     }
 
     /// As if the server that signed its leases so had died a long time ago.
     pub async fn end_leases(&self, replica: &str) {
-        let Self::Postgres(options) = self else { return };
+        let Self::Postgres(options) = self else {
+            return;
+        };
         let mut connection = options.connect().await.expect("PostgreSQL runs");
         for sql in [
             "UPDATE jobs SET lease_until = TIMESTAMPTZ 'epoch' WHERE lease_holder = $1 AND state = 'running'",
             // Not so long ago that its row would be removed before what it held is given back.
             "UPDATE replicas SET lease_until = now() - INTERVAL '5 minutes' WHERE name = $1",
         ] {
-            sqlx::query(sql).bind(replica).execute(&mut connection).await.expect("the leases are ended");
+            sqlx::query(sql)
+                .bind(replica)
+                .execute(&mut connection)
+                .await
+                .expect("the leases are ended");
         }
     }
 }

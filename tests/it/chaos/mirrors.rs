@@ -36,15 +36,25 @@ impl World {
         let changes = [Change::write("notes.txt", &content)];
         let name = format!("notes-{}", some % BRANCHES);
         if some.is_multiple_of(3) {
-            return self.github.force_push(self.repo(), &name, &changes).await.map(drop);
+            return self
+                .github
+                .force_push(self.repo(), &name, &changes)
+                .await
+                .map(drop);
         }
-        self.github.push(self.repo(), &name, &changes).await.map(drop)
+        self.github
+            .push(self.repo(), &name, &changes)
+            .await
+            .map(drop)
     }
 
     /// One of them goes.
     pub async fn drop_branch(&self, some: usize) -> Result<(), EmulatorError> {
         let branches = self.github.branches(self.repo()).await?;
-        let names: Vec<&String> = branches.keys().filter(|name| name.starts_with("notes-")).collect();
+        let names: Vec<&String> = branches
+            .keys()
+            .filter(|name| name.starts_with("notes-"))
+            .collect();
         match names.get(some % names.len().max(1)) {
             Some(name) => self.github.delete_branch(self.repo(), name).await,
             None => Ok(()),
@@ -79,9 +89,12 @@ impl World {
             Damage::Config => write("config", "[core\n"),
             Damage::Head => write("HEAD", ""),
             Damage::Leftovers => {
-                for name in
-                    ["refs/heads/main.lock", "refs/heads/notes-1.lock", "packed-refs.lock", "objects/pack/tmp_pack_x"]
-                {
+                for name in [
+                    "refs/heads/main.lock",
+                    "refs/heads/notes-1.lock",
+                    "packed-refs.lock",
+                    "objects/pack/tmp_pack_x",
+                ] {
                     write(name, "");
                 }
                 std::fs::create_dir_all(mirror.with_added_extension("new~").join("objects")).ok();
@@ -96,7 +109,9 @@ impl World {
         let begun = Instant::now();
         while !self.halts_in_sync(n, &mut server, halt, time).await {
             if begun.elapsed() > CAUGHT {
-                return self.broken(&format!("server {n} could not be halted in a sync within {CAUGHT:?}"));
+                return self.broken(&format!(
+                    "server {n} could not be halted in a sync within {CAUGHT:?}"
+                ));
             }
         }
         self.count(match halt {
@@ -106,7 +121,13 @@ impl World {
     }
 
     /// One try. `false`: no sync began, or it had ended before the signal came.
-    async fn halts_in_sync(&self, n: usize, server: &mut Server, halt: Halt, time: Duration) -> bool {
+    async fn halts_in_sync(
+        &self,
+        n: usize,
+        server: &mut Server,
+        halt: Halt,
+        time: Duration,
+    ) -> bool {
         if server.has_died() {
             self.broken(&format!("server {n} ended by itself"));
         }
@@ -114,7 +135,8 @@ impl World {
             self.start_again(n, server).await;
             return false;
         }
-        let home = std::fs::read_to_string(server.data_dir().join("replica-id")).unwrap_or_default();
+        let home =
+            std::fs::read_to_string(server.data_dir().join("replica-id")).unwrap_or_default();
         let (home, replica) = (home.trim(), server.replica().unwrap_or_default().to_owned());
         if !self.begins_sync(n, home, &replica, time).await {
             return false;
@@ -142,11 +164,20 @@ impl World {
     /// the server has not begun one, because of another fault that is not over yet.
     async fn begins_sync(&self, n: usize, home: &str, replica: &str, time: Duration) -> bool {
         let ask = ASKS[usize::from(time.as_millis().is_multiple_of(2))];
-        self.github.fault(ask, u32::try_from(self.servers.len()).expect("there are a few"), GitHubFault::Hang);
+        self.github.fault(
+            ask,
+            u32::try_from(self.servers.len()).expect("there are a few"),
+            GitHubFault::Hang,
+        );
         if let Err(error) = self.branch(1).await {
             self.say(&format!("GitHub did not do it: {error}"));
         }
-        match tokio::time::timeout(MEANWHILE, api::ask_for_sync(self, n, "somebody is to be halted in it")).await {
+        match tokio::time::timeout(
+            MEANWHILE,
+            api::ask_for_sync(self, n, "somebody is to be halted in it"),
+        )
+        .await
+        {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.say(&format!("a sync cannot be asked for: {error}")),
             Err(_) => self.say("nobody answers who asks for a sync"),
@@ -155,7 +186,9 @@ impl World {
         while begun.elapsed() < MEANWHILE {
             if self.is_in_sync(home, replica).await {
                 // Git is started now. Where something else keeps it from asking, the server is halted all the same.
-                tokio::time::timeout(MEANWHILE / 2, self.github.hanging(1)).await.ok();
+                tokio::time::timeout(MEANWHILE / 2, self.github.hanging(1))
+                    .await
+                    .ok();
                 return true;
             }
             tokio::time::sleep(LOOK).await;
@@ -166,9 +199,15 @@ impl World {
     /// Whether the registry says that this process of a server is at its mirror.
     async fn is_in_sync(&self, home: &str, replica: &str) -> bool {
         let rows = self.look.rows(MIRRORS).await;
-        let is_held = |holder: &str| holder.rsplit_once('/').is_some_and(|(name, _)| name == replica);
+        let is_held = |holder: &str| {
+            holder
+                .rsplit_once('/')
+                .is_some_and(|(name, _)| name == replica)
+        };
         let is_main = |repo: &str| !repo.ends_with(SHORT_LIVED);
-        rows.iter().any(|row| row[0] == home && is_main(&row[1]) && row[2] == "started" && is_held(&row[7]))
+        rows.iter().any(|row| {
+            row[0] == home && is_main(&row[1]) && row[2] == "started" && is_held(&row[7])
+        })
     }
 }
 
@@ -192,7 +231,14 @@ fn mirror(data: &Path, repo: &str) -> PathBuf {
 /// database or on a disk. Somebody asks for a sync, and again when one has failed, so that nobody has to wait for the end of
 /// a backoff.
 pub async fn check(world: &World) {
-    let (begun, limit) = (Instant::now(), if world.options.patient { MISSED } else { IN_STEP });
+    let (begun, limit) = (
+        Instant::now(),
+        if world.options.patient {
+            MISSED
+        } else {
+            IN_STEP
+        },
+    );
     let (mut asked, mut wrong) = (None, vec!["nobody has looked yet".to_owned()]);
     while !wrong.is_empty() {
         if begun.elapsed() > limit {
@@ -228,24 +274,39 @@ async fn look(world: &World) -> Vec<String> {
 async fn rows(world: &World) -> Vec<String> {
     let (mut wrong, mut missing) = (Vec::new(), BTreeSet::new());
     for server in &world.servers {
-        missing.insert(std::fs::read_to_string(server.lock().await.data_dir().join("replica-id")).unwrap_or_default());
+        missing.insert(
+            std::fs::read_to_string(server.lock().await.data_dir().join("replica-id"))
+                .unwrap_or_default(),
+        );
     }
     let mut missing: BTreeSet<&str> = missing.iter().map(|home| home.trim()).collect();
     let rows = world.look.rows(MIRRORS).await;
     for row in rows.iter().filter(|row| !row[1].ends_with(SHORT_LIVED)) {
         missing.remove(row[0].as_str());
         if !row[1].ends_with(world.repo()) {
-            wrong.push(format!("a mirror has the name of before: {}", row.join(" | ")));
+            wrong.push(format!(
+                "a mirror has the name of before: {}",
+                row.join(" | ")
+            ));
         }
         if (row[2].as_str(), row[3].as_str()) != ("synced", "verified") {
             wrong.push(format!("a mirror is not in step: {}", row.join(" | ")));
         }
     }
-    wrong.extend(missing.into_iter().map(|home| format!("the registry does not know the mirror of {home}")));
+    wrong.extend(
+        missing
+            .into_iter()
+            .map(|home| format!("the registry does not know the mirror of {home}")),
+    );
     let orphans = "SELECT replica FROM repository_syncs s WHERE state = 'started' AND NOT EXISTS \
                    (SELECT 1 FROM leases l WHERE l.key = s.lease_key AND l.holder = s.lease_holder)";
     let orphans = world.look.rows(orphans).await;
-    wrong.extend(orphans.into_iter().flatten().map(|home| format!("an attempt on {home} has no lease and no end")));
+    wrong.extend(
+        orphans
+            .into_iter()
+            .flatten()
+            .map(|home| format!("an attempt on {home} has no lease and no end")),
+    );
     wrong
 }
 
@@ -255,38 +316,70 @@ async fn leases(world: &World) -> Vec<String> {
     for server in &world.servers {
         living.extend(server.lock().await.replica().map(str::to_owned));
     }
-    let leases = world.look.rows("SELECT key, holder FROM leases ORDER BY key").await;
+    let leases = world
+        .look
+        .rows("SELECT key, holder FROM leases ORDER BY key")
+        .await;
     let is_orphan = |lease: &Vec<String>| {
-        let holder = lease[1].rsplit_once('/').map_or(lease[1].as_str(), |(replica, _)| replica);
+        let holder = lease[1]
+            .rsplit_once('/')
+            .map_or(lease[1].as_str(), |(replica, _)| replica);
         lease[0].starts_with("repository_sync:") || !living.contains(holder)
     };
     let orphans = leases.into_iter().filter(is_orphan);
-    orphans.map(|lease| format!("a lease is left over: {} of {}", lease[0], lease[1])).collect()
+    orphans
+        .map(|lease| format!("a lease is left over: {} of {}", lease[0], lease[1]))
+        .collect()
 }
 
 async fn on_disk(world: &World, n: usize) -> Vec<String> {
     let data = world.server(n).lock().await.data_dir();
     let git = Git::new(GitSettings::new(&data, "/usr/local/bin:/usr/bin:/bin"));
-    let repo = format!("{HOST}/{}", world.repo()).parse().expect("the name of a repository");
+    let repo = format!("{HOST}/{}", world.repo())
+        .parse()
+        .expect("the name of a repository");
     let mut wrong = match git.mirror(&repo).refs().await {
         Ok(refs) => differences(world, &refs).await,
-        Err(error) => vec![format!("the references of the mirror cannot be read: {error}")],
+        Err(error) => vec![format!(
+            "the references of the mirror cannot be read: {error}"
+        )],
     };
-    wrong.extend(leftovers(&data, world.repo()).into_iter().map(|path| format!("{} is left over", path.display())));
-    wrong.into_iter().map(|wrong| format!("server {n}: {wrong}")).collect()
+    wrong.extend(
+        leftovers(&data, world.repo())
+            .into_iter()
+            .map(|path| format!("{} is left over", path.display())),
+    );
+    wrong
+        .into_iter()
+        .map(|wrong| format!("server {n}: {wrong}"))
+        .collect()
 }
 
 /// Every branch is there, and of the heads of pulls none that GitHub does not have.
 async fn differences(world: &World, refs: &RefList) -> Vec<String> {
-    let branches = world.github.branches(world.repo()).await.expect("the repository exists");
-    let mut there: BTreeSet<String> = branches.iter().map(|(name, id)| format!("refs/heads/{name} {id}")).collect();
+    let branches = world
+        .github
+        .branches(world.repo())
+        .await
+        .expect("the repository exists");
+    let mut there: BTreeSet<String> = branches
+        .iter()
+        .map(|(name, id)| format!("refs/heads/{name} {id}"))
+        .collect();
     let mut wrong = Vec::new();
     for (name, id) in refs.iter() {
         let line = format!("{name} {id}");
-        let is_right = match name.as_str().strip_prefix("refs/pull/").and_then(|rest| rest.split('/').next()) {
+        let is_right = match name
+            .as_str()
+            .strip_prefix("refs/pull/")
+            .and_then(|rest| rest.split('/').next())
+        {
             Some(number) => {
                 let number = lockkeeper::model::PullNumber(number.parse().expect("a number"));
-                world.github.pull(world.repo(), number).is_ok_and(|pull| pull.head == *id)
+                world
+                    .github
+                    .pull(world.repo(), number)
+                    .is_ok_and(|pull| pull.head == *id)
             }
             None => there.remove(&line),
         };
@@ -294,7 +387,11 @@ async fn differences(world: &World, refs: &RefList) -> Vec<String> {
             wrong.push(format!("the mirror has {line}, and GitHub has not"));
         }
     }
-    wrong.extend(there.into_iter().map(|line| format!("GitHub has {line}, and the mirror has not")));
+    wrong.extend(
+        there
+            .into_iter()
+            .map(|line| format!("GitHub has {line}, and the mirror has not")),
+    );
     wrong
 }
 
@@ -303,20 +400,30 @@ async fn differences(world: &World, refs: &RefList) -> Vec<String> {
 /// look through the lists of open pulls.
 pub async fn check_checkouts(world: &World) {
     let begun = Instant::now();
-    let rows = world.look.rows("SELECT CAST(number AS TEXT) FROM pulls WHERE state = 'open'").await;
+    let rows = world
+        .look
+        .rows("SELECT CAST(number AS TEXT) FROM pulls WHERE state = 'open'")
+        .await;
     let open: BTreeSet<String> = rows.into_iter().flatten().collect();
-    let is_open =
-        |dir: &PathBuf| dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| open.contains(name));
+    let is_open = |dir: &PathBuf| {
+        dir.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| open.contains(name))
+    };
     for n in 0..world.servers.len() {
         let data = world.server(n).lock().await.data_dir();
         loop {
-            let of_repo = NAMES.into_iter().flat_map(|name| entries(data.join("checkouts").join(HOST).join(name)));
+            let of_repo = NAMES
+                .into_iter()
+                .flat_map(|name| entries(data.join("checkouts").join(HOST).join(name)));
             let left: Vec<PathBuf> = of_repo.filter(|dir| !is_open(dir)).collect();
             if left.is_empty() {
                 break;
             }
             if begun.elapsed() > IN_STEP {
-                world.broken(&format!("server {n}: every pull is closed, and there still are {left:?}"));
+                world.broken(&format!(
+                    "server {n}: every pull is closed, and there still are {left:?}"
+                ));
                 break;
             }
             tokio::time::sleep(LOOK * 5).await;
@@ -325,16 +432,30 @@ pub async fn check_checkouts(world: &World) {
 }
 
 fn entries(dir: PathBuf) -> impl Iterator<Item = PathBuf> {
-    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+    std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
 }
 
 /// Whatever is only there while somebody works: half a clone or pack, the place of a run, the key of a login.
 fn leftovers(data: &Path, repo: &str) -> Vec<PathBuf> {
     let mirror = mirror(data, repo);
-    let name = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let beside = entries(mirror.parent().expect("it has an owner").to_owned()).filter(|path| name(path).ends_with('~'));
+    let name = |path: &PathBuf| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let beside = entries(mirror.parent().expect("it has an owner").to_owned())
+        .filter(|path| name(path).ends_with('~'));
     let packs = entries(mirror.join("objects/pack"))
         .filter(|path| name(path).starts_with("tmp_") || name(path).starts_with(".tmp-"));
     let names = entries(data.to_owned()).filter(|path| name(path).starts_with("replica-id."));
-    beside.chain(packs).chain(entries(data.join("tmp"))).chain(names).collect()
+    beside
+        .chain(packs)
+        .chain(entries(data.join("tmp")))
+        .chain(names)
+        .collect()
 }

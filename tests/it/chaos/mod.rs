@@ -42,9 +42,13 @@ fn promises_are_kept_by_three_servers_on_postgres() {
     tell(run(Backend::Postgres));
 }
 
-#[expect(clippy::disallowed_methods, reason = "the only way to hand something to a test")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the only way to hand something to a test"
+)]
 fn options() -> Options {
-    std::env::var("LOCKKEEPER_CHAOS").map_or_else(|_| Options::short(), |text| Options::parse(&text))
+    std::env::var("LOCKKEEPER_CHAOS")
+        .map_or_else(|_| Options::short(), |text| Options::parse(&text))
 }
 
 async fn run(backend: Backend) {
@@ -62,19 +66,30 @@ async fn run(backend: Backend) {
         }
     }
     totals.print(backend, &options, begun);
-    assert_eq!(failed, [""; 0], "promises were broken; what was broken is said above");
+    assert_eq!(
+        failed, [""; 0],
+        "promises were broken; what was broken is said above"
+    );
     totals.assert_met();
 }
 
 /// Plays the rounds of a world; `false` if a promise was broken.
-async fn one_world(backend: Backend, options: &Options, number: u64, begun: Instant, totals: &mut Totals) -> bool {
+async fn one_world(
+    backend: Backend,
+    options: &Options,
+    number: u64,
+    begun: Instant,
+    totals: &mut Totals,
+) -> bool {
     let world = World::begin(backend, options, number).await;
     for round in 0..options.rounds {
         if round > 0 && begun.elapsed() > options.time {
             break;
         }
         world.say(&format!("round {round}"));
-        world.play(schedule::round(options, backend, number, round)).await;
+        world
+            .play(schedule::round(options, backend, number, round))
+            .await;
         totals.rounds += 1;
         if !world.record().broken.is_empty() {
             break;
@@ -89,8 +104,15 @@ async fn one_world(backend: Backend, options: &Options, number: u64, begun: Inst
         return true;
     }
     let traces = world.keep_traces().await;
-    world.say(&format!("{} promises were broken; traces are in {}", broken.len(), traces.display()));
-    world.say(&format!("to play it again: {}", options.again(backend, number)));
+    world.say(&format!(
+        "{} promises were broken; traces are in {}",
+        broken.len(),
+        traces.display()
+    ));
+    world.say(&format!(
+        "to play it again: {}",
+        options.again(backend, number)
+    ));
     false
 }
 
@@ -106,7 +128,8 @@ struct Totals {
 
 impl Totals {
     async fn add(&mut self, world: &World) {
-        let mut add = |what: &str, count: usize| *self.counts.entry(what.to_owned()).or_default() += count;
+        let mut add =
+            |what: &str, count: usize| *self.counts.entry(what.to_owned()).or_default() += count;
         for (what, count) in &world.record().counts {
             add(what, *count);
         }
@@ -115,31 +138,63 @@ impl Totals {
             add(&format!("command {}", row[0]), row[1].parse().unwrap_or(0));
         }
         let ledger = ledger::read(&world.ledger());
-        add("applies begun", ledger.values().map(|applied| applied.begun).sum());
-        add("applies ended", ledger.values().map(|applied| applied.ended).sum());
+        add(
+            "applies begun",
+            ledger.values().map(|applied| applied.begun).sum(),
+        );
+        add(
+            "applies ended",
+            ledger.values().map(|applied| applied.ended).sum(),
+        );
         let letters = world.post.all();
         add("deliveries", letters.len());
-        add("deliveries lost", letters.iter().filter(|letter| letter.lost).count());
-        add("deliveries taken twice or more", letters.iter().filter(|letter| letter.accepted > 1).count());
-        add("deliveries not taken at once", letters.iter().filter(|letter| !letter.trouble.is_empty()).count());
+        add(
+            "deliveries lost",
+            letters.iter().filter(|letter| letter.lost).count(),
+        );
+        add(
+            "deliveries taken twice or more",
+            letters.iter().filter(|letter| letter.accepted > 1).count(),
+        );
+        add(
+            "deliveries not taken at once",
+            letters
+                .iter()
+                .filter(|letter| !letter.trouble.is_empty())
+                .count(),
+        );
     }
 
     /// These are part of every world: promises that nothing could break were not proved.
     fn assert_met(&self) {
-        for what in ["killed in a sync", "paused in a sync", "repositories renamed", "repositories deleted"] {
+        for what in [
+            "killed in a sync",
+            "paused in a sync",
+            "repositories renamed",
+            "repositories deleted",
+        ] {
             assert!(self.rounds == 0 || self.has(what), "there are no {what}");
         }
-        assert!(self.rounds < ROUNDS_WITH_APPLIES || self.has("applies ended"), "nothing was applied");
+        assert!(
+            self.rounds < ROUNDS_WITH_APPLIES || self.has("applies ended"),
+            "nothing was applied"
+        );
     }
 
     fn has(&self, what: &str) -> bool {
         self.counts.get(what).is_some_and(|count| *count > 0)
     }
 
-    #[expect(clippy::print_stdout, reason = "whoever runs it for hours wants to know what came of it")]
+    #[expect(
+        clippy::print_stdout,
+        reason = "whoever runs it for hours wants to know what came of it"
+    )]
     fn print(&self, backend: Backend, options: &Options, begun: Instant) {
         let (database, time) = (options::name(backend), begun.elapsed().as_secs());
-        println!("{database} seed {}: {} rounds in {time} s", options.seed, self.rounds);
+        println!(
+            "{database} seed {}: {} rounds in {time} s",
+            options.seed, self.rounds
+        );
         for (what, count) in &self.counts {
             println!("  {what}: {count}");
         }

@@ -58,14 +58,20 @@ impl Options {
         };
         let mut words = text.split_whitespace();
         while let Some(flag) = words.next() {
-            let value = words.next().unwrap_or_else(|| panic!("a value must follow {flag}"));
+            let value = words
+                .next()
+                .unwrap_or_else(|| panic!("a value must follow {flag}"));
             options.set(flag, value);
         }
         options
     }
 
     fn set(&mut self, flag: &str, value: &str) {
-        let number = || value.parse::<u64>().unwrap_or_else(|_| panic!("{flag} needs a number, not `{value}`"));
+        let number = || {
+            value
+                .parse::<u64>()
+                .unwrap_or_else(|_| panic!("{flag} needs a number, not `{value}`"))
+        };
         let count = || usize::try_from(number()).expect("a small number");
         match flag {
             "--seconds" => self.time = Duration::from_secs(number()),
@@ -91,7 +97,13 @@ impl Options {
 
     /// What plays one world again.
     pub fn again(&self, backend: Backend, world: u64) -> String {
-        let Self { seed, rounds, actions, faults, .. } = self;
+        let Self {
+            seed,
+            rounds,
+            actions,
+            faults,
+            ..
+        } = self;
         let (database, patient) = (name(backend), u8::from(self.patient));
         format!(
             "make chaos ARGS=\"--seed {seed} --database {database} --world {world} --worlds 1 --rounds {rounds} \
@@ -123,6 +135,9 @@ fn what_plays_a_world_again_is_read_as_it_was() {
     assert_eq!((options.time, options.seed), (Duration::from_mins(1), 9));
     let again = options.again(Backend::Postgres, 3);
     let read = Options::parse(again.split('"').nth(1).unwrap());
-    assert_eq!((read.seed, read.world, read.worlds, read.rounds), (9, 3, 1, 2));
+    assert_eq!(
+        (read.seed, read.world, read.worlds, read.rounds),
+        (9, 3, 1, 2)
+    );
     assert!(read.wants(Backend::Postgres) && !read.wants(Backend::Sqlite) && read.patient);
 }

@@ -54,7 +54,10 @@ struct Fate {
 impl Postman {
     /// Somebody who brings the deliveries of one world.
     pub fn new(seed: u64, world: u64) -> Self {
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).pool_max_idle_per_host(0);
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(PATIENCE)
+            .pool_max_idle_per_host(0);
         Self {
             seed,
             world,
@@ -77,7 +80,10 @@ impl Postman {
     /// Where server `n` is, counted modulo how many there are; without a slash at the end.
     pub fn url(&self, n: usize) -> String {
         let doors = self.doors.lock().unwrap();
-        doors[n % doors.len()].as_str().trim_end_matches("/events").to_owned()
+        doors[n % doors.len()]
+            .as_str()
+            .trim_end_matches("/events")
+            .to_owned()
     }
 
     /// Sends requests without a proxy.
@@ -101,7 +107,12 @@ impl Postman {
     fn collect(&self, github: &Emulator) {
         while let Some(delivery) = github.lose_next() {
             let (id, fate) = (delivery.id, self.fate(&delivery));
-            let letter = Letter { delivery, lost: fate.lost, accepted: 0, trouble: Vec::new() };
+            let letter = Letter {
+                delivery,
+                lost: fate.lost,
+                accepted: 0,
+                trouble: Vec::new(),
+            };
             self.letters().insert(id, letter);
             for (delay, door) in fate.copies {
                 let postman = self.clone();
@@ -118,12 +129,27 @@ impl Postman {
         let number = delivery.id.as_u64_pair().1;
         let mut rng = schedule::rng(self.seed, self.world, number);
         if rng.random_ratio(1, 30) {
-            return Fate { lost: true, copies: Vec::new() };
+            return Fate {
+                lost: true,
+                copies: Vec::new(),
+            };
         }
         let copies = if rng.random_ratio(1, 8) { 2 } else { 1 };
-        let mut delay = || Duration::from_millis(if rng.random_ratio(1, 3) { rng.random_range(0..1500) } else { 0 });
+        let mut delay = || {
+            Duration::from_millis(if rng.random_ratio(1, 3) {
+                rng.random_range(0..1500)
+            } else {
+                0
+            })
+        };
         let delays: Vec<Duration> = (0..copies).map(|_| delay()).collect();
-        Fate { lost: false, copies: delays.into_iter().map(|delay| (delay, rng.random_range(0..64))).collect() }
+        Fate {
+            lost: false,
+            copies: delays
+                .into_iter()
+                .map(|delay| (delay, rng.random_range(0..64)))
+                .collect(),
+        }
     }
 
     async fn bring(&self, id: Uuid, door: usize) {
@@ -133,7 +159,9 @@ impl Postman {
         };
         let recorded = self.letters()[&id].delivery.recorded.clone();
         let headers = recorded.headers.iter();
-        let request = headers.fold(self.client.post(door), |request, (name, value)| request.header(name, value));
+        let request = headers.fold(self.client.post(door), |request, (name, value)| {
+            request.header(name, value)
+        });
         let answer = request.body(recorded.body_bytes()).send().await;
         let mut letters = self.letters();
         let letter = letters.get_mut(&id).expect("letters are never forgotten");
@@ -150,8 +178,12 @@ impl Postman {
         for round in 0..40 {
             self.collect(github);
             self.idle(github).await;
-            let rest: Vec<Uuid> =
-                self.letters().values().filter(|l| !l.lost && l.accepted == 0).map(|l| l.delivery.id).collect();
+            let rest: Vec<Uuid> = self
+                .letters()
+                .values()
+                .filter(|l| !l.lost && l.accepted == 0)
+                .map(|l| l.delivery.id)
+                .collect();
             if rest.is_empty() {
                 return true;
             }

@@ -40,12 +40,27 @@ struct State {
 impl Wire {
     /// A wire to an address.
     pub async fn to(upstream: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
-        let state = Arc::new(watch::Sender::new(State { trouble: None, era: 0 }));
+        let state = Arc::new(watch::Sender::new(State {
+            trouble: None,
+            era: 0,
+        }));
         let late = Arc::new(watch::Sender::new(0));
-        let listening = tokio::spawn(listen(listener, upstream, Arc::clone(&state), Arc::clone(&late)));
-        Self { address, state, late, _listening: AbortOnDropHandle::new(listening) }
+        let listening = tokio::spawn(listen(
+            listener,
+            upstream,
+            Arc::clone(&state),
+            Arc::clone(&late),
+        ));
+        Self {
+            address,
+            state,
+            late,
+            _listening: AbortOnDropHandle::new(listening),
+        }
     }
 
     /// Waits until everything has arrived that was late.
@@ -83,7 +98,13 @@ async fn listen(
             drop(client);
             continue;
         }
-        tokio::spawn(connect(client, upstream, state.subscribe(), now.era, Arc::clone(&late)));
+        tokio::spawn(connect(
+            client,
+            upstream,
+            state.subscribe(),
+            now.era,
+            Arc::clone(&late),
+        ));
     }
 }
 
@@ -94,10 +115,13 @@ async fn connect(
     era: u64,
     late: Arc<watch::Sender<usize>>,
 ) {
-    let Ok(server) = TcpStream::connect(upstream).await else { return };
+    let Ok(server) = TcpStream::connect(upstream).await else {
+        return;
+    };
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
     let mut cut = state.clone();
     tokio::select! {
         () = pump(from_client, to_server, state.clone(), false, &late) => {}
@@ -118,7 +142,9 @@ async fn pump(
     let mut buffer = vec![0; 16 * 1024];
     let mut left = None;
     loop {
-        let Ok(count) = from.read(&mut buffer).await else { return };
+        let Ok(count) = from.read(&mut buffer).await else {
+            return;
+        };
         let trouble = state.borrow().trouble;
         let mut end = count;
         match trouble {
@@ -127,7 +153,10 @@ async fn pump(
             Some(Trouble::Late(time)) if !is_answer && writes(&buffer[..count]) => {
                 let mut request = buffer[..count].to_vec();
                 let whole = length(&request);
-                while request.len() < whole && from.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
+                while request.len() < whole
+                    && from.read_buf(&mut request).await.is_ok_and(|read| read > 0)
+                {
+                }
                 if request.len() == whole {
                     late.send_modify(|late| *late += 1);
                     tokio::spawn(arrive_late(request, to, time, Arc::clone(late)));
@@ -139,7 +168,8 @@ async fn pump(
                 end = count.min(*rest);
                 *rest -= end;
             }
-            Some(Trouble::CutAfter(_) | Trouble::Refused | Trouble::Cut | Trouble::Late(_)) | None => left = None,
+            Some(Trouble::CutAfter(_) | Trouble::Refused | Trouble::Cut | Trouble::Late(_))
+            | None => left = None,
         }
         if to.write_all(&buffer[..end]).await.is_err() || count == 0 || end < count {
             return;
@@ -149,21 +179,31 @@ async fn pump(
 
 /// Whether a request begins so that posts a comment or sets a status.
 fn writes(bytes: &[u8]) -> bool {
-    Regex::new(r"^POST \S*/(issues/\d+/comments|statuses/\w+) ").expect("it is a pattern").is_match(bytes)
+    Regex::new(r"^POST \S*/(issues/\d+/comments|statuses/\w+) ")
+        .expect("it is a pattern")
+        .is_match(bytes)
 }
 
 /// How long a request is that begins so; its headers are in the first piece.
 fn length(begin: &[u8]) -> usize {
     let headers = Regex::new(r"(?is)^(.*?)\r\n\r\n").expect("it is a pattern");
     let body = Regex::new(r"(?i)\r\ncontent-length: (\d+)").expect("it is a pattern");
-    let Some(headers) = headers.find(begin) else { return begin.len() };
-    let body =
-        body.captures(&begin[..headers.end()]).and_then(|found| std::str::from_utf8(&found[1]).ok()?.parse().ok());
+    let Some(headers) = headers.find(begin) else {
+        return begin.len();
+    };
+    let body = body
+        .captures(&begin[..headers.end()])
+        .and_then(|found| std::str::from_utf8(&found[1]).ok()?.parse().ok());
     headers.end() + body.unwrap_or(0)
 }
 
 /// Sends a request whose sender is gone. Nobody hears the answer.
-async fn arrive_late(request: Vec<u8>, mut to: OwnedWriteHalf, time: Duration, late: Arc<watch::Sender<usize>>) {
+async fn arrive_late(
+    request: Vec<u8>,
+    mut to: OwnedWriteHalf,
+    time: Duration,
+    late: Arc<watch::Sender<usize>>,
+) {
     tokio::time::sleep(time).await;
     if to.write_all(&request).await.is_ok() {
         // A server that finds its client gone may not begin.
@@ -209,7 +249,9 @@ mod tests {
         wire.trouble(Trouble::Silent);
         let mut line = connect().await;
         let waiting = tokio::spawn(async move { ask(&mut line).await });
-        tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>()).await.unwrap_err();
+        tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>())
+            .await
+            .unwrap_err();
         wire.heal();
         assert_eq!(waiting.await.unwrap(), None, "what was held back is lost");
         assert_eq!(ask(&mut connect().await).await, Some(*b"hello"));

@@ -172,18 +172,36 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
     let mut rng = rng(options.seed, world, round);
     let length = Duration::from_millis(300 * options.actions as u64);
     let mut acts: Vec<(Duration, Act)> = (0..options.actions)
-        .map(|n| (within(&mut rng, length), if round == 0 && n < 3 { open(&mut rng) } else { by_people(&mut rng) }))
+        .map(|n| {
+            (
+                within(&mut rng, length),
+                if round == 0 && n < 3 {
+                    open(&mut rng)
+                } else {
+                    by_people(&mut rng)
+                },
+            )
+        })
         .collect();
     for _ in 0..options.faults {
-        acts.push((within(&mut rng, length), Act::Fault(fault(&mut rng, backend, options.patient))));
+        acts.push((
+            within(&mut rng, length),
+            Act::Fault(fault(&mut rng, backend, options.patient)),
+        ));
     }
     // In every round something happens to mirrors.
     for _ in 0..options.faults.div_ceil(2) {
-        acts.push((within(&mut rng, length), Act::Fault(of_mirrors(&mut rng, options.patient))));
+        acts.push((
+            within(&mut rng, length),
+            Act::Fault(of_mirrors(&mut rng, options.patient)),
+        ));
     }
     if options.patient && backend == Backend::Postgres && rng.random_ratio(1, 3) {
         let pause = Duration::from_secs(rng.random_range(62..75));
-        acts.push((within(&mut rng, length), Act::Fault(Fault::Pause(rng.random_range(0..SERVERS), pause))));
+        acts.push((
+            within(&mut rng, length),
+            Act::Fault(Fault::Pause(rng.random_range(0..SERVERS), pause)),
+        ));
     }
     if round == 0 || rng.random_ratio(1, 3) {
         acts.push((within(&mut rng, length), Act::Rename));
@@ -191,14 +209,20 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
     // What is planned since the last round was healed: later on little is for long enough.
     for _ in 0..if round == 0 { 0 } else { 4 } {
         let some = rng.random_range(0..1000);
-        acts.push((within(&mut rng, BEGINNING), Act::Comment(some, "lockkeeper apply".to_owned())));
+        acts.push((
+            within(&mut rng, BEGINNING),
+            Act::Comment(some, "lockkeeper apply".to_owned()),
+        ));
     }
     // However short a run is, it meets these.
     if round == 0 {
         acts.push((length / 2 + within(&mut rng, length / 2), Act::Delete));
         for halt in [Halt::Kill, Halt::Pause] {
             let (server, time) = (rng.random_range(0..SERVERS), millis(&mut rng, 0, 1000));
-            acts.push((within(&mut rng, length), Act::Fault(Fault::InSync(server, halt, time))));
+            acts.push((
+                within(&mut rng, length),
+                Act::Fault(Fault::InSync(server, halt, time)),
+            ));
         }
     }
     acts.sort_by_key(|(at, _)| *at);
@@ -220,7 +244,9 @@ const BEGINNING: Duration = Duration::from_secs(2);
 const SERVERS: usize = 3;
 
 fn within(rng: &mut StdRng, length: Duration) -> Duration {
-    Duration::from_millis(rng.random_range(0..u64::try_from(length.as_millis()).expect("seconds").max(1)))
+    Duration::from_millis(
+        rng.random_range(0..u64::try_from(length.as_millis()).expect("seconds").max(1)),
+    )
 }
 
 fn millis(rng: &mut StdRng, from: u64, to: u64) -> Duration {
@@ -247,7 +273,10 @@ fn edits(rng: &mut StdRng) -> Vec<Edit> {
     let first = rng.random_range(0..PROJECTS);
     let count = if rng.random_ratio(1, 4) { 3 } else { 1 };
     (0..count)
-        .map(|n| Edit { project: (first + n) % PROJECTS, order: ORDERS[rng.random_range(0..ORDERS.len())] })
+        .map(|n| Edit {
+            project: (first + n) % PROJECTS,
+            order: ORDERS[rng.random_range(0..ORDERS.len())],
+        })
         .collect()
 }
 
@@ -296,11 +325,18 @@ fn fault(rng: &mut StdRng, backend: Backend, patient: bool) -> Fault {
         26..36 => Fault::Pause(server, time),
         36..60 => match backend {
             Backend::Postgres => Fault::Wire(End::Database, server, trouble(rng), time),
-            Backend::Sqlite if rng.random_bool(0.5) => Fault::HoldDatabase(millis(rng, 200, longest * 3 / 2)),
+            Backend::Sqlite if rng.random_bool(0.5) => {
+                Fault::HoldDatabase(millis(rng, 200, longest * 3 / 2))
+            }
             Backend::Sqlite => Fault::Kill(server, millis(rng, 0, 500)),
         },
         60..70 => Fault::Wire(End::GitHub, server, trouble(rng), time),
-        70..75 => Fault::Wire(End::GitHub, server, Trouble::Late(millis(rng, 500, longest)), time),
+        70..75 => Fault::Wire(
+            End::GitHub,
+            server,
+            Trouble::Late(millis(rng, 500, longest)),
+            time,
+        ),
         75..90 => github(rng),
         90..94 => Fault::PlansAway(time),
         _ => Fault::DiskFull(server, time),
@@ -308,16 +344,38 @@ fn fault(rng: &mut StdRng, backend: Backend, patient: bool) -> Fault {
 }
 
 fn of_mirrors(rng: &mut StdRng, patient: bool) -> Fault {
-    const MOMENTS: [GitMoment; 5] =
-        [GitMoment::Unauthorized, GitMoment::NotFound, GitMoment::Unavailable, GitMoment::Dropped, GitMoment::Silent];
-    const DAMAGES: [Damage; 5] = [Damage::Objects, Damage::Refs, Damage::Config, Damage::Head, Damage::Leftovers];
+    const MOMENTS: [GitMoment; 5] = [
+        GitMoment::Unauthorized,
+        GitMoment::NotFound,
+        GitMoment::Unavailable,
+        GitMoment::Dropped,
+        GitMoment::Silent,
+    ];
+    const DAMAGES: [Damage; 5] = [
+        Damage::Objects,
+        Damage::Refs,
+        Damage::Config,
+        Damage::Head,
+        Damage::Leftovers,
+    ];
     let server = rng.random_range(0..SERVERS);
     match rng.random_range(0..3) {
-        0 => Fault::Git(MOMENTS[rng.random_range(0..MOMENTS.len())], rng.random_range(1..4)),
+        0 => Fault::Git(
+            MOMENTS[rng.random_range(0..MOMENTS.len())],
+            rng.random_range(1..4),
+        ),
         1 => Fault::Damage(server, DAMAGES[rng.random_range(0..DAMAGES.len())]),
         _ => {
-            let halt = if rng.random_bool(0.6) { Halt::Kill } else { Halt::Pause };
-            Fault::InSync(server, halt, millis(rng, 0, if patient { 9000 } else { 2000 }))
+            let halt = if rng.random_bool(0.6) {
+                Halt::Kill
+            } else {
+                Halt::Pause
+            };
+            Fault::InSync(
+                server,
+                halt,
+                millis(rng, 0, if patient { 9000 } else { 2000 }),
+            )
         }
     }
 }
@@ -358,13 +416,25 @@ fn a_round_follows_from_the_seed() {
     let first = round(&options, Backend::Postgres, 2, 1);
     assert_eq!(first, round(&options, Backend::Postgres, 2, 1));
     assert_ne!(first, round(&options, Backend::Postgres, 2, 0));
-    assert_ne!(first, round(&Options::parse("--seed 6"), Backend::Postgres, 2, 1));
+    assert_ne!(
+        first,
+        round(&Options::parse("--seed 6"), Backend::Postgres, 2, 1)
+    );
     assert!(first.len() >= options.actions + options.faults + options.faults.div_ceil(2));
-    let faults: Vec<Act> = (0..200).flat_map(|n| round(&options, Backend::Sqlite, n, 0)).map(|(_, act)| act).collect();
+    let faults: Vec<Act> = (0..200)
+        .flat_map(|n| round(&options, Backend::Sqlite, n, 0))
+        .map(|(_, act)| act)
+        .collect();
     let of_mirrors = faults.iter().filter(|act| {
-        matches!(act, Act::Fault(Fault::Git(..) | Fault::Damage(..) | Fault::InSync(..)) | Act::DropBranch(_))
+        matches!(
+            act,
+            Act::Fault(Fault::Git(..) | Fault::Damage(..) | Fault::InSync(..)) | Act::DropBranch(_)
+        )
     });
-    assert!(of_mirrors.count() > 200, "a schedule without trouble for mirrors proves little");
+    assert!(
+        of_mirrors.count() > 200,
+        "a schedule without trouble for mirrors proves little"
+    );
 }
 
 #[test]
@@ -372,8 +442,12 @@ fn in_every_world_servers_are_killed_and_paused_in_a_sync() {
     for (world, backend) in (0..50).zip([Backend::Sqlite, Backend::Postgres].into_iter().cycle()) {
         let acts = round(&Options::short(), backend, world, 0);
         for halt in [Halt::Kill, Halt::Pause] {
-            let halts = |act: &Act| matches!(act, Act::Fault(Fault::InSync(_, how, _)) if *how == halt);
-            assert!(acts.iter().any(|(_, act)| halts(act)), "{backend:?} {world}: {halt:?}");
+            let halts =
+                |act: &Act| matches!(act, Act::Fault(Fault::InSync(_, how, _)) if *how == halt);
+            assert!(
+                acts.iter().any(|(_, act)| halts(act)),
+                "{backend:?} {world}: {halt:?}"
+            );
         }
     }
 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::SystemClock;
-use lockkeeper::emulator::{AppOptions, Change, Delivering, Emulator, NewPull, Options as GitHubOptions};
+use lockkeeper::emulator::{
+    AppOptions, Change, Delivering, Emulator, NewPull, Options as GitHubOptions,
+};
 use lockkeeper::model::{CommitSha, PullNumber};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::DatabaseUrl;
@@ -98,7 +100,10 @@ impl Kind {
     /// Even the first worlds of a short run, one on each database, are of both kinds.
     fn of(backend: Backend, number: u64) -> Self {
         let turn = number + u64::from(backend == Backend::Postgres);
-        Self { is_app: !turn.is_multiple_of(2), of_branch: turn % 3 != 1 }
+        Self {
+            is_app: !turn.is_multiple_of(2),
+            of_branch: turn % 3 != 1,
+        }
     }
 }
 
@@ -126,7 +131,10 @@ pub struct Record {
 impl World {
     /// A world with servers that run.
     pub async fn begin(backend: Backend, options: &Options, number: u64) -> Arc<Self> {
-        let dir = tempfile::Builder::new().prefix("lockkeeper-chaos-").tempdir().expect("a temporary directory");
+        let dir = tempfile::Builder::new()
+            .prefix("lockkeeper-chaos-")
+            .tempdir()
+            .expect("a temporary directory");
         let kind = Kind::of(backend, number);
         let (github, bot) = github(&dir.path().join("forge"), kind).await;
         let database = match backend {
@@ -136,17 +144,24 @@ impl World {
         let post = Postman::new(options.seed, number);
         let (mut servers, mut wires) = (Vec::new(), Vec::new());
         for n in 0..if backend == Backend::Sqlite { 1 } else { 3 } {
-            let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path(), kind));
+            let (wire, settings) = (
+                Wires::new(&github, database.as_ref()).await,
+                settings(dir.path(), kind),
+            );
             let off = CLOCKS[(usize::try_from(number).expect("a small number") + n) % CLOCKS.len()];
             let settings = skewed::off_by(settings, off);
             let settings = match (&wire.database, &database) {
                 (Some(wire), Some(url)) => settings.database(by_way_of(url, wire.address)),
                 _ => settings,
             };
-            let server = Server::start_at(&format!("http://{}/api/v3", wire.github.address), settings).await;
+            let server =
+                Server::start_at(&format!("http://{}/api/v3", wire.github.address), settings).await;
             post.moved(n, server.events().clone());
             let seen = skewed::clock_of(&post, n).await;
-            assert!((seen - off).abs() < SLOWNESS, "the clock of server {n} is off by {seen} s, not by {off} s");
+            assert!(
+                (seen - off).abs() < SLOWNESS,
+                "the clock of server {n} is off by {seen} s, not by {off} s"
+            );
             servers.push(AsyncMutex::new(server));
             wires.push(wire);
         }
@@ -169,9 +184,20 @@ impl World {
             record: Mutex::default(),
             begun: Instant::now(),
         });
-        let change = [Change::write("p0/main.tf", "# fake: add 1 change 0 destroy 0\n")];
-        world.github.push(SHORT_LIVED, "short", &change).await.expect("the repository exists");
-        world.github.open_pull(SHORT_LIVED, NewPull::from_branch("short")).await.expect("the branch exists");
+        let change = [Change::write(
+            "p0/main.tf",
+            "# fake: add 1 change 0 destroy 0\n",
+        )];
+        world
+            .github
+            .push(SHORT_LIVED, "short", &change)
+            .await
+            .expect("the repository exists");
+        world
+            .github
+            .open_pull(SHORT_LIVED, NewPull::from_branch("short"))
+            .await
+            .expect("the branch exists");
         world
     }
 
@@ -235,10 +261,17 @@ impl World {
             self.look.rows(hasten).await;
             let open = self.look.rows(OPEN).await;
             // What the bot says is a delivery, too, and may be late.
-            calm = if open.is_empty() && self.post.is_idle(&self.github) { calm + 1 } else { 0 };
+            calm = if open.is_empty() && self.post.is_idle(&self.github) {
+                calm + 1
+            } else {
+                0
+            };
             if begun.elapsed() > PATIENCE {
                 let open: Vec<String> = open.iter().map(|job| job.join(" | ")).collect();
-                return self.broken(&format!("work is left after {PATIENCE:?}:\n    {}", open.join("\n    ")));
+                return self.broken(&format!(
+                    "work is left after {PATIENCE:?}:\n    {}",
+                    open.join("\n    ")
+                ));
             }
             tokio::time::sleep(LOOK * 5).await;
         }
@@ -265,10 +298,18 @@ impl World {
     }
 
     /// A line of the story.
-    #[expect(clippy::print_stdout, reason = "a round that fails is to be played again from what was printed")]
+    #[expect(
+        clippy::print_stdout,
+        reason = "a round that fails is to be played again from what was printed"
+    )]
     pub fn say(&self, line: &str) {
         let time = self.begun.elapsed().as_secs_f32();
-        let line = format!("{} {}.{} {time:8.3} {line}", options::name(self.backend), self.options.seed, self.number);
+        let line = format!(
+            "{} {}.{} {time:8.3} {line}",
+            options::name(self.backend),
+            self.options.seed,
+            self.number
+        );
         println!("{line}");
         self.record().story.push(line);
     }
@@ -281,23 +322,43 @@ impl World {
 
     /// Puts everything that helps to find a cause where it survives, and tells where.
     pub async fn keep_traces(&self) -> PathBuf {
-        let name = format!("{}-{}-{}", options::name(self.backend), self.options.seed, self.number);
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chaos").join(name);
+        let name = format!(
+            "{}-{}-{}",
+            options::name(self.backend),
+            self.options.seed,
+            self.number
+        );
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join("chaos")
+            .join(name);
         std::fs::create_dir_all(&dir).expect("a directory for traces");
-        let write = |file: &str, text: String| std::fs::write(dir.join(file), text).expect("a file for traces");
+        let write = |file: &str, text: String| {
+            std::fs::write(dir.join(file), text).expect("a file for traces")
+        };
         write("story", self.record().story.join("\n"));
-        write("ledger", std::fs::read_to_string(self.ledger()).unwrap_or_default());
+        write(
+            "ledger",
+            std::fs::read_to_string(self.ledger()).unwrap_or_default(),
+        );
         for (n, server) in self.servers.iter().enumerate() {
             write(&format!("server-{n}.log"), server.lock().await.log());
         }
         for (file, sql) in TRACES {
-            let lines: Vec<String> = self.look.rows(sql).await.iter().map(|row| row.join(" | ")).collect();
+            let lines: Vec<String> = self
+                .look
+                .rows(sql)
+                .await
+                .iter()
+                .map(|row| row.join(" | "))
+                .collect();
             write(file, lines.join("\n"));
         }
         let (repo, pulls) = (self.repo(), self.record().pulls.clone());
         let comments = |number: &PullNumber| {
             let comments = self.github.comments(repo, *number).unwrap_or_default();
-            let texts = comments.iter().map(|c| format!("#{number} {} by {}: {}\n", c.id, c.author, c.body));
+            let texts = comments
+                .iter()
+                .map(|c| format!("#{number} {} by {}: {}\n", c.id, c.author, c.body));
             texts.collect::<String>()
         };
         let comments: String = pulls.iter().map(comments).collect();
@@ -331,8 +392,14 @@ const TRACES: [(&str, &str); 7] = [
         "SELECT CAST(id AS TEXT), CAST(pull AS TEXT), dir, state, COALESCE(digest, '') FROM plans ORDER BY created_at",
     ),
     ("mirrors", MIRRORS),
-    ("leases", "SELECT key, holder, purpose, CAST(taken_at AS TEXT), CAST(until AS TEXT) FROM leases ORDER BY key"),
-    ("locks", "SELECT CAST(id AS TEXT), dir, workspace, CAST(pull AS TEXT), holder, reason FROM locks"),
+    (
+        "leases",
+        "SELECT key, holder, purpose, CAST(taken_at AS TEXT), CAST(until AS TEXT) FROM leases ORDER BY key",
+    ),
+    (
+        "locks",
+        "SELECT CAST(id AS TEXT), dir, workspace, CAST(pull AS TEXT), holder, reason FROM locks",
+    ),
 ];
 
 /// Where each mirror stands.
@@ -342,14 +409,21 @@ pub const MIRRORS: &str = "SELECT replica, repo, state, verification, CAST(retry
 
 impl Wires {
     async fn new(github: &Emulator, database: Option<&DatabaseUrl>) -> Self {
-        let address = github.base_url().trim_start_matches("http://").parse().expect("an address");
+        let address = github
+            .base_url()
+            .trim_start_matches("http://")
+            .parse()
+            .expect("an address");
         let database = match database {
             Some(DatabaseUrl::Postgres(options)) => {
                 Some(Wire::to(SocketAddr::from(([127, 0, 0, 1], options.get_port()))).await)
             }
             Some(DatabaseUrl::Sqlite(_)) | None => None,
         };
-        Self { github: Wire::to(address).await, database }
+        Self {
+            github: Wire::to(address).await,
+            database,
+        }
     }
 }
 
@@ -375,8 +449,14 @@ async fn github(dir: &Path, kind: Kind) -> (Emulator, String) {
     let files: Vec<String> = (0..PROJECTS).map(|n| format!("p{n}/main.tf")).collect();
     let code = files.iter().map(|path| (path.as_str(), "# nothing yet\n"));
     let files: Vec<(&str, &str)> = code.chain([("atlantis.yaml", LOCK_MODES)]).collect();
-    github.create_repo(NAMES[0], &files).await.expect("it is new");
-    github.create_repo(SHORT_LIVED, &files).await.expect("it is new");
+    github
+        .create_repo(NAMES[0], &files)
+        .await
+        .expect("it is new");
+    github
+        .create_repo(SHORT_LIVED, &files)
+        .await
+        .expect("it is new");
     // The postman takes them from here.
     github.set_delivering(Delivering::Held).await;
     (github, bot)
@@ -384,8 +464,16 @@ async fn github(dir: &Path, kind: Kind) -> (Emulator, String) {
 
 fn settings(dir: &Path, kind: Kind) -> Settings {
     let ledger = dir.join("ledger");
-    File::options().create(true).append(true).open(&ledger).expect("the directory is ours");
-    let settings = if kind.is_app { Settings::default().with_app() } else { Settings::default() };
+    File::options()
+        .create(true)
+        .append(true)
+        .open(&ledger)
+        .expect("the directory is ours");
+    let settings = if kind.is_app {
+        Settings::default().with_app()
+    } else {
+        Settings::default()
+    };
     settings
         .writes(&ledger)
         .terraform(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform"))
@@ -393,7 +481,11 @@ fn settings(dir: &Path, kind: Kind) -> Settings {
         .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
         .flag("--shutdown-grace=3s")
         .flag(RULES)
-        .flag(if kind.of_branch { "--checkout-strategy=branch" } else { "--checkout-strategy=merge" })
+        .flag(if kind.of_branch {
+            "--checkout-strategy=branch"
+        } else {
+            "--checkout-strategy=merge"
+        })
         .flag("--fetch-timeout=5s")
         .flag("--web-basic-auth")
         .flag(&format!("--web-username={WEB_USER}"))

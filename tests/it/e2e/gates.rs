@@ -41,14 +41,23 @@ impl PlanGate {
     /// A closed gate.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = format!("http://{}/state", listener.local_addr().expect("an address"));
+        let address = format!(
+            "http://{}/state",
+            listener.local_addr().expect("an address")
+        );
         let (sender, visits) = mpsc::unbounded_channel();
         let open = watch::Sender::new(false);
         let opened = open.clone();
         let answer = get(move || visit(sender.clone(), opened.subscribe()));
         let app = Router::new().route("/state", answer);
-        let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
-        Self { address, visits: Mutex::new(visits), open, _server: AbortOnDropHandle::new(server) }
+        let server =
+            tokio::spawn(async move { axum::serve(listener, app).await.expect("it serves") });
+        Self {
+            address,
+            visits: Mutex::new(visits),
+            open,
+            _server: AbortOnDropHandle::new(server),
+        }
     }
 
     /// Code whose plan goes through the gate, and which has one resource.
@@ -64,12 +73,17 @@ impl PlanGate {
     /// Waits for the next Terraform.
     pub async fn visit(&self) -> Visit {
         let mut visits = self.visits.lock().await;
-        within("a plan at the gate", visits.recv()).await.expect("the server lives as long as this")
+        within("a plan at the gate", visits.recv())
+            .await
+            .expect("the server lives as long as this")
     }
 
     /// Nobody waits who was not welcomed.
     pub async fn assert_nobody_waits(&self) {
-        assert!(self.visits.lock().await.try_recv().is_err(), "another Terraform is at the gate");
+        assert!(
+            self.visits.lock().await.try_recv().is_err(),
+            "another Terraform is at the gate"
+        );
     }
 
     /// From now on everybody goes through at once.
@@ -103,7 +117,10 @@ pub struct Applying(Arc<File>);
 impl ApplyGate {
     /// A closed gate in a directory.
     pub fn new(dir: &Path) -> Self {
-        let gate = Self { pipe: dir.join("gate"), done: dir.join("done") };
+        let gate = Self {
+            pipe: dir.join("gate"),
+            done: dir.join("done"),
+        };
         mkfifo(&gate.pipe, Mode::S_IRUSR | Mode::S_IWUSR).expect("a new pipe");
         gate
     }
@@ -127,13 +144,19 @@ impl ApplyGate {
         let pipe = self.pipe.clone();
         // Opening a pipe for writing waits for a reader.
         let open = tokio::task::spawn_blocking(move || File::options().write(true).open(pipe));
-        let open = within("an apply at the gate", open).await.expect("opening does not panic");
+        let open = within("an apply at the gate", open)
+            .await
+            .expect("opening does not panic");
         Applying(Arc::new(open.expect("the pipe is there")))
     }
 
     /// The side effects so far.
     pub fn effects(&self) -> Vec<String> {
-        std::fs::read_to_string(&self.done).unwrap_or_default().lines().map(str::to_owned).collect()
+        std::fs::read_to_string(&self.done)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 }
 

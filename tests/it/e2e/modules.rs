@@ -20,7 +20,11 @@ async fn using(settings: Settings) -> (World, PullNumber) {
     let settings = settings.flag(&format!("--repo-config-json={config}"));
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let code = "resource \"terraform_data\" \"of_a_module\" {}\n";
-    world.github.create_repo(MODULES, &[("net/main.tf", code)]).await.expect("it is new");
+    world
+        .github
+        .create_repo(MODULES, &[("net/main.tf", code)])
+        .await
+        .expect("it is new");
     let source = format!("git::{}//net", world.github.clone_url(MODULES));
     let main = format!("module \"it\" {{\n  source = \"{source}\"\n}}\n");
     let pull = world.open("feature", &[("main.tf", &main)]).await;
@@ -45,7 +49,9 @@ async fn private_modules_are_read_by_another_user() {
 async fn are_read(settings: Settings) {
     let (world, pull) = using(settings.flag("--write-git-creds")).await;
     let said = world.answer(pull).await;
-    said.is("autoplan success | . default planned").says("Plan: 1 to add").says("module.it.terraform_data.of_a_module");
+    said.is("autoplan success | . default planned")
+        .says("Plan: 1 to add")
+        .says("module.it.terraform_data.of_a_module");
     said.says("0\n0\n[core]").says("/acme/modules.git");
     assert!(!said.text.contains(TOKEN) && !world.server.log().contains(TOKEN));
     world.server.owns(world.server.dir());
@@ -55,9 +61,15 @@ async fn are_read(settings: Settings) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_init_that_fetches_its_configuration_first_reads_no_private_modules() {
     let rules = json!({"repos": [{"id": "/.*/", "allowed_overrides": ["workflow"], "allow_custom_workflows": true}]});
-    let settings = Settings::default().flag("--write-git-creds").flag(&format!("--repo-config-json={rules}"));
+    let settings = Settings::default()
+        .flag("--write-git-creds")
+        .flag(&format!("--repo-config-json={rules}"));
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
-    world.github.create_repo(MODULES, &[("net/main.tf", "")]).await.expect("it is new");
+    world
+        .github
+        .create_repo(MODULES, &[("net/main.tf", "")])
+        .await
+        .expect("it is new");
     let from = format!("-from-module=git::{}//net", world.github.clone_url(MODULES));
     let config = json!({
         "version": 3,
@@ -71,12 +83,23 @@ async fn an_init_that_fetches_its_configuration_first_reads_no_private_modules()
         },
     });
     // Nothing but what is fetched makes them projects.
-    let files = [("atlantis.yaml", config.to_string()), ("one/notes", String::new()), ("two/notes", String::new())];
-    let pull = world.open("feature", &files.each_ref().map(|(path, text)| (*path, text.as_str()))).await;
+    let files = [
+        ("atlantis.yaml", config.to_string()),
+        ("one/notes", String::new()),
+        ("two/notes", String::new()),
+    ];
+    let pull = world
+        .open(
+            "feature",
+            &files.each_ref().map(|(path, text)| (*path, text.as_str())),
+        )
+        .await;
     for name in ["argument", "variable"] {
         let said = world.ask(pull, &format!("lockkeeper plan -p {name}")).await;
-        said.says("`init` may run a program here: `-from-module` brings files that are not here yet")
-            .says("acme/modules.git");
+        said.says(
+            "`init` may run a program here: `-from-module` brings files that are not here yet",
+        )
+        .says("acme/modules.git");
     }
     world.finish(&[]).await;
 }
@@ -84,9 +107,24 @@ async fn an_init_that_fetches_its_configuration_first_reads_no_private_modules()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_flag_private_modules_are_not_read() {
     let (world, pull) = using(Settings::default()).await;
-    world.answer(pull).await.is("autoplan failure | . default failed").says("terraform init").says("acme/modules.git");
-    let without = [Change::write("main.tf", "resource \"terraform_data\" \"own\" {}\n")];
-    world.github.push(REPO, "feature", &without).await.expect("a push");
-    world.answer(pull).await.is("autoplan failure | . default failed");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan failure | . default failed")
+        .says("terraform init")
+        .says("acme/modules.git");
+    let without = [Change::write(
+        "main.tf",
+        "resource \"terraform_data\" \"own\" {}\n",
+    )];
+    world
+        .github
+        .push(REPO, "feature", &without)
+        .await
+        .expect("a push");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan failure | . default failed");
     world.finish(&[]).await;
 }

@@ -14,9 +14,20 @@ async fn one_answer_in_spite_of(faults: &[(&str, u32, Fault)]) {
     for (route, times, fault) in faults {
         world.github.fault(route, *times, fault.clone());
     }
-    let pull = world.open("feature", &[("main.tf", &resource("a", "1"))]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
-    world.status(pull, "lockkeeper/plan", lockkeeper::emulator::StatusState::Success).await;
+    let pull = world
+        .open("feature", &[("main.tf", &resource("a", "1"))])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
+    world
+        .status(
+            pull,
+            "lockkeeper/plan",
+            lockkeeper::emulator::StatusState::Success,
+        )
+        .await;
     world.ask(pull, "lockkeeper help").await.is("help success");
     assert_eq!(world.github.faults_left(), 0);
     assert_eq!(world.server.calls("plan").len(), 1);
@@ -30,13 +41,23 @@ async fn a_comment_whose_answer_was_lost_is_not_posted_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comment_gets_through_after_bad_gateways_and_limits() {
-    let limit = Fault::SecondaryLimit { status: 403, retry_after: 1 };
-    one_answer_in_spite_of(&[(POST, 1, Fault::BadGateway), (POST, 1, limit), (POST, 1, Fault::DropConnection)]).await;
+    let limit = Fault::SecondaryLimit {
+        status: 403,
+        retry_after: 1,
+    };
+    one_answer_in_spite_of(&[
+        (POST, 1, Fault::BadGateway),
+        (POST, 1, limit),
+        (POST, 1, Fault::DropConnection),
+    ])
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statuses_get_through_after_bad_gateways_and_limits() {
-    let reset = Fault::PrimaryLimit { reset: SystemClock.now() + TimeDelta::seconds(2) };
+    let reset = Fault::PrimaryLimit {
+        reset: SystemClock.now() + TimeDelta::seconds(2),
+    };
     one_answer_in_spite_of(&[(STATUS, 2, Fault::BadGateway), (STATUS, 1, reset)]).await;
 }
 
@@ -44,7 +65,12 @@ async fn statuses_get_through_after_bad_gateways_and_limits() {
 async fn a_pull_that_github_does_not_know_yet_is_planned_a_moment_later() {
     let world = World::start(|_| vec![("main.tf", String::new())]).await;
     world.github.hide_new_pulls(1);
-    let pull = world.open("feature", &[("main.tf", &resource("a", "1"))]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    let pull = world
+        .open("feature", &[("main.tf", &resource("a", "1"))])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     world.finish(&["#1 . default"]).await;
 }

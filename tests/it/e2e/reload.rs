@@ -21,25 +21,51 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
     let settings = Settings::default().flag(&format!("--repo-config={}", file.display()));
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let pull = world.open("feature", &[("main.tf", "# changed\n")]).await;
-    world.answer(pull).await.is("autoplan success | . default no_changes");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default no_changes");
     assert_eq!(world.locks().await, [""; 0]);
 
     std::fs::write(&file, BROKEN).unwrap();
     world.server.signal(Signal::SIGHUP);
-    world.server.logged("is refused, what it said before goes on to hold").await;
+    world
+        .server
+        .logged("is refused, what it said before goes on to hold")
+        .await;
     world.server.logged("--> ").await;
-    assert!(world.server.log().contains(&file.display().to_string()), "{}", world.server.log());
-    world.ask(pull, "lockkeeper plan").await.is("plan success | . default no_changes");
+    assert!(
+        world.server.log().contains(&file.display().to_string()),
+        "{}",
+        world.server.log()
+    );
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | . default no_changes");
     assert_eq!(world.locks().await, [""; 0], "the old one holds");
 
     std::fs::write(&file, ON).unwrap();
     world.server.signal(Signal::SIGHUP);
-    world.server.logged("has changed, and holds for every command from now on").await;
-    world.ask(pull, "lockkeeper plan").await.is("plan success | . default no_changes");
+    world
+        .server
+        .logged("has changed, and holds for every command from now on")
+        .await;
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | . default no_changes");
 
     // Without a signal the file is found to have changed, too.
     std::fs::write(&file, OFF).unwrap();
-    let twice = || world.server.log().matches("has changed, and holds for every command from now on").count() == 2;
+    let twice = || {
+        world
+            .server
+            .log()
+            .matches("has changed, and holds for every command from now on")
+            .count()
+            == 2
+    };
     within("a look at the file", async {
         while !twice() {
             tokio::time::sleep(LOOK).await;
@@ -55,7 +81,12 @@ const LEE: &str = "user=lee owners=net allow=all password=lees-password-of-lee\n
 /// As an editor does: a new file in the place of the old one, which nobody else may read.
 fn put(path: &Path, text: &str) {
     let new = path.with_extension("new");
-    let mut file = std::fs::File::options().create_new(true).write(true).mode(0o600).open(&new).unwrap();
+    let mut file = std::fs::File::options()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&new)
+        .unwrap();
     std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
     std::fs::rename(new, path).unwrap();
 }
@@ -65,15 +96,22 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("accounts");
     put(&file, KIM);
-    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = Settings::default()
+        .flag("--web-basic-auth")
+        .flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let settings = settings.flag(&format!("--web-accounts-file={}", file.display()));
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let pull = world.open("feature", &[("main.tf", "# changed\n")]).await;
-    world.answer(pull).await.is("autoplan success | . default no_changes");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default no_changes");
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let asked = async |path: &str, user: &str, password: &str| {
-        let request = client.get(format!("{}{path}", world.server.url())).basic_auth(user, Some(password));
+        let request = client
+            .get(format!("{}{path}", world.server.url()))
+            .basic_auth(user, Some(password));
         let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
@@ -82,23 +120,51 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
 
     put(&file, &format!("{LEE}user=kim owners=net\n"));
     world.server.signal(Signal::SIGHUP);
-    let line = world.server.logged("--web-accounts-file is refused, what it said before goes on to hold").await;
-    assert!(line.contains(&file.display().to_string()) && line.contains("line 2: `password=` is missing"), "{line}");
-    assert_eq!(asked("/", "kim", "kims-password-of-kim").await.0, 200, "the old one is in force");
+    let line = world
+        .server
+        .logged("--web-accounts-file is refused, what it said before goes on to hold")
+        .await;
+    assert!(
+        line.contains(&file.display().to_string())
+            && line.contains("line 2: `password=` is missing"),
+        "{line}"
+    );
+    assert_eq!(
+        asked("/", "kim", "kims-password-of-kim").await.0,
+        200,
+        "the old one is in force"
+    );
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 401);
     let (_, page) = asked("/operations", "ops", "correct horse battery").await;
-    assert!(page.contains("The file of --web-accounts-file is refused") && page.contains("line 2: "), "{page}");
+    assert!(
+        page.contains("The file of --web-accounts-file is refused") && page.contains("line 2: "),
+        "{page}"
+    );
 
     put(&file, LEE);
     world.server.signal(Signal::SIGHUP);
-    world.server.logged("has changed, and holds for every request from now on").await;
-    assert_eq!(asked("/", "kim", "kims-password-of-kim").await.0, 401, "whoever is gone is out at once");
+    world
+        .server
+        .logged("has changed, and holds for every request from now on")
+        .await;
+    assert_eq!(
+        asked("/", "kim", "kims-password-of-kim").await.0,
+        401,
+        "whoever is gone is out at once"
+    );
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 200);
 
     // Without a signal the file is found to have changed, too; what others may read is refused.
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    world.server.logged("others than its owner may read or change it").await;
+    world
+        .server
+        .logged("others than its owner may read or change it")
+        .await;
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 200);
-    assert!(!world.server.log().contains("-password-of-"), "{}", world.server.log());
+    assert!(
+        !world.server.log().contains("-password-of-"),
+        "{}",
+        world.server.log()
+    );
     world.finish(&["#1 . default"]).await;
 }

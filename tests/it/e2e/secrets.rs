@@ -24,18 +24,39 @@ async fn code_that_prints_the_environment_sees_no_secret_of_the_server() {
     let dump = world.dir.path().join("dump");
     let code = DUMP.replace("PATH_OF_DUMP", &dump.display().to_string());
     let pull = world.open("feature", &[("main.tf", &code)]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     let said = world.ask(pull, "lockkeeper apply").await;
-    said.is("apply success | . default applied").says("AWS_PROFILE=for-terraform");
+    said.is("apply success | . default applied")
+        .says("AWS_PROFILE=for-terraform");
 
     let seen = std::fs::read_to_string(dump).expect("the code ran");
-    for part in ["AWS_PROFILE=for-terraform", "EXTRA_SETTING=wanted", "PATH=", "HOME=", "TF_IN_AUTOMATION=true"] {
+    for part in [
+        "AWS_PROFILE=for-terraform",
+        "EXTRA_SETTING=wanted",
+        "PATH=",
+        "HOME=",
+        "TF_IN_AUTOMATION=true",
+    ] {
         assert!(seen.contains(part), "{part} is missing in:\n{seen}");
     }
-    for part in [TOKEN, WEBHOOK_SECRET, "an older secret", "ghp_somebody_elses", "LOCKKEEPER_", "_GH_", "DATABASE_URL"]
-    {
+    for part in [
+        TOKEN,
+        WEBHOOK_SECRET,
+        "an older secret",
+        "ghp_somebody_elses",
+        "LOCKKEEPER_",
+        "_GH_",
+        "DATABASE_URL",
+    ] {
         assert!(!seen.contains(part), "{part} is in:\n{seen}");
-        assert!(part.ends_with('_') || !said.text.contains(part), "{part} is in:\n{}", said.text);
+        assert!(
+            part.ends_with('_') || !said.text.contains(part),
+            "{part} is in:\n{}",
+            said.text
+        );
     }
     world.finish(&["#1 . default"]).await;
 }

@@ -15,7 +15,10 @@ async fn the_first_sigterm_waits_for_the_run_and_says_how_it_ended() {
     assert_eq!(world.server.terraforms().len(), 1, "the plan goes on");
     visit.let_in();
     assert!(world.server.exit().await.success());
-    world.answer(pull).await.is("autoplan success | . default planned");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     world.finish(&["#1 . default"]).await;
 }
 
@@ -35,7 +38,10 @@ async fn the_second_sigterm_interrupts_a_plan_which_is_made_again_after_the_rest
 
     world.server.restart().await;
     gate.visit().await.let_in();
-    world.answer(pull).await.is("autoplan success | . default planned");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     world.finish(&["#1 . default"]).await;
 }
 
@@ -44,7 +50,10 @@ async fn the_second_sigterm_interrupts_an_apply_which_says_how_far_it_came() {
     let mut world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
     let gate = ApplyGate::new(world.dir.path());
     let pull = world.open("feature", &[("x.tf", &gate.code("slow"))]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     world.comment(pull, "lockkeeper apply").await;
     let applying = gate.reached().await;
     world.server.terminate();
@@ -52,11 +61,21 @@ async fn the_second_sigterm_interrupts_an_apply_which_says_how_far_it_came() {
     world.server.terminate();
     assert!(world.server.exit().await.success());
     drop(applying);
-    world.answer(pull).await.is("apply failure | . default cancelled").says("Plan again to see what is left");
+    world
+        .answer(pull)
+        .await
+        .is("apply failure | . default cancelled")
+        .says("Plan again to see what is left");
 
     world.server.restart().await;
-    world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
-    assert_eq!((gate.effects(), world.server.calls("apply").len()), (vec!["begun".to_owned()], 1));
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | . default planned");
+    assert_eq!(
+        (gate.effects(), world.server.calls("apply").len()),
+        (vec!["begun".to_owned()], 1)
+    );
     world.finish(&["#1 . default"]).await;
 }
 
@@ -73,6 +92,9 @@ async fn a_run_that_outlasts_the_grace_of_the_shutdown_is_interrupted() {
     assert!(world.server.exit().await.success());
     gate.open();
     world.server.restart().await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     world.finish(&["#1 . default"]).await;
 }

@@ -12,11 +12,17 @@ use crate::support::server::{Settings, find_terraform};
 
 /// The version of the real one.
 async fn real_version() -> semver::Version {
-    let cmd =
-        Cmd::new(find_terraform()).args(["version", "-json"]).env("PATH", "/usr/bin:/bin").env("HOME", "/nowhere");
+    let cmd = Cmd::new(find_terraform())
+        .args(["version", "-json"])
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", "/nowhere");
     let output = cmd.env("CHECKPOINT_DISABLE", "1").output().await.unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout.bytes).unwrap();
-    answer["terraform_version"].as_str().unwrap().parse().unwrap()
+    answer["terraform_version"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// The real Terraform under another name; it only answers for itself when it is asked for its version.
@@ -40,7 +46,9 @@ fn programs() -> TempDir {
 }
 
 async fn planned_by(world: &World, pull: PullNumber) -> Vec<String> {
-    let shown = |plan: &lockkeeper::model::PlanRecord| format!("{} {}", plan.project.dir, plan.tool_version);
+    let shown = |plan: &lockkeeper::model::PlanRecord| {
+        format!("{} {}", plan.project.dir, plan.tool_version)
+    };
     let mut plans: Vec<String> = world.plans(pull).await.iter().map(shown).collect();
     plans.sort();
     plans
@@ -63,7 +71,10 @@ async fn each_project_gets_the_version_that_its_code_its_configuration_or_the_op
     })
     .await;
 
-    let demand = format!("terraform {{\n  required_version = \"~> {}.{}.0\"\n}}\n", real.major, real.minor);
+    let demand = format!(
+        "terraform {{\n  required_version = \"~> {}.{}.0\"\n}}\n",
+        real.major, real.minor
+    );
     let code = |dir: &str| world.files().backend(dir) + &resource("it", "1");
     let [first, second, third] = ["code", "configured", "neither"].map(code);
     let pull = world
@@ -81,13 +92,23 @@ async fn each_project_gets_the_version_that_its_code_its_configuration_or_the_op
     world.answer(pull).await.is(planned);
     assert_eq!(
         planned_by(&world, pull).await,
-        [format!("code {real}"), "configured 0.13.7".to_owned(), "neither 0.14.11".to_owned()]
+        [
+            format!("code {real}"),
+            "configured 0.13.7".to_owned(),
+            "neither 0.14.11".to_owned()
+        ]
     );
 
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply success | code default applied | configured default applied | neither default applied");
     world.settled(pull).await;
-    world.finish(&["#1 code default", "#1 configured default", "#1 neither default"]).await;
+    world
+        .finish(&[
+            "#1 code default",
+            "#1 configured default",
+            "#1 neither default",
+        ])
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +118,9 @@ async fn a_constraint_that_no_version_meets_is_refused_with_what_is_there() {
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let code = world.files().backend("root") + &resource("it", "1");
     let demand = "terraform {\n  required_version = \">= 0.13, < 0.13.7\"\n}\n";
-    let pull = world.open("feature", &[("main.tf", &code), ("versions.tf", demand)]).await;
+    let pull = world
+        .open("feature", &[("main.tf", &code), ("versions.tf", demand)])
+        .await;
     world
         .answer(pull)
         .await

@@ -41,10 +41,15 @@ async fn variables_of_a_workflow_reach_terraform_and_its_commands_see_the_plan()
     let world = World::start_with(configured(&config), |_| vec![("main.tf", String::new())]).await;
     let pull = world.open("feature", &[("main.tf", &code(&world))]).await;
     let said = world.answer(pull).await;
-    said.is("autoplan success | . default planned").says("of #1 by").says("at ., default").says("Variables were set");
+    said.is("autoplan success | . default planned")
+        .says("of #1 by")
+        .says("at ., default")
+        .says("Variables were set");
     said.says("\"actions\":[\"create\"]\n1\n");
     let said = world.ask(pull, "lockkeeper apply").await;
-    said.is("apply success | . default applied").says("before the apply: nothing").says("Apply complete!");
+    said.is("apply success | . default applied")
+        .says("before the apply: nothing")
+        .says("Apply complete!");
     said.says("terraform_data.it\n");
     assert!(world.files().state("root", None).contains("at ., default"));
     world.finish(&["#1 . default"]).await;
@@ -58,14 +63,30 @@ async fn a_hook_writes_a_project_which_counts_as_changed_where_the_operator_says
     let config = json!({"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": generate}]}]});
     let files = |files: &super::world::Files| {
         let template = files.backend("TEAM") + "resource \"terraform_data\" \"it\" {}\n";
-        vec![("project.txt", template), ("teams.txt", String::new()), (".gitignore", "cache/\n".to_owned())]
+        vec![
+            ("project.txt", template),
+            ("teams.txt", String::new()),
+            (".gitignore", "cache/\n".to_owned()),
+        ]
     };
     let settings = configured(&config).flag("--include-git-untracked-files");
     let world = World::start_with(settings, files).await;
-    let pull = world.open("feature", &[("teams.txt", "blue\ngreen\n")]).await;
-    world.answer(pull).await.is("autoplan success | blue default planned | green default planned");
-    world.ask(pull, "lockkeeper plan").await.is("plan success | blue default planned | green default planned");
-    world.ask(pull, "lockkeeper apply -d blue").await.is("apply success | blue default applied").says("1 added");
+    let pull = world
+        .open("feature", &[("teams.txt", "blue\ngreen\n")])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | blue default planned | green default planned");
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | blue default planned | green default planned");
+    world
+        .ask(pull, "lockkeeper apply -d blue")
+        .await
+        .is("apply success | blue default applied")
+        .says("1 added");
     assert!(world.files().state("blue", None).contains("terraform_data"));
     world.finish(&["#1 blue default", "#1 green default"]).await;
 }
@@ -80,16 +101,39 @@ async fn a_hook_writes_the_configuration_of_the_repository() {
         "post_workflow_hooks": [{"run": "echo \"errors: $COMMAND_HAS_ERRORS\" >$OUTPUT_STATUS_FILE"}],
     }]});
     let files = |files: &super::world::Files| {
-        ["net/main.tf", "old/main.tf"].map(|path| (path, files.backend(&path[..3]))).to_vec()
+        ["net/main.tf", "old/main.tf"]
+            .map(|path| (path, files.backend(&path[..3])))
+            .to_vec()
     };
     let world = World::start_with(configured(&config), files).await;
     let code = |name: &str| world.files().backend(name) + "resource \"terraform_data\" \"it\" {}\n";
-    let pull = world.open("feature", &[("net/main.tf", &code("net")), ("old/main.tf", &code("old"))]).await;
-    world.answer(pull).await.is("autoplan success | net default planned").says("project: `of-net`");
-    let line = world.status(pull, "lockkeeper/pre_workflow_hook: Generate", StatusState::Success).await;
+    let pull = world
+        .open(
+            "feature",
+            &[("net/main.tf", &code("net")), ("old/main.tf", &code("old"))],
+        )
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | net default planned")
+        .says("project: `of-net`");
+    let line = world
+        .status(
+            pull,
+            "lockkeeper/pre_workflow_hook: Generate",
+            StatusState::Success,
+        )
+        .await;
     assert_eq!(line, "Succeeded.");
-    world.ask(pull, "lockkeeper apply -p of-net").await.is("apply success | net default applied");
+    world
+        .ask(pull, "lockkeeper apply -p of-net")
+        .await
+        .is("apply success | net default applied");
     let context = "lockkeeper/post_workflow_hook: Post workflow hook #0";
-    assert_eq!(world.status(pull, context, StatusState::Success).await, "errors: false");
+    assert_eq!(
+        world.status(pull, context, StatusState::Success).await,
+        "errors: false"
+    );
     world.finish(&["#1 net default"]).await;
 }

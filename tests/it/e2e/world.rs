@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::emulator::{AppOptions, Change, Comment, Delivering, Emulator, NewPull, Options, StatusState};
+use lockkeeper::emulator::{
+    AppOptions, Change, Comment, Delivering, Emulator, NewPull, Options, StatusState,
+};
 use lockkeeper::jobs::{RemoveDuplicates, RepeatStatus};
 use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
 use lockkeeper::queue::Job as _;
@@ -18,7 +20,9 @@ use lockkeeper::store::{JobState, JobView, Store};
 use tempfile::TempDir;
 
 use crate::support::openapi::OpenApi;
-use crate::support::server::{APP_ID, BOT, HOST, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET, within};
+use crate::support::server::{
+    APP_ID, BOT, HOST, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET, within,
+};
 
 const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
@@ -49,10 +53,26 @@ impl Said {
     /// `command outcome | dir workspace outcome | …`, as the hidden line has it.
     pub fn outcome(&self) -> String {
         let outcome = |p: &MachineProject| p.outcome.map_or("-", |outcome| outcome.as_str());
-        let projects = self.line.projects.iter().map(|p| format!(" | {} {} {}", p.dir, p.workspace, outcome(p)));
-        let reason = self.line.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let what = self.line.command.map_or_else(|| self.line.event.clone().unwrap_or_default(), |it| it.to_string());
-        format!("{what} {}{reason}{}", self.line.outcome, projects.collect::<String>())
+        let projects = self
+            .line
+            .projects
+            .iter()
+            .map(|p| format!(" | {} {} {}", p.dir, p.workspace, outcome(p)));
+        let reason = self
+            .line
+            .reason
+            .as_ref()
+            .map(|reason| format!(" ({reason})"))
+            .unwrap_or_default();
+        let what = self.line.command.map_or_else(
+            || self.line.event.clone().unwrap_or_default(),
+            |it| it.to_string(),
+        );
+        format!(
+            "{what} {}{reason}{}",
+            self.line.outcome,
+            projects.collect::<String>()
+        )
     }
 
     /// Asserts how it ended.
@@ -65,7 +85,11 @@ impl Said {
     /// Asserts that people can read this.
     #[track_caller]
     pub fn says(&self, part: &str) -> &Self {
-        assert!(self.text.contains(part), "`{part}` is not in:\n{}", self.text);
+        assert!(
+            self.text.contains(part),
+            "`{part}` is not in:\n{}",
+            self.text
+        );
         self
     }
 }
@@ -83,8 +107,14 @@ impl World {
     }
 
     /// The same with other settings.
-    pub async fn start_with(settings: Settings, files: impl FnOnce(&Files) -> Vec<(&'static str, String)>) -> Self {
-        let dir = tempfile::Builder::new().prefix("lockkeeper-world-").tempdir().expect("a temporary directory");
+    pub async fn start_with(
+        settings: Settings,
+        files: impl FnOnce(&Files) -> Vec<(&'static str, String)>,
+    ) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("lockkeeper-world-")
+            .tempdir()
+            .expect("a temporary directory");
         let forge = dir.path().join("forge");
         let options = Options::new(&forge, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));
         let (options, bot) = if settings.is_app() {
@@ -94,40 +124,76 @@ impl World {
             (options.with_token(BOT, Secret::new(TOKEN)), BOT.to_owned())
         };
         let github = Emulator::start(options).await.expect("it starts");
-        let files = files(&Files { states: dir.path().join("states") });
-        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let files = files(&Files {
+            states: dir.path().join("states"),
+        });
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(path, text)| (*path, text.as_str()))
+            .collect();
         github.create_repo(REPO, &files).await.expect("it is new");
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("the directory is ours");
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777))
+            .expect("the directory is ours");
         let server = Server::start(&github, settings.writes(dir.path())).await;
-        Self { github, server, dir, bot, read: Mutex::default(), lost: AtomicUsize::default() }
+        Self {
+            github,
+            server,
+            dir,
+            bot,
+            read: Mutex::default(),
+            lost: AtomicUsize::default(),
+        }
     }
 
     /// Where states and other files of the story are.
     pub fn files(&self) -> Files {
-        Files { states: self.dir.path().join("states") }
+        Files {
+            states: self.dir.path().join("states"),
+        }
     }
 
     /// Pushes a commit with one file to a branch.
     pub async fn push(&self, branch: &str, path: &str, content: &str) -> CommitSha {
-        self.github.push(REPO, branch, &[Change::write(path, content)]).await.expect("a push")
+        self.github
+            .push(REPO, branch, &[Change::write(path, content)])
+            .await
+            .expect("a push")
     }
 
     /// Pushes a commit with these files to a new branch and opens a pull request.
     pub async fn open(&self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
-        let changes: Vec<Change> = files.iter().map(|(path, text)| Change::write(path, text)).collect();
-        self.github.push(REPO, branch, &changes).await.expect("a push");
-        self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("a pull")
+        let changes: Vec<Change> = files
+            .iter()
+            .map(|(path, text)| Change::write(path, text))
+            .collect();
+        self.github
+            .push(REPO, branch, &changes)
+            .await
+            .expect("a push");
+        self.github
+            .open_pull(REPO, NewPull::from_branch(branch))
+            .await
+            .expect("a pull")
     }
 
     /// Pushes a commit with these changes to a new branch and opens a pull request.
     pub async fn open_with(&self, branch: &str, changes: &[Change]) -> PullNumber {
-        self.github.push(REPO, branch, changes).await.expect("a push");
-        self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("a pull")
+        self.github
+            .push(REPO, branch, changes)
+            .await
+            .expect("a push");
+        self.github
+            .open_pull(REPO, NewPull::from_branch(branch))
+            .await
+            .expect("a pull")
     }
 
     /// A developer comments.
     pub async fn comment(&self, pull: PullNumber, text: &str) {
-        self.github.comment(REPO, pull, "alice", text).await.expect("a comment");
+        self.github
+            .comment(REPO, pull, "alice", text)
+            .await
+            .expect("a comment");
     }
 
     /// A developer comments, and the bot answers.
@@ -153,19 +219,26 @@ impl World {
     async fn next_comment(&self, pull: PullNumber) -> Comment {
         let after = self.read().get(&pull).copied().unwrap_or(0);
         let comment = self.github.comment_by(REPO, pull, &self.bot, after);
-        let comment = within("the answer of the bot", comment).await.expect("the pull exists");
+        let comment = within("the answer of the bot", comment)
+            .await
+            .expect("the pull exists");
         self.read().insert(pull, comment.id);
         comment
     }
 
     fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<PullNumber, u64>> {
-        self.read.lock().expect("no test panics while it holds the list")
+        self.read
+            .lock()
+            .expect("no test panics while it holds the list")
     }
 
     /// Everything the bot ever said on a pull.
     pub fn said(&self, pull: PullNumber) -> Vec<Comment> {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
-        comments.into_iter().filter(|comment| comment.author == self.bot).collect()
+        comments
+            .into_iter()
+            .filter(|comment| comment.author == self.bot)
+            .collect()
     }
 
     /// The webhooks of what happens next are lost.
@@ -191,32 +264,59 @@ impl World {
         let head = self.head(pull);
         let look = |github: &Emulator| {
             let statuses = github.statuses(REPO, &head).expect("the repository exists");
-            let status = statuses.of(context).filter(|status| status.state == state)?;
+            let status = statuses
+                .of(context)
+                .filter(|status| status.state == state)?;
             Some(status.description.clone().unwrap_or_default())
         };
-        within(&format!("{context} {}", state.as_str()), self.github.wait_for(look)).await
+        within(
+            &format!("{context} {}", state.as_str()),
+            self.github.wait_for(look),
+        )
+        .await
     }
 
     /// Waits until no status of the head of a pull is pending.
     pub async fn settled(&self, pull: PullNumber) {
         let head = self.head(pull);
         let look = |github: &Emulator| {
-            let statuses = github.statuses(REPO, &head).expect("the repository exists").latest;
-            statuses.iter().all(|status| status.state != StatusState::Pending).then_some(())
+            let statuses = github
+                .statuses(REPO, &head)
+                .expect("the repository exists")
+                .latest;
+            statuses
+                .iter()
+                .all(|status| status.state != StatusState::Pending)
+                .then_some(())
         };
-        within("the end of every pending status", self.github.wait_for(look)).await;
+        within(
+            "the end of every pending status",
+            self.github.wait_for(look),
+        )
+        .await;
     }
 
     /// The server's database, opened beside it.
     pub async fn store(&self) -> Store {
-        let store = Store::open(&self.server.database(), Arc::new(SystemClock), Arc::new(RandomIds)).await;
+        let store = Store::open(
+            &self.server.database(),
+            Arc::new(SystemClock),
+            Arc::new(RandomIds),
+        )
+        .await;
         store.expect("the database of the server opens")
     }
 
     /// Every lock: `#1 dir workspace`.
     pub async fn locks(&self) -> Vec<String> {
         let store = self.store().await;
-        let mut locks: Vec<String> = store.lock_list().await.expect("locks").iter().map(shown).collect();
+        let mut locks: Vec<String> = store
+            .lock_list()
+            .await
+            .expect("locks")
+            .iter()
+            .map(shown)
+            .collect();
         store.close().await;
         locks.sort();
         locks
@@ -232,8 +332,12 @@ impl World {
 
     /// Waits until the checkouts of closed pulls are gone from the disk.
     pub async fn cleaned(&self) {
-        let checkouts = self.server.data_dir().join(format!("checkouts/{HOST}/{REPO}"));
-        let left = || std::fs::read_dir(&checkouts).is_ok_and(|mut entries| entries.next().is_some());
+        let checkouts = self
+            .server
+            .data_dir()
+            .join(format!("checkouts/{HOST}/{REPO}"));
+        let left =
+            || std::fs::read_dir(&checkouts).is_ok_and(|mut entries| entries.next().is_some());
         within("the cleaning of the disk", async {
             while left() {
                 tokio::time::sleep(LOOK).await;
@@ -244,13 +348,22 @@ impl World {
 
     /// The pull as the server names it.
     pub fn pull_ref(number: PullNumber) -> PullRef {
-        PullRef { repo: format!("{HOST}/{REPO}").parse().expect("a repository"), number }
+        PullRef {
+            repo: format!("{HOST}/{REPO}").parse().expect("a repository"),
+            number,
+        }
     }
 
     /// Waits until every webhook has arrived and everything that followed from it is done.
     async fn idle(&self) {
         let store = self.store().await;
-        let unsent = || self.github.deliveries().iter().filter(|delivery| delivery.attempts.is_empty()).count();
+        let unsent = || {
+            self.github
+                .deliveries()
+                .iter()
+                .filter(|delivery| delivery.attempts.is_empty())
+                .count()
+        };
         let arrived = || unsent() == self.lost.load(Ordering::Relaxed);
         within("the end of all work", async {
             loop {
@@ -274,26 +387,45 @@ impl World {
         self.idle().await;
         self.server.finish().await;
         let store = self.store().await;
-        let (given_up, _) = store.job_list_failed_since(DateTime::UNIX_EPOCH, 100).await.expect("jobs");
+        let (given_up, _) = store
+            .job_list_failed_since(DateTime::UNIX_EPOCH, 100)
+            .await
+            .expect("jobs");
         assert_eq!(jobs(&given_up), [""; 0], "jobs were given up");
         store.close().await;
         assert_eq!(self.locks().await, locks);
         let read = self.read().clone();
-        for number in (1..).map(PullNumber).take_while(|number| self.github.pull(REPO, *number).is_ok()) {
+        for number in (1..)
+            .map(PullNumber)
+            .take_while(|number| self.github.pull(REPO, *number).is_ok())
+        {
             let last = read.get(&number).copied().unwrap_or(0);
-            let unread: Vec<Comment> = self.said(number).into_iter().filter(|comment| comment.id > last).collect();
-            assert_eq!(unread, [], "the bot said something that the story has not read");
+            let unread: Vec<Comment> = self
+                .said(number)
+                .into_iter()
+                .filter(|comment| comment.id > last)
+                .collect();
+            assert_eq!(
+                unread,
+                [],
+                "the bot said something that the story has not read"
+            );
         }
         OpenApi::github().check_all(&self.github.requests());
     }
 }
 
 fn shown(lock: &Lock) -> String {
-    format!("#{} {} {}", lock.pull.number, lock.key.dir, lock.key.workspace)
+    format!(
+        "#{} {} {}",
+        lock.pull.number, lock.key.dir, lock.key.workspace
+    )
 }
 
 fn jobs(jobs: &[lockkeeper::store::FailedJob]) -> Vec<String> {
-    jobs.iter().map(|job| format!("{} in {}: {:?}", job.kind, job.lane, job.last_error)).collect()
+    jobs.iter()
+        .map(|job| format!("{} in {}: {:?}", job.kind, job.lane, job.last_error))
+        .collect()
 }
 
 /// Terraform code for stories. Each directory keeps its state outside of any checkout, as real backends do.
@@ -316,7 +448,11 @@ impl Files {
         let path = match workspace {
             None => self.states.join(format!("{name}.tfstate")),
             // Terraform puts the file under its base name.
-            Some(workspace) => self.states.join(format!("{name}.d")).join(workspace).join("terraform.tfstate"),
+            Some(workspace) => self
+                .states
+                .join(format!("{name}.d"))
+                .join(workspace)
+                .join("terraform.tfstate"),
         };
         std::fs::read_to_string(path).unwrap_or_default()
     }

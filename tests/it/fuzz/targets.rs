@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use lockkeeper::config::repo::{Patterns, Permissions, RepoConfig};
 use lockkeeper::config::repos::ServerRepos;
-use lockkeeper::discovery::{self, Autodiscover, Input, ModuleGraph, Settings, Tree, VersionConstraint, terragrunt};
+use lockkeeper::discovery::{
+    self, Autodiscover, Input, ModuleGraph, Settings, Tree, VersionConstraint, terragrunt,
+};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 
 /// A reader of text.
@@ -38,11 +40,16 @@ pub fn server_config(text: &str) {
 /// The first line is a list of patterns, the others are paths that are held against it.
 pub fn patterns(text: &str) {
     let (list, paths) = text.split_once('\n').unwrap_or((text, ""));
-    let Ok(patterns) = Patterns::from_flag(list) else { return };
+    let Ok(patterns) = Patterns::from_flag(list) else {
+        return;
+    };
     for path in paths.lines().filter_map(|line| RepoPath::new(line).ok()) {
         for dir in [RepoPath::root(), path.parent()] {
             if patterns.matching(&dir, &path).is_some() {
-                assert!(patterns.reach(&dir).contains(&path), "{list:?} matches {path} beyond its reach");
+                assert!(
+                    patterns.reach(&dir).contains(&path),
+                    "{list:?} matches {path} beyond its reach"
+                );
             }
         }
     }
@@ -51,24 +58,41 @@ pub fn patterns(text: &str) {
 /// The first line is a constraint, the others are versions that are held against it. What is shown means the same.
 pub fn version_constraint(text: &str) {
     let (constraint, versions) = text.split_once('\n').unwrap_or((text, ""));
-    let Ok(constraint) = constraint.parse::<VersionConstraint>() else { return };
-    let again: VersionConstraint = constraint.to_string().parse().expect("what is shown can be read");
+    let Ok(constraint) = constraint.parse::<VersionConstraint>() else {
+        return;
+    };
+    let again: VersionConstraint = constraint
+        .to_string()
+        .parse()
+        .expect("what is shown can be read");
     for version in versions.lines().filter_map(|line| line.parse().ok()) {
-        assert_eq!(constraint.matches(&version), again.matches(&version), "{constraint} and {version}");
+        assert_eq!(
+            constraint.matches(&version),
+            again.matches(&version),
+            "{constraint} and {version}"
+        );
     }
 }
 
 /// Code in which a workspace and modules are looked for.
 pub fn hcl(text: &str) {
     let path = |name: &str| RepoPath::new(name).expect("a constant");
-    let changed = ChangedFile { path: path("a/main.tf"), previous: None, kind: ChangeKind::Modified };
+    let changed = ChangedFile {
+        path: path("a/main.tf"),
+        previous: None,
+        kind: ChangeKind::Modified,
+    };
     let tree = Tree::new([path("a/main.tf"), path("a/more.tofu")]);
     let base = BranchName::new("main").expect("a constant");
     for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
-        let settings = Settings { distribution, ..Settings::default() };
+        let settings = Settings {
+            distribution,
+            ..Settings::default()
+        };
         let read = |_: &RepoPath| Some(text.to_owned());
         let changed = [changed.clone()];
-        let modules = ModuleGraph::build(&tree, &settings.file_list, &read).expect("two files are not too many");
+        let modules = ModuleGraph::build(&tree, &settings.file_list, &read)
+            .expect("two files are not too many");
         let input = Input {
             tree: &tree,
             changed: &changed,
@@ -80,7 +104,11 @@ pub fn hcl(text: &str) {
             read: &read,
         };
         let projects = discovery::discover(&input).expect("one project is not too many");
-        assert_eq!(projects.len(), 1, "the directory is a project, whatever is in its code");
+        assert_eq!(
+            projects.len(),
+            1,
+            "the directory is a project, whatever is in its code"
+        );
     }
 }
 
@@ -91,7 +119,10 @@ pub fn terragrunt(text: &str) {
     let files: BTreeMap<RepoPath, &str> = files.take(50).collect();
     let tree = Tree::new(files.keys().cloned());
     let read = |file: &RepoPath| {
-        assert!(tree.has_file(file), "{file} is not in the tree and was read");
+        assert!(
+            tree.has_file(file),
+            "{file} is not in the tree and was read"
+        );
         files.get(file).map(|text| (*text).to_owned())
     };
     let found = terragrunt::units(&tree, &read);

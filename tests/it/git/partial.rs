@@ -17,13 +17,23 @@ impl World {
         world
             .sh(&format!("{git} config uploadpack.allowFilter true && {git} config uploadpack.allowAnySHA1InWant true"))
             .await;
-        Self { git: Git::new(settings), ..world }
+        Self {
+            git: Git::new(settings),
+            ..world
+        }
     }
 
     async fn sync_all(&self) {
         let (url, credentials) = (self.url(), credentials());
-        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
-        let wanted = RefSelection { branches: true, pulls: [pull_ref()].into() };
+        let remote = Remote {
+            url: &url,
+            credentials: Some(&credentials),
+            deadline: Duration::from_mins(1),
+        };
+        let wanted = RefSelection {
+            branches: true,
+            pulls: [pull_ref()].into(),
+        };
         self.mirror().sync(&remote, &wanted).await.unwrap();
     }
 
@@ -33,7 +43,16 @@ impl World {
 
     fn packs(&self) -> usize {
         let packs = std::fs::read_dir(self.mirror().dir().join("objects/pack")).unwrap();
-        packs.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "pack")).count()
+        packs
+            .filter(|entry| {
+                entry
+                    .as_ref()
+                    .unwrap()
+                    .path()
+                    .extension()
+                    .is_some_and(|end| end == "pack")
+            })
+            .count()
     }
 }
 
@@ -46,15 +65,37 @@ async fn files_come_when_they_are_needed_with_the_credentials_of_the_forge() {
     world.mirror().check_connectivity().await.unwrap();
     assert!(!world.mirror().has_files(&commits.1).await.unwrap());
     let listed = world.mirror().files(&commits.1).await.unwrap();
-    assert_eq!(listed.paths, ["a/b.tf", "main.tf"].map(path), "directories are here");
+    assert_eq!(
+        listed.paths,
+        ["a/b.tf", "main.tf"].map(path),
+        "directories are here"
+    );
     let requests = world.requests();
-    let error = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
+    let error = world
+        .prepare(&commits, CheckoutStrategy::Branch)
+        .await
+        .unwrap_err();
     assert!(!matches!(error, GitError::Corrupt { .. }), "{error}");
-    assert_eq!(world.requests(), requests, "nothing is fetched behind our back");
+    assert_eq!(
+        world.requests(),
+        requests,
+        "nothing is fetched behind our back"
+    );
     let checkout = world.checkout(&commits).await;
-    assert_eq!((read(&checkout, "main.tf"), read(&checkout, "a/b.tf")), ("two".into(), "x".into()));
+    assert_eq!(
+        (read(&checkout, "main.tf"), read(&checkout, "a/b.tf")),
+        ("two".into(), "x".into())
+    );
     assert!(world.mirror().has_files(&commits.1).await.unwrap());
-    assert_eq!(world.mirror().read(&commits.0, &path("main.tf"), 100).await.unwrap().unwrap(), b"one");
+    assert_eq!(
+        world
+            .mirror()
+            .read(&commits.0, &path("main.tf"), 100)
+            .await
+            .unwrap()
+            .unwrap(),
+        b"one"
+    );
     world.mirror().maintain().await.unwrap();
     world.mirror().check_connectivity().await.unwrap();
     assert!(!world.checkout(&commits).await.fresh);
@@ -78,10 +119,23 @@ async fn both_sides_of_a_merge_and_what_they_come_from_are_fetched() {
     // As for a plan that another server made: the commits are here, their files are not.
     world.sync_all().await;
     let (url, credentials) = (world.url(), credentials());
-    let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+    let remote = Remote {
+        url: &url,
+        credentials: Some(&credentials),
+        deadline: Duration::from_mins(1),
+    };
     assert!(world.mirror().is_partial());
-    world.mirror().bring_files(&remote, &[&head, &base]).await.unwrap();
-    let merged = ready(world.prepare(&(base, head), CheckoutStrategy::Merge).await.unwrap());
+    world
+        .mirror()
+        .bring_files(&remote, &[&head, &base])
+        .await
+        .unwrap();
+    let merged = ready(
+        world
+            .prepare(&(base, head), CheckoutStrategy::Merge)
+            .await
+            .unwrap(),
+    );
     assert_eq!(read(&merged, "f.tf"), text("one", "two"));
 }
 
@@ -103,9 +157,20 @@ async fn branches_that_were_merged_both_ways_are_merged_by_all_that_they_come_fr
     let (base, head) = commits.split_once(' ').unwrap();
     let commits = (base.parse().unwrap(), head.parse().unwrap());
     world.sync_all().await;
-    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
-    let merged = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
-    assert_eq!(read(&merged, "f").split_whitespace().collect::<String>(), "abcd");
+    assert_eq!(
+        world.fetch(Some(&commits.1)).await.unwrap().wanted,
+        Head::Present
+    );
+    let merged = ready(
+        world
+            .prepare(&commits, CheckoutStrategy::Merge)
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        read(&merged, "f").split_whitespace().collect::<String>(),
+        "abcd"
+    );
 }
 
 #[tokio::test]
@@ -123,7 +188,9 @@ async fn only_large_files_can_be_left_at_the_forge() {
 #[tokio::test]
 async fn a_forge_without_partial_clones_gives_everything() {
     let world = World::partial("blob:none").await;
-    world.sh("git -C srv/acme/infra.git config uploadpack.allowFilter false").await;
+    world
+        .sh("git -C srv/acme/infra.git config uploadpack.allowFilter false")
+        .await;
     let commits = world.pull("main.tf=two").await;
     world.sync_all().await;
     assert!(world.mirror().has_files(&commits.1).await.unwrap());
@@ -138,7 +205,10 @@ async fn a_mirror_stays_as_it_was_made() {
     world.sync_all().await;
     let mut settings = GitSettings::new(world.path("data"), PATH);
     settings.filter = Some("blob:none".parse().unwrap());
-    let world = World { git: Git::new(settings), ..world };
+    let world = World {
+        git: Git::new(settings),
+        ..world
+    };
     world.sync_all().await;
     assert!(world.mirror().has_files(&commits.1).await.unwrap());
 }
@@ -170,11 +240,25 @@ async fn upkeep_joins_packs_and_keeps_what_checkouts_need() {
     }
     mirror.maintain().await.unwrap();
     assert!(world.packs() <= 2, "{}", world.packs());
-    assert_eq!(leftovers.map(|file| mirror.dir().join(file).exists()), [false; 6]);
-    assert!(mirror.dir().join("packed-refs").exists() && mirror.dir().join("objects/info/commit-graphs").exists());
+    assert_eq!(
+        leftovers.map(|file| mirror.dir().join(file).exists()),
+        [false; 6]
+    );
+    assert!(
+        mirror.dir().join("packed-refs").exists()
+            && mirror.dir().join("objects/info/commit-graphs").exists()
+    );
     mirror.maintain().await.unwrap();
-    let again = ready(world.prepare(&first, CheckoutStrategy::Branch).await.unwrap());
-    assert_eq!((again.fresh, &again.commit, read(&again, "main.tf")), (false, &checkout.commit, "0".into()));
+    let again = ready(
+        world
+            .prepare(&first, CheckoutStrategy::Branch)
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        (again.fresh, &again.commit, read(&again, "main.tf")),
+        (false, &checkout.commit, "0".into())
+    );
     // As if it had grown since everything was packed: then all of it is packed again.
     std::fs::write(mirror.dir().join(".lockkeeper-packed"), "0").unwrap();
     world.sh("head -c 10000000 /dev/urandom > work/big").await;
@@ -182,7 +266,15 @@ async fn upkeep_joins_packs_and_keeps_what_checkouts_need() {
     world.sync_all().await;
     mirror.maintain().await.unwrap();
     assert_eq!(world.packs(), 1);
-    assert!(!ready(world.prepare(&first, CheckoutStrategy::Branch).await.unwrap()).fresh);
+    assert!(
+        !ready(
+            world
+                .prepare(&first, CheckoutStrategy::Branch)
+                .await
+                .unwrap()
+        )
+        .fresh
+    );
     mirror.check_connectivity().await.unwrap();
 }
 

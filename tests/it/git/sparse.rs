@@ -7,15 +7,29 @@ impl World {
         assert_eq!(self.fetch(Some(head)).await.unwrap().wanted, Head::Present);
         let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
         let extent = Extent::of_dirs(dirs.iter().map(|dir| path(dir)));
-        let wanted = Wanted { pull: PULL, workspace: &workspace, head, base, strategy, extent: &extent };
+        let wanted = Wanted {
+            pull: PULL,
+            workspace: &workspace,
+            head,
+            base,
+            strategy,
+            extent: &extent,
+        };
         ready(self.mirror().prepare(&wanted).await.unwrap())
     }
 
     /// The files that are there, and what git says of changes.
     async fn there(&self, checkout: &Checkout) -> (String, String) {
         let dir = checkout.path.display();
-        let files = self.sh(&format!("cd {dir} && find . -type f ! -name .git | sort | tr '\\n' ' '")).await;
-        (files, self.sh(&format!("cd {dir} && git status --short")).await)
+        let files = self
+            .sh(&format!(
+                "cd {dir} && find . -type f ! -name .git | sort | tr '\\n' ' '"
+            ))
+            .await;
+        (
+            files,
+            self.sh(&format!("cd {dir} && git status --short")).await,
+        )
     }
 }
 
@@ -31,12 +45,31 @@ async fn only_the_named_directories_and_files_on_the_way_are_there() {
     let checkout = world.sparse(&commits, &["a/b"]).await;
     assert!(checkout.fresh);
     assert_eq!(checkout.extent, Extent::of_dirs([path("a/b")]));
-    assert_eq!(world.there(&checkout).await, clean("./a/b/c/f ./a/b/f ./a/f ./main.tf"));
-    assert_eq!(world.mirror().untracked(&checkout, Ignored::Listed).await.unwrap().paths, []);
+    assert_eq!(
+        world.there(&checkout).await,
+        clean("./a/b/c/f ./a/b/f ./a/f ./main.tf")
+    );
+    assert_eq!(
+        world
+            .mirror()
+            .untracked(&checkout, Ignored::Listed)
+            .await
+            .unwrap()
+            .paths,
+        []
+    );
     let odd = world.sparse(&commits, &["[s]*"]).await;
-    assert_eq!(world.there(&odd).await, clean("./[s]*/f ./a/b/c/f ./a/b/f ./a/f ./main.tf"));
+    assert_eq!(
+        world.there(&odd).await,
+        clean("./[s]*/f ./a/b/c/f ./a/b/f ./a/f ./main.tf")
+    );
     let listed = world.mirror().files(&commits.1).await.unwrap();
-    let there: Vec<_> = listed.paths.iter().filter(|file| odd.extent.has(file)).map(RepoPath::as_str).collect();
+    let there: Vec<_> = listed
+        .paths
+        .iter()
+        .filter(|file| odd.extent.has(file))
+        .map(RepoPath::as_str)
+        .collect();
     assert_eq!(there, ["[s]*/f", "a/b/c/f", "a/b/f", "a/f", "main.tf"]);
 }
 
@@ -50,11 +83,20 @@ async fn a_later_command_widens_a_checkout_and_none_narrows_it() {
     assert_eq!(world.there(&wider).await, clean("./a/f ./b/f ./main.tf"));
     let commits = world.pull("a/f=2 b/f=2 c/f=2").await;
     let moved = world.sparse(&commits, &["a"]).await;
-    assert_eq!((moved.fresh, read(&moved, "a/f"), read(&moved, "b/f")), (false, "2".to_owned(), "2".to_owned()));
+    assert_eq!(
+        (moved.fresh, read(&moved, "a/f"), read(&moved, "b/f")),
+        (false, "2".to_owned(), "2".to_owned())
+    );
     let whole = world.sparse(&commits, &["."]).await;
     assert_eq!((whole.fresh, &whole.extent), (false, &Extent::Whole));
-    assert_eq!(world.there(&whole).await, clean("./a/f ./b/f ./c/f ./main.tf"));
-    assert_eq!(world.there(&world.sparse(&commits, &["a"]).await).await.0, "./a/f ./b/f ./c/f ./main.tf");
+    assert_eq!(
+        world.there(&whole).await,
+        clean("./a/f ./b/f ./c/f ./main.tf")
+    );
+    assert_eq!(
+        world.there(&world.sparse(&commits, &["a"]).await).await.0,
+        "./a/f ./b/f ./c/f ./main.tf"
+    );
 }
 
 #[tokio::test]
@@ -64,7 +106,11 @@ async fn what_a_run_changed_in_a_sparse_checkout_is_undone_and_a_state_stays() {
     let checkout = world.sparse(&commits, &["a"]).await;
     std::fs::write(checkout.path.join("a/f"), "changed").unwrap();
     std::fs::create_dir(checkout.path.join("b")).unwrap();
-    std::fs::write(checkout.path.join("b/f"), "where git thinks there is nothing").unwrap();
+    std::fs::write(
+        checkout.path.join("b/f"),
+        "where git thinks there is nothing",
+    )
+    .unwrap();
     std::fs::write(checkout.path.join("a/terraform.tfstate"), "state").unwrap();
     let again = world.sparse(&commits, &["a"]).await;
     assert_eq!(
@@ -79,7 +125,14 @@ async fn a_note_that_was_damaged_makes_the_checkout_anew() {
     let world = World::new().await;
     let commits = world.pull("a/f=1 b/f=1").await;
     world.sparse(&commits, &["a"]).await;
-    std::fs::write(world.mirror().dir().join("worktrees/default/lockkeeper-dirs"), "../x\n").unwrap();
+    std::fs::write(
+        world
+            .mirror()
+            .dir()
+            .join("worktrees/default/lockkeeper-dirs"),
+        "../x\n",
+    )
+    .unwrap();
     let again = world.sparse(&commits, &["b"]).await;
     assert!(again.fresh);
     assert_eq!(world.there(&again).await, clean("./b/f ./main.tf"));

@@ -6,7 +6,10 @@ use super::*;
 
 /// All branches, and the pull.
 fn selection() -> RefSelection {
-    RefSelection { branches: true, pulls: [pull_ref()].into() }
+    RefSelection {
+        branches: true,
+        pulls: [pull_ref()].into(),
+    }
 }
 
 fn names(refs: &RefList) -> Vec<&str> {
@@ -22,12 +25,21 @@ impl World {
     async fn with_script_before_git(script: &str) -> Self {
         let world = Self::new().await;
         let (real, file) = (world.sh("command -v git").await, world.path("git.sh"));
-        std::fs::write(&file, format!("#!/bin/sh\ncd {}\n{script}\nexec {real} \"$@\"\n", world.dir.path().display()))
-            .unwrap();
+        std::fs::write(
+            &file,
+            format!(
+                "#!/bin/sh\ncd {}\n{script}\nexec {real} \"$@\"\n",
+                world.dir.path().display()
+            ),
+        )
+        .unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut settings = GitSettings::new(world.path("data"), PATH);
         settings.program = file.into();
-        Self { git: Git::new(settings), ..world }
+        Self {
+            git: Git::new(settings),
+            ..world
+        }
     }
 
     async fn sync(&self) -> Result<Synced, GitError> {
@@ -36,20 +48,35 @@ impl World {
 
     async fn sync_from(&self, url: &str, wanted: &RefSelection) -> Result<Synced, GitError> {
         let credentials = credentials();
-        let remote = Remote { url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+        let remote = Remote {
+            url,
+            credentials: Some(&credentials),
+            deadline: Duration::from_mins(1),
+        };
         self.mirror().sync(&remote, wanted).await
     }
 
     async fn rebuild_from(&self, url: &str) -> Result<Synced, GitError> {
         let credentials = credentials();
-        let remote = Remote { url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+        let remote = Remote {
+            url,
+            credentials: Some(&credentials),
+            deadline: Duration::from_mins(1),
+        };
         self.mirror().rebuild(&remote, &selection()).await
     }
 
     async fn advertised(&self) -> RefList {
         let (url, credentials) = (self.url(), credentials());
-        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
-        self.mirror().advertised(&remote, &selection()).await.unwrap()
+        let remote = Remote {
+            url: &url,
+            credentials: Some(&credentials),
+            deadline: Duration::from_mins(1),
+        };
+        self.mirror()
+            .advertised(&remote, &selection())
+            .await
+            .unwrap()
     }
 
     /// Synchronises and sees to it that mirror and forge agree.
@@ -58,7 +85,10 @@ impl World {
         let advertised = self.advertised().await;
         assert_eq!(synced.refs, advertised);
         let refs = self.mirror().refs().await.unwrap();
-        assert_eq!((refs.checksum(), refs.len()), (advertised.checksum(), advertised.len()));
+        assert_eq!(
+            (refs.checksum(), refs.len()),
+            (advertised.checksum(), advertised.len())
+        );
         self.mirror().check_connectivity().await.unwrap();
         assert_eq!(self.leftovers(), Vec::<String>::new());
         synced
@@ -73,19 +103,31 @@ impl World {
         let mirror = self.mirror();
         let file_names = |dir: &Path| {
             let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-            entries.map(|entry| entry.file_name().into_string().unwrap()).collect::<Vec<_>>()
+            entries
+                .map(|entry| entry.file_name().into_string().unwrap())
+                .collect::<Vec<_>>()
         };
-        let beside = file_names(mirror.dir().parent().unwrap()).into_iter().filter(|name| name != "infra.git");
-        let parts = file_names(&mirror.dir().join("objects/pack")).into_iter().filter(|name| name.starts_with("tmp_"));
+        let beside = file_names(mirror.dir().parent().unwrap())
+            .into_iter()
+            .filter(|name| name != "infra.git");
+        let parts = file_names(&mirror.dir().join("objects/pack"))
+            .into_iter()
+            .filter(|name| name.starts_with("tmp_"));
         beside.chain(parts).collect()
     }
 
     /// Removes the object of a file at a commit from the mirror.
     async fn lose(&self, file: &str, commit: &CommitSha) {
-        let blob = self.sh(&format!("cd work && git rev-parse {commit}:{file}")).await;
+        let blob = self
+            .sh(&format!("cd work && git rev-parse {commit}:{file}"))
+            .await;
         let (start, rest) = blob.split_at(2);
         let unpack = "for p in objects/pack/*.pack; do mv $p p; rm -f ${p%.pack}.*; git unpack-objects -q < p; done";
-        self.sh(&format!("cd {} && {unpack} && rm -f p objects/{start}/{rest}", self.mirror().dir().display())).await;
+        self.sh(&format!(
+            "cd {} && {unpack} && rm -f p objects/{start}/{rest}",
+            self.mirror().dir().display()
+        ))
+        .await;
     }
 }
 
@@ -93,20 +135,40 @@ impl World {
 async fn a_mirror_has_exactly_the_refs_that_are_wanted() {
     let world = World::new().await;
     let (base, head) = world.pull("main.tf=two").await;
-    for name in ["feature/a", "refs/pull/12/merge", "refs/pull/13/head", "refs/tags/v1", "refs/notes/x"] {
+    for name in [
+        "feature/a",
+        "refs/pull/12/merge",
+        "refs/pull/13/head",
+        "refs/tags/v1",
+        "refs/notes/x",
+    ] {
         world.push(name).await;
     }
     let synced = world.in_step().await;
-    assert_eq!(names(&synced.refs), ["refs/heads/feature/a", "refs/heads/main", "refs/pull/12/head"]);
+    assert_eq!(
+        names(&synced.refs),
+        [
+            "refs/heads/feature/a",
+            "refs/heads/main",
+            "refs/pull/12/head"
+        ]
+    );
     let asked = world.server.log.lock().unwrap().asked_for_refs.clone();
-    let is_narrow =
-        |text: &String| text.matches("ref-prefix").count() == 2 && text.contains("ref-prefix refs/pull/12/head\n");
+    let is_narrow = |text: &String| {
+        text.matches("ref-prefix").count() == 2 && text.contains("ref-prefix refs/pull/12/head\n")
+    };
     assert!(asked.len() >= 2 && asked.iter().all(is_narrow), "{asked:?}");
-    assert_eq!((synced.refs.get(&main()), synced.refs.get(&pull_ref())), (Some(&base), Some(&head)));
+    assert_eq!(
+        (synced.refs.get(&main()), synced.refs.get(&pull_ref())),
+        (Some(&base), Some(&head))
+    );
     assert!(synced.changed == 3 && synced.bytes > 0, "{synced:?}");
     let again = world.in_step().await;
     assert_eq!((again.changed, again.bytes), (0, 0));
-    let none = world.sync_from(&world.url(), &RefSelection::default()).await.unwrap();
+    let none = world
+        .sync_from(&world.url(), &RefSelection::default())
+        .await
+        .unwrap();
     assert_eq!((none.refs.len(), none.changed), (0, 3));
     assert!(world.mirror().refs().await.unwrap().is_empty());
 }
@@ -136,14 +198,25 @@ async fn forced_pushes_deleted_branches_and_names_in_the_way_are_followed() {
     let synced = world.in_step().await;
     assert_eq!(
         names(&synced.refs),
-        ["refs/heads/a", "refs/heads/main", "refs/heads/release/1", "refs/heads/release/2", "refs/pull/12/head"]
+        [
+            "refs/heads/a",
+            "refs/heads/main",
+            "refs/heads/release/1",
+            "refs/heads/release/2",
+            "refs/pull/12/head"
+        ]
     );
     assert!(synced.refs.iter().all(|(_, id)| *id == new));
     world.server("pack-refs --all").await;
     world.server("update-ref -d refs/heads/release/1").await;
     world.server("update-ref -d refs/heads/release/2").await;
     world.push("release").await;
-    world.sh(&format!("cd {} && git pack-refs --all", world.mirror().dir().display())).await;
+    world
+        .sh(&format!(
+            "cd {} && git pack-refs --all",
+            world.mirror().dir().display()
+        ))
+        .await;
     assert_eq!(world.in_step().await.changed, 3);
 }
 
@@ -163,7 +236,12 @@ async fn thousands_of_refs_come_in_one_exchange() {
         .sh("git -C srv/acme/infra.git for-each-ref --format='delete %(refname)' refs/heads/team/1* | \
               git -C srv/acme/infra.git update-ref --stdin")
         .await;
-    let left = world.server("for-each-ref refs/heads | wc -l").await.trim().parse::<usize>().unwrap();
+    let left = world
+        .server("for-each-ref refs/heads | wc -l")
+        .await
+        .trim()
+        .parse::<usize>()
+        .unwrap();
     assert_eq!(world.in_step().await.refs.len(), left);
     // As many lock files as a git leaves behind that is killed when it has locked them all.
     let dir = world.mirror().dir().join("refs/heads/team");
@@ -195,19 +273,40 @@ async fn a_commit_that_is_replaced_before_it_is_fetched_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_ref_that_was_fetched_on_demand_goes_with_the_next_synchronisation_and_its_checkout_stays() {
+async fn a_ref_that_was_fetched_on_demand_goes_with_the_next_synchronisation_and_its_checkout_stays()
+ {
     let world = World::new().await;
     let commits = world.pull("main.tf=two").await;
-    let branches = RefSelection { branches: true, ..RefSelection::default() };
+    let branches = RefSelection {
+        branches: true,
+        ..RefSelection::default()
+    };
     world.sync_from(&world.url(), &branches).await.unwrap();
     world.checkout(&commits).await;
-    assert_eq!(names(&world.mirror().refs().await.unwrap()), ["refs/heads/main", "refs/pull/12/head"]);
-    assert_eq!(world.mirror().refs().await.unwrap().selected(&branches), world.advertised().await.selected(&branches));
+    assert_eq!(
+        names(&world.mirror().refs().await.unwrap()),
+        ["refs/heads/main", "refs/pull/12/head"]
+    );
+    assert_eq!(
+        world.mirror().refs().await.unwrap().selected(&branches),
+        world.advertised().await.selected(&branches)
+    );
     world.sync_from(&world.url(), &branches).await.unwrap();
-    assert_eq!(names(&world.mirror().refs().await.unwrap()), ["refs/heads/main"]);
+    assert_eq!(
+        names(&world.mirror().refs().await.unwrap()),
+        ["refs/heads/main"]
+    );
     world.mirror().maintain().await.unwrap();
-    let again = ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap());
-    assert_eq!((again.fresh, read(&again, "main.tf")), (false, "two".to_owned()));
+    let again = ready(
+        world
+            .prepare(&commits, CheckoutStrategy::Branch)
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        (again.fresh, read(&again, "main.tf")),
+        (false, "two".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -219,16 +318,50 @@ async fn lost_objects_are_noticed_and_a_fresh_clone_takes_the_place_of_the_mirro
     world.lose("main.tf", &commits.1).await;
     let damage = world.mirror().check_connectivity().await.unwrap_err();
     assert!(matches!(damage, GitError::Corrupt { .. }), "{damage}");
-    assert_eq!(world.sync().await.unwrap().changed, 0, "the refs alone do not show it");
-    world.mirror().touch(None, chrono::DateTime::UNIX_EPOCH).unwrap();
+    assert_eq!(
+        world.sync().await.unwrap().changed,
+        0,
+        "the refs alone do not show it"
+    );
+    world
+        .mirror()
+        .touch(None, chrono::DateTime::UNIX_EPOCH)
+        .unwrap();
     let rebuilt = world.rebuild_from(&world.url()).await.unwrap();
-    assert_eq!((rebuilt.refs.clone(), rebuilt.changed), (world.advertised().await, 2));
+    assert_eq!(
+        (rebuilt.refs.clone(), rebuilt.changed),
+        (world.advertised().await, 2)
+    );
     world.in_step().await;
-    let used = world.git.disk_use().await.unwrap().into_iter().map(|part| part.used_at).min().unwrap();
+    let used = world
+        .git
+        .disk_use()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|part| part.used_at)
+        .min()
+        .unwrap();
     assert_eq!(used, chrono::DateTime::UNIX_EPOCH);
-    let checkout = ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap());
-    assert_eq!((checkout.fresh, read(&checkout, "main.tf")), (true, "two".to_owned()));
-    assert!(!ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap()).fresh);
+    let checkout = ready(
+        world
+            .prepare(&commits, CheckoutStrategy::Branch)
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        (checkout.fresh, read(&checkout, "main.tf")),
+        (true, "two".to_owned())
+    );
+    assert!(
+        !ready(
+            world
+                .prepare(&commits, CheckoutStrategy::Branch)
+                .await
+                .unwrap()
+        )
+        .fresh
+    );
 }
 
 #[tokio::test]
@@ -238,7 +371,10 @@ async fn a_fresh_clone_takes_the_place_of_the_mirror_when_no_run_uses_the_old_on
     world.in_step().await;
     let checkout = world.checkout(&commits).await;
     let git_works = async || {
-        let log = Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").args(["log", "-1", "--format=%H"]);
+        let log = Cmd::new("git")
+            .env("PATH", PATH)
+            .env("HOME", "/dev/null")
+            .args(["log", "-1", "--format=%H"]);
         let output = log.dir(&checkout.path).output().await.unwrap();
         output.is_success() && output.stdout.text().trim() == commits.1.as_str()
     };
@@ -268,10 +404,21 @@ async fn a_rebuild_that_fails_leaves_the_mirror_as_it_is() {
     let commits = world.pull("main.tf=two").await;
     world.in_step().await;
     world.checkout(&commits).await;
-    for url in ["http://127.0.0.1:1/a/b.git".to_owned(), format!("{}/acme/none.git", world.server.url)] {
+    for url in [
+        "http://127.0.0.1:1/a/b.git".to_owned(),
+        format!("{}/acme/none.git", world.server.url),
+    ] {
         world.rebuild_from(&url).await.unwrap_err();
         assert_eq!(world.leftovers(), Vec::<String>::new());
-        assert!(!ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap()).fresh);
+        assert!(
+            !ready(
+                world
+                    .prepare(&commits, CheckoutStrategy::Branch)
+                    .await
+                    .unwrap()
+            )
+            .fresh
+        );
     }
     assert_eq!(world.in_step().await.changed, 0);
 }
@@ -280,7 +427,8 @@ async fn a_rebuild_that_fails_leaves_the_mirror_as_it_is() {
 async fn garbled_refs_heal_themselves() {
     let world = World::new().await;
     world.pull("main.tf=two").await;
-    let write = |file: &str, text: &str| std::fs::write(world.mirror().dir().join(file), text).unwrap();
+    let write =
+        |file: &str, text: &str| std::fs::write(world.mirror().dir().join(file), text).unwrap();
     for (file, text) in [
         ("refs/heads/main", "garbage\n"),
         ("refs/heads/main", ""),
@@ -321,7 +469,10 @@ async fn a_synchronisation_that_is_killed_half_way_is_made_up_for() {
     assert!(!world.leftovers().is_empty(), "the pack that was cut off");
     world.server.log.lock().unwrap().stall_after = None;
     let synced = world.sync().await.unwrap();
-    assert_eq!((synced.refs.get(&pull_ref()), synced.changed), (Some(&next.1), 1));
+    assert_eq!(
+        (synced.refs.get(&pull_ref()), synced.changed),
+        (Some(&next.1), 1)
+    );
     world.mirror().maintain().await.unwrap();
     world.in_step().await;
 }
@@ -333,7 +484,10 @@ async fn what_a_killed_rebuild_leaves_is_removed() {
     world.in_step().await;
     world.checkout(&commits).await;
     let dir = world.mirror().dir().to_owned();
-    let (new, old) = (dir.with_added_extension("new~"), dir.with_added_extension("old~"));
+    let (new, old) = (
+        dir.with_added_extension("new~"),
+        dir.with_added_extension("old~"),
+    );
     for leftover in [&new, &old] {
         std::fs::create_dir_all(leftover.join("objects")).unwrap();
     }
@@ -342,7 +496,15 @@ async fn what_a_killed_rebuild_leaves_is_removed() {
     std::fs::rename(&dir, &old).unwrap();
     std::fs::create_dir_all(&new).unwrap();
     assert_eq!(world.in_step().await.changed, 0);
-    assert!(!ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap()).fresh);
+    assert!(
+        !ready(
+            world
+                .prepare(&commits, CheckoutStrategy::Branch)
+                .await
+                .unwrap()
+        )
+        .fresh
+    );
 }
 
 #[tokio::test]
@@ -364,11 +526,25 @@ async fn failures_are_told_apart_and_keep_the_password() {
     let none = format!("{}/acme/none.git", world.server.url);
     let missing = world.sync_from(&none, &selection()).await.unwrap_err();
     assert!(matches!(missing, GitError::NotFound { .. }), "{missing}");
-    let down = world.sync_from("http://127.0.0.1:1/a/b.git", &selection()).await.unwrap_err();
+    let down = world
+        .sync_from("http://127.0.0.1:1/a/b.git", &selection())
+        .await
+        .unwrap_err();
     assert!(matches!(down, GitError::Unreachable { .. }), "{down}");
-    let (url, wrong) = (world.url(), GitCredentials::new(USER.into(), Secret::new("wr0ng-token")));
-    let remote = Remote { url: &url, credentials: Some(&wrong), deadline: Duration::from_mins(1) };
-    let refused = world.mirror().sync(&remote, &selection()).await.unwrap_err();
+    let (url, wrong) = (
+        world.url(),
+        GitCredentials::new(USER.into(), Secret::new("wr0ng-token")),
+    );
+    let remote = Remote {
+        url: &url,
+        credentials: Some(&wrong),
+        deadline: Duration::from_mins(1),
+    };
+    let refused = world
+        .mirror()
+        .sync(&remote, &selection())
+        .await
+        .unwrap_err();
     assert!(matches!(refused, GitError::AuthFailed { .. }), "{refused}");
     assert!(!format!("{refused} {refused:?}").contains("wr0ng-token"));
 }
@@ -381,8 +557,15 @@ impl World {
             // A directory that some file systems take for `.git`.
             let script = "cd work && blob=$(git hash-object -w --stdin </dev/null) && \
                           tree=$(printf '100644 blob %s\\t.g\\342\\200\\214it\\n' $blob | git mktree)";
-            let id = self.sh(&format!("{script} && git commit-tree -p HEAD -m {name} $tree")).await;
-            self.sh(&format!("cd work && git push -q --force ../srv/acme/infra.git {id}:refs/heads/{name}")).await;
+            let id = self
+                .sh(&format!(
+                    "{script} && git commit-tree -p HEAD -m {name} $tree"
+                ))
+                .await;
+            self.sh(&format!(
+                "cd work && git push -q --force ../srv/acme/infra.git {id}:refs/heads/{name}"
+            ))
+            .await;
             commits.push(id);
         }
         commits
@@ -403,23 +586,62 @@ async fn branches_that_fail_fsck_are_left_out_and_named_and_the_others_come() {
     let new = world.commit("new.tf=x").await;
     world.push("new").await;
     let synced = world.sync().await.unwrap();
-    let kept =
-        ["refs/heads/b", "refs/heads/c", "refs/heads/main", "refs/heads/new", "refs/heads/z", "refs/pull/12/head"];
+    let kept = [
+        "refs/heads/b",
+        "refs/heads/c",
+        "refs/heads/main",
+        "refs/heads/new",
+        "refs/heads/z",
+        "refs/pull/12/head",
+    ];
     assert_eq!(names(&synced.refs), kept);
-    assert_eq!((synced.refs.get(&RefName::new("refs/heads/new").unwrap()), head == new), (Some(&new), false));
-    assert_eq!(names(&world.mirror().refs().await.unwrap()), kept, "a branch that went bad is gone, too");
+    assert_eq!(
+        (
+            synced.refs.get(&RefName::new("refs/heads/new").unwrap()),
+            head == new
+        ),
+        (Some(&new), false)
+    );
+    assert_eq!(
+        names(&world.mirror().refs().await.unwrap()),
+        kept,
+        "a branch that went bad is gone, too"
+    );
     let refused: Vec<_> = synced.refused.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(refused, ["refs/heads/a", "refs/heads/bad/one", "refs/heads/q"]);
-    assert!(synced.refused.iter().all(|one| one.why.contains("hasDotgit")), "{:?}", synced.refused);
-    assert_eq!((world.mirror().refused(), world.leftovers()), (synced.refused.clone(), vec![]));
+    assert_eq!(
+        refused,
+        ["refs/heads/a", "refs/heads/bad/one", "refs/heads/q"]
+    );
+    assert!(
+        synced
+            .refused
+            .iter()
+            .all(|one| one.why.contains("hasDotgit")),
+        "{:?}",
+        synced.refused
+    );
+    assert_eq!(
+        (world.mirror().refused(), world.leftovers()),
+        (synced.refused.clone(), vec![])
+    );
     world.mirror().check_connectivity().await.unwrap();
     // They are not asked for again until they have another commit.
     let again = world.sync().await.unwrap();
-    assert_eq!((again.changed, again.bytes, again.refused), (0, 0, synced.refused));
+    assert_eq!(
+        (again.changed, again.bytes, again.refused),
+        (0, 0, synced.refused)
+    );
     world.push("a").await;
     world.server("update-ref -d refs/heads/bad/one").await;
     let healed = world.sync().await.unwrap();
-    assert_eq!(healed.refused.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["refs/heads/q"]);
+    assert_eq!(
+        healed
+            .refused
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect::<Vec<_>>(),
+        ["refs/heads/q"]
+    );
     assert!(healed.refs.get(&RefName::new("refs/heads/a").unwrap()) == Some(&new));
     world.server("update-ref -d refs/heads/q").await;
     assert_eq!(world.in_step().await.refused, []);
@@ -429,17 +651,33 @@ async fn branches_that_fail_fsck_are_left_out_and_named_and_the_others_come() {
 async fn a_history_with_bad_objects_everywhere_is_a_failure_of_the_whole() {
     let world = World::new().await;
     let bad: Vec<String> = (0..12).map(|n| format!("bad{n}")).collect();
-    let commits = world.bad_branches(&bad.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let commits = world
+        .bad_branches(&bad.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     let error = world.sync().await.unwrap_err();
-    assert!(matches!(error, GitError::Fsck { .. }) && error.to_string().contains("hasDotgit"), "{error}");
+    assert!(
+        matches!(error, GitError::Fsck { .. }) && error.to_string().contains("hasDotgit"),
+        "{error}"
+    );
     // A command asks for what it needs alone, and hears of that.
     let bad_ref = RefName::new("refs/heads/bad0").unwrap();
     let wanted = commits[0].parse().unwrap();
-    let fetched = world.fetch_as(PASSWORD, &world.url(), &[main(), bad_ref.clone()], Some(&wanted)).await.unwrap();
+    let fetched = world
+        .fetch_as(
+            PASSWORD,
+            &world.url(),
+            &[main(), bad_ref.clone()],
+            Some(&wanted),
+        )
+        .await
+        .unwrap();
     assert!(fetched.commit_of(&main()).is_some() && fetched.commit_of(&bad_ref).is_none());
     assert!(
         matches!(&fetched.refused[..], [(name, why)] if *name == bad_ref && why.contains("hasDotgit")),
         "{fetched:?}"
     );
-    assert!(matches!(&fetched.wanted, Head::Refused(why) if why.contains("hasDotgit")), "{fetched:?}");
+    assert!(
+        matches!(&fetched.wanted, Head::Refused(why) if why.contains("hasDotgit")),
+        "{fetched:?}"
+    );
 }

@@ -40,19 +40,30 @@ impl World {
     pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(start()));
-        Self { server: ScriptedGitHub::start().await, folder, key: KEY.clone(), clock }
+        Self {
+            server: ScriptedGitHub::start().await,
+            folder,
+            key: KEY.clone(),
+            clock,
+        }
     }
 
     pub fn github(&self, installation: Option<u64>) -> GitHub {
-        let auth = GitHubAuth::App { app_id: 4242, key: self.key.clone(), installation };
+        let auth = GitHubAuth::App {
+            app_id: 4242,
+            key: self.key.clone(),
+            installation,
+        };
         self.server.client_of(auth, &self.clock)
     }
 
     /// Scripts one token of an installation, good for an hour as GitHub's are.
     fn issues(&self, installation: u64, token: &str) {
         let expires: DateTime<Utc> = self.clock.now() + TimeDelta::hours(1);
-        let answer = json!({"token": token, "expires_at": expires, "permissions": {"contents": "read"}});
-        self.server.on(&issue(installation), Reply::status(201, &answer));
+        let answer =
+            json!({"token": token, "expires_at": expires, "permissions": {"contents": "read"}});
+        self.server
+            .on(&issue(installation), Reply::status(201, &answer));
     }
 
     fn answers_pulls(&self, times: usize) {
@@ -61,20 +72,39 @@ impl World {
 
     /// Checks the signature of a JWT with OpenSSL and gives its claims.
     fn claims(&self, asked: &Asked) -> Value {
-        let jwt = asked.header("authorization").strip_prefix("Bearer ").unwrap();
+        let jwt = asked
+            .header("authorization")
+            .strip_prefix("Bearer ")
+            .unwrap();
         let (signed, signature) = jwt.rsplit_once('.').unwrap();
         let (header, claims) = signed.split_once('.').unwrap();
         assert_eq!(decoded(header), json!({"typ": "JWT", "alg": "RS256"}));
         let folder = self.folder.path();
-        std::fs::write(folder.join("signature"), URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
+        std::fs::write(
+            folder.join("signature"),
+            URL_SAFE_NO_PAD.decode(signature).unwrap(),
+        )
+        .unwrap();
         self.verify(folder, signed);
         decoded(claims)
     }
 
     fn verify(&self, folder: &Path, signed: &str) {
-        let public = run("openssl", &["rsa", "-pubout"], folder, self.key.expose().as_bytes());
+        let public = run(
+            "openssl",
+            &["rsa", "-pubout"],
+            folder,
+            self.key.expose().as_bytes(),
+        );
         std::fs::write(folder.join("public.pem"), public).unwrap();
-        let args = ["dgst", "-sha256", "-verify", "public.pem", "-signature", "signature"];
+        let args = [
+            "dgst",
+            "-sha256",
+            "-verify",
+            "public.pem",
+            "-signature",
+            "signature",
+        ];
         run("openssl", &args, folder, signed.as_bytes());
     }
 }
@@ -96,7 +126,10 @@ async fn the_app_signs_for_itself_and_uses_the_token_of_the_events_installation(
     let asked = world.server.asked();
     assert_eq!([&asked[0].line, &asked[1].line], [&issue(77), PULL]);
     let now = start().timestamp();
-    assert_eq!(world.claims(&asked[0]), json!({"iss": 4242, "iat": now - 60, "exp": now + 540}));
+    assert_eq!(
+        world.claims(&asked[0]),
+        json!({"iss": 4242, "iat": now - 60, "exp": now + 540})
+    );
     assert_eq!(asked[1].header("authorization"), "Bearer ghs_one");
 }
 
@@ -113,20 +146,31 @@ async fn without_an_installation_in_the_event_the_configured_one_is_used() {
 async fn without_any_installation_github_is_asked_once_per_repository() {
     let world = World::new().await;
     let github = world.github(None);
-    world.server.on(LOOK_UP, Reply::json(&json!({"id": 99, "app_id": 4242})));
+    world
+        .server
+        .on(LOOK_UP, Reply::json(&json!({"id": 99, "app_id": 4242})));
     world.issues(99, "ghs_one");
     world.answers_pulls(2);
     github.pull(&pull(), None).await.unwrap();
     github.pull(&pull(), None).await.unwrap();
     let asked = world.server.asked();
-    assert_eq!(asked.iter().map(|asked| asked.line.as_str()).collect::<Vec<_>>(), [LOOK_UP, &issue(99), PULL, PULL]);
+    assert_eq!(
+        asked
+            .iter()
+            .map(|asked| asked.line.as_str())
+            .collect::<Vec<_>>(),
+        [LOOK_UP, &issue(99), PULL, PULL]
+    );
     assert_eq!(world.claims(&asked[0])["iss"], 4242);
 }
 
 #[tokio::test]
 async fn a_repository_without_the_app_is_named() {
     let world = World::new().await;
-    world.server.on(LOOK_UP, Reply::status(404, &json!({"message": "Not Found"})));
+    world.server.on(
+        LOOK_UP,
+        Reply::status(404, &json!({"message": "Not Found"})),
+    );
     let error = world.github(None).pull(&pull(), None).await.unwrap_err();
     insta::assert_snapshot!(
         error,
@@ -140,8 +184,14 @@ async fn an_app_that_was_installed_again_is_looked_up_again() {
     let world = World::new().await;
     let github = world.github(None);
     world.server.on(LOOK_UP, Reply::json(&json!({"id": 1})));
-    world.server.on(&issue(1), Reply::status(404, &json!({"message": "Not Found"})));
-    assert!(matches!(github.pull(&pull(), None).await, Err(ForgeError::NotFound { .. })));
+    world.server.on(
+        &issue(1),
+        Reply::status(404, &json!({"message": "Not Found"})),
+    );
+    assert!(matches!(
+        github.pull(&pull(), None).await,
+        Err(ForgeError::NotFound { .. })
+    ));
     world.server.on(LOOK_UP, Reply::json(&json!({"id": 2})));
     world.issues(2, "ghs_two");
     world.answers_pulls(1);
@@ -161,9 +211,15 @@ async fn tokens_are_kept_until_shortly_before_they_end() {
     world.clock.advance(Duration::from_mins(1));
     world.issues(7, "ghs_two");
     github.pull(&pull(), Some(7)).await.unwrap();
-    assert_eq!(world.server.asked()[1].header("authorization"), "Bearer ghs_two");
+    assert_eq!(
+        world.server.asked()[1].header("authorization"),
+        "Bearer ghs_two"
+    );
     let git = github.git_credentials(&pull().repo, Some(7)).await.unwrap();
-    assert_eq!((git.username.as_str(), git.password.expose()), ("x-access-token", "ghs_two"));
+    assert_eq!(
+        (git.username.as_str(), git.password.expose()),
+        ("x-access-token", "ghs_two")
+    );
 }
 
 #[tokio::test]
@@ -187,12 +243,23 @@ async fn a_token_that_github_revoked_is_replaced_once() {
     world.issues(7, "ghs_revoked");
     world.server.on(comment, refused());
     world.issues(7, "ghs_new");
-    world.server.on(comment, Reply::status(201, &json!({"id": 1})));
-    assert_eq!(github.comment_post(&pull(), Some(7), "x", &anybody()).await.unwrap(), 1);
+    world
+        .server
+        .on(comment, Reply::status(201, &json!({"id": 1})));
+    assert_eq!(
+        github
+            .comment_post(&pull(), Some(7), "x", &anybody())
+            .await
+            .unwrap(),
+        1
+    );
     world.server.on(comment, refused());
     world.issues(7, "ghs_newer");
     world.server.on(comment, refused());
-    let error = github.comment_post(&pull(), Some(7), "x", &anybody()).await.unwrap_err();
+    let error = github
+        .comment_post(&pull(), Some(7), "x", &anybody())
+        .await
+        .unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
 }
 
@@ -209,7 +276,10 @@ async fn asking_for_a_token_is_repeated_after_a_passing_fault() {
 async fn the_login_of_an_app_is_its_slug_with_bot() {
     let world = World::new().await;
     let github = world.github(None);
-    world.server.on("GET /app", Reply::json(&json!({"id": 4242, "slug": "lockkeeper-acme", "name": "Lockkeeper"})));
+    world.server.on(
+        "GET /app",
+        Reply::json(&json!({"id": 4242, "slug": "lockkeeper-acme", "name": "Lockkeeper"})),
+    );
     assert_eq!(github.login().await.unwrap(), "lockkeeper-acme[bot]");
     assert_eq!(github.login().await.unwrap(), "lockkeeper-acme[bot]");
     assert_eq!(world.claims(&world.server.asked()[0])["iss"], 4242);
@@ -217,11 +287,28 @@ async fn the_login_of_an_app_is_its_slug_with_bot() {
 
 #[tokio::test]
 async fn a_key_that_is_none_is_refused_at_the_start() {
-    let auth = GitHubAuth::App { app_id: 1, key: Secret::new("ghp_not_a_key"), installation: None };
-    assert_eq!(format!("{auth:?}"), "App { app_id: 1, key: Secret(…), installation: None }");
+    let auth = GitHubAuth::App {
+        app_id: 1,
+        key: Secret::new("ghp_not_a_key"),
+        installation: None,
+    };
+    assert_eq!(
+        format!("{auth:?}"),
+        "App { app_id: 1, key: Secret(…), installation: None }"
+    );
     let clock = Arc::new(ManualClock::new(start()));
-    let refused = GitHub::new(endpoints("http://127.0.0.1:1"), auth, clock, Timeouts::default()).err().unwrap();
-    assert!(matches!(&refused, GitHubSetupError::AppKey(_)) && !refused.to_string().contains("ghp_not_a_key"));
+    let refused = GitHub::new(
+        endpoints("http://127.0.0.1:1"),
+        auth,
+        clock,
+        Timeouts::default(),
+    )
+    .err()
+    .unwrap();
+    assert!(
+        matches!(&refused, GitHubSetupError::AppKey(_))
+            && !refused.to_string().contains("ghp_not_a_key")
+    );
     insta::assert_snapshot!(
         refused,
         @"the key of the GitHub App is not an RSA private key in PEM (InvalidKeyFormat): download one from the App's settings"
@@ -235,13 +322,24 @@ async fn a_token_for_modules_can_only_read_and_is_asked_for_once() {
     let repo = pull().repo;
     let github = world.github(Some(70));
     for _ in 0..2 {
-        let given = github.module_credentials(&repo, None).await.unwrap().unwrap();
-        assert_eq!((given.username.as_str(), given.password.expose()), ("x-access-token", "ghs_reads"));
+        let given = github
+            .module_credentials(&repo, None)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (given.username.as_str(), given.password.expose()),
+            ("x-access-token", "ghs_reads")
+        );
     }
     let asked = world.server.asked();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].body, json!({"permissions": {"contents": "read"}}));
     world.issues(70, "ghs_whole");
     let given = github.git_credentials(&repo, None).await.unwrap();
-    assert_eq!(given.password.expose(), "ghs_whole", "it is never used for anything else");
+    assert_eq!(
+        given.password.expose(),
+        "ghs_whole",
+        "it is never used for anything else"
+    );
 }

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::clock::{Clock, RandomIds, SystemClock};
-use lockkeeper::model::{CommitSha, CommitState, CommitStatus, PullNumber, PullRef, PullState, StatusContext};
+use lockkeeper::model::{
+    CommitSha, CommitState, CommitStatus, PullNumber, PullRef, PullState, StatusContext,
+};
 use lockkeeper::render::MachineLine;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Store;
@@ -82,30 +84,53 @@ impl World {
         api.lead_to(&emulate.url);
         // Until there is a server, webhooks come to nothing.
         webhooks.lead_to(&emulate.url);
-        Self { emulate, api, webhooks }
+        Self {
+            emulate,
+            api,
+            webhooks,
+        }
     }
 
     fn client(&self, key: &str) -> GitHub {
         let endpoints = GitHubEndpoints::new(HOST, Some(self.api.url.parse().unwrap())).unwrap();
-        let auth = GitHubAuth::App { app_id: APP_ID, key: Secret::new(key), installation: None };
+        let auth = GitHubAuth::App {
+            app_id: APP_ID,
+            key: Secret::new(key),
+            installation: None,
+        };
         GitHub::new(endpoints, auth, Arc::new(SystemClock), Timeouts::default()).unwrap()
     }
 
     /// Alice opens a pull request with one commit; returns its newest commit.
     async fn open_pull(&self, repo: &str) -> String {
-        let main = self.emulate.get(ALICE, &format!("/repos/{repo}/git/ref/heads/main")).await;
+        let main = self
+            .emulate
+            .get(ALICE, &format!("/repos/{repo}/git/ref/heads/main"))
+            .await;
         let branch = json!({"ref": "refs/heads/subnet", "sha": main["object"]["sha"]});
-        self.emulate.make(ALICE, Method::POST, &format!("/repos/{repo}/git/refs"), &branch).await;
-        let file = json!({"message": "Add a subnet", "content": "IyBhIHN1Ym5ldAo=", "branch": "subnet"});
+        self.emulate
+            .make(
+                ALICE,
+                Method::POST,
+                &format!("/repos/{repo}/git/refs"),
+                &branch,
+            )
+            .await;
+        let file =
+            json!({"message": "Add a subnet", "content": "IyBhIHN1Ym5ldAo=", "branch": "subnet"});
         let path = format!("/repos/{repo}/contents/net/main.tf");
         let pushed = self.emulate.make(ALICE, Method::PUT, &path, &file).await;
         let pull = json!({"title": "Add a subnet", "head": "subnet", "base": "main"});
-        self.emulate.make(ALICE, Method::POST, &format!("/repos/{repo}/pulls"), &pull).await;
+        self.emulate
+            .make(ALICE, Method::POST, &format!("/repos/{repo}/pulls"), &pull)
+            .await;
         pushed["commit"]["sha"].as_str().unwrap().to_owned()
     }
 
     async fn comment(&self, body: &str) {
-        self.emulate.make(ALICE, Method::POST, COMMENTS, &json!({ "body": body })).await;
+        self.emulate
+            .make(ALICE, Method::POST, COMMENTS, &json!({ "body": body }))
+            .await;
     }
 
     /// The hidden line of the newest comment, which must be the bot's, once there are so many of it.
@@ -113,20 +138,31 @@ impl World {
         self.api.saw(&format!("POST {COMMENTS}"), times).await;
         let comments = self.emulate.get(ALICE, COMMENTS).await;
         let newest = comments.as_array().unwrap().last().unwrap();
-        assert_eq!((&newest["user"]["login"], &newest["user"]["type"]), (&json!(BOT), &json!("Bot")));
+        assert_eq!(
+            (&newest["user"]["login"], &newest["user"]["type"]),
+            (&json!(BOT), &json!("Bot"))
+        );
         MachineLine::find(newest["body"].as_str().unwrap()).unwrap()
     }
 
     /// Which tokens `emulate` says it gave out, each by its installation.
     async fn tokens(&self) -> Vec<Value> {
-        let issued = self.emulate.get(ALICE, "/_emulate/installation-tokens").await;
+        let issued = self
+            .emulate
+            .get(ALICE, "/_emulate/installation-tokens")
+            .await;
         let issued = issued["installation_tokens"].as_array().unwrap().iter();
-        issued.map(|token| token["installation"]["id"].clone()).collect()
+        issued
+            .map(|token| token["installation"]["id"].clone())
+            .collect()
     }
 }
 
 fn pull(repo: &str) -> PullRef {
-    PullRef { repo: format!("{HOST}/{repo}").parse().unwrap(), number: PullNumber(1) }
+    PullRef {
+        repo: format!("{HOST}/{repo}").parse().unwrap(),
+        number: PullNumber(1),
+    }
 }
 
 /// The webhook about the comment of Alice, as `emulate` made it.
@@ -135,27 +171,55 @@ async fn webhook_of_comment(webhooks: &Relay) -> Value {
         let payload: Value = serde_json::from_slice(&passed.body).unwrap();
         passed.headers["x-github-event"] == "issue_comment" && payload["sender"]["login"] == "alice"
     };
-    serde_json::from_slice(&webhooks.saw_nth("the webhook of the comment", 1, of_alice).await.body).unwrap()
+    serde_json::from_slice(
+        &webhooks
+            .saw_nth("the webhook of the comment", 1, of_alice)
+            .await
+            .body,
+    )
+    .unwrap()
 }
 
 /// Sends the webhook of a comment again, as another one, with the mark of pull requests and a signature of ours.
 async fn deliver_marked(server: &Server, mut webhook: Value) {
-    assert_eq!(webhook["issue"]["pull_request"], Value::Null, "emulate has learned the mark; nothing is to be added");
+    assert_eq!(
+        webhook["issue"]["pull_request"],
+        Value::Null,
+        "emulate has learned the mark; nothing is to be added"
+    );
     webhook["issue"]["pull_request"] = json!({"url": "http://127.0.0.1/repos/acme/infra/pulls/1"});
     let body = webhook.to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(WEBHOOK_SECRET.as_bytes()).unwrap();
     mac.update(body.as_bytes());
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let request = client.post(server.events().clone()).header("content-type", "application/json");
-    let request = request.header("x-github-delivery", "marked").header("x-github-event", "issue_comment");
+    let request = client
+        .post(server.events().clone())
+        .header("content-type", "application/json");
+    let request = request
+        .header("x-github-delivery", "marked")
+        .header("x-github-event", "issue_comment");
     let signature = format!("sha256={}", hex::encode(mac.finalize().into_bytes()));
-    let answer = request.header("x-hub-signature-256", signature).body(body).send().await.unwrap();
+    let answer = request
+        .header("x-hub-signature-256", signature)
+        .body(body)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 200);
 }
 
 async fn assert_nothing_given_up(server: &Server) {
-    let store = Store::open(&server.database(), Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap();
-    let (given_up, _) = store.job_list_failed_since(DateTime::UNIX_EPOCH, 10).await.unwrap();
+    let store = Store::open(
+        &server.database(),
+        Arc::new(SystemClock),
+        Arc::new(RandomIds),
+    )
+    .await
+    .unwrap();
+    let (given_up, _) = store
+        .job_list_failed_since(DateTime::UNIX_EPOCH, 10)
+        .await
+        .unwrap();
     assert!(given_up.is_empty(), "{given_up:#?}");
     store.close().await;
 }
@@ -169,9 +233,16 @@ async fn the_client_works_as_an_app_with_a_github_that_is_not_ours() {
     comments(&world, &github, &at).await;
     sets_a_status(&world, &github, &at, &head).await;
     let git = github.git_credentials(&at.repo, None).await.unwrap();
-    let (status, seen) = world.emulate.ask(git.password.expose(), Method::GET, REPO, &Value::Null).await;
+    let (status, seen) = world
+        .emulate
+        .ask(git.password.expose(), Method::GET, REPO, &Value::Null)
+        .await;
     assert_eq!((status, &seen["full_name"]), (200, &json!("acme/infra")));
-    assert_eq!(world.tokens().await, [INSTALLATION], "one token is enough for everything");
+    assert_eq!(
+        world.tokens().await,
+        [INSTALLATION],
+        "one token is enough for everything"
+    );
     insta::assert_snapshot!(world.api.lines().replace(&head, "HEAD"), @"
     GET /repos/acme/infra/installation -> 200
     POST /app/installations/4100/access_tokens -> 201
@@ -187,21 +258,53 @@ async fn the_client_works_as_an_app_with_a_github_that_is_not_ours() {
 
 async fn reads(github: &GitHub, at: &PullRef, head: &str) {
     let pull = github.pull(at, None).await.unwrap();
-    assert_eq!((pull.title.as_str(), pull.author.as_str(), pull.state), ("Add a subnet", "alice", PullState::Open));
-    assert_eq!((pull.head_branch.as_str(), pull.base_branch.as_str(), pull.is_fork()), ("subnet", "main", false));
+    assert_eq!(
+        (pull.title.as_str(), pull.author.as_str(), pull.state),
+        ("Add a subnet", "alice", PullState::Open)
+    );
+    assert_eq!(
+        (
+            pull.head_branch.as_str(),
+            pull.base_branch.as_str(),
+            pull.is_fork()
+        ),
+        ("subnet", "main", false)
+    );
     assert_eq!(pull.head.as_str(), head);
 }
 
 async fn comments(world: &World, github: &GitHub, at: &PullRef) {
     let (marker, since) = (r#""id":"test""#, SystemClock.now() - TimeDelta::minutes(1));
     world.comment(&format!("What does {marker} mean?")).await;
-    assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), [0; 0], "it is not the bot's");
+    assert_eq!(
+        github.comment_find(at, None, marker, since).await.unwrap(),
+        [0; 0],
+        "it is not the bot's"
+    );
     let body = format!("Planned.\n\n<!-- lockkeeper {{{marker}}} -->");
-    let posted = github.comment_post(at, None, &body, &anybody()).await.unwrap();
-    assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), [posted]);
-    assert_eq!(github.comment_find(at, None, "another", since).await.unwrap(), [0; 0]);
-    let kept = world.emulate.get(ALICE, &format!("{REPO}/issues/comments/{posted}")).await;
-    assert_eq!((&kept["body"], &kept["user"]["login"]), (&json!(body), &json!(BOT)));
+    let posted = github
+        .comment_post(at, None, &body, &anybody())
+        .await
+        .unwrap();
+    assert_eq!(
+        github.comment_find(at, None, marker, since).await.unwrap(),
+        [posted]
+    );
+    assert_eq!(
+        github
+            .comment_find(at, None, "another", since)
+            .await
+            .unwrap(),
+        [0; 0]
+    );
+    let kept = world
+        .emulate
+        .get(ALICE, &format!("{REPO}/issues/comments/{posted}"))
+        .await;
+    assert_eq!(
+        (&kept["body"], &kept["user"]["login"]),
+        (&json!(body), &json!(BOT))
+    );
 }
 
 async fn sets_a_status(world: &World, github: &GitHub, at: &PullRef, head: &str) {
@@ -211,8 +314,16 @@ async fn sets_a_status(world: &World, github: &GitHub, at: &PullRef, head: &str)
         description: "Planning".to_owned(),
         url: None,
     };
-    let refused =
-        github.status_set(&at.repo, None, &CommitSha::new(head).unwrap(), &status, &anybody()).await.unwrap_err();
+    let refused = github
+        .status_set(
+            &at.repo,
+            None,
+            &CommitSha::new(head).unwrap(),
+            &status,
+            &anybody(),
+        )
+        .await
+        .unwrap_err();
     assert!(matches!(refused, ForgeError::NotFound { .. }), "{refused}");
     let path = format!("{REPO}/statuses/{head}");
     let sent = world.api.saw(&format!("POST {path}"), 1).await;
@@ -221,7 +332,10 @@ async fn sets_a_status(world: &World, github: &GitHub, at: &PullRef, head: &str)
         "target_url": null});
     assert_eq!(sent, expected);
     let (refused, _) = world.emulate.ask(ALICE, Method::POST, &path, &sent).await;
-    assert_eq!(refused, 404, "emulate has learned statuses; read them back here");
+    assert_eq!(
+        refused, 404,
+        "emulate has learned statuses; read them back here"
+    );
 }
 
 #[tokio::test]
@@ -231,14 +345,29 @@ async fn what_the_installation_does_not_grant_is_refused_by_a_github_that_is_not
     world.open_pull("acme/other").await;
     let github = world.client(APP_KEY);
     let refused = github.pull(&pull("acme/other"), None).await.unwrap_err();
-    assert!(matches!(refused, ForgeError::NotFound { .. }), "the App is not installed there: {refused}");
-    let refused = github.pull(&pull("acme/other"), Some(INSTALLATION)).await.unwrap_err();
-    assert!(matches!(refused, ForgeError::Denied { .. }), "the token is for another repository: {refused}");
+    assert!(
+        matches!(refused, ForgeError::NotFound { .. }),
+        "the App is not installed there: {refused}"
+    );
+    let refused = github
+        .pull(&pull("acme/other"), Some(INSTALLATION))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, ForgeError::Denied { .. }),
+        "the token is for another repository: {refused}"
+    );
 
     let stranger = run("openssl", &["genrsa", "2048"], &std::env::temp_dir(), b"");
     let stranger = world.client(&String::from_utf8(stranger).unwrap());
-    let refused = stranger.pull(&pull("acme/infra"), Some(INSTALLATION)).await.unwrap_err();
-    assert!(matches!(refused, ForgeError::Denied { .. }), "the JWT is signed with another key: {refused}");
+    let refused = stranger
+        .pull(&pull("acme/infra"), Some(INSTALLATION))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, ForgeError::Denied { .. }),
+        "the JWT is signed with another key: {refused}"
+    );
     assert_eq!(world.tokens().await, [INSTALLATION]);
     insta::assert_snapshot!(world.api.lines(), @"
     GET /repos/acme/other/installation -> 404
@@ -254,27 +383,55 @@ async fn webhooks_of_a_github_that_is_not_ours_end_in_comments_there() {
     // `emulate` knows no reactions.
     let settings = Settings::default().with_app().flag("--emoji-reaction=none");
     let mut server = Server::start_at(&world.api.url, settings).await;
-    world.webhooks.lead_to(&server.events().origin().ascii_serialization());
+    world
+        .webhooks
+        .lead_to(&server.events().origin().ascii_serialization());
 
-    world.emulate.make(MALLORY, Method::POST, &format!("{REPO}/forks"), &json!({})).await;
+    world
+        .emulate
+        .make(MALLORY, Method::POST, &format!("{REPO}/forks"), &json!({}))
+        .await;
     let from_fork = json!({"title": "Trust me", "head": "mallory:main", "base": "main"});
-    world.emulate.make(MALLORY, Method::POST, &format!("{REPO}/pulls"), &from_fork).await;
+    world
+        .emulate
+        .make(MALLORY, Method::POST, &format!("{REPO}/pulls"), &from_fork)
+        .await;
     let line = world.answer(1).await;
-    assert_eq!((line.outcome.to_string(), line.reason.as_deref()), ("refused".to_owned(), Some("fork")));
+    assert_eq!(
+        (line.outcome.to_string(), line.reason.as_deref()),
+        ("refused".to_owned(), Some("fork"))
+    );
 
     world.comment("lockkeeper unlock").await;
     deliver_marked(&server, webhook_of_comment(&world.webhooks).await).await;
     let line = world.answer(2).await;
-    assert_eq!((line.command.unwrap().as_str(), line.outcome.to_string()), ("unlock", "success".to_owned()));
+    assert_eq!(
+        (line.command.unwrap().as_str(), line.outcome.to_string()),
+        ("unlock", "success".to_owned())
+    );
 
     assert_eq!(world.tokens().await, [INSTALLATION]);
-    assert!(world.webhooks.passed().iter().all(|passed| passed.status == 200), "{}", world.webhooks.lines());
+    assert!(
+        world
+            .webhooks
+            .passed()
+            .iter()
+            .all(|passed| passed.status == 200),
+        "{}",
+        world.webhooks.lines()
+    );
     server.finish().await;
     assert_nothing_given_up(&server).await;
     // The webhooks name the installation, so nobody has to look it up. Mirrors are brought in step whenever there is time.
     // At its start the server asks what the App may do.
     let asks = |line: &&str| !line.contains(".git/") && !line.starts_with("GET /app ");
-    let lines: Vec<_> = world.api.lines().lines().filter(asks).map(str::to_owned).collect();
+    let lines: Vec<_> = world
+        .api
+        .lines()
+        .lines()
+        .filter(asks)
+        .map(str::to_owned)
+        .collect();
     insta::assert_snapshot!(lines.join("\n"), @"
     POST /app/installations/4100/access_tokens -> 201
     GET /repos/acme/infra/pulls/1 -> 200

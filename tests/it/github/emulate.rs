@@ -51,7 +51,11 @@ impl Emulate {
     pub async fn start(seed: &Value) -> Self {
         check_installed();
         for _ in 0..START_TRIES {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port();
             if let Some(started) = Self::start_on(port, seed).await {
                 return started;
             }
@@ -61,29 +65,47 @@ impl Emulate {
 
     /// `None` when somebody else has the port.
     async fn start_on(port: u16, seed: &Value) -> Option<Self> {
-        let mut process = command(port).spawn().unwrap_or_else(|error| panic!("no node ({error}): run `make setup`"));
+        let mut process = command(port)
+            .spawn()
+            .unwrap_or_else(|error| panic!("no node ({error}): run `make setup`"));
         let mut lifeline = process.stdin.take().unwrap();
-        lifeline.write_all(format!("{seed}\n").as_bytes()).await.unwrap();
+        lifeline
+            .write_all(format!("{seed}\n").as_bytes())
+            .await
+            .unwrap();
         let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
-        let first = within("the start of emulate", said.next_line()).await.unwrap();
+        let first = within("the start of emulate", said.next_line())
+            .await
+            .unwrap();
         match first.as_deref() {
             Some("ready") => {}
             Some("EADDRINUSE") => return None,
             other => panic!("emulate did not start: {other:?}"),
         }
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Some(Self { url: format!("http://127.0.0.1:{port}"), client, _process: process, _lifeline: lifeline })
+        Some(Self {
+            url: format!("http://127.0.0.1:{port}"),
+            client,
+            _process: process,
+            _lifeline: lifeline,
+        })
     }
 
     /// Asks its API as the owner of a token; gives status and answer.
     pub async fn ask(&self, token: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
-        let mut request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(token);
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.url))
+            .bearer_auth(token);
         if !body.is_null() {
             request = request.json(body);
         }
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
-        (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
+        (
+            status,
+            serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default(),
+        )
     }
 
     /// Reads from its API.
@@ -96,24 +118,44 @@ impl Emulate {
     /// Makes something through its API.
     pub async fn make(&self, token: &str, method: Method, path: &str, body: &Value) -> Value {
         let (status, answer) = self.ask(token, method.clone(), path, body).await;
-        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        assert!(
+            (200..300).contains(&status),
+            "{method} {path}: {status} {answer}"
+        );
         answer
     }
 }
 
 fn check_installed() {
     let path = npm().join("node_modules/emulate/package.json");
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{} cannot be read ({error}): run `make setup`", path.display()));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        panic!(
+            "{} cannot be read ({error}): run `make setup`",
+            path.display()
+        )
+    });
     let package: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(package["version"], VERSION, "another version is installed: run `make setup`");
+    assert_eq!(
+        package["version"], VERSION,
+        "another version is installed: run `make setup`"
+    );
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's own helper program, not a child of the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test's own helper program, not a child of the product"
+)]
 fn command(port: u16) -> Command {
     let mut command = Command::new("node");
-    command.args(["--input-type=module", "-e", SERVICE, &port.to_string()]).current_dir(npm());
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .args(["--input-type=module", "-e", SERVICE, &port.to_string()])
+        .current_dir(npm());
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     command
 }

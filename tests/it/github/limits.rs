@@ -29,7 +29,11 @@ impl World {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(start()));
         let gates = Arc::new(LocalGates::new(clock.clone()));
-        Self { server: ScriptedGitHub::start().await, clock, gates }
+        Self {
+            server: ScriptedGitHub::start().await,
+            clock,
+            gates,
+        }
     }
 
     /// A server with a token, at a host that the scripted one stands in for.
@@ -49,13 +53,26 @@ impl World {
     }
 
     fn limits(&self, line: &str, name: &'static str, value: &str) {
-        let reply = Reply::status(403, &json!({"message": "You have exceeded a secondary rate limit."}));
-        let left = if name == "x-ratelimit-reset" { "0" } else { "4000" };
-        self.server.on(line, reply.header("x-ratelimit-remaining", left).header(name, value));
+        let reply = Reply::status(
+            403,
+            &json!({"message": "You have exceeded a secondary rate limit."}),
+        );
+        let left = if name == "x-ratelimit-reset" {
+            "0"
+        } else {
+            "4000"
+        };
+        self.server.on(
+            line,
+            reply
+                .header("x-ratelimit-remaining", left)
+                .header(name, value),
+        );
     }
 
     fn takes_a_comment(&self) {
-        self.server.on(COMMENT, Reply::status(201, &json!({"id": 1})));
+        self.server
+            .on(COMMENT, Reply::status(201, &json!({"id": 1})));
     }
 }
 
@@ -67,7 +84,9 @@ async fn post(github: &GitHub) -> Result<u64, ForgeError> {
 #[track_caller]
 fn wait<T: std::fmt::Debug>(world: &World, asked: Result<T, ForgeError>) -> i64 {
     let error = asked.unwrap_err();
-    let ForgeError::RateLimited { until, .. } = error else { panic!("{error}") };
+    let ForgeError::RateLimited { until, .. } = error else {
+        panic!("{error}")
+    };
     (until - world.clock.now()).num_seconds()
 }
 
@@ -78,7 +97,13 @@ async fn a_limit_of_writes_stops_every_write_with_the_credentials_and_no_read() 
     world.limits(COMMENT, "retry-after", "20");
     assert_eq!(wait(&world, post(&one).await), 20);
     world.clock.advance(Duration::from_secs(5));
-    assert_eq!((wait(&world, post(&one).await), wait(&world, post(&other).await)), (15, 15));
+    assert_eq!(
+        (
+            wait(&world, post(&one).await),
+            wait(&world, post(&other).await)
+        ),
+        (15, 15)
+    );
     assert_eq!(world.server.lines(), [COMMENT], "nothing more was sent");
 
     world.server.on(PULL, Reply::json(&pull_answer()));
@@ -92,7 +117,10 @@ async fn a_limit_of_writes_stops_every_write_with_the_credentials_and_no_read() 
 
 #[tokio::test]
 async fn a_limit_that_is_met_by_reading_stops_everything() {
-    for (name, value, seconds) in [("retry-after", "20", 20), ("x-ratelimit-reset", "1772366700", 300)] {
+    for (name, value, seconds) in [
+        ("retry-after", "20", 20),
+        ("x-ratelimit-reset", "1772366700", 300),
+    ] {
         let world = World::new().await;
         world.limits(PULL, name, value);
         let (one, other) = (world.of("t"), world.of("t"));
@@ -117,7 +145,11 @@ async fn after_an_hour_one_request_finds_out_whether_the_limit_is_still_there() 
     let world = World::new().await;
     let github = world.of("t");
     world.limits(PULL, "retry-after", "80000");
-    assert_eq!(wait(&world, github.pull(&pull(), None).await), 80_000, "the job that met it waits as it was told");
+    assert_eq!(
+        wait(&world, github.pull(&pull(), None).await),
+        80_000,
+        "the job that met it waits as it was told"
+    );
     assert_eq!(wait(&world, github.pull(&pull(), None).await), 3600);
     world.clock.advance(Duration::from_hours(1));
     world.server.on(PULL, Reply::json(&pull_answer()));
@@ -126,13 +158,23 @@ async fn after_an_hour_one_request_finds_out_whether_the_limit_is_still_there() 
 
 #[tokio::test]
 async fn writes_to_githubs_clouds_leave_a_second_apart_whoever_sends_them() {
-    for (host, seconds) in [("github.com", 3), ("acme.ghe.com", 3), ("git.acme.example", 0)] {
+    for (host, seconds) in [
+        ("github.com", 3),
+        ("acme.ghe.com", 3),
+        ("git.acme.example", 0),
+    ] {
         let world = World::new().await;
         let (one, other) = (world.client(host, "t"), world.client(host, "t"));
         for github in [&one, &other, &one, &other] {
             world.takes_a_comment();
-            let at = PullRef { repo: format!("{host}/acme/infra").parse().unwrap(), ..pull() };
-            github.comment_post(&at, None, "x", &anybody()).await.unwrap();
+            let at = PullRef {
+                repo: format!("{host}/acme/infra").parse().unwrap(),
+                ..pull()
+            };
+            github
+                .comment_post(&at, None, "x", &anybody())
+                .await
+                .unwrap();
         }
         assert_eq!(world.seconds(), seconds, "{host}");
     }
@@ -156,10 +198,21 @@ async fn whoever_waits_for_a_turn_hears_of_a_limit_that_was_met_meanwhile() {
     let world = World::new().await;
     let github = world.of("t");
     let credential = "token e3b98a4da31a127d".to_owned();
-    let scope = RateScope { host: "github.com".parse().unwrap(), credential };
+    let scope = RateScope {
+        host: "github.com".parse().unwrap(),
+        credential,
+    };
     // Somebody else has the turn of this moment, and is told to wait.
-    world.gates.turn(&scope, Duration::from_secs(10)).await.unwrap();
-    let closes = Closes { clock: world.clock.clone(), gates: world.gates.clone(), scope };
+    world
+        .gates
+        .turn(&scope, Duration::from_secs(10))
+        .await
+        .unwrap();
+    let closes = Closes {
+        clock: world.clock.clone(),
+        gates: world.gates.clone(),
+        scope,
+    };
     let at = GitHubEndpoints::new("github.com", Some(world.server.url.parse().unwrap())).unwrap();
     let late = GitHub::new(at, token("t"), Arc::new(closes), Timeouts::default()).unwrap();
     let late = late.with_gates(world.gates.clone());
@@ -183,6 +236,9 @@ impl Clock for Closes {
     async fn sleep(&self, duration: Duration) {
         self.clock.sleep(duration).await;
         let until = self.clock.now() + TimeDelta::minutes(1);
-        self.gates.close(&self.scope, Traffic::Write, until).await.unwrap();
+        self.gates
+            .close(&self.scope, Traffic::Write, until)
+            .await
+            .unwrap();
     }
 }

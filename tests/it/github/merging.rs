@@ -15,14 +15,24 @@ const RULES: &str = "GET /repos/acme/infra/rules/branches/release%2F1%2E2?per_pa
 const BRANCH: &str = "GET /repos/acme/infra/branches/release%2F1%2E2";
 const PROTECTION: &str = "GET /repos/acme/infra/branches/release%2F1%2E2/protection";
 const REVIEWS: &str = "GET /repos/acme/infra/pulls/12/reviews?per_page=100&page=1";
-const ASIDE: Aside<'_> = Aside { name: "lockkeeper", kinds: &[RunKind::Apply], others: &[] };
+const ASIDE: Aside<'_> = Aside {
+    name: "lockkeeper",
+    kinds: &[RunKind::Apply],
+    others: &[],
+};
 
 fn statuses_line() -> String {
-    format!("GET /repos/acme/infra/commits/{}/statuses?per_page=100&page=1", "a1".repeat(20))
+    format!(
+        "GET /repos/acme/infra/commits/{}/statuses?per_page=100&page=1",
+        "a1".repeat(20)
+    )
 }
 
 fn runs_line() -> String {
-    format!("GET /repos/acme/infra/commits/{}/check-runs?filter=latest&per_page=100&page=1", "a1".repeat(20))
+    format!(
+        "GET /repos/acme/infra/commits/{}/check-runs?filter=latest&per_page=100&page=1",
+        "a1".repeat(20)
+    )
 }
 
 fn answer(mergeable: &Value, state: &str) -> Value {
@@ -77,14 +87,21 @@ async fn github_is_asked_again_while_it_finds_out() {
     server.on(PULL, Reply::json(&answer(&json!(true), "clean")));
     let clock = Arc::new(ManualClock::new(start()));
     let client = server.client_of(token("ghp_test"), &clock);
-    assert_eq!(client.mergeability(&pull(), None, &ASIDE).await.unwrap(), Mergeability::Yes);
+    assert_eq!(
+        client.mergeability(&pull(), None, &ASIDE).await.unwrap(),
+        Mergeability::Yes
+    );
     assert_eq!((clock.now() - start()).num_seconds(), 7);
 }
 
 #[tokio::test]
 async fn what_is_not_known_in_the_end_is_not_mergeable() {
     let server = ScriptedGitHub::start().await;
-    for reply in [answer(&Value::Null, "unknown"), answer(&Value::Null, "clean"), answer(&json!(true), "unknown")] {
+    for reply in [
+        answer(&Value::Null, "unknown"),
+        answer(&Value::Null, "clean"),
+        answer(&json!(true), "unknown"),
+    ] {
         server.on(PULL, Reply::json(&reply));
     }
     for _ in 0..2 {
@@ -98,14 +115,23 @@ async fn blocked(rules: &Value, statuses: &Value, runs: &Value) -> ScriptedGitHu
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     server.on(RULES, Reply::json(rules));
-    server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": false}})));
+    server.on(
+        BRANCH,
+        Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": false}})),
+    );
     server.on(&statuses_line(), Reply::json(statuses));
-    server.on(&runs_line(), Reply::json(&json!({"total_count": 1, "check_runs": runs})));
+    server.on(
+        &runs_line(),
+        Reply::json(&json!({"total_count": 1, "check_runs": runs})),
+    );
     server
 }
 
 fn checks(strict: bool, contexts: &[&str]) -> Value {
-    let all: Vec<Value> = contexts.iter().map(|context| json!({ "context": context })).collect();
+    let all: Vec<Value> = contexts
+        .iter()
+        .map(|context| json!({ "context": context }))
+        .collect();
     json!([{"type": "required_status_checks", "parameters":
         {"strict_required_status_checks_policy": strict, "required_status_checks": all}}])
 }
@@ -117,15 +143,31 @@ async fn a_pull_that_waits_only_for_our_own_apply_is_mergeable_but_for_that() {
         {"context": "lockkeeper/apply", "state": "pending"},
     ]);
     let runs = json!([{"name": "lint", "status": "completed", "conclusion": "success", "app": {"id": 15368}}]);
-    let server = blocked(&checks(true, &["ci/test", "lint", "lockkeeper/apply"]), &statuses, &runs).await;
+    let server = blocked(
+        &checks(true, &["ci/test", "lint", "lockkeeper/apply"]),
+        &statuses,
+        &runs,
+    )
+    .await;
     let told = ask(&server).await.unwrap();
     let ours = ["lockkeeper/apply".to_owned()].into();
-    assert_eq!(told, Mergeability::ButFor { statuses: ours, up_to_date: true });
+    assert_eq!(
+        told,
+        Mergeability::ButFor {
+            statuses: ours,
+            up_to_date: true
+        }
+    );
 }
 
 #[tokio::test]
 async fn another_check_that_is_missing_stands_in_the_way() {
-    let server = blocked(&checks(false, &["ci/test", "lint", "lockkeeper/apply"]), &json!([]), &json!([])).await;
+    let server = blocked(
+        &checks(false, &["ci/test", "lint", "lockkeeper/apply"]),
+        &json!([]),
+        &json!([]),
+    )
+    .await;
     insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @r#"
     No(
         [
@@ -160,9 +202,18 @@ async fn rules_that_may_not_be_looked_at_stand_in_the_way() {
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     server.on(RULES, Reply::json(&json!([])));
-    server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true})));
-    let denied = Reply::status(403, &json!({"message": "Resource not accessible by integration"}));
-    server.on(PROTECTION, denied.header("x-accepted-github-permissions", "administration=read"));
+    server.on(
+        BRANCH,
+        Reply::json(&json!({"name": "main", "protected": true})),
+    );
+    let denied = Reply::status(
+        403,
+        &json!({"message": "Resource not accessible by integration"}),
+    );
+    server.on(
+        PROTECTION,
+        denied.header("x-accepted-github-permissions", "administration=read"),
+    );
     insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @r#"
     No(
         [
@@ -180,8 +231,12 @@ async fn approvals_are_counted_by_the_rules_of_the_branch() {
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     server.on(RULES, Reply::json(&json!([])));
-    server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": true}})));
-    let protection = json!({"required_pull_request_reviews": {"required_approving_review_count": 2}});
+    server.on(
+        BRANCH,
+        Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": true}})),
+    );
+    let protection =
+        json!({"required_pull_request_reviews": {"required_approving_review_count": 2}});
     server.on(PROTECTION, Reply::json(&protection));
     server.on("GET /user", Reply::json(&json!({"login": "lockbot"})));
     let review = |login: &str, state: &str| json!({"user": {"login": login}, "state": state});
@@ -195,7 +250,10 @@ async fn approvals_are_counted_by_the_rules_of_the_branch() {
     );
     for (login, may) in [("bob", "write"), ("eve", "read"), ("carol", "admin")] {
         let line = format!("GET /repos/acme/infra/collaborators/{login}/permission");
-        server.on(&line, Reply::json(&json!({"permission": may, "role_name": may, "user": null})));
+        server.on(
+            &line,
+            Reply::json(&json!({"permission": may, "role_name": may, "user": null})),
+        );
     }
     insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @r#"
     No(
@@ -223,5 +281,8 @@ async fn a_fault_is_no_answer() {
     for _ in 0..3 {
         server.on(RULES, Reply::status(502, &json!({})));
     }
-    assert!(matches!(ask(&server).await, Err(ForgeError::Unavailable { .. })));
+    assert!(matches!(
+        ask(&server).await,
+        Err(ForgeError::Unavailable { .. })
+    ));
 }

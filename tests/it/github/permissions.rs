@@ -7,9 +7,18 @@ use lockkeeper::vcs::{Forge, ForgeError, Uses};
 use super::app::World;
 use super::server::{Reply, ScriptedGitHub};
 
-const NOTHING: Uses = Uses { teams: false, merging: false };
-const TEAMS: Uses = Uses { teams: true, merging: false };
-const MERGING: Uses = Uses { teams: false, merging: true };
+const NOTHING: Uses = Uses {
+    teams: false,
+    merging: false,
+};
+const TEAMS: Uses = Uses {
+    teams: true,
+    merging: false,
+};
+const MERGING: Uses = Uses {
+    teams: false,
+    merging: true,
+};
 
 async fn of_token(scopes: Option<&str>, uses: Uses) -> Vec<String> {
     let server = ScriptedGitHub::start().await;
@@ -25,16 +34,35 @@ async fn of_token(scopes: Option<&str>, uses: Uses) -> Vec<String> {
 #[tokio::test]
 async fn a_classic_token_tells_its_scopes() {
     assert_eq!(of_token(Some("repo, workflow"), NOTHING).await, [""; 0]);
-    assert_eq!(of_token(Some("public_repo, admin:org"), TEAMS).await, [""; 0]);
-    assert_eq!(of_token(Some("repo:status, gist"), NOTHING).await, ["the scope `repo`"]);
-    assert_eq!(of_token(Some(""), TEAMS).await, ["the scope `repo`", "the scope `read:org`, for --gh-team-allowlist"]);
-    assert_eq!(of_token(None, TEAMS).await, [""; 0], "a fine-grained token does not");
+    assert_eq!(
+        of_token(Some("public_repo, admin:org"), TEAMS).await,
+        [""; 0]
+    );
+    assert_eq!(
+        of_token(Some("repo:status, gist"), NOTHING).await,
+        ["the scope `repo`"]
+    );
+    assert_eq!(
+        of_token(Some(""), TEAMS).await,
+        [
+            "the scope `repo`",
+            "the scope `read:org`, for --gh-team-allowlist"
+        ]
+    );
+    assert_eq!(
+        of_token(None, TEAMS).await,
+        [""; 0],
+        "a fine-grained token does not"
+    );
 }
 
 #[tokio::test]
 async fn a_token_that_is_not_taken_is_an_error_and_one_without_an_account_is_none() {
     let server = ScriptedGitHub::start().await;
-    server.on("GET /user", Reply::status(401, &json!({"message": "Bad credentials"})));
+    server.on(
+        "GET /user",
+        Reply::status(401, &json!({"message": "Bad credentials"})),
+    );
     let refused = server.client().missing(NOTHING).await.unwrap_err();
     assert!(matches!(refused, ForgeError::Denied { .. }), "{refused:?}");
     let message = json!({"message": "Resource not accessible by integration"});
@@ -53,18 +81,35 @@ async fn of_app(permissions: Value, events: Value, uses: Uses) -> Vec<String> {
 async fn an_app_tells_its_permissions_and_events() {
     let enough = json!({"contents": "read", "issues": "write", "pull_requests": "write", "statuses": "write", "metadata": "read"});
     let events = json!(["issue_comment", "pull_request"]);
-    assert_eq!(of_app(enough.clone(), events.clone(), NOTHING).await, [""; 0]);
-    assert_eq!(of_app(enough.clone(), json!([]), NOTHING).await, [""; 0], "repositories have webhooks of their own");
+    assert_eq!(
+        of_app(enough.clone(), events.clone(), NOTHING).await,
+        [""; 0]
+    );
+    assert_eq!(
+        of_app(enough.clone(), json!([]), NOTHING).await,
+        [""; 0],
+        "repositories have webhooks of their own"
+    );
     assert_eq!(
         of_app(enough.clone(), events.clone(), MERGING).await,
-        ["the permission Contents: read and write, to merge pull requests (--automerge) (it has read-only)"]
+        [
+            "the permission Contents: read and write, to merge pull requests (--automerge) (it has read-only)"
+        ]
     );
     assert_eq!(
         of_app(enough, json!(["push", "issue_comment"]), TEAMS).await,
-        ["the permission Members (of the organization): read-only, for --gh-team-allowlist", "the event Pull request"]
+        [
+            "the permission Members (of the organization): read-only, for --gh-team-allowlist",
+            "the event Pull request"
+        ]
     );
     assert_eq!(
-        of_app(json!({"contents": "write", "issues": "admin", "pull_requests": "read"}), events, NOTHING).await,
+        of_app(
+            json!({"contents": "write", "issues": "admin", "pull_requests": "read"}),
+            events,
+            NOTHING
+        )
+        .await,
         [
             "the permission Pull requests: read and write, to read pull requests and to comment on them (it has read-only)",
             "the permission Commit statuses: read and write, to set statuses"

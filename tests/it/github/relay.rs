@@ -46,7 +46,11 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let shared = Arc::new(Shared { client, target: Mutex::default(), passed: watch::Sender::default() });
+        let shared = Arc::new(Shared {
+            client,
+            target: Mutex::default(),
+            passed: watch::Sender::default(),
+        });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, shared, task }
@@ -70,14 +74,25 @@ impl Relay {
 
     /// Waits until so many requests of a line were answered.
     pub async fn saw(&self, line: &str, times: usize) -> Passed {
-        self.saw_nth(&format!("{times} times `{line}`"), times, |passed| passed.line == line).await
+        self.saw_nth(&format!("{times} times `{line}`"), times, |passed| {
+            passed.line == line
+        })
+        .await
     }
 
     /// Waits until the nth request of a kind was answered, and returns it; `what` names it if it does not come.
     pub async fn saw_nth(&self, what: &str, nth: usize, is_it: impl Fn(&Passed) -> bool) -> Passed {
-        let find = |passed: &[Passed]| passed.iter().filter(|passed| is_it(passed)).nth(nth - 1).cloned();
+        let find = |passed: &[Passed]| {
+            passed
+                .iter()
+                .filter(|passed| is_it(passed))
+                .nth(nth - 1)
+                .cloned()
+        };
         let mut passed = self.shared.passed.subscribe();
-        let seen = within(what, passed.wait_for(|passed| find(passed).is_some())).await.unwrap();
+        let seen = within(what, passed.wait_for(|passed| find(passed).is_some()))
+            .await
+            .unwrap();
         find(&seen).unwrap()
     }
 }
@@ -94,10 +109,21 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response<B
     let url = format!("{}{}", shared.target.lock().unwrap(), parts.uri);
     let line = format!("{} {}", parts.method, parts.uri.path());
     let headers = end_to_end(&parts.headers);
-    let request = shared.client.request(parts.method, url).headers(headers.clone()).body(body.clone());
+    let request = shared
+        .client
+        .request(parts.method, url)
+        .headers(headers.clone())
+        .body(body.clone());
     let response = forward(request).await.unwrap_or_else(|_| bad_gateway());
     let status = response.status().as_u16();
-    shared.passed.send_modify(|passed| passed.push(Passed { line, status, headers, body }));
+    shared.passed.send_modify(|passed| {
+        passed.push(Passed {
+            line,
+            status,
+            headers,
+            body,
+        })
+    });
     response
 }
 

@@ -57,10 +57,23 @@ async fn approval(reviews: Value) -> Approval {
 }
 
 fn told(approval: &Approval) -> String {
-    let names = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(",");
-    let Approval { by, asking, dismissed, onlookers } = approval;
+    let names = |names: &std::collections::BTreeSet<String>| {
+        names.iter().cloned().collect::<Vec<_>>().join(",")
+    };
+    let Approval {
+        by,
+        asking,
+        dismissed,
+        onlookers,
+    } = approval;
     let by = by.keys().cloned().collect();
-    format!("by {} asking {} dismissed {} onlookers {}", names(&by), names(asking), names(dismissed), names(onlookers))
+    format!(
+        "by {} asking {} dismissed {} onlookers {}",
+        names(&by),
+        names(asking),
+        names(dismissed),
+        names(onlookers)
+    )
 }
 
 #[tokio::test]
@@ -72,23 +85,43 @@ async fn the_newest_word_of_each_reviewer_counts() {
         review("bob", "CHANGES_REQUESTED"), review("carol", "COMMENTED"), review("dave", "APPROVED"),
         review("eve", "DISMISSED"), review("dave", "PENDING"),
     ]);
-    assert_eq!(told(&approval(all).await), "by carol,dave asking bob dismissed eve,gina onlookers ");
+    assert_eq!(
+        told(&approval(all).await),
+        "by carol,dave asking bob dismissed eve,gina onlookers "
+    );
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&pull_of(true)));
     server.on(&page(1), Reply::json(&json!([])));
-    assert!(!server.client().approval(&pull(), None).await.unwrap().is_given_once());
+    assert!(
+        !server
+            .client()
+            .approval(&pull(), None)
+            .await
+            .unwrap()
+            .is_given_once()
+    );
 }
 
 #[tokio::test]
 async fn links_to_another_host_are_not_followed() {
     let server = server_with_pull(true).await;
     let elsewhere = ScriptedGitHub::start().await;
-    let link = format!("<{}/repositories/1/reviews?page=2>; rel=\"next\"", elsewhere.url);
-    server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])).header("link", link));
-    let last = Reply::json(&json!([review("carol", "APPROVED")])).header("link", "<http://x/?page=1>; rel=\"prev\"");
+    let link = format!(
+        "<{}/repositories/1/reviews?page=2>; rel=\"next\"",
+        elsewhere.url
+    );
+    server.on(
+        &page(1),
+        Reply::json(&json!([review("bob", "APPROVED")])).header("link", link),
+    );
+    let last = Reply::json(&json!([review("carol", "APPROVED")]))
+        .header("link", "<http://x/?page=1>; rel=\"prev\"");
     server.on(&page(2), last);
     let approval = server.client().approval(&pull(), None).await.unwrap();
-    assert_eq!(told(&approval), "by bob,carol asking  dismissed  onlookers ");
+    assert_eq!(
+        told(&approval),
+        "by bob,carol asking  dismissed  onlookers "
+    );
     assert!(elsewhere.asked().is_empty());
 }
 
@@ -104,9 +137,20 @@ async fn each_approval_is_of_the_commit_that_was_looked_at() {
     ]);
     let all = approval(all).await;
     let commit = |text: &str| CommitSha::new(text).unwrap();
-    let expected =
-        [("bob", Some(commit(&older))), ("carol", Some(commit(&head))), ("dave", None), ("eve", None), ("frank", None)];
-    assert_eq!(all.by, expected.into_iter().map(|(login, commit)| (login.to_owned(), commit)).collect());
+    let expected = [
+        ("bob", Some(commit(&older))),
+        ("carol", Some(commit(&head))),
+        ("dave", None),
+        ("eve", None),
+        ("frank", None),
+    ];
+    assert_eq!(
+        all.by,
+        expected
+            .into_iter()
+            .map(|(login, commit)| (login.to_owned(), commit))
+            .collect()
+    );
     assert!(all.is_given_for(&commit(&head)) && all.is_given_for(&commit(&older)));
     assert!(!all.is_given_for(&commit(&"c3".repeat(20))));
 }
@@ -114,18 +158,32 @@ async fn each_approval_is_of_the_commit_that_was_looked_at() {
 #[tokio::test]
 async fn the_bots_own_reviews_never_count() {
     let server = server_with_pull(true).await;
-    server.on(&page(1), Reply::json(&json!([review("lockbot", "APPROVED"), review("keeper", "APPROVED")])));
-    let auth =
-        GitHubAuth::Token { user: Some("Keeper".to_owned()), token: TokenSource::Fixed(Secret::new("ghp_test")) };
+    server.on(
+        &page(1),
+        Reply::json(&json!([
+            review("lockbot", "APPROVED"),
+            review("keeper", "APPROVED")
+        ])),
+    );
+    let auth = GitHubAuth::Token {
+        user: Some("Keeper".to_owned()),
+        token: TokenSource::Fixed(Secret::new("ghp_test")),
+    };
     let client = server.client_of(auth, &Arc::new(ManualClock::new(start())));
-    assert_eq!(told(&client.approval(&pull(), None).await.unwrap()), "by  asking  dismissed  onlookers ");
+    assert_eq!(
+        told(&client.approval(&pull(), None).await.unwrap()),
+        "by  asking  dismissed  onlookers "
+    );
 }
 
 #[tokio::test]
 async fn without_knowing_who_the_bot_is_no_review_counts() {
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&pull_of(true)));
-    server.on(OWN, Reply::status(401, &json!({"message": "Bad credentials"})));
+    server.on(
+        OWN,
+        Reply::status(401, &json!({"message": "Bad credentials"})),
+    );
     server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])));
     let error = server.client().approval(&pull(), None).await.unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
@@ -136,7 +194,10 @@ async fn reviews_are_read_over_all_pages() {
     let server = server_with_pull(true).await;
     let first: Vec<Value> = (0..100).map(|_| review("bob", "APPROVED")).collect();
     server.on(&page(1), Reply::json(&json!(first)));
-    server.on(&page(2), Reply::json(&json!([review("bob", "CHANGES_REQUESTED")])));
+    server.on(
+        &page(2),
+        Reply::json(&json!([review("bob", "CHANGES_REQUESTED")])),
+    );
     let approval = server.client().approval(&pull(), None).await.unwrap();
     assert_eq!(told(&approval), "by  asking bob dismissed  onlookers ");
 }
@@ -152,25 +213,38 @@ async fn in_a_public_repository_only_people_count_who_may_write() {
         review("renovate[bot]", "APPROVED"),
     ]);
     server.on(&page(1), Reply::json(&reviews));
-    let may = |permission: &str| Reply::json(&json!({"permission": permission, "role_name": permission, "user": null}));
+    let may = |permission: &str| {
+        Reply::json(&json!({"permission": permission, "role_name": permission, "user": null}))
+    };
     server.on(&permission_of("bob"), may("read"));
     server.on(&permission_of("carol"), may("admin"));
-    server.on(&permission_of("dave"), Reply::status(404, &json!({"message": "Not Found"})));
+    server.on(
+        &permission_of("dave"),
+        Reply::status(404, &json!({"message": "Not Found"})),
+    );
     server.on(&permission_of("eve"), may("none"));
     server.on(&permission_of("renovate%5Bbot%5D"), may("write"));
     let approval = server.client().approval(&pull(), None).await.unwrap();
-    assert_eq!(told(&approval), "by carol,renovate[bot] asking  dismissed  onlookers bob,dave");
+    assert_eq!(
+        told(&approval),
+        "by carol,renovate[bot] asking  dismissed  onlookers bob,dave"
+    );
 }
 
 #[tokio::test]
 async fn whoever_may_not_be_asked_about_does_not_count_silently() {
     let server = server_with_pull(false).await;
     server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])));
-    server.on(&permission_of("bob"), Reply::status(403, &json!({"message": "Must have push access"})));
+    server.on(
+        &permission_of("bob"),
+        Reply::status(403, &json!({"message": "Must have push access"})),
+    );
     let error = server.client().approval(&pull(), None).await.unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
     let many = server_with_pull(false).await;
-    let strangers: Vec<Value> = (0..51).map(|n| review(&format!("s{n}"), "APPROVED")).collect();
+    let strangers: Vec<Value> = (0..51)
+        .map(|n| review(&format!("s{n}"), "APPROVED"))
+        .collect();
     many.on(&page(1), Reply::json(&json!(strangers)));
     let error = many.client().approval(&pull(), None).await.unwrap_err();
     insta::assert_snapshot!(error, @"github.com rejected who may write to acme/infra: more than 50 people have reviewed, which are too many to ask about one by one");

@@ -22,7 +22,11 @@ use tokio::task::JoinHandle;
 /// What the server does with a request.
 pub enum Reply {
     /// Answers.
-    Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    Answer {
+        status: u16,
+        headers: Vec<(&'static str, String)>,
+        body: String,
+    },
     /// Begins an answer and drops the connection.
     Drop,
     /// Never answers.
@@ -39,7 +43,11 @@ impl Reply {
 
     /// An answer with a status.
     pub fn status(status: u16, body: &Value) -> Self {
-        Self::Answer { status, headers: Vec::new(), body: body.to_string() }
+        Self::Answer {
+            status,
+            headers: Vec::new(),
+            body: body.to_string(),
+        }
     }
 
     /// The same with one more header.
@@ -53,9 +61,15 @@ impl Reply {
     async fn send(self) -> Response<Body> {
         let builder = Response::builder();
         let built = match self {
-            Self::Answer { status, headers, body } => headers
+            Self::Answer {
+                status,
+                headers,
+                body,
+            } => headers
                 .into_iter()
-                .fold(builder.status(status), |builder, (name, value)| builder.header(name, value))
+                .fold(builder.status(status), |builder, (name, value)| {
+                    builder.header(name, value)
+                })
                 .body(body.into()),
             Self::Drop => builder.body(Body::from_stream(futures::stream::iter([
                 Ok(Bytes::from_static(b"{\"id\"")),
@@ -86,7 +100,9 @@ pub struct Asked {
 impl Asked {
     /// A header as text, empty when missing.
     pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 }
 
@@ -111,14 +127,22 @@ impl ScriptedGitHub {
         let script = Arc::new(Mutex::new(Script::default()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&script));
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&script));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, script, task }
     }
 
     /// Says what to do with the next request of this line.
     pub fn on(&self, line: &str, reply: Reply) {
-        self.script.lock().unwrap().replies.entry(line.to_owned()).or_default().push_back(reply);
+        self.script
+            .lock()
+            .unwrap()
+            .replies
+            .entry(line.to_owned())
+            .or_default()
+            .push_back(reply);
     }
 
     /// What it was asked since the last time, in order.
@@ -150,8 +174,17 @@ impl Drop for ScriptedGitHub {
             return;
         }
         let script = self.script.lock().unwrap();
-        assert!(script.unexpected.is_empty(), "nobody scripted {:?}", script.unexpected);
-        let unused: Vec<&String> = script.replies.iter().filter(|(_, left)| !left.is_empty()).map(|(l, _)| l).collect();
+        assert!(
+            script.unexpected.is_empty(),
+            "nobody scripted {:?}",
+            script.unexpected
+        );
+        let unused: Vec<&String> = script
+            .replies
+            .iter()
+            .filter(|(_, left)| !left.is_empty())
+            .map(|(l, _)| l)
+            .collect();
         assert!(unused.is_empty(), "nobody asked for {unused:?}");
     }
 }
@@ -160,8 +193,11 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
     let (parts, body) = request.into_parts();
     let line = format!("{} {}", parts.method, parts.uri);
     let body = to_bytes(body, 1 << 20).await.unwrap();
-    let asked =
-        Asked { line: line.clone(), headers: parts.headers, body: serde_json::from_slice(&body).unwrap_or_default() };
+    let asked = Asked {
+        line: line.clone(),
+        headers: parts.headers,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    };
     let reply = {
         let mut script = script.lock().unwrap();
         script.asked.push(asked);
@@ -171,7 +207,10 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
         }
         reply
     };
-    reply.unwrap_or_else(|| Reply::status(418, &Value::Null)).send().await
+    reply
+        .unwrap_or_else(|| Reply::status(418, &Value::Null))
+        .send()
+        .await
 }
 
 /// Addresses of the server, standing in for github.com.
@@ -181,7 +220,10 @@ pub fn endpoints(url: &str) -> GitHubEndpoints {
 
 /// Credentials of a fixed token.
 pub fn token(text: &str) -> GitHubAuth {
-    GitHubAuth::Token { user: None, token: TokenSource::Fixed(Secret::new(text)) }
+    GitHubAuth::Token {
+        user: None,
+        token: TokenSource::Fixed(Secret::new(text)),
+    }
 }
 
 /// The permit of somebody whom nobody takes anything over from.
@@ -205,5 +247,8 @@ pub fn start() -> DateTime<Utc> {
 
 /// The pull of the tests.
 pub fn pull() -> PullRef {
-    PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(12) }
+    PullRef {
+        repo: "github.com/acme/infra".parse().unwrap(),
+        number: PullNumber(12),
+    }
 }

@@ -10,22 +10,35 @@ const MEMBER: &str = "GET /orgs/acme/teams/platform-eng/memberships/renovate%5Bb
 async fn has(reply: Reply) -> Result<bool, ForgeError> {
     let server = ScriptedGitHub::start().await;
     server.on(MEMBER, reply);
-    server.client().team_has(&pull().repo, None, "platform-eng", "renovate[bot]").await
+    server
+        .client()
+        .team_has(&pull().repo, None, "platform-eng", "renovate[bot]")
+        .await
 }
 
 #[tokio::test]
 async fn only_who_has_accepted_the_membership_is_in_a_team() {
-    let state =
-        |state: &str| Reply::json(&json!({"url": "https://api.github.com/x", "role": "member", "state": state}));
+    let state = |state: &str| {
+        Reply::json(&json!({"url": "https://api.github.com/x", "role": "member", "state": state}))
+    };
     assert!(has(state("active")).await.unwrap());
     assert!(!has(state("pending")).await.unwrap());
-    assert!(!has(Reply::status(404, &json!({"message": "Not Found"}))).await.unwrap());
+    assert!(
+        !has(Reply::status(404, &json!({"message": "Not Found"})))
+            .await
+            .unwrap()
+    );
 }
 
 #[tokio::test]
 async fn a_missing_permission_is_no_answer() {
-    let reply = Reply::status(403, &json!({"message": "Resource not accessible by integration"}));
-    let error = has(reply.header("x-accepted-github-permissions", "members=read")).await.unwrap_err();
+    let reply = Reply::status(
+        403,
+        &json!({"message": "Resource not accessible by integration"}),
+    );
+    let error = has(reply.header("x-accepted-github-permissions", "members=read"))
+        .await
+        .unwrap_err();
     insta::assert_snapshot!(
         error,
         @"github.com refused the credentials for the membership of `renovate[bot]` in the team `acme/platform-eng`: Resource not accessible by integration (permission needed: members=read)"
@@ -34,7 +47,9 @@ async fn a_missing_permission_is_no_answer() {
 }
 
 fn teams(range: std::ops::Range<usize>) -> Value {
-    range.map(|n| json!({"id": n, "slug": format!("team-{n}"), "name": format!("Team {n}")})).collect()
+    range
+        .map(|n| json!({"id": n, "slug": format!("team-{n}"), "name": format!("Team {n}")}))
+        .collect()
 }
 
 #[tokio::test]
@@ -51,6 +66,16 @@ async fn teams_are_listed_over_all_pages_but_not_without_limit() {
     let error = client.team_list(&pull().repo, None, 129).await.unwrap_err();
     insta::assert_snapshot!(error, @"github.com rejected the teams of `acme`: there are more than 129, which are too many to ask about one by one: name those that count in --gh-team-allowlist");
     let person = ScriptedGitHub::start().await;
-    person.on(&page(1), Reply::status(404, &json!({"message": "Not Found"})));
-    assert_eq!(person.client().team_list(&pull().repo, None, 10).await.unwrap(), [""; 0]);
+    person.on(
+        &page(1),
+        Reply::status(404, &json!({"message": "Not Found"})),
+    );
+    assert_eq!(
+        person
+            .client()
+            .team_list(&pull().repo, None, 10)
+            .await
+            .unwrap(),
+        [""; 0]
+    );
 }

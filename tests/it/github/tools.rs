@@ -11,12 +11,23 @@ pub fn npm() -> PathBuf {
 
 /// Runs a program with `input` and gives what it wrote; anything but success is a failure of the test.
 pub fn run(program: &str, args: &[&str], folder: &Path, input: &[u8]) -> Vec<u8> {
-    let Output { status, stdout, stderr } = output(program, args, folder, input);
-    assert!(status.success(), "{program} {args:?}: {status}: {}", String::from_utf8_lossy(&stderr));
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output(program, args, folder, input);
+    assert!(
+        status.success(),
+        "{program} {args:?}: {status}: {}",
+        String::from_utf8_lossy(&stderr)
+    );
     stdout
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's own helper programs, not a child of the product")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test's own helper programs, not a child of the product"
+)]
 fn output(program: &str, args: &[&str], folder: &Path, input: &[u8]) -> Output {
     let mut child = Command::new(program)
         .args(args)

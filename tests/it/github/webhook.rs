@@ -27,8 +27,12 @@ fn recordings() -> PathBuf {
 
 /// Names of all recordings, without `.json`.
 fn names() -> Vec<String> {
-    let files = fs::read_dir(recordings()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = files.filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
+    let files = fs::read_dir(recordings())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files
+        .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
+        .collect();
     names.sort();
     names
 }
@@ -36,18 +40,27 @@ fn names() -> Vec<String> {
 fn recording(name: &str) -> (HeaderMap, Value) {
     let text = fs::read_to_string(recordings().join(format!("{name}.json"))).unwrap();
     let mut value: Value = serde_json::from_str(&text).unwrap();
-    (headers(value["headers"].as_object().unwrap()), value["body"].take())
+    (
+        headers(value["headers"].as_object().unwrap()),
+        value["body"].take(),
+    )
 }
 
 fn headers(map: &Map<String, Value>) -> HeaderMap {
     map.iter()
-        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.as_str().unwrap().parse().unwrap()))
+        .map(|(name, value)| {
+            (
+                name.parse::<HeaderName>().unwrap(),
+                value.as_str().unwrap().parse().unwrap(),
+            )
+        })
         .collect()
 }
 
 fn understood(name: &str) -> Event {
     let (headers, body) = recording(name);
-    parse(&headers, body.to_string().as_bytes(), &host()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    parse(&headers, body.to_string().as_bytes(), &host())
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn meaning(name: &str) -> String {
@@ -171,9 +184,16 @@ fn other_events_are_ignored_by_name() {
 fn no_recording_is_forgotten() {
     let held = include_str!("webhook.rs");
     for name in names() {
-        assert!(held.contains(&format!("meaning(\"{name}\")")), "no test holds what {name} means");
+        assert!(
+            held.contains(&format!("meaning(\"{name}\")")),
+            "no test holds what {name} means"
+        );
         let header = delivery(&recording(&name).0).unwrap();
-        assert!(name.split('.').next() == Some(&header.event), "{name} is a {}", header.event);
+        assert!(
+            name.split('.').next() == Some(&header.event),
+            "{name} is a {}",
+            header.event
+        );
     }
 }
 
@@ -181,22 +201,34 @@ fn no_recording_is_forgotten() {
 fn forms_and_json_mean_the_same() {
     for name in names() {
         let (mut headers, body) = recording(&name);
-        headers.insert("Content-Type", "application/x-www-form-urlencoded".parse().unwrap());
+        headers.insert(
+            "Content-Type",
+            "application/x-www-form-urlencoded".parse().unwrap(),
+        );
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("payload", &body.to_string());
-        assert_eq!(parse(&headers, form.finish().as_bytes(), &host()), Ok(understood(&name)), "{name}");
+        assert_eq!(
+            parse(&headers, form.finish().as_bytes(), &host()),
+            Ok(understood(&name)),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn every_example_of_octokit_is_understood() {
     let path = npm().join("node_modules/@octokit/webhooks-examples/api.github.com/index.json");
-    let text = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{} is missing: run `make setup`", path.display()));
+    let text = fs::read_to_string(&path)
+        .unwrap_or_else(|_| panic!("{} is missing: run `make setup`", path.display()));
     let events: Vec<Value> = serde_json::from_str(&text).unwrap();
     let (mut used, mut ignored) = (0, 0);
     for event in &events {
         let name = event["name"].as_str().unwrap();
-        let headers = headers(json!({"X-GitHub-Event": name, "X-GitHub-Delivery": "1"}).as_object().unwrap());
+        let headers = headers(
+            json!({"X-GitHub-Event": name, "X-GitHub-Delivery": "1"})
+                .as_object()
+                .unwrap(),
+        );
         for (index, body) in event["examples"].as_array().unwrap().iter().enumerate() {
             match parse(&headers, body.to_string().as_bytes(), &host()) {
                 Ok(Event::Ignored { .. }) => ignored += 1,
@@ -206,25 +238,43 @@ fn every_example_of_octokit_is_understood() {
         }
     }
     // The package has 12 uses of pull requests, and 28 of what happens to repositories; its comments are all on issues.
-    assert!(used >= 40 && ignored >= 285, "{used} used, {ignored} ignored");
+    assert!(
+        used >= 40 && ignored >= 285,
+        "{used} used, {ignored} ignored"
+    );
 }
 
 #[test]
 fn signatures_of_octokit_are_accepted() {
     let secrets = ["hunter2", "It's a Secret to Everybody", "schlüssel 🔑"];
-    let bodies: Vec<String> = names().iter().map(|name| recording(name).1.to_string()).collect();
+    let bodies: Vec<String> = names()
+        .iter()
+        .map(|name| recording(name).1.to_string())
+        .collect();
     let input = json!({"secrets": secrets, "bodies": bodies}).to_string();
     let script = "import { sign } from '@octokit/webhooks-methods';
         import { readFileSync } from 'node:fs';
         const { secrets, bodies } = JSON.parse(readFileSync(0, 'utf8'));
         const all = secrets.map((secret) => Promise.all(bodies.map((body) => sign(secret, body))));
         console.log(JSON.stringify(await Promise.all(all)));";
-    let output = run("node", &["--input-type=module", "-e", script], &npm(), input.as_bytes());
+    let output = run(
+        "node",
+        &["--input-type=module", "-e", script],
+        &npm(),
+        input.as_bytes(),
+    );
     let signatures: Vec<Vec<String>> = serde_json::from_slice(&output).unwrap();
     for (secret, signatures) in secrets.iter().zip(&signatures) {
         for (body, signature) in bodies.iter().zip(signatures) {
-            let headers = headers(json!({"X-Hub-Signature-256": signature}).as_object().unwrap());
-            assert_eq!(verify(&headers, body.as_bytes(), &[Secret::new(secret)]), Ok(()));
+            let headers = headers(
+                json!({"X-Hub-Signature-256": signature})
+                    .as_object()
+                    .unwrap(),
+            );
+            assert_eq!(
+                verify(&headers, body.as_bytes(), &[Secret::new(secret)]),
+                Ok(())
+            );
             let other = verify(&headers, body.as_bytes(), &[Secret::new("another")]);
             assert_eq!(other, Err(BadSignature::Mismatch));
         }

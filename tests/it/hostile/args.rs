@@ -39,9 +39,19 @@ async fn planned(backend: Backend, flags: &[(&str, &str)], code: &str) -> (Bot, 
 /// A pull request with links, on a branch that has nothing else but these files.
 async fn with_links(bot: &mut Bot, files: &[(&str, &str)], links: &[(&str, &str)]) -> PullNumber {
     let files = files.iter().map(|(path, text)| Change::write(path, text));
-    let changes: Vec<Change> = files.chain(links.iter().map(|(path, target)| Change::symlink(path, target))).collect();
+    let changes: Vec<Change> = files
+        .chain(
+            links
+                .iter()
+                .map(|(path, target)| Change::symlink(path, target)),
+        )
+        .collect();
     bot.github.push(REPO, "linked", &changes).await.unwrap();
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("linked")).await.unwrap();
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("linked"))
+        .await
+        .unwrap();
     bot.settle().await;
     pull
 }
@@ -49,27 +59,55 @@ async fn with_links(bot: &mut Bot, files: &[(&str, &str)], links: &[(&str, &str)
 async fn the_reviewed_plan_is_not_swapped_for_a_destroy(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[], WIDER.1).await;
     for (words, part) in [
-        ("-destroy -auto-approve -json-into", "`-destroy` cannot be followed: a plan is applied as a whole"),
-        ("-json-into -auto-approve", "`-json-into` may not be handed to Terraform"),
-        ("-auto-approve", "`-auto-approve` may not be handed to Terraform: it is not needed"),
-        ("-parallelism", "`-parallelism` needs a value in the same word"),
-        ("-lock-timeout -json-into", "`-lock-timeout` needs a value in the same word"),
-        ("-help", "`-help` may not be handed to Terraform: nothing would be planned or applied"),
+        (
+            "-destroy -auto-approve -json-into",
+            "`-destroy` cannot be followed: a plan is applied as a whole",
+        ),
+        (
+            "-json-into -auto-approve",
+            "`-json-into` may not be handed to Terraform",
+        ),
+        (
+            "-auto-approve",
+            "`-auto-approve` may not be handed to Terraform: it is not needed",
+        ),
+        (
+            "-parallelism",
+            "`-parallelism` needs a value in the same word",
+        ),
+        (
+            "-lock-timeout -json-into",
+            "`-lock-timeout` needs a value in the same word",
+        ),
+        (
+            "-help",
+            "`-help` may not be handed to Terraform: nothing would be planned or applied",
+        ),
         ("-h", "`-h` may not be handed to Terraform"),
         ("-version", "`-version` may not be handed to Terraform"),
         ("plan.tfplan", "`plan.tfplan` may not stand after `--`"),
     ] {
         bot.say(pull, &format!("lockkeeper apply -- {words}")).await;
         let said = bot.answer(pull);
-        assert!(said.starts_with("**Nothing was run**") && said.contains(part), "{words}: {said}");
+        assert!(
+            said.starts_with("**Nothing was run**") && said.contains(part),
+            "{words}: {said}"
+        );
     }
-    assert!(!bot.tools.join("swapped").exists(), "a destroy that nobody has seen");
+    assert!(
+        !bot.tools.join("swapped").exists(),
+        "a destroy that nobody has seen"
+    );
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.say(pull, "lockkeeper apply -- --parallelism=3").await;
     assert!(bot.answer(pull).contains(": applied\n"));
     let arguments = bot.arguments();
     let last = arguments.lines().last().unwrap();
-    assert!(last.starts_with("apply -input=false -parallelism=3 -- /") && last.ends_with("/plan.tfplan"), "{last}");
+    assert!(
+        last.starts_with("apply -input=false -parallelism=3 -- /")
+            && last.ends_with("/plan.tfplan"),
+        "{last}"
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -89,10 +127,24 @@ async fn files_of_the_server_are_neither_written_nor_read_by_a_plan(backend: Bac
         "chdir",
         "plugin-dir",
     ] {
-        for (command, dashes) in [("plan", "-"), ("plan", "--"), ("import a.b id", "-"), ("state rm a.b", "-")] {
-            bot.say(pull, &format!("lockkeeper {command} -- {dashes}{flag}=/etc/passwd")).await;
+        for (command, dashes) in [
+            ("plan", "-"),
+            ("plan", "--"),
+            ("import a.b id", "-"),
+            ("state rm a.b", "-"),
+        ] {
+            bot.say(
+                pull,
+                &format!("lockkeeper {command} -- {dashes}{flag}=/etc/passwd"),
+            )
+            .await;
             let said = bot.answer(pull);
-            assert!(said.contains(&format!("`{dashes}{flag}=/etc/passwd` may not be handed to Terraform")), "{said}");
+            assert!(
+                said.contains(&format!(
+                    "`{dashes}{flag}=/etc/passwd` may not be handed to Terraform"
+                )),
+                "{said}"
+            );
         }
     }
     assert_eq!(bot.calls(), calls);
@@ -120,8 +172,13 @@ async fn only_allowed_words_reach_the_tool_whatever_is_commented(backend: Backen
         "'-destroy '",
     ];
     for word in words {
-        for command in ["plan -d network", "import -d network a.b id", "state rm -d network a.b"] {
-            bot.say(pull, &format!("lockkeeper {command} -- {word}")).await;
+        for command in [
+            "plan -d network",
+            "import -d network a.b id",
+            "state rm -d network a.b",
+        ] {
+            bot.say(pull, &format!("lockkeeper {command} -- {word}"))
+                .await;
             bot.heard(pull);
         }
     }
@@ -139,24 +196,47 @@ async fn only_allowed_words_reach_the_tool_whatever_is_commented(backend: Backen
         let (flags, operands) = line.split_once(" -- ").unwrap_or((line, ""));
         for flag in flags.split(' ').skip_while(|word| !word.starts_with('-')) {
             let is_plan_file = flag.starts_with("-out=/") && flag.ends_with("/plan.tfplan");
-            assert!(is_plan_file || allowed.contains(&flag), "`{flag}` in `{line}`");
+            assert!(
+                is_plan_file || allowed.contains(&flag),
+                "`{flag}` in `{line}`"
+            );
         }
         assert!(["", "a.b", "a.b id"].contains(&operands), "{line}");
     }
-    assert!(bot.arguments().contains(" -target=a.b") && bot.arguments().contains("import -no-color -- a.b id"));
+    assert!(
+        bot.arguments().contains(" -target=a.b")
+            && bot.arguments().contains("import -no-color -- a.b id")
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn an_operator_allows_more_and_never_what_swaps_plans(backend: Backend) {
-    let flags = [("allow-extra-args", "plan:-consolidate-errors,-lock-id="), ("blocked-extra-args", "-destroy")];
+    let flags = [
+        ("allow-extra-args", "plan:-consolidate-errors,-lock-id="),
+        ("blocked-extra-args", "-destroy"),
+    ];
     let (mut bot, pull) = planned(backend, &flags, WIDER.1).await;
-    bot.say(pull, "lockkeeper plan -- -consolidate-errors -lock-id=7").await;
+    bot.say(pull, "lockkeeper plan -- -consolidate-errors -lock-id=7")
+        .await;
     assert!(bot.answer(pull).contains(": planned\n"));
-    assert!(bot.arguments().lines().last().unwrap().ends_with("/plan.tfplan -consolidate-errors -lock-id=7"));
+    assert!(
+        bot.arguments()
+            .lines()
+            .last()
+            .unwrap()
+            .ends_with("/plan.tfplan -consolidate-errors -lock-id=7")
+    );
     bot.say(pull, "lockkeeper plan -- -destroy").await;
-    assert!(bot.answer(pull).contains("forbids `destroy` (`--blocked-extra-args`)"));
-    bot.say(pull, "lockkeeper apply -- -consolidate-errors").await;
-    assert!(bot.answer(pull).contains("`-consolidate-errors` cannot be followed: a plan is applied as a whole"));
+    assert!(
+        bot.answer(pull)
+            .contains("forbids `destroy` (`--blocked-extra-args`)")
+    );
+    bot.say(pull, "lockkeeper apply -- -consolidate-errors")
+        .await;
+    assert!(
+        bot.answer(pull)
+            .contains("`-consolidate-errors` cannot be followed: a plan is applied as a whole")
+    );
     assert_eq!(bot.calls().last().unwrap(), "plan network");
     bot.end(&[LOCK]).await;
 }
@@ -166,11 +246,18 @@ async fn arguments_of_the_other_tool_are_refused_by_name(backend: Backend) {
     let calls = bot.calls();
     bot.say(pull, "lockkeeper apply -- -concise").await;
     let said = bot.answer(pull);
-    assert!(said.contains("only OpenTofu has the argument `-concise`, and this project is run by Terraform"), "{said}");
+    assert!(
+        said.contains(
+            "only OpenTofu has the argument `-concise`, and this project is run by Terraform"
+        ),
+        "{said}"
+    );
     bot.say(pull, "lockkeeper plan -- -exclude=a.b").await;
     let said = bot.answer(pull);
     assert!(
-        said.contains("only OpenTofu has the argument `-exclude=a.b`, and this project is run by Terraform"),
+        said.contains(
+            "only OpenTofu has the argument `-exclude=a.b`, and this project is run by Terraform"
+        ),
         "{said}"
     );
     assert_eq!(bot.calls(), calls);
@@ -184,11 +271,26 @@ async fn an_apply_that_reports_nothing_is_no_apply(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.answer(pull);
     assert!(said.contains(": failed\n"), "{said}");
-    assert!(said.contains("ended with exit code 0 and did not report `Apply complete! Resources: …`"), "{said}");
-    assert!(said.contains("Compare what is there with the state, then plan again"), "{said}");
-    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
+    assert!(
+        said.contains("ended with exit code 0 and did not report `Apply complete! Resources: …`"),
+        "{said}"
+    );
+    assert!(
+        said.contains("Compare what is there with the state, then plan again"),
+        "{said}"
+    );
+    let plan = bot
+        .store()
+        .plan_list(&Bot::pull_ref(pull))
+        .await
+        .unwrap()
+        .remove(0);
     assert_eq!(plan.state, PlanState::ApplyFailed);
-    assert!(bot.statuses(pull).contains("lockkeeper/apply: Failure"), "{}", bot.statuses(pull));
+    assert!(
+        bot.statuses(pull).contains("lockkeeper/apply: Failure"),
+        "{}",
+        bot.statuses(pull)
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -197,30 +299,62 @@ async fn an_import_and_a_removal_that_report_nothing_are_failures(backend: Backe
     let (mut bot, pull) = planned(backend, &[], code).await;
     for (command, line) in [
         ("import -d network a.b id", "Import successful!"),
-        ("state rm -d network a.b", "Successfully removed … resource instance(s)."),
+        (
+            "state rm -d network a.b",
+            "Successfully removed … resource instance(s).",
+        ),
     ] {
         bot.say(pull, &format!("lockkeeper {command}")).await;
         let said = bot.answer(pull);
-        assert!(said.contains(": failed\n") && said.contains(&format!("did not report `{line}`")), "{said}");
+        assert!(
+            said.contains(": failed\n") && said.contains(&format!("did not report `{line}`")),
+            "{said}"
+        );
     }
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.answer(pull).starts_with("**Apply refused**: there is no plan to apply"), "the state may have changed");
+    assert!(
+        bot.answer(pull)
+            .starts_with("**Apply refused**: there is no plan to apply"),
+        "the state may have changed"
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn a_project_with_a_link_out_of_the_checkout_does_not_run(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL]).await;
-    let files = [("network/main.tf", "# fake: reads secret.tf\n"), ("app/main.tf", "# changed\n")];
-    let links = [("network/secret.tf", "/etc/passwd"), ("app/same.tf", "main.tf")];
+    let files = [
+        ("network/main.tf", "# fake: reads secret.tf\n"),
+        ("app/main.tf", "# changed\n"),
+    ];
+    let links = [
+        ("network/secret.tf", "/etc/passwd"),
+        ("app/same.tf", "main.tf"),
+    ];
     let pull = with_links(&mut bot, &files, &links).await;
     let said = bot.answer(pull);
-    assert!(said.contains("reaches the symbolic link `network/secret.tf`, which leads to `/etc/passwd`"), "{said}");
+    assert!(
+        said.contains(
+            "reaches the symbolic link `network/secret.tf`, which leads to `/etc/passwd`"
+        ),
+        "{said}"
+    );
     assert!(!said.contains("root:"), "{said}");
-    assert_eq!(bot.calls(), ["init app", "plan app"], "a link that stays inside is fine");
-    for command in ["import -d network a.b id", "state rm -d network a.b", "version -d network"] {
+    assert_eq!(
+        bot.calls(),
+        ["init app", "plan app"],
+        "a link that stays inside is fine"
+    );
+    for command in [
+        "import -d network a.b id",
+        "state rm -d network a.b",
+        "version -d network",
+    ] {
         bot.say(pull, &format!("lockkeeper {command}")).await;
         let said = bot.answer(pull);
-        assert!(said.contains("reaches the symbolic link `network/secret.tf`"), "{command}: {said}");
+        assert!(
+            said.contains("reaches the symbolic link `network/secret.tf`"),
+            "{command}: {said}"
+        );
     }
     assert_eq!(bot.calls(), ["init app", "plan app"]);
     let locks = bot.locks().await;
@@ -230,20 +364,38 @@ async fn a_project_with_a_link_out_of_the_checkout_does_not_run(backend: Backend
 
 async fn a_link_out_of_the_checkout_in_a_module_stops_the_projects_that_use_it(backend: Backend) {
     // One database takes whole checkouts, the other one parts.
-    let sparse = if backend == Backend::Postgres { "true" } else { "false" };
+    let sparse = if backend == Backend::Postgres {
+        "true"
+    } else {
+        "false"
+    };
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("sparse-checkout", sparse)]).await;
     let files = [
-        ("network/main.tf", "module \"net\" {\n  source = \"../modules/net\"\n}\n"),
+        (
+            "network/main.tf",
+            "module \"net\" {\n  source = \"../modules/net\"\n}\n",
+        ),
         ("modules/net/main.tf", "# of all\n"),
         ("app/main.tf", "# changed\n"),
     ];
-    let pull = with_links(&mut bot, &files, &[("modules/net/files", "../../../../outside")]).await;
+    let pull = with_links(
+        &mut bot,
+        &files,
+        &[("modules/net/files", "../../../../outside")],
+    )
+    .await;
     let said = bot.heard(pull).join("\n");
     assert!(
-        said.contains("reaches the symbolic link `modules/net/files`, which leads to `../../../../outside`"),
+        said.contains(
+            "reaches the symbolic link `modules/net/files`, which leads to `../../../../outside`"
+        ),
         "{said}"
     );
-    assert_eq!(bot.calls(), ["init app", "plan app"], "who does not use the module is planned");
+    assert_eq!(
+        bot.calls(),
+        ["init app", "plan app"],
+        "who does not use the module is planned"
+    );
     let locks = bot.locks().await;
     let locks: Vec<&str> = locks.iter().map(String::as_str).collect();
     bot.end(&locks).await;
@@ -254,7 +406,10 @@ async fn a_link_in_the_place_of_the_tools_directory_is_refused(backend: Backend)
     let links = [("network/.terraform", "../app")];
     let pull = with_links(&mut bot, &[("network/main.tf", "# changed\n")], &links).await;
     let said = bot.answer(pull);
-    assert!(said.contains("reaches the symbolic link `network/.terraform`"), "{said}");
+    assert!(
+        said.contains("reaches the symbolic link `network/.terraform`"),
+        "{said}"
+    );
     assert_eq!(bot.calls(), [""; 0]);
     let locks = bot.locks().await;
     let locks: Vec<&str> = locks.iter().map(String::as_str).collect();
@@ -264,19 +419,39 @@ async fn a_link_in_the_place_of_the_tools_directory_is_refused(backend: Backend)
 async fn files_that_the_server_reads_itself_are_not_behind_links(backend: Backend) {
     let hook = "[ ! -e network/hooked ] || { mkdir -p network/.terraform && \
                 ln -sf /etc/hostname network/.terraform/environment; }";
-    let config = json!({"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": hook}]}]}).to_string();
+    let config =
+        json!({"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": hook}]}]}).to_string();
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("repo-config-json", &config)]).await;
-    let files = [("network/main.tf", "# changed\n"), ("shared.tfvars", "a = 1\n")];
-    let pull = with_links(&mut bot, &files, &[("network/env/default.tfvars", "../../shared.tfvars")]).await;
+    let files = [
+        ("network/main.tf", "# changed\n"),
+        ("shared.tfvars", "a = 1\n"),
+    ];
+    let pull = with_links(
+        &mut bot,
+        &files,
+        &[("network/env/default.tfvars", "../../shared.tfvars")],
+    )
+    .await;
     let said = bot.answer(pull);
-    assert!(said.contains("`env/default.tfvars` is a symbolic link, lies behind one"), "{said}");
-    let changes = [Change::delete("network/env/default.tfvars"), Change::write("network/hooked", "yes\n")];
+    assert!(
+        said.contains("`env/default.tfvars` is a symbolic link, lies behind one"),
+        "{said}"
+    );
+    let changes = [
+        Change::delete("network/env/default.tfvars"),
+        Change::write("network/hooked", "yes\n"),
+    ];
     bot.github.push(REPO, "linked", &changes).await.unwrap();
     bot.settle().await;
     let said = bot.answer(pull);
-    assert!(said.contains("the file `environment` in the directory of the tool"), "{said}");
     assert!(
-        bot.calls().iter().all(|call| !call.starts_with("plan") && !call.starts_with("workspace")),
+        said.contains("the file `environment` in the directory of the tool"),
+        "{said}"
+    );
+    assert!(
+        bot.calls()
+            .iter()
+            .all(|call| !call.starts_with("plan") && !call.starts_with("workspace")),
         "{:?}",
         bot.calls()
     );

@@ -58,42 +58,102 @@ async fn what_the_headers_refuse_is_refused_before_the_body_is_read(backend: Bac
     twice.headers_mut().append("x-hub-signature-256", signature);
     for (refused, expected) in [
         (ping("d-1").unsigned(), 401),
-        (ping("d-1").unsigned().with("x-hub-signature", "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59"), 401),
+        (
+            ping("d-1").unsigned().with(
+                "x-hub-signature",
+                "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59",
+            ),
+            401,
+        ),
         (ping("d-1").with("x-hub-signature-256", "sha256=00"), 401),
-        (ping("d-1").with("x-hub-signature-256", &FORGED.replace("sha256", "sha512")), 401),
+        (
+            ping("d-1").with("x-hub-signature-256", &FORGED.replace("sha256", "sha512")),
+            401,
+        ),
         (ping("d 1"), 400),
     ] {
         let (request, asked) = watched(refused, 24);
-        let answer = http::door(Arc::clone(&bot.replica.ctx)).oneshot(request).await.unwrap();
-        assert_eq!((answer.status().as_u16(), asked.load(Ordering::SeqCst)), (expected, 0));
-        assert_eq!(answer.headers()[header::CONNECTION], "close", "nobody has to read the rest first");
+        let answer = http::door(Arc::clone(&bot.replica.ctx))
+            .oneshot(request)
+            .await
+            .unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), asked.load(Ordering::SeqCst)),
+            (expected, 0)
+        );
+        assert_eq!(
+            answer.headers()[header::CONNECTION],
+            "close",
+            "nobody has to read the rest first"
+        );
     }
-    assert_eq!(http::door(Arc::clone(&bot.replica.ctx)).oneshot(twice).await.unwrap().status(), 401);
+    assert_eq!(
+        http::door(Arc::clone(&bot.replica.ctx))
+            .oneshot(twice)
+            .await
+            .unwrap()
+            .status(),
+        401
+    );
     // What is signed is read, as far as there is room.
     let (request, asked) = watched(ping("d-1"), 30);
-    let answer = http::door(Arc::clone(&bot.replica.ctx)).oneshot(request).await.unwrap();
-    assert_eq!((answer.status().as_u16(), asked.load(Ordering::SeqCst)), (413, 26));
+    let answer = http::door(Arc::clone(&bot.replica.ctx))
+        .oneshot(request)
+        .await
+        .unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), asked.load(Ordering::SeqCst)),
+        (413, 26)
+    );
     assert_eq!(bot.deliveries().await, before);
     bot.end(&[]).await;
 }
 
-async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_again(backend: Backend) {
+async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_again(
+    backend: Backend,
+) {
     let (bot, _) = Bot::talking(backend, &[]).await;
     let before = bot.deliveries().await;
-    let limits = |in_flight| DeliveryLimits { in_flight, time: Duration::from_millis(200) };
+    let limits = |in_flight| DeliveryLimits {
+        in_flight,
+        time: Duration::from_millis(200),
+    };
     let unfinished = stream::iter([Ok::<_, Infallible>(Bytes::from("{"))]);
     let unfinished = Body::from_stream(futures::StreamExt::chain(unfinished, stream::pending()));
     let request = ping("d-1").into_request().map(|_| unfinished);
-    let slow = http::door_with(Arc::clone(&bot.replica.ctx), limits(256 * MIB)).oneshot(request).await.unwrap();
-    assert_eq!((slow.status().as_u16(), &slow.headers()[header::CONNECTION]), (408, &"close".parse().unwrap()));
+    let slow = http::door_with(Arc::clone(&bot.replica.ctx), limits(256 * MIB))
+        .oneshot(request)
+        .await
+        .unwrap();
+    assert_eq!(
+        (slow.status().as_u16(), &slow.headers()[header::CONNECTION]),
+        (408, &"close".parse().unwrap())
+    );
 
     let narrow = || http::door_with(Arc::clone(&bot.replica.ctx), limits(2 * MIB));
     let large = Parcel::raw("d-1", "star", "application/json", vec![b' '; 4 * MIB]);
-    let full = narrow().oneshot(large.clone().into_request()).await.unwrap();
-    assert_eq!((full.status().as_u16(), &full.headers()[header::RETRY_AFTER]), (503, &"30".parse().unwrap()));
+    let full = narrow()
+        .oneshot(large.clone().into_request())
+        .await
+        .unwrap();
+    assert_eq!(
+        (full.status().as_u16(), &full.headers()[header::RETRY_AFTER]),
+        (503, &"30".parse().unwrap())
+    );
     assert_eq!(bot.deliveries().await, before);
-    assert_eq!(narrow().oneshot(ping("d-2").into_request()).await.unwrap().status(), 200, "small ones are taken");
-    let again = http::door(Arc::clone(&bot.replica.ctx)).oneshot(large.into_request()).await.unwrap();
+    assert_eq!(
+        narrow()
+            .oneshot(ping("d-2").into_request())
+            .await
+            .unwrap()
+            .status(),
+        200,
+        "small ones are taken"
+    );
+    let again = http::door(Arc::clone(&bot.replica.ctx))
+        .oneshot(large.into_request())
+        .await
+        .unwrap();
     assert_eq!(again.status(), 200);
     bot.end(&[]).await;
 }
@@ -101,17 +161,28 @@ async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_a
 /// A connection to the server from one of the addresses of this machine.
 async fn connect(server: SocketAddr, from: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
-    within("a connection", socket.connect(server)).await.unwrap()
+    socket
+        .bind(SocketAddr::new(from.parse().unwrap(), 0))
+        .unwrap();
+    within("a connection", socket.connect(server))
+        .await
+        .unwrap()
 }
 
 fn address(world: &World) -> SocketAddr {
-    world.server.url().trim_start_matches("http://").parse().unwrap()
+    world
+        .server
+        .url()
+        .trim_start_matches("http://")
+        .parse()
+        .unwrap()
 }
 
 /// The headers of a delivery with a body of this length.
 fn headers(server: SocketAddr, length: usize, signature: Option<&str>) -> String {
-    let signature = signature.map(|value| format!("x-hub-signature-256: {value}\r\n")).unwrap_or_default();
+    let signature = signature
+        .map(|value| format!("x-hub-signature-256: {value}\r\n"))
+        .unwrap_or_default();
     format!(
         "POST /events HTTP/1.1\r\nhost: {server}\r\nx-github-event: ping\r\nx-github-delivery: d-1\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n{signature}\r\n"
@@ -130,8 +201,15 @@ async fn status(stream: &mut TcpStream) -> String {
 /// Most memory the process ever had, in bytes.
 fn peak(world: &World) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.server.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<usize>()
+        .unwrap()
+        * 1024
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,19 +219,37 @@ async fn sixty_unsigned_deliveries_are_answered_although_their_bodies_never_come
     let before = peak(&world);
     let announced = async |number: usize| {
         let mut stream = connect(server, "127.0.0.1").await;
-        stream.write_all(headers(server, LARGE, None).as_bytes()).await.unwrap();
-        assert_eq!(status(&mut stream).await, "HTTP/1.1 401 Unauthorized", "{number}");
+        stream
+            .write_all(headers(server, LARGE, None).as_bytes())
+            .await
+            .unwrap();
+        assert_eq!(
+            status(&mut stream).await,
+            "HTTP/1.1 401 Unauthorized",
+            "{number}"
+        );
         stream
     };
     let mut streams = join_all((0..60).map(announced)).await;
     // Who sends the bodies all the same sends them to nobody.
     let body = vec![b' '; LARGE];
-    join_all(streams.iter_mut().map(async |stream| drop(stream.write_all(&body).await))).await;
+    join_all(
+        streams
+            .iter_mut()
+            .map(async |stream| drop(stream.write_all(&body).await)),
+    )
+    .await;
     let grown = peak(&world).saturating_sub(before);
-    assert!(grown < 64 * MIB, "60 unsigned deliveries took {grown} bytes");
+    assert!(
+        grown < 64 * MIB,
+        "60 unsigned deliveries took {grown} bytes"
+    );
 
     let mut large = connect(server, "127.0.0.1").await;
-    large.write_all(headers(server, 25 * MIB + 1, Some(FORGED)).as_bytes()).await.unwrap();
+    large
+        .write_all(headers(server, 25 * MIB + 1, Some(FORGED)).as_bytes())
+        .await
+        .unwrap();
     assert_eq!(status(&mut large).await, "HTTP/1.1 413 Payload Too Large");
     drop((streams, large));
     world.server.finish().await;
@@ -167,7 +263,10 @@ async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_u
     let body = vec![b' '; LARGE - 1];
     let attack = async |number: usize| {
         let mut stream = connect(server, "127.0.0.2").await;
-        stream.write_all(headers(server, LARGE, Some(FORGED)).as_bytes()).await.unwrap();
+        stream
+            .write_all(headers(server, LARGE, Some(FORGED)).as_bytes())
+            .await
+            .unwrap();
         let sending = async { drop(stream.write_all(&body).await) };
         // Those for whose bodies there is no room are not read further.
         drop(tokio::time::timeout(Duration::from_secs(3), sending).await);
@@ -184,13 +283,20 @@ async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_u
 /// Sends a small signed delivery in pieces, and returns the status of the answer.
 async fn signed(server: SocketAddr, from: &str) -> String {
     let parcel = ping("d-signed").signed_with(WEBHOOK_SECRET).into_request();
-    let signature = parcel.headers()["x-hub-signature-256"].to_str().unwrap().to_owned();
+    let signature = parcel.headers()["x-hub-signature-256"]
+        .to_str()
+        .unwrap()
+        .to_owned();
     let body = axum::body::to_bytes(parcel.into_body(), MIB).await.unwrap();
-    let head = headers(server, 0, Some(&signature)).replace("content-length: 0", "transfer-encoding: chunked");
+    let head = headers(server, 0, Some(&signature))
+        .replace("content-length: 0", "transfer-encoding: chunked");
     let mut stream = connect(server, from).await;
     stream.write_all(head.as_bytes()).await.unwrap();
     for piece in body.chunks(7) {
-        stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
+            .await
+            .unwrap();
         stream.write_all(piece).await.unwrap();
         stream.write_all(b"\r\n").await.unwrap();
     }
@@ -219,12 +325,24 @@ async fn a_thousand_idle_connections_stop_nothing() {
         }
         for from in ["127.0.0.1", "127.0.0.2", "127.0.0.99"] {
             let mut stream = connect(server, from).await;
-            stream.write_all(format!("GET /readyz HTTP/1.1\r\nhost: {server}\r\n\r\n").as_bytes()).await.unwrap();
-            assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK", "the database answers");
+            stream
+                .write_all(format!("GET /readyz HTTP/1.1\r\nhost: {server}\r\n\r\n").as_bytes())
+                .await
+                .unwrap();
+            assert_eq!(
+                status(&mut stream).await,
+                "HTTP/1.1 200 OK",
+                "the database answers"
+            );
             assert_eq!(signed(server, from).await, "HTTP/1.1 200 OK");
         }
-        let pull = world.open("feature", &[("main.tf", &resource("a", "1"))]).await;
-        world.answer(pull).await.is("autoplan success | . default planned");
+        let pull = world
+            .open("feature", &[("main.tf", &resource("a", "1"))])
+            .await;
+        world
+            .answer(pull)
+            .await
+            .is("autoplan success | . default planned");
         drop(idle);
         world.finish(&["#1 . default"]).await;
     }

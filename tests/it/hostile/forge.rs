@@ -44,7 +44,10 @@ async fn planned(backend: Backend, rules: &str, flags: &[(&str, &str)]) -> (Bot,
 const APPROVED: &str = r#", "apply_requirements": ["approved"]"#;
 
 fn runs(bot: &Bot, step: &str) -> usize {
-    bot.calls().iter().filter(|call| call.starts_with(step)).count()
+    bot.calls()
+        .iter()
+        .filter(|call| call.starts_with(step))
+        .count()
 }
 
 /// The line that says why an apply was refused.
@@ -52,20 +55,30 @@ async fn refused(bot: &mut Bot, pull: PullNumber) -> String {
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
     assert_eq!(runs(bot, "apply "), 0, "{comment}");
-    comment.lines().find(|line| line.starts_with("**Apply refused**")).expect(&comment).to_owned()
+    comment
+        .lines()
+        .find(|line| line.starts_with("**Apply refused**"))
+        .expect(&comment)
+        .to_owned()
 }
 
 async fn applied(bot: &mut Bot, pull: PullNumber) {
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
-    assert!(comment.starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"), "{comment}");
+    assert!(
+        comment.starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"),
+        "{comment}"
+    );
 }
 
 async fn what_is_pushed_after_the_review_is_not_applied(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
     bot.approve(pull, "bob");
     bot.update("wider", &[EVIL]).await;
-    assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 9 to destroy.**"));
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 0 to add, 0 to change, 9 to destroy.**")
+    );
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: refused
@@ -95,7 +108,10 @@ async fn what_is_pushed_after_the_review_is_not_applied(backend: Backend) {
 async fn what_is_forced_into_the_place_of_the_reviewed_commit_is_not_applied(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
     bot.approve(pull, "bob");
-    bot.github.force_push(REPO, "wider", &[Change::write(EVIL.0, EVIL.1)]).await.unwrap();
+    bot.github
+        .force_push(REPO, "wider", &[Change::write(EVIL.0, EVIL.1)])
+        .await
+        .unwrap();
     bot.settle().await;
     bot.comment(pull);
     assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the head commit `a4521fed` of the pull request; 1 approval is of an older commit (`2d43ecb8`, by `bob`).");
@@ -107,7 +123,8 @@ async fn a_repository_cannot_make_approvals_of_older_commits_count(backend: Back
     let rules = format!(r#"{APPROVED}, "allowed_overrides": ["apply_requirements"]"#);
     let (mut bot, pull) = planned(backend, &rules, &[]).await;
     bot.approve(pull, "bob");
-    let own = "version: 3\nprojects:\n- dir: network\n  apply_requirements: [approved: {stale: true}]\n";
+    let own =
+        "version: 3\nprojects:\n- dir: network\n  apply_requirements: [approved: {stale: true}]\n";
     bot.update("wider", &[EVIL, ("atlantis.yaml", own)]).await;
     bot.comment(pull);
     assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the head commit `26ffcffe` of the pull request; 1 approval is of an older commit (`2d43ecb8`, by `bob`).");
@@ -150,10 +167,17 @@ async fn a_stranger_gives_no_command(backend: Backend) {
         "cancel --force",
         "version",
     ] {
-        bot.hear(pull, "stranger", &format!("lockkeeper {command}")).await;
+        bot.hear(pull, "stranger", &format!("lockkeeper {command}"))
+            .await;
         let told = bot.comment(pull);
-        assert!(told.contains(" refused**: `stranger` may not "), "{command}: {told}");
-        assert!(told.contains("and `stranger` may not."), "{command}: {told}");
+        assert!(
+            told.contains(" refused**: `stranger` may not "),
+            "{command}: {told}"
+        );
+        assert!(
+            told.contains("and `stranger` may not."),
+            "{command}: {told}"
+        );
     }
     assert_eq!(bot.calls(), before, "nothing was run");
     assert_eq!(bot.locks().await, [NET_LOCK]);
@@ -185,7 +209,10 @@ async fn who_lost_the_right_to_write_applies_nothing_a_moment_later(backend: Bac
     bot.github.set_role(REPO, "alice", Role::Read).unwrap();
     assert_snapshot!(refused(&mut bot, pull).await, @"**Apply refused**: `alice` may not apply: `--allow-commenters=writers` gives `apply` to people who may write to `acme/infra`, and `alice` may not.");
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).contains("`alice` may not plan"), "the newer answer counts for plans, too");
+    assert!(
+        bot.comment(pull).contains("`alice` may not plan"),
+        "the newer answer counts for plans, too"
+    );
     bot.end(&[NET_LOCK]).await;
 }
 
@@ -230,7 +257,10 @@ async fn nothing_passes_while_the_forge_does_not_tell_who_may_write(backend: Bac
 async fn everyone_is_not_everyone_on_a_public_repository(backend: Backend) {
     let (mut bot, pull) = planned(backend, "", &[("allow-commenters", "everyone")]).await;
     bot.hear(pull, "stranger", "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network`"), "in a private one it is");
+    assert!(
+        bot.comment(pull).starts_with("Ran Plan for dir: `network`"),
+        "in a private one it is"
+    );
     bot.github.make_public(REPO).unwrap();
     bot.db.clock.advance(std::time::Duration::from_secs(30));
     bot.hear(pull, "stranger", "lockkeeper apply").await;
@@ -251,7 +281,10 @@ async fn everyone_is_not_everyone_on_a_public_repository(backend: Backend) {
 /// A pull request from `stranger`'s copy of the repository.
 async fn from_fork(bot: &Bot, author: &str) -> (String, PullNumber) {
     let fork = bot.github.fork(REPO, "stranger").await.unwrap();
-    bot.github.push(&fork, "evil", &[Change::write(EVIL.0, EVIL.1)]).await.unwrap();
+    bot.github
+        .push(&fork, "evil", &[Change::write(EVIL.0, EVIL.1)])
+        .await
+        .unwrap();
     let pull = NewPull::from_branch("evil").from_fork(&fork).by(author);
     let pull = bot.github.open_pull(REPO, pull).await.unwrap();
     bot.settle().await;
@@ -273,11 +306,25 @@ async fn a_fork_is_planned_only_when_somebody_who_may_write_asks(backend: Backen
         bot.hear(pull, "stranger", "lockkeeper plan").await;
         assert!(bot.comment(pull).contains("`stranger` may not plan"));
         bot.hear(pull, "bob", "lockkeeper plan").await;
-        assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+        assert!(
+            bot.comment(pull)
+                .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+        );
         let calls = bot.calls();
-        bot.github.push(&fork, "evil", &[Change::write("network/more.tf", "# fake\n")]).await.unwrap();
+        bot.github
+            .push(
+                &fork,
+                "evil",
+                &[Change::write("network/more.tf", "# fake\n")],
+            )
+            .await
+            .unwrap();
         bot.settle().await;
-        assert_eq!((bot.heard(pull), bot.calls()), (vec![], calls), "the next push is not planned either");
+        assert_eq!(
+            (bot.heard(pull), bot.calls()),
+            (vec![], calls),
+            "the next push is not planned either"
+        );
         bot.end(&[NET_LOCK]).await;
     }
 }
@@ -288,14 +335,27 @@ async fn a_fork_that_moves_on_before_its_turn_is_not_planned(backend: Backend) {
     let (fork, pull) = from_fork(&bot, "stranger").await;
     bot.hear(pull, "bob", "lockkeeper plan").await;
     assert!(bot.comment(pull).contains("**next in line**"));
-    bot.github.push(&fork, "evil", &[Change::write("network/more.tf", "# fake\n")]).await.unwrap();
+    bot.github
+        .push(
+            &fork,
+            "evil",
+            &[Change::write("network/more.tf", "# fake\n")],
+        )
+        .await
+        .unwrap();
     bot.settle().await;
     let calls = bot.calls();
     bot.say(first, "lockkeeper unlock").await;
     bot.comment(first);
     assert_eq!(bot.calls(), calls, "nobody asked for that commit");
     let told = bot.comment(pull);
-    assert!(told.starts_with("**Plan refused**: `stranger` may not plan: "), "{told}");
-    assert!(told.contains("Somebody who may write to the repository can look at the code"), "{told}");
+    assert!(
+        told.starts_with("**Plan refused**: `stranger` may not plan: "),
+        "{told}"
+    );
+    assert!(
+        told.contains("Somebody who may write to the repository can look at the code"),
+        "{told}"
+    );
     bot.end(&[]).await;
 }

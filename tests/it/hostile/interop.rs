@@ -11,7 +11,8 @@ use crate::e2e::world::{World, resource};
 use crate::support::server::Settings;
 
 /// Versions before 1.4 have no resource that needs no provider.
-const OLD_CODE: &str = "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
+const OLD_CODE: &str =
+    "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
 
 /// Programs called `terraform-1.6.6` or `tofu-1.12.6`, by name.
 fn tools(start: &str) -> Vec<(String, PathBuf)> {
@@ -45,8 +46,9 @@ fn opentofu() -> Tool {
 fn with_opentofu(bin: &Path) -> Settings {
     let (_, program) = tools("tofu-").pop().unwrap();
     std::fs::copy(program, bin.join("tofu")).unwrap();
-    let settings =
-        ordinary().flag("--default-tf-distribution=opentofu").flag(&format!("--tf-bin-dir={}", bin.display()));
+    let settings = ordinary()
+        .flag("--default-tf-distribution=opentofu")
+        .flag(&format!("--tf-bin-dir={}", bin.display()));
     settings.gives(bin);
     settings
 }
@@ -56,7 +58,11 @@ fn with_opentofu(bin: &Path) -> Settings {
 fn every_terraform_knows_every_allowed_flag_but_those_that_came_later() {
     for (name, tool) in terraform() {
         // `-replace` came with 0.15.2, `-refresh-only` with 0.15.4; before, the plan fails and says so.
-        let later: &[&str] = if is_old(&name) { &["plan -refresh-only", "plan -replace="] } else { &[] };
+        let later: &[&str] = if is_old(&name) {
+            &["plan -refresh-only", "plan -replace="]
+        } else {
+            &[]
+        };
         assert_eq!(tool.unknown_flags(), later, "{name}");
     }
 }
@@ -89,23 +95,37 @@ fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
     tool.does(&["init", "-input=false"]);
     tool.does(&["apply", "-input=false", "-auto-approve"]);
     tool.does(&["plan", "-input=false", "-var=x=2", &format!("-out={file}")]);
-    let attack = ["apply", "-input=false", "-destroy", "-auto-approve", "-json-into"];
+    let attack = [
+        "apply",
+        "-input=false",
+        "-destroy",
+        "-auto-approve",
+        "-json-into",
+    ];
     let guarded = tool.run(&[&attack[..], &["--", &file]].concat());
     assert!(tool.state().contains("terraform_data"), "{}", guarded.text);
     // The attack itself is real: without the dashes everything is destroyed.
     let swapped = tool.run(&[&attack[..], &[&file]].concat());
-    assert!(swapped.is_success && !tool.state().contains("terraform_data"), "{}", swapped.text);
+    assert!(
+        swapped.is_success && !tool.state().contains("terraform_data"),
+        "{}",
+        swapped.text
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credentials_for_modules() {
     let (bin, loot) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let settings = with_opentofu(bin.path()).flag("--write-git-creds").writes(loot.path());
+    let settings = with_opentofu(bin.path())
+        .flag("--write-git-creds")
+        .writes(loot.path());
     settings.gives(loot.path());
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let at = loot.path().display();
-    let script = format!("env > {at}/env; (printf get >&3 && dd bs=65536 count=1 <&3) > {at}/secret 2>&1; false");
+    let script = format!(
+        "env > {at}/env; (printf get >&3 && dd bs=65536 count=1 <&3) > {at}/secret 2>&1; false"
+    );
     let code = format!(
         "terraform {{\n  encryption {{\n    key_provider \"external\" \"x\" {{\n      command = [\"sh\", \"-c\", \"{script}\"]\n    \
          }}\n    method \"aes_gcm\" \"x\" {{\n      keys = key_provider.external.x\n    }}\n    state {{\n      method = \
@@ -115,8 +135,12 @@ async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credent
     let said = world.answer(pull).await;
     said.is("autoplan failure | . default failed")
         .says("`init` may run a program here: `key.tf` may have a block `encryption`");
-    let env = std::fs::read_to_string(loot.path().join("env")).expect("the program ran, so the attack is real");
-    assert!(!env.contains("TF_PLUGIN_CACHE_DIR") && !env.contains("credential."), "{env}");
+    let env = std::fs::read_to_string(loot.path().join("env"))
+        .expect("the program ran, so the attack is real");
+    assert!(
+        !env.contains("TF_PLUGIN_CACHE_DIR") && !env.contains("credential."),
+        "{env}"
+    );
     let secret = std::fs::read_to_string(loot.path().join("secret")).unwrap();
     assert!(!secret.contains("password"), "{secret}");
     world.finish(&[]).await;
@@ -126,31 +150,59 @@ async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credent
 #[ignore = "needs the OpenTofu that `make interop` builds"]
 async fn the_reviewed_plan_is_not_swapped_with_real_opentofu() {
     let bin = tempfile::tempdir().unwrap();
-    let world = World::start_with(with_opentofu(bin.path()), |files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(with_opentofu(bin.path()), |files| {
+        vec![("main.tf", files.backend("root"))]
+    })
+    .await;
     let code = |input: &str| world.files().backend("root") + &resource("prod", input);
-    let pull = world.open("feature", &[("main.tf", &code("\"one\""))]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
-    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    let pull = world
+        .open("feature", &[("main.tf", &code("\"one\""))])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
+    world
+        .ask(pull, "lockkeeper apply")
+        .await
+        .is("apply success | . default applied");
     world.push("feature", "main.tf", &code("\"two\"")).await;
-    world.answer(pull).await.is("autoplan success | . default planned").says("0 to add, 1 to change, 0 to destroy");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned")
+        .says("0 to add, 1 to change, 0 to destroy");
     for (words, flag) in [
         ("-destroy -auto-approve -json-into", "`-destroy`"),
         ("-json-into", "`-json-into`"),
         ("-help", "`-help`"),
         ("-version", "`-version`"),
     ] {
-        let said = world.ask(pull, &format!("lockkeeper apply -- {words}")).await;
+        let said = world
+            .ask(pull, &format!("lockkeeper apply -- {words}"))
+            .await;
         said.is("help refused (not_understood)").says(flag);
-        assert!(world.files().state("root", None).contains("one"), "the state is as it was");
+        assert!(
+            world.files().state("root", None).contains("one"),
+            "the state is as it was"
+        );
     }
     let victim = bin.path().join("victim");
     std::fs::write(&victim, "precious").unwrap();
     for flag in ["json-into", "target-file", "exclude-file"] {
-        let said = world.ask(pull, &format!("lockkeeper plan -- -{flag}={}", victim.display())).await;
+        let said = world
+            .ask(
+                pull,
+                &format!("lockkeeper plan -- -{flag}={}", victim.display()),
+            )
+            .await;
         said.is("help refused (not_understood)").says(flag);
     }
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
-    world.ask(pull, "lockkeeper apply -- -concise -parallelism=2").await.is("apply success | . default applied");
+    world
+        .ask(pull, "lockkeeper apply -- -concise -parallelism=2")
+        .await
+        .is("apply success | . default applied");
     assert!(world.files().state("root", None).contains("two"));
     world.finish(&["#1 . default"]).await;
 }

@@ -35,34 +35,72 @@ async fn register(bot: &Bot, branch: &str) -> Application {
     let owner = OwnerName::new("net").unwrap();
     drop(bot.store().owner_create(&owner, by()).await.unwrap());
     let url = Some("https://github.test/acme/infra");
-    let fields = ApplicationFields { url, branch: Some(branch), dir: Some("network"), ..ApplicationFields::default() };
+    let fields = ApplicationFields {
+        url,
+        branch: Some(branch),
+        dir: Some("network"),
+        ..ApplicationFields::default()
+    };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    application_add(bot.store(), &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap()
+    application_add(bot.store(), &owner, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap()
 }
 
 /// Somebody asks for a run, and is told what came of it.
 async fn told(bot: &Bot, app: &Application, deed: Deed, (login, origin): (&str, Origin)) -> String {
-    let asked = ask(bot.store(), app.id, deed, &Actor { login: login.to_owned(), origin }).await.unwrap();
+    let asked = ask(
+        bot.store(),
+        app.id,
+        deed,
+        &Actor {
+            login: login.to_owned(),
+            origin,
+        },
+    )
+    .await
+    .unwrap();
     let command = queued_or_why(asked).unwrap_or_else(|why| panic!("{why:?}"));
     bot.settle().await;
-    without_ids(&bot.store().command_result(command).await.unwrap().expect("something is told"))
+    without_ids(
+        &bot.store()
+            .command_result(command)
+            .await
+            .unwrap()
+            .expect("something is told"),
+    )
 }
 
 const OPS: (&str, Origin) = ("ops", Origin::Api);
 
 fn applies(bot: &Bot) -> usize {
-    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+    bot.calls()
+        .iter()
+        .filter(|call| call.starts_with("apply "))
+        .count()
 }
 
 async fn last_plan(bot: &Bot, app: &Application) -> Option<PlanState> {
-    let runs = bot.store().application_runs(&app.at().unwrap(), 9).await.unwrap();
+    let runs = bot
+        .store()
+        .application_runs(&app.at().unwrap(), 9)
+        .await
+        .unwrap();
     runs.plan.map(|plan| plan.state)
 }
 
 /// A branch that anybody with the right to push can make, and that nobody has reviewed.
-async fn an_application_works_on_the_default_branch_unless_another_one_was_allowed(backend: Backend) {
+async fn an_application_works_on_the_default_branch_unless_another_one_was_allowed(
+    backend: Backend,
+) {
     let bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("evil", &[("network/main.tf", "# fake: add 1 change 0 destroy 9\n")]).await;
+    bot.push(
+        "evil",
+        &[("network/main.tf", "# fake: add 1 change 0 destroy 9\n")],
+    )
+    .await;
     bot.settle().await;
     let app = register(&bot, "evil").await;
     let refused = told(&bot, &app, Deed::Plan, OPS).await;
@@ -74,26 +112,53 @@ async fn an_application_works_on_the_default_branch_unless_another_one_was_allow
     ] {
         assert!(refused.contains(part), "{part} is not in: {refused}");
     }
-    assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]), "not even a plan, which is code of that branch");
-    let allow = ApplicationChange { any_branch: Some(true), ..ApplicationChange::default() };
-    let limited = application_change(bot.store(), app.id, &allow, (Rights::Limited, by())).await.unwrap();
-    assert!(!limited.or_why().unwrap().spec.any_branch, "an account that is limited cannot allow it");
-    let allowed = application_change(bot.store(), app.id, &allow, (Rights::Whole, by())).await.unwrap();
+    assert_eq!(
+        (bot.calls(), bot.locks().await),
+        (vec![], vec![]),
+        "not even a plan, which is code of that branch"
+    );
+    let allow = ApplicationChange {
+        any_branch: Some(true),
+        ..ApplicationChange::default()
+    };
+    let limited = application_change(bot.store(), app.id, &allow, (Rights::Limited, by()))
+        .await
+        .unwrap();
+    assert!(
+        !limited.or_why().unwrap().spec.any_branch,
+        "an account that is limited cannot allow it"
+    );
+    let allowed = application_change(bot.store(), app.id, &allow, (Rights::Whole, by()))
+        .await
+        .unwrap();
     assert!(allowed.or_why().unwrap().spec.any_branch);
     let planned = told(&bot, &app, Deed::Plan, OPS).await;
-    assert!(planned.contains("**Plan: 1 to add, 0 to change, 9 to destroy.**"), "{planned}");
+    assert!(
+        planned.contains("**Plan: 1 to add, 0 to change, 9 to destroy.**"),
+        "{planned}"
+    );
     bot.end(&[LOCK]).await;
 }
 
-async fn what_was_planned_before_another_branch_became_the_default_one_is_not_applied(backend: Backend) {
+async fn what_was_planned_before_another_branch_became_the_default_one_is_not_applied(
+    backend: Backend,
+) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = register(&bot, "main").await;
     let planned = told(&bot, &app, Deed::Plan, OPS).await;
     assert!(planned.contains("**Plan: 2 to add"), "{planned}");
-    bot.github.fault("GET /repos/*/*", 10_000, Fault::BadGateway);
+    bot.github
+        .fault("GET /repos/*/*", 10_000, Fault::BadGateway);
     let unknown = told(&bot, &app, Deed::Apply, OPS).await;
-    assert!(unknown.contains("could not be reached for the repository acme/infra"), "{unknown}");
-    assert_eq!(applies(&bot), 0, "what cannot be found out lets nothing through: {unknown}");
+    assert!(
+        unknown.contains("could not be reached for the repository acme/infra"),
+        "{unknown}"
+    );
+    assert_eq!(
+        applies(&bot),
+        0,
+        "what cannot be found out lets nothing through: {unknown}"
+    );
     bot.github.clear_faults();
     bot.push("trunk", &[NETWORK]).await;
     bot.settle().await;
@@ -101,31 +166,71 @@ async fn what_was_planned_before_another_branch_became_the_default_one_is_not_ap
     let refused = told(&bot, &app, Deed::Apply, OPS).await;
     let why = "the application is registered for the branch `main`, and the default branch of github.test/acme/infra is \
                `trunk` now.";
-    assert!(refused.contains("**Apply refused**: ") && refused.contains(why), "{refused}");
-    assert_eq!((applies(&bot), last_plan(&bot, &app).await), (0, Some(PlanState::Planned)));
+    assert!(
+        refused.contains("**Apply refused**: ") && refused.contains(why),
+        "{refused}"
+    );
+    assert_eq!(
+        (applies(&bot), last_plan(&bot, &app).await),
+        (0, Some(PlanState::Planned))
+    );
     bot.github.set_default_branch(REPO, "main").unwrap();
     let applied = told(&bot, &app, Deed::Apply, OPS).await;
-    assert!(applied.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"), "{applied}");
+    assert!(
+        applied.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"),
+        "{applied}"
+    );
     bot.end_given_up(&[], &["run_command"]).await;
 }
 
 async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(backend: Backend) {
     let bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", FOUR_EYES)]).await;
     let app = register(&bot, "main").await;
-    let (kim, same, olga) = (("kim", Origin::Api), ("kim", Origin::Page), ("olga", Origin::Page));
+    let (kim, same, olga) = (
+        ("kim", Origin::Api),
+        ("kim", Origin::Page),
+        ("olga", Origin::Page),
+    );
     told(&bot, &app, Deed::Plan, kim).await;
     let refused = told(&bot, &app, Deed::Apply, same).await;
     let why = "another account has to apply than planned (`four_eyes`, line 1 of the server's `--repo-config-json`, for \
                `/.*/`), and `kim` (through the API) made the plan. Nothing was applied, and the plan is kept.";
-    assert!(refused.contains("**Apply refused**: ") && refused.contains(why), "{refused}");
-    let nobody = told(&bot, &app, Deed::Apply, ("somebody at the dashboard", Origin::Page)).await;
-    assert!(nobody.contains("and no account is known that asks for the apply"), "{nobody}");
-    assert_eq!((applies(&bot), last_plan(&bot, &app).await), (0, Some(PlanState::Planned)));
+    assert!(
+        refused.contains("**Apply refused**: ") && refused.contains(why),
+        "{refused}"
+    );
+    let nobody = told(
+        &bot,
+        &app,
+        Deed::Apply,
+        ("somebody at the dashboard", Origin::Page),
+    )
+    .await;
+    assert!(
+        nobody.contains("and no account is known that asks for the apply"),
+        "{nobody}"
+    );
+    assert_eq!(
+        (applies(&bot), last_plan(&bot, &app).await),
+        (0, Some(PlanState::Planned))
+    );
     let applied = told(&bot, &app, Deed::Apply, olga).await;
-    assert!(applied.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"), "{applied}");
-    told(&bot, &app, Deed::Plan, ("somebody at the dashboard", Origin::Page)).await;
+    assert!(
+        applied.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"),
+        "{applied}"
+    );
+    told(
+        &bot,
+        &app,
+        Deed::Plan,
+        ("somebody at the dashboard", Origin::Page),
+    )
+    .await;
     let unknown = told(&bot, &app, Deed::Apply, olga).await;
-    assert!(unknown.contains("and no account is known that made the plan"), "{unknown}");
+    assert!(
+        unknown.contains("and no account is known that made the plan"),
+        "{unknown}"
+    );
     told(&bot, &app, Deed::Plan, kim).await;
     // Of the same name, and known by another proof: a user of the server's machine.
     let on_server = told(&bot, &app, Deed::Apply, ("kim", Origin::Cli)).await;
@@ -136,16 +241,27 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
 
 async fn nobody_applies_the_plan_of_a_pull_that_they_made_themselves(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", FOUR_EYES)]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "wider",
+            &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.answer(pull);
     bot.say(pull, "lockkeeper apply").await;
     let refused = bot.answer(pull);
-    assert!(refused.contains("and `alice` (by a push) made the plan"), "{refused}");
+    assert!(
+        refused.contains("and `alice` (by a push) made the plan"),
+        "{refused}"
+    );
     bot.hear(pull, "bob", "lockkeeper plan").await;
     bot.answer(pull);
     bot.hear(pull, "Bob", "lockkeeper apply").await;
     let refused = bot.answer(pull);
-    assert!(refused.contains("and `bob` (by comment) made the plan"), "{refused}");
+    assert!(
+        refused.contains("and `bob` (by comment) made the plan"),
+        "{refused}"
+    );
     assert_eq!(applies(&bot), 0);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).contains(": applied"));
@@ -160,21 +276,34 @@ async fn a_plan_that_quotes_the_marker_of_another_part_keeps_no_part_away(backen
     let note = bot.tools.join("note");
     std::fs::write(&note, "nothing yet\n").unwrap();
     let text = format!("# fake: big 750\n# fake: reads {}\n", note.display());
-    let pull = bot.open_pull("wider", &files.map(|path| (path, text.as_str()))).await;
+    let pull = bot
+        .open_pull("wider", &files.map(|path| (path, text.as_str())))
+        .await;
     assert_eq!(bot.heard(pull).len(), 3);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper plan").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper plan")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.store().command_list(1).await.unwrap().remove(0).id;
-    std::fs::write(&note, format!("{} {}\n", marker(command, 2, 3), marker(command, 3, 3))).unwrap();
+    std::fs::write(
+        &note,
+        format!("{} {}\n", marker(command, 2, 3), marker(command, 3, 3)),
+    )
+    .unwrap();
     assert_eq!(bot.begin_command().await.unwrap(), Tick::Worked);
     let before = bot.github.comments(REPO, pull).unwrap().len();
     while bot.github.comments(REPO, pull).unwrap().len() == before {
         assert_eq!(bot.replica.tick_short().await.unwrap(), Tick::Worked);
     }
-    bot.github.fault("POST /repos/*/*/issues/*/comments", 1, Fault::BadGateway);
+    bot.github
+        .fault("POST /repos/*/*/issues/*/comments", 1, Fault::BadGateway);
     bot.settle().await;
     let parts = bot.heard(pull);
-    let lines: usize = parts.iter().map(|part| part.matches("of a very large plan").count()).sum();
+    let lines: usize = parts
+        .iter()
+        .map(|part| part.matches("of a very large plan").count())
+        .sum();
     assert_eq!((parts.len(), lines), (3, 3000), "no part is lost");
     let locks = ["a", "b", "c", "d"].map(|dir| format!("acme/infra/{dir}/default by #1"));
     bot.end(&locks.each_ref().map(String::as_str)).await;
@@ -190,7 +319,12 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     let dir = tempfile::tempdir().unwrap();
     let (accounts, keys) = (dir.path().join("accounts"), dir.path().join("keys"));
     let put = |path: &std::path::Path, text: &str| {
-        let mut file = std::fs::File::options().create_new(true).write(true).mode(0o600).open(path).unwrap();
+        let mut file = std::fs::File::options()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .unwrap();
         std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
     };
     put(&accounts, ACCOUNTS);
@@ -209,22 +343,41 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     world.push("evil", "main.tf", "# evil\n").await;
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let send = async |path: &str, user: &str, body: &Value| {
-        let password = if user == "ops" { OPS_PASSWORD.to_owned() } else { format!("the-long-password-of-{user}") };
-        let request = client.post(format!("{}{path}", world.server.url())).basic_auth(user, Some(password)).json(body);
+        let password = if user == "ops" {
+            OPS_PASSWORD.to_owned()
+        } else {
+            format!("the-long-password-of-{user}")
+        };
+        let request = client
+            .post(format!("{}{path}", world.server.url()))
+            .basic_auth(user, Some(password))
+            .json(body);
         let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
-    assert_eq!(send("/api/owners", "ops", &json!({"name": "net"})).await.0, 201);
+    assert_eq!(
+        send("/api/owners", "ops", &json!({"name": "net"})).await.0,
+        201
+    );
     let url = "https://github.test/acme/infra";
     let app = |branch: &str| json!({"owner": "net", "url": url, "branch": branch});
-    let token = json!({"owner": "net", "url": url, "kind": "token", "token": "ghp_0123456789abcdef"});
+    let token =
+        json!({"owner": "net", "url": url, "kind": "token", "token": "ghp_0123456789abcdef"});
 
     // Nobody has claimed it: neither an application nor a credential of a limited account makes it theirs.
     for (path, body) in [("/api/apps", &app("main")), ("/api/credentials", &token)] {
         let (status, said) = send(path, "kim", body).await;
         assert_eq!(status, 403, "{said}");
-        assert!(said.contains("only the account of the whole server makes the first claim of a repository"), "{said}");
-        assert!(said.contains("nobody has claimed https://github.test/acme/infra"), "{said}");
+        assert!(
+            said.contains(
+                "only the account of the whole server makes the first claim of a repository"
+            ),
+            "{said}"
+        );
+        assert!(
+            said.contains("nobody has claimed https://github.test/acme/infra"),
+            "{said}"
+        );
     }
     let store = world.store().await;
     assert_eq!(store.claim_list(None, None, 9).await.unwrap(), []);
@@ -235,14 +388,19 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     // Now it is theirs, on its default branch alone.
     let (status, said) = send("/api/apps", "kim", &app("evil")).await;
     assert_eq!(status, 403, "{said}");
-    assert!(said.contains("the default branch of https://github.test/acme/infra is “main”, not “evil”"), "{said}");
+    assert!(
+        said.contains("the default branch of https://github.test/acme/infra is “main”, not “evil”"),
+        "{said}"
+    );
     let mut any = app("main");
     any["any_branch"] = json!(true);
     assert_eq!(send("/api/apps", "kim", &any).await.0, 403);
     let path = format!("/api/apps/{}", first["id"].as_str().unwrap());
-    for change in
-        [json!({"branch": "evil"}), json!({"any_branch": true}), json!({"url": "https://github.test/acme/other"})]
-    {
+    for change in [
+        json!({"branch": "evil"}),
+        json!({"any_branch": true}),
+        json!({"url": "https://github.test/acme/other"}),
+    ] {
         let (status, said) = send(&path, "kim", &change).await;
         assert_eq!(status, 403, "{change}: {said}");
     }
@@ -254,11 +412,20 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     own["dir"] = json!("dns");
     let (status, said) = send("/api/apps", "lee", &own).await;
     assert_eq!(status, 403, "{said}");
-    assert!(said.contains("has no `allow=`") || said.contains("has no “allow=”"), "{said}");
-    assert_eq!(send(&format!("{path}/plan"), "lee", &json!({})).await.0, 403);
+    assert!(
+        said.contains("has no `allow=`") || said.contains("has no “allow=”"),
+        "{said}"
+    );
+    assert_eq!(
+        send(&format!("{path}/plan"), "lee", &json!({})).await.0,
+        403
+    );
 
     let denied = store.lock_event_list(99).await.unwrap();
-    let denied = denied.iter().filter(|kept| kept.event.kind.as_str() == "denied").count();
+    let denied = denied
+        .iter()
+        .filter(|kept| kept.event.kind.as_str() == "denied")
+        .count();
     assert_eq!(denied, 9, "every refusal is on record");
     store.close().await;
     world.finish(&[]).await;

@@ -34,10 +34,17 @@ async fn world() -> (World, String, PathBuf) {
     let world = World::start_with(settings(), |_| files.to_vec()).await;
     let report = world.dir.path().join("report");
     let script = format!("echo reviewed >>'{}'\n", report.display());
-    world.github.create_repo("acme/modules", &[("main.tf", MODULE), ("run.sh", &script)]).await.unwrap();
+    world
+        .github
+        .create_repo("acme/modules", &[("main.tf", MODULE), ("run.sh", &script)])
+        .await
+        .unwrap();
     let modules = world.dir.path().join("forge/git/acme/modules.git");
     world.server.owns(&modules);
-    let module = format!("module \"m\" {{\n  source = \"git::file://{}\"\n}}\n", modules.display());
+    let module = format!(
+        "module \"m\" {{\n  source = \"git::file://{}\"\n}}\n",
+        modules.display()
+    );
     let code = world.files().backend("root") + &module;
     (world, code, report)
 }
@@ -49,11 +56,22 @@ async fn an_apply_does_not_run_what_a_plan_left_in_the_directory_of_the_tool() {
         "for f in .terraform/modules/*/run.sh; do test -f $f && echo \"echo attacked >>'{}'\" >$f; done\n",
         report.display()
     );
-    let pull = world.open("feature", &[("main.tf", &code), ("check.sh", &attack)]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    let pull = world
+        .open("feature", &[("main.tf", &code), ("check.sh", &attack)])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     // A second plan does not make what the first one left any better.
-    world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
-    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | . default planned");
+    world
+        .ask(pull, "lockkeeper apply")
+        .await
+        .is("apply success | . default applied");
     assert_eq!(std::fs::read_to_string(&report).unwrap(), "reviewed\n");
     world.finish(&["#1 . default"]).await;
 }
@@ -62,13 +80,28 @@ async fn an_apply_does_not_run_what_a_plan_left_in_the_directory_of_the_tool() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_changed_is_used_as_it_is() {
     let (world, code, report) = world().await;
-    let pull = world.open("feature", &[("main.tf", &code), ("check.sh", "true\n")]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
+    let pull = world
+        .open("feature", &[("main.tf", &code), ("check.sh", "true\n")])
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
     let script = "checkouts/github.test/acme/infra/1/default/.terraform/modules/m/run.sh";
-    let file = || std::fs::metadata(world.server.data_dir().join(script)).unwrap().ino();
+    let file = || {
+        std::fs::metadata(world.server.data_dir().join(script))
+            .unwrap()
+            .ino()
+    };
     let first = file();
-    world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
-    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | . default planned");
+    world
+        .ask(pull, "lockkeeper apply")
+        .await
+        .is("apply success | . default applied");
     assert_eq!(file(), first, "the file was made again");
     assert_eq!(std::fs::read_to_string(&report).unwrap(), "reviewed\n");
     world.finish(&["#1 . default"]).await;

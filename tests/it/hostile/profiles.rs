@@ -26,8 +26,7 @@ workflows:
     apply: {steps: [run: sh ./spy.sh apply, apply]}
 ";
 
-const OWN: &str =
-    "version: 3\nprojects:\n- {dir: prod, name: plain}\n- {dir: dev, name: dev}\n- {dir: plain, name: prod}\n";
+const OWN: &str = "version: 3\nprojects:\n- {dir: prod, name: plain}\n- {dir: dev, name: dev}\n- {dir: plain, name: prod}\n";
 
 const STAGES: [&str; 4] = ["PROD_READ", "PROD_WRITE", "DEV_READ", "DEV_WRITE"];
 
@@ -63,10 +62,18 @@ async fn each_project_finds_the_credentials_of_its_own_profile_and_stage() {
     std::fs::set_permissions(secrets.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let repos = put("repos.yaml", REPOS, 0o644);
     // Not even a wildcard hands to others what a profile names.
-    let mut settings = ordinary().flag(&format!("--repo-config={repos}")).flag("--pass-environment=*");
+    let mut settings = ordinary()
+        .flag(&format!("--repo-config={repos}"))
+        .flag("--pass-environment=*");
     for stage in STAGES {
-        let file = put(&format!("{stage}_FILE"), &format!("the-secret-{stage}_FILE\n"), 0o644);
-        settings = settings.variable(stage, &format!("the-secret-{stage}")).variable(&format!("{stage}_FILE"), &file);
+        let file = put(
+            &format!("{stage}_FILE"),
+            &format!("the-secret-{stage}_FILE\n"),
+            0o644,
+        );
+        settings = settings
+            .variable(stage, &format!("the-secret-{stage}"))
+            .variable(&format!("{stage}_FILE"), &file);
     }
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let report = world.dir.path().join("report");
@@ -76,26 +83,62 @@ async fn each_project_finds_the_credentials_of_its_own_profile_and_stage() {
     let code = "resource \"terraform_data\" \"it\" {}\n";
     let files: Vec<(String, &str)> = ["prod", "dev", "plain"]
         .iter()
-        .flat_map(|dir| [(format!("{dir}/main.tf"), code), (format!("{dir}/spy.sh"), spy.as_str())])
+        .flat_map(|dir| {
+            [
+                (format!("{dir}/main.tf"), code),
+                (format!("{dir}/spy.sh"), spy.as_str()),
+            ]
+        })
         .chain([("atlantis.yaml".to_owned(), OWN)])
         .collect();
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), *text))
+        .collect();
     let pull = world.open("feature", &files).await;
     let found = |stage: &str| {
         ["prod", "dev", "plain"].map(|dir| {
-            let text = std::fs::read_to_string(report.join(format!("found-{dir}-{stage}"))).unwrap();
-            text.lines().map(|line| line.trim_start_matches("the-secret-").to_owned()).collect::<BTreeSet<_>>()
+            let text =
+                std::fs::read_to_string(report.join(format!("found-{dir}-{stage}"))).unwrap();
+            text.lines()
+                .map(|line| line.trim_start_matches("the-secret-").to_owned())
+                .collect::<BTreeSet<_>>()
         })
     };
-    let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+    let set = |names: &[&str]| {
+        names
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect::<BTreeSet<_>>()
+    };
 
     let said = world.answer(pull).await;
-    assert!(said.outcome().starts_with("autoplan success"), "{}{}", said.outcome(), said.text);
-    let plans = [set(&["PROD_READ", "PROD_READ_FILE"]), set(&["DEV_READ", "DEV_READ_FILE"]), set(&[])];
+    assert!(
+        said.outcome().starts_with("autoplan success"),
+        "{}{}",
+        said.outcome(),
+        said.text
+    );
+    let plans = [
+        set(&["PROD_READ", "PROD_READ_FILE"]),
+        set(&["DEV_READ", "DEV_READ_FILE"]),
+        set(&[]),
+    ];
     assert_eq!(found("plan"), plans);
     let said = world.ask(pull, "lockkeeper apply").await;
-    assert!(said.outcome().starts_with("apply success"), "{}{}", said.outcome(), said.text);
-    let applies = [set(&["PROD_WRITE", "PROD_WRITE_FILE"]), set(&["DEV_WRITE", "DEV_WRITE_FILE"]), set(&[])];
+    assert!(
+        said.outcome().starts_with("apply success"),
+        "{}{}",
+        said.outcome(),
+        said.text
+    );
+    let applies = [
+        set(&["PROD_WRITE", "PROD_WRITE_FILE"]),
+        set(&["DEV_WRITE", "DEV_WRITE_FILE"]),
+        set(&[]),
+    ];
     assert_eq!(found("apply"), applies);
-    world.finish(&["#1 dev default", "#1 plain default", "#1 prod default"]).await;
+    world
+        .finish(&["#1 dev default", "#1 plain default", "#1 prod default"])
+        .await;
 }

@@ -27,8 +27,12 @@ fn provider(script: &str) -> [Change; 2] {
 }
 resource "spy_thing" "it" {}
 "#;
-    let plugin = "terraform.d/plugins/example.com/acme/spy/1.0.0/linux_amd64/terraform-provider-spy";
-    [Change::write("main.tf", code), Change::program(plugin, script)]
+    let plugin =
+        "terraform.d/plugins/example.com/acme/spy/1.0.0/linux_amd64/terraform-provider-spy";
+    [
+        Change::write("main.tf", code),
+        Change::program(plugin, script),
+    ]
 }
 
 /// What the attempts have to come to.
@@ -93,19 +97,31 @@ async fn nor_does_a_plan_of_a_server_that_runs_as_whoever_runs_the_tests() {
 /// Without a sandbox the rights of a user are what is left; they do not count for ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_plan_of_another_user_without_a_sandbox() {
-    attack_with(Settings::default().run_as(RUNNER).flag("--sandbox=none"), &["fixed port"]).await;
+    attack_with(
+        Settings::default().run_as(RUNNER).flag("--sandbox=none"),
+        &["fixed port"],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_plan_of_another_user_in_a_sandbox() {
     for sandbox in ["landlock", "bubblewrap"] {
-        attack(Settings::default().run_as(RUNNER).flag(&format!("--sandbox={sandbox}"))).await;
+        attack(
+            Settings::default()
+                .run_as(RUNNER)
+                .flag(&format!("--sandbox={sandbox}")),
+        )
+        .await;
     }
 }
 
 /// Directories of Terraform below a directory, with their numbers on the disk: another one is a new one.
 fn initialised(dir: &Path) -> Vec<(PathBuf, u64)> {
-    let below = std::fs::read_dir(dir).unwrap().map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_dir());
+    let below = std::fs::read_dir(dir)
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|entry| entry.file_type().unwrap().is_dir());
     let of = |entry: std::fs::DirEntry| match entry.file_name().to_str() {
         Some(".terraform") => vec![(entry.path(), entry.metadata().unwrap().ino())],
         _ => initialised(&entry.path()),
@@ -117,25 +133,44 @@ fn initialised(dir: &Path) -> Vec<(PathBuf, u64)> {
 async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
     let of_root = Settings::default;
     let with_rights = || ordinary();
-    for (sandbox, settings) in
-        [("landlock", of_root()), ("bubblewrap", of_root()), ("none", of_root()), ("landlock", with_rights())]
-    {
-        let settings = settings.run_as(RUNNER).flag(&format!("--sandbox={sandbox}"));
-        let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
+    for (sandbox, settings) in [
+        ("landlock", of_root()),
+        ("bubblewrap", of_root()),
+        ("none", of_root()),
+        ("landlock", with_rights()),
+    ] {
+        let settings = settings
+            .run_as(RUNNER)
+            .flag(&format!("--sandbox={sandbox}"));
+        let world =
+            World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
         let who = world.dir.path().join("who");
         let code = |value: &str| {
             let id = format!("id -u >{0}; id -G >>{0}", who.display());
-            let provisioner = format!("  provisioner \"local-exec\" {{\n    command = \"{id}\"\n  }}\n");
-            let changed =
-                resource("it", value).replace("{\n", &format!("{{\n  triggers_replace = {value}\n{provisioner}"));
+            let provisioner =
+                format!("  provisioner \"local-exec\" {{\n    command = \"{id}\"\n  }}\n");
+            let changed = resource("it", value).replace(
+                "{\n",
+                &format!("{{\n  triggers_replace = {value}\n{provisioner}"),
+            );
             world.files().backend("root") + &changed
         };
         let pull = world.open("feature", &[("main.tf", &code("1"))]).await;
-        world.answer(pull).await.is("autoplan success | . default planned");
+        world
+            .answer(pull)
+            .await
+            .is("autoplan success | . default planned");
         let made = initialised(&world.server.data_dir().join("checkouts"));
         assert_eq!(made.len(), 1, "{made:?}");
-        world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
-        world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 added");
+        world
+            .ask(pull, "lockkeeper plan")
+            .await
+            .is("plan success | . default planned");
+        world
+            .ask(pull, "lockkeeper apply")
+            .await
+            .is("apply success | . default applied")
+            .says("1 added");
         assert_eq!(
             std::fs::read_to_string(&who).unwrap(),
             format!(
@@ -146,11 +181,25 @@ async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
         );
         // Git replaces a file that belongs to the run.
         world.push("feature", "main.tf", &code("2")).await;
-        world.answer(pull).await.is("autoplan success | . default planned");
-        world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 destroyed");
+        world
+            .answer(pull)
+            .await
+            .is("autoplan success | . default planned");
+        world
+            .ask(pull, "lockkeeper apply")
+            .await
+            .is("apply success | . default applied")
+            .says("1 destroyed");
         let kept = initialised(&world.server.data_dir().join("checkouts"));
-        assert_eq!(kept, made, "git gave the checkout up instead of changing it");
-        world.github.merge(REPO, pull, "alice").await.expect("a merge");
+        assert_eq!(
+            kept, made,
+            "git gave the checkout up instead of changing it"
+        );
+        world
+            .github
+            .merge(REPO, pull, "alice")
+            .await
+            .expect("a merge");
         world.answer(pull).await;
         world.cleaned().await;
         world.finish(&[]).await;
@@ -168,12 +217,19 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
     let key = secrets.path().join("keys");
     std::fs::write(&key, "first key\n").unwrap();
     // Without a user of its own a run has the rights of the server over files.
-    for (path, mode) in [(secrets.path(), 0o755), (&key, if is_of_server { 0o600 } else { 0o755 })] {
+    for (path, mode) in [
+        (secrets.path(), 0o755),
+        (&key, if is_of_server { 0o600 } else { 0o755 }),
+    ] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     // The mirror of another repository, whose reviewed code is to run unchanged.
-    world.github.create_repo("acme/crown", &[("main.tf", "# honest\n")]).await.unwrap();
+    world
+        .github
+        .create_repo("acme/crown", &[("main.tf", "# honest\n")])
+        .await
+        .unwrap();
 
     let (data, report) = (world.server.data_dir(), world.dir.path().join("report"));
     let mirror = data.join("mirrors/github.test/acme/crown.git");
@@ -214,13 +270,18 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
     let said = world.answer(pull).await;
     said.is("autoplan failure | . default failed");
 
-    let report =
-        std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("{error}: nothing ran:\n{}", said.text));
+    let report = std::fs::read_to_string(&report)
+        .unwrap_or_else(|error| panic!("{error}: nothing ran:\n{}", said.text));
     let mut seen: Vec<&str> = report.lines().collect();
     seen.sort_unstable();
     seen.dedup();
-    let denied = |name: &str| allowed.iter().find(|allowed| name == format!("{allowed}: denied"));
-    let expected = OUTCOMES.map(|name| denied(name).map_or_else(|| name.to_owned(), |name| format!("{name}: done")));
+    let denied = |name: &str| {
+        allowed
+            .iter()
+            .find(|allowed| name == format!("{allowed}: denied"))
+    };
+    let expected = OUTCOMES
+        .map(|name| denied(name).map_or_else(|| name.to_owned(), |name| format!("{name}: done")));
     assert_eq!(seen, expected);
     for secret in [TOKEN, WEBHOOK_SECRET] {
         assert!(!said.text.contains(secret), "{}", said.text);
@@ -234,20 +295,34 @@ async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_u
     let settings = ordinary();
     let mut world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let home = world.server.dir().join("home");
-    std::fs::write(home.join(".gitconfig"), "[user]\n  name = secret-of-the-operator\n").unwrap();
+    std::fs::write(
+        home.join(".gitconfig"),
+        "[user]\n  name = secret-of-the-operator\n",
+    )
+    .unwrap();
     world.server.finish().await;
     world.server.restart().await;
-    assert!(
-        world.server.log().contains("home/.gitconfig: name it in --sandbox-read if modules that come by git need it")
-    );
-    world.github.create_repo("acme/modules", &[("main.tf", "# a module\n")]).await.unwrap();
+    assert!(world.server.log().contains(
+        "home/.gitconfig: name it in --sandbox-read if modules that come by git need it"
+    ));
+    world
+        .github
+        .create_repo("acme/modules", &[("main.tf", "# a module\n")])
+        .await
+        .unwrap();
     let modules = world.dir.path().join("forge/git/acme/modules.git");
     world.server.owns(&modules);
     world.server.owns(&home);
     let code = world.files().backend("root")
-        + &format!("module \"m\" {{\n  source = \"git::file://{}\"\n}}\n", modules.display());
+        + &format!(
+            "module \"m\" {{\n  source = \"git::file://{}\"\n}}\n",
+            modules.display()
+        );
     let pull = world.open("feature", &[("main.tf", &code)]).await;
-    world.answer(pull).await.is("autoplan success | . default no_changes");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default no_changes");
     world.finish(&["#1 . default"]).await;
 }
 
@@ -255,8 +330,17 @@ async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_u
 fn refusal_of_bubblewrap(path: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let database = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
-    let flags = ["--sandbox=bubblewrap", "--port=0", "--gh-user=bot", "--repo-allowlist=github.com/acme/*"];
-    let secrets = [("LOCKKEEPER_GH_TOKEN", TOKEN), ("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET), ("PATH", path)];
+    let flags = [
+        "--sandbox=bubblewrap",
+        "--port=0",
+        "--gh-user=bot",
+        "--repo-allowlist=github.com/acme/*",
+    ];
+    let secrets = [
+        ("LOCKKEEPER_GH_TOKEN", TOKEN),
+        ("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET),
+        ("PATH", path),
+    ];
     let said = lockkeeper(&["server"], &database, &flags, &secrets);
     assert_eq!(said.code, 1, "{}", said.err);
     said.err
@@ -266,22 +350,41 @@ fn refusal_of_bubblewrap(path: &str) -> String {
 fn a_server_does_not_start_without_the_bubblewrap_it_was_told_to_use() {
     let dir = tempfile::tempdir().unwrap();
     let said = refusal_of_bubblewrap(&dir.path().display().to_string());
-    assert!(said.contains("--sandbox bubblewrap cannot be followed"), "{said}");
-    assert!(said.contains("the program `bwrap` is not on the PATH. Install it"), "{said}");
+    assert!(
+        said.contains("--sandbox bubblewrap cannot be followed"),
+        "{said}"
+    );
+    assert!(
+        said.contains("the program `bwrap` is not on the PATH. Install it"),
+        "{said}"
+    );
 
     let bwrap = dir.path().join("bwrap");
-    std::fs::write(&bwrap, "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n").unwrap();
+    std::fs::write(
+        &bwrap,
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n",
+    )
+    .unwrap();
     std::fs::set_permissions(&bwrap, std::fs::Permissions::from_mode(0o755)).unwrap();
     let said = refusal_of_bubblewrap(&format!("{}:/usr/bin:/bin", dir.path().display()));
-    assert!(said.contains("cannot make namespaces here (bwrap: No permissions to create new namespace)"), "{said}");
+    assert!(
+        said.contains(
+            "cannot make namespaces here (bwrap: No permissions to create new namespace)"
+        ),
+        "{said}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_does_not_start_that_cannot_have_runs_be_another_user() {
-    assert!(nix::unistd::geteuid().is_root(), "this story starts servers as ordinary users, and needs root for that");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this story starts servers as ordinary users, and needs root for that"
+    );
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let rights = "server lacks CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SETGID, CAP_SETUID";
+    let rights =
+        "server lacks CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SETGID, CAP_SETUID";
     for (run_as, code, why) in [
         ("4343", 1, rights),
         ("4242:4343", 1, "the server itself is that user"),
@@ -289,8 +392,19 @@ async fn a_server_does_not_start_that_cannot_have_runs_be_another_user() {
         ("nobody", 2, "expected numbers"),
     ] {
         let server = Cmd::new("setpriv")
-            .args(["--reuid=4242", "--regid=4242", "--clear-groups", env!("CARGO_BIN_EXE_lockkeeper"), "server"])
-            .args(["--port=0", "--gh-user=bot", "--repo-allowlist=github.com/acme/*", "--data-dir"])
+            .args([
+                "--reuid=4242",
+                "--regid=4242",
+                "--clear-groups",
+                env!("CARGO_BIN_EXE_lockkeeper"),
+                "server",
+            ])
+            .args([
+                "--port=0",
+                "--gh-user=bot",
+                "--repo-allowlist=github.com/acme/*",
+                "--data-dir",
+            ])
             .arg(dir.path())
             .arg(format!("--run-as={run_as}"))
             .env("PATH", "/usr/bin:/bin")
@@ -359,10 +473,15 @@ async fn visit(settings: Settings) {
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let (report, go) = (world.dir.path().join("report"), world.dir.path().join("go"));
     let port = world.server.events().port().unwrap();
-    let pull = world.open_with("feature", &provider(&visits(port, &report, &go))).await;
+    let pull = world
+        .open_with("feature", &provider(&visits(port, &report, &go)))
+        .await;
     let seen = || {
-        let mut seen: Vec<String> =
-            std::fs::read_to_string(&report).unwrap_or_default().lines().map(str::to_owned).collect();
+        let mut seen: Vec<String> = std::fs::read_to_string(&report)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect();
         seen.sort_unstable();
         seen.dedup();
         seen
@@ -384,13 +503,26 @@ async fn visit(settings: Settings) {
     );
     // The plan is still under way.
     let page = format!("{}/healthz", world.server.url());
-    let answer = reqwest::Client::builder().no_proxy().build().unwrap().get(&page).send().await.unwrap();
+    let answer = reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .unwrap()
+        .get(&page)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 200);
     let person = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1])";
     let said = run("python3", world.dir.path(), &["-c", person, &page], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
-    world.server.logged("A connection from this machine was refused: a run has its other end").await;
+    world
+        .server
+        .logged("A connection from this machine was refused: a run has its other end")
+        .await;
     std::fs::write(&go, "").unwrap();
-    world.answer(pull).await.is("autoplan failure | . default failed");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan failure | . default failed");
     world.finish(&[]).await;
 }

@@ -26,7 +26,10 @@ const MOST_PAGES: usize = 500;
 
 /// Says everything that a process can find out about itself and others.
 fn dump(to: &Path) -> String {
-    format!("(env; cat /proc/*/environ /proc/*/cmdline /proc/*/task/*/environ; ps axeww) >>'{}' 2>&1", to.display())
+    format!(
+        "(env; cat /proc/*/environ /proc/*/cmdline /proc/*/task/*/environ; ps axeww) >>'{}' 2>&1",
+        to.display()
+    )
 }
 
 /// A server with a secret of each kind. The proxy is nowhere and used for nothing.
@@ -45,7 +48,10 @@ fn settings(dir: &Path) -> Settings {
         // A flag, as people had it: every process of the machine could read it in the command line.
         .flag(&format!("--web-password={PASSWORD}"))
         .variable("PGPASSWORD", OF_DATABASE)
-        .variable("ALL_PROXY", &format!("http://us:{PROXY_PASSWORD}@127.0.0.1:9"))
+        .variable(
+            "ALL_PROXY",
+            &format!("http://us:{PROXY_PASSWORD}@127.0.0.1:9"),
+        )
         .variable("NO_PROXY", "127.0.0.1,localhost")
 }
 
@@ -53,13 +59,43 @@ fn settings(dir: &Path) -> Settings {
 fn secrets() -> Vec<(&'static str, Vec<String>)> {
     let basic = |user: &str, password: &str| BASE64.encode(format!("{user}:{password}"));
     vec![
-        ("token of the bot", vec![TOKEN.to_owned(), BASE64.encode(TOKEN), basic("x-access-token", TOKEN)]),
-        ("secret of webhooks", vec![WEBHOOK_SECRET.to_owned(), BASE64.encode(WEBHOOK_SECRET)]),
-        ("password of the pages", vec![PASSWORD.to_owned(), basic("ops", PASSWORD)]),
-        ("password of the proxy", vec![PROXY_PASSWORD.to_owned(), basic("us", PROXY_PASSWORD)]),
+        (
+            "token of the bot",
+            vec![
+                TOKEN.to_owned(),
+                BASE64.encode(TOKEN),
+                basic("x-access-token", TOKEN),
+            ],
+        ),
+        (
+            "secret of webhooks",
+            vec![WEBHOOK_SECRET.to_owned(), BASE64.encode(WEBHOOK_SECRET)],
+        ),
+        (
+            "password of the pages",
+            vec![PASSWORD.to_owned(), basic("ops", PASSWORD)],
+        ),
+        (
+            "password of the proxy",
+            vec![PROXY_PASSWORD.to_owned(), basic("us", PROXY_PASSWORD)],
+        ),
         ("password of the database", vec![OF_DATABASE.to_owned()]),
-        ("key of the database", vec![String::from_utf8_lossy(KEY).into_owned(), BASE64.encode(KEY), hex::encode(KEY)]),
-        ("token of an owner", vec![OF_OWNER.to_owned(), BASE64.encode(OF_OWNER), basic("x-access-token", OF_OWNER)]),
+        (
+            "key of the database",
+            vec![
+                String::from_utf8_lossy(KEY).into_owned(),
+                BASE64.encode(KEY),
+                hex::encode(KEY),
+            ],
+        ),
+        (
+            "token of an owner",
+            vec![
+                OF_OWNER.to_owned(),
+                BASE64.encode(OF_OWNER),
+                basic("x-access-token", OF_OWNER),
+            ],
+        ),
     ]
 }
 
@@ -67,37 +103,72 @@ fn secrets() -> Vec<(&'static str, Vec<String>)> {
 async fn no_secret_is_in_anything_that_is_written_or_shown() {
     let own = tempfile::tempdir().unwrap();
     let world = World::start_with(settings(own.path()), |_| vec![("main.tf", String::new())]).await;
-    let [of_plan, of_apply] = ["plan", "apply"].map(|stage| world.dir.path().join(format!("{stage}.dump")));
+    let [of_plan, of_apply] =
+        ["plan", "apply"].map(|stage| world.dir.path().join(format!("{stage}.dump")));
     owner(&world).await;
 
     // A provider that the pull request brings along runs in a plan, and a provisioner in an apply.
-    let plugin = "spy/terraform.d/plugins/example.com/acme/spy/1.0.0/linux_amd64/terraform-provider-spy";
+    let plugin =
+        "spy/terraform.d/plugins/example.com/acme/spy/1.0.0/linux_amd64/terraform-provider-spy";
     let spy = "terraform {\n  required_providers {\n    spy = {\n      source = \"example.com/acme/spy\"\n    }\n  }\n}\n\
                resource \"spy_thing\" \"it\" {}\n";
     let script = format!("#!/bin/sh\n{}\nexit 1\n", dump(&of_plan));
-    let pull = world.open_with("spy", &[Change::write("spy/main.tf", spy), Change::program(plugin, &script)]).await;
-    world.answer(pull).await.is("autoplan failure | spy default failed");
+    let pull = world
+        .open_with(
+            "spy",
+            &[
+                Change::write("spy/main.tf", spy),
+                Change::program(plugin, &script),
+            ],
+        )
+        .await;
+    world
+        .answer(pull)
+        .await
+        .is("autoplan failure | spy default failed");
     let code = world.files().backend("root")
         + &format!(
             "resource \"terraform_data\" \"it\" {{\n  provisioner \"local-exec\" {{\n    command = \"{}\"\n  }}\n}}\n",
             dump(&of_apply)
         );
     let pull = world.open("feature", &[("main.tf", &code)]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
-    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
+    world
+        .ask(pull, "lockkeeper apply")
+        .await
+        .is("apply success | . default applied");
     world.comment(pull, "lockkeeper aply").await;
     world.answer(pull).await;
 
     let mut places = pages(&world).await;
     for (name, file) in [("a plan", of_plan), ("an apply", of_apply)] {
-        places.insert(format!("what {name} sees"), std::fs::read(file).expect("it ran"));
+        places.insert(
+            format!("what {name} sees"),
+            std::fs::read(file).expect("it ran"),
+        );
     }
     places.insert("the log".to_owned(), world.server.log().into_bytes());
     for number in [1, 2].map(lockkeeper::model::PullNumber) {
-        let said: Vec<String> = world.said(number).into_iter().map(|comment| comment.body).collect();
-        places.insert(format!("the comments of {number}"), said.join("\n").into_bytes());
-        let statuses = world.github.statuses(crate::e2e::world::REPO, &world.head(number)).unwrap();
-        places.insert(format!("the statuses of {number}"), format!("{statuses:?}").into_bytes());
+        let said: Vec<String> = world
+            .said(number)
+            .into_iter()
+            .map(|comment| comment.body)
+            .collect();
+        places.insert(
+            format!("the comments of {number}"),
+            said.join("\n").into_bytes(),
+        );
+        let statuses = world
+            .github
+            .statuses(crate::e2e::world::REPO, &world.head(number))
+            .unwrap();
+        places.insert(
+            format!("the statuses of {number}"),
+            format!("{statuses:?}").into_bytes(),
+        );
     }
     files(&world.server.data_dir(), &mut places);
 
@@ -114,8 +185,14 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
         ("GET /api/credentials", "acme/labs"),
         ("lockkeeper.db", "acme/labs"),
     ] {
-        let found = places.iter().any(|(name, content)| name.contains(place) && contains(content, text));
-        assert!(found, "{text} is not in {place}; there are {:?}", places.keys().collect::<Vec<_>>());
+        let found = places
+            .iter()
+            .any(|(name, content)| name.contains(place) && contains(content, text));
+        assert!(
+            found,
+            "{text} is not in {place}; there are {:?}",
+            places.keys().collect::<Vec<_>>()
+        );
     }
     let mut leaks = BTreeSet::new();
     for (secret, forms) in secrets() {
@@ -129,7 +206,9 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
             }
         }
     }
-    let of_applies = places.iter().filter(|(place, content)| contains(content, OF_APPLIES) && !place.contains("apply"));
+    let of_applies = places
+        .iter()
+        .filter(|(place, content)| contains(content, OF_APPLIES) && !place.contains("apply"));
     leaks.extend(of_applies.map(|(place, _)| format!("the credential of applies is in {place}")));
     assert_eq!(leaks, BTreeSet::new());
     world.finish(&["#2 . default"]).await;
@@ -139,19 +218,34 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
 async fn owner(world: &World) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let repo = json!({"owner": "web", "url": "https://github.test/acme/labs", "kind": "token", "token": OF_OWNER});
-    for (path, wish) in [("/api/owners", json!({"name": "web"})), ("/api/credentials", repo)] {
-        let request = client.post(format!("{}{path}", world.server.url())).basic_auth("ops", Some(PASSWORD));
+    for (path, wish) in [
+        ("/api/owners", json!({"name": "web"})),
+        ("/api/credentials", repo),
+    ] {
+        let request = client
+            .post(format!("{}{path}", world.server.url()))
+            .basic_auth("ops", Some(PASSWORD));
         let answer = request.json(&wish).send().await.unwrap();
-        assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
+        assert!(
+            answer.status().is_success(),
+            "{path}: {}",
+            answer.text().await.unwrap()
+        );
     }
 }
 
 /// Every page and answer that can be reached from those without a variable in their address, as their reader gets it:
 /// `GET /locks`, and what each says.
 async fn pages(world: &World) -> BTreeMap<String, Vec<u8>> {
-    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .unwrap();
     let routes = http::routes();
-    let fixed = routes.iter().filter(|route| route.method == Method::GET && !route.path.contains('{'));
+    let fixed = routes
+        .iter()
+        .filter(|route| route.method == Method::GET && !route.path.contains('{'));
     let mut left: Vec<String> = fixed.map(|route| route.path.to_owned()).collect();
     let mut pages = BTreeMap::new();
     while let Some(path) = left.pop() {
@@ -160,14 +254,24 @@ async fn pages(world: &World) -> BTreeMap<String, Vec<u8>> {
         if pages.contains_key(&name) || path.contains("stream") {
             continue;
         }
-        assert!(pages.len() < MOST_PAGES, "there are ever more pages: {path}");
-        let request = client.get(format!("{}{path}", world.server.url())).basic_auth("ops", Some(PASSWORD));
+        assert!(
+            pages.len() < MOST_PAGES,
+            "there are ever more pages: {path}"
+        );
+        let request = client
+            .get(format!("{}{path}", world.server.url()))
+            .basic_auth("ops", Some(PASSWORD));
         let answer = request.send().await.unwrap();
         let headers = format!("{:?}", answer.headers());
         let body = answer.bytes().await.unwrap();
         let text = String::from_utf8_lossy(&body).into_owned();
         left.extend(text.split("href=\"").skip(1).filter_map(|rest| {
-            let path = rest.split('"').next()?.replace("&#47;", "/").replace("&#x2f;", "/").replace("&#38;", "&");
+            let path = rest
+                .split('"')
+                .next()?
+                .replace("&#47;", "/")
+                .replace("&#x2f;", "/")
+                .replace("&#38;", "&");
             let path = path.split('#').next()?;
             (path.starts_with('/') && !path.starts_with("//")).then(|| path.to_owned())
         }));
@@ -183,7 +287,10 @@ fn files(dir: &Path, places: &mut BTreeMap<String, Vec<u8>>) {
         match kind {
             Ok(kind) if kind.is_dir() => files(&path, places),
             Ok(kind) if kind.is_file() => {
-                places.insert(path.display().to_string(), std::fs::read(&path).unwrap_or_default());
+                places.insert(
+                    path.display().to_string(),
+                    std::fs::read(&path).unwrap_or_default(),
+                );
             }
             _ => {}
         }

@@ -20,32 +20,56 @@ const PASSWORD: &str = "correct horse battery staple";
 
 /// A server whose pages show the output of runs to those who know the password.
 async fn world() -> World {
-    let settings = ordinary().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = ordinary()
+        .flag("--web-basic-auth")
+        .flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", PASSWORD);
     World::start_with(settings, |_| vec![("main.tf", String::new())]).await
 }
 
 /// The page of the run that a comment links to, and its raw text.
 async fn page_and_text(world: &World, said: &Said) -> (String, String) {
-    let run = said.text.split("/jobs/").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+    let run = said
+        .text
+        .split("/jobs/")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next())
+        .unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let get = async |path: String| {
-        let request = client.get(format!("{}{path}", world.server.url())).basic_auth("ops", Some(PASSWORD));
-        request.send().await.unwrap().error_for_status().unwrap().text().await.unwrap()
+        let request = client
+            .get(format!("{}{path}", world.server.url()))
+            .basic_auth("ops", Some(PASSWORD));
+        request
+            .send()
+            .await
+            .unwrap()
+            .error_for_status()
+            .unwrap()
+            .text()
+            .await
+            .unwrap()
     };
-    (get(format!("/jobs/{run}")).await, get(format!("/jobs/{run}/output.txt")).await)
+    (
+        get(format!("/jobs/{run}")).await,
+        get(format!("/jobs/{run}/output.txt")).await,
+    )
 }
 
 /// Finding H2: `ESC ]` in one attribute swallowed everything up to the BEL in another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_terminal_sequence_hides_a_resource() {
     let world = world().await;
-    for (number, (opener, terminator)) in [("\\u001b]", "\\u0007"), ("\\u001bP", "\\u001b\\\\")].into_iter().enumerate()
+    for (number, (opener, terminator)) in [("\\u001b]", "\\u0007"), ("\\u001bP", "\\u001b\\\\")]
+        .into_iter()
+        .enumerate()
     {
         let code = resource("a_notes", &format!("\"first line\\nsecond {opener}0;\""))
             + &resource("b_backdoor", "\"AdministratorAccess\"")
             + &resource("c_notes", &format!("\"{terminator} first line\\nsecond\""));
-        let pull = world.open(&format!("feature-{number}"), &[("main.tf", &code)]).await;
+        let pull = world
+            .open(&format!("feature-{number}"), &[("main.tf", &code)])
+            .await;
         let coloured = world.answer(pull).await;
         let plain = world.ask(pull, "lockkeeper plan -- -no-color").await;
         for said in [coloured, plain] {
@@ -57,11 +81,20 @@ async fn no_terminal_sequence_hides_a_resource() {
             for shown in [&page, &text] {
                 assert!(shown.contains("terraform_data.b_backdoor"), "{shown}");
                 assert!(shown.contains("AdministratorAccess"), "{shown}");
-                assert!(shown.contains("Plan: 3 to add") || shown.contains("Plan:</span> 3 to add"), "{shown}");
-                assert!(!shown.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')), "{shown:?}");
+                assert!(
+                    shown.contains("Plan: 3 to add") || shown.contains("Plan:</span> 3 to add"),
+                    "{shown}"
+                );
+                assert!(
+                    !shown.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')),
+                    "{shown:?}"
+                );
             }
         }
-        world.ask(pull, "lockkeeper unlock").await.is("unlock success | . default discarded");
+        world
+            .ask(pull, "lockkeeper unlock")
+            .await
+            .is("unlock success | . default discarded");
     }
     world.finish(&[]).await;
 }
@@ -74,7 +107,11 @@ async fn a_text_that_says_otherwise_than_the_plan_file_is_not_applied() {
         + "check \"c\" {\n  assert {\n    condition     = terraform_data.backdoor.input == \"\"\n    error_message = \
            \"All is well.\\n\\nPlan: 0 to add, 0 to change, 0 to destroy.\"\n  }\n}\n";
     let pull = world.open("feature", &[("main.tf", &code)]).await;
-    world.answer(pull).await.is("autoplan success | . default planned").says("apply -d .");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned")
+        .says("apply -d .");
 
     let said = world.ask(pull, "lockkeeper plan -- -no-color").await;
     said.is("plan success | . default planned").says(
@@ -82,32 +119,55 @@ async fn a_text_that_says_otherwise_than_the_plan_file_is_not_applied() {
          `Plan: 0 to add, 0 to change, 0 to destroy.` and the plan file says `Plan: 1 to add, 0 to change, 0 to destroy.`. \
          The list is that of the plan file.\n",
     );
-    said.says("**Plan: 1 to add, 0 to change, 0 to destroy.**").says("* create `terraform_data.backdoor`\n");
+    said.says("**Plan: 1 to add, 0 to change, 0 to destroy.**")
+        .says("* create `terraform_data.backdoor`\n");
     assert!(!said.text.contains("lockkeeper apply"), "{}", said.text);
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply refused | . default refused")
         .says("its machine-readable form disagree")
         .says("Nothing was applied.");
     assert_eq!(world.server.calls("apply"), [""; 0]);
-    world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
-    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world
+        .ask(pull, "lockkeeper plan")
+        .await
+        .is("plan success | . default planned");
+    world
+        .ask(pull, "lockkeeper apply")
+        .await
+        .is("apply success | . default applied");
     world.finish(&["#1 . default"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_has_what_is_lost_first_and_no_sensitive_value() {
-    let world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
+    let world =
+        World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let kept = "resource \"terraform_data\" \"each\" {\n  for_each = toset([\"a\", \"`@all` <b>\\n\"])\n}\n";
     let secret = "variable \"s\" {\n  default   = \"hunter2\"\n  sensitive = true\n}\n";
-    let code = |rest: String| world.files().backend("root") + secret + &resource("a", "var.s") + &rest;
+    let code =
+        |rest: String| world.files().backend("root") + secret + &resource("a", "var.s") + &rest;
     let before = code(resource("old", "1") + &resource("new", "1") + kept);
     let pull = world.open("feature", &[("main.tf", &before)]).await;
-    world.answer(pull).await.is("autoplan success | . default planned");
-    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned");
+    world
+        .ask(pull, "lockkeeper apply")
+        .await
+        .is("apply success | . default applied");
 
     let replaced = "resource \"terraform_data\" \"new\" {\n  input            = 1\n  triggers_replace = 2\n}\n";
-    let after = code(replaced.to_owned() + &resource("later", "upper(var.s)") + &kept.replace("\"a\", ", ""));
-    world.push("feature", "main.tf", &after.replace("= var.s", "= \"${var.s}!\"")).await;
+    let after = code(
+        replaced.to_owned() + &resource("later", "upper(var.s)") + &kept.replace("\"a\", ", ""),
+    );
+    world
+        .push(
+            "feature",
+            "main.tf",
+            &after.replace("= var.s", "= \"${var.s}!\""),
+        )
+        .await;
     let said = world.answer(pull).await;
     said.is("autoplan success | . default planned").says(
         "**Plan: 2 to add, 1 to change, 3 to destroy.**\n\n2 to destroy, 1 to replace, 1 to update, 1 to create:\n\n\
@@ -122,7 +182,10 @@ async fn the_list_has_what_is_lost_first_and_no_sensitive_value() {
 
 async fn a_text_that_hides_a_resource_is_told_of_and_never_applied(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let hiding = ("network/main.tf", "# fake: add 2 change 0 destroy 1\n# fake: hides terraform_data.gone[1]\n");
+    let hiding = (
+        "network/main.tf",
+        "# fake: add 2 change 0 destroy 1\n# fake: hides terraform_data.gone[1]\n",
+    );
     let pull = bot.open_pull("hiding", &[hiding]).await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Plan for dir: `network` workspace: `default`: planned
@@ -190,7 +253,9 @@ async fn a_text_that_hides_a_resource_is_told_of_and_never_applied(backend: Back
 
 async fn a_plan_that_cannot_be_listed_is_not_applied(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("dark", &[("network/main.tf", "# fake: unshowable\n")]).await;
+    let pull = bot
+        .open_pull("dark", &[("network/main.tf", "# fake: unshowable\n")])
+        .await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Plan for dir: `network` workspace: `default`: planned
 
@@ -223,14 +288,27 @@ async fn a_plan_that_cannot_be_listed_is_not_applied(backend: Backend) {
     "#);
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
-    assert!(said.contains("which resources it changes cannot be found out, because"), "{said}");
+    assert!(
+        said.contains("which resources it changes cannot be found out, because"),
+        "{said}"
+    );
     assert_eq!(bot.calls(), ["init network", "plan network"]);
 
     let calls = bot.calls();
-    bot.push("dark", &[("network/main.tf", "# fake: no changes\n# fake: unshowable\n")]).await;
+    bot.push(
+        "dark",
+        &[(
+            "network/main.tf",
+            "# fake: no changes\n# fake: unshowable\n",
+        )],
+    )
+    .await;
     bot.settle().await;
     let said = bot.comment(pull);
-    assert!(said.contains("**This plan will not be applied**"), "even if it says that nothing changes: {said}");
+    assert!(
+        said.contains("**This plan will not be applied**"),
+        "even if it says that nothing changes: {said}"
+    );
     assert_eq!(bot.calls().len(), calls.len() + 2);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -240,9 +318,13 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
         "plan": {"steps": ["init", {"run": "echo sealed >$PLANFILE; echo a plan"}]},
         "apply": {"steps": [{"run": "cat $PLANFILE"}]},
     });
-    let config = json!({"repos": [{"id": "/.*/", "workflow": "custom"}], "workflows": {"custom": steps}}).to_string();
+    let config =
+        json!({"repos": [{"id": "/.*/", "workflow": "custom"}], "workflows": {"custom": steps}})
+            .to_string();
     let mut bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", &config)]).await;
-    let pull = bot.open_pull("own", &[("network/main.tf", "# fake: add 1\n")]).await;
+    let pull = bot
+        .open_pull("own", &[("network/main.tf", "# fake: add 1\n")])
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
@@ -268,7 +350,10 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
     ");
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
-    assert!(said.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"), "{said}");
+    assert!(
+        said.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"),
+        "{said}"
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -276,10 +361,18 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
 async fn a_text_that_is_cut_is_not_compared_and_says_so(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let padded = "# fake: add 2 change 0 destroy 1\n# fake: hides terraform_data.gone[1]\n# fake: big 80000\n";
-    let pull = bot.open_pull("padded", &[("network/main.tf", padded)]).await;
+    let pull = bot
+        .open_pull("padded", &[("network/main.tf", padded)])
+        .await;
     let said = bot.heard(pull).concat();
-    assert!(said.contains("\n* **destroy** `terraform_data.gone[1]`\n"), "{said}");
-    assert!(said.contains("so it was not compared with this list. The list is complete.\n"), "{said}");
+    assert!(
+        said.contains("\n* **destroy** `terraform_data.gone[1]`\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("so it was not compared with this list. The list is complete.\n"),
+        "{said}"
+    );
     assert!(!said.contains("will not be applied"), "{said}");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

@@ -14,9 +14,21 @@ use crate::support::server::find_terraform;
 /// Commands that take arguments of a comment, as the tools call them, with operands that are nowhere.
 const COMMANDS: [(CommandName, &[&str], &[&str]); 4] = [
     (CommandName::Plan, &["plan", "-input=false"], &[]),
-    (CommandName::Apply, &["apply", "-input=false"], &["--", "/nowhere/plan"]),
-    (CommandName::Import, &["import", "-input=false"], &["--", "terraform_data.a", "id"]),
-    (CommandName::State, &["state", "rm"], &["--", "terraform_data.none"]),
+    (
+        CommandName::Apply,
+        &["apply", "-input=false"],
+        &["--", "/nowhere/plan"],
+    ),
+    (
+        CommandName::Import,
+        &["import", "-input=false"],
+        &["--", "terraform_data.a", "id"],
+    ),
+    (
+        CommandName::State,
+        &["state", "rm"],
+        &["--", "terraform_data.none"],
+    ),
 ];
 
 /// A program, and a directory that it works in.
@@ -36,25 +48,50 @@ impl Tool {
     pub fn new(program: PathBuf, distribution: Distribution, code: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("main.tf"), code).unwrap();
-        Self { program, distribution, dir }
+        Self {
+            program,
+            distribution,
+            dir,
+        }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the tool is run as people run it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the tool is run as people run it"
+    )]
     pub fn run(&self, args: &[&str]) -> Said {
         let mut command = Command::new(&self.program);
-        command.args(args).current_dir(self.dir.path()).env_clear().stdin(std::process::Stdio::null());
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_clear()
+            .stdin(std::process::Stdio::null());
         let path = std::env::var_os("PATH").unwrap_or_default();
         let home = self.dir.path().join("home");
-        let output = command.env("PATH", path).env("HOME", home).env("CHECKPOINT_DISABLE", "1").output().unwrap();
-        let text = [output.stdout, output.stderr].map(|bytes| clean(&String::from_utf8_lossy(&bytes)));
-        Said { is_success: output.status.success(), text: text.concat() }
+        let output = command
+            .env("PATH", path)
+            .env("HOME", home)
+            .env("CHECKPOINT_DISABLE", "1")
+            .output()
+            .unwrap();
+        let text =
+            [output.stdout, output.stderr].map(|bytes| clean(&String::from_utf8_lossy(&bytes)));
+        Said {
+            is_success: output.status.success(),
+            text: text.concat(),
+        }
     }
 
     /// Runs what has to succeed.
     #[track_caller]
     pub fn does(&self, args: &[&str]) -> String {
         let said = self.run(args);
-        assert!(said.is_success, "{} {args:?}: {}", self.program.display(), said.text);
+        assert!(
+            said.is_success,
+            "{} {args:?}: {}",
+            self.program.display(),
+            said.text
+        );
         said.text
     }
 
@@ -67,7 +104,10 @@ impl Tool {
         std::fs::write(self.dir.path().join("some.tfvars"), "x = \"2\"\n").unwrap();
         let mut unknown = Vec::new();
         for (command, words, operands) in COMMANDS {
-            assert!(!self.knows(words, "-no-such-flag=x", operands), "{words:?} takes any flag");
+            assert!(
+                !self.knows(words, "-no-such-flag=x", operands),
+                "{words:?} takes any flag"
+            );
             for flag in ExtraArgs::default().spellings(command, self.distribution) {
                 let example = flag.clone() + value(&flag);
                 if !self.knows(words, &example, operands) {
@@ -77,7 +117,10 @@ impl Tool {
                 if ["-lock", "-destroy", "-refresh", "-refresh-only"].contains(&flag.as_str())
                     && self.knows(words, &flag, operands)
                 {
-                    assert!(self.knows(words, &format!("{flag}=false"), operands), "{flag}=false");
+                    assert!(
+                        self.knows(words, &format!("{flag}=false"), operands),
+                        "{flag}=false"
+                    );
                 }
             }
         }
@@ -88,7 +131,14 @@ impl Tool {
     fn knows(&self, words: &[&str], flag: &str, operands: &[&str]) -> bool {
         let said = self.run(&[words, &[flag], operands].concat()).text;
         let is_of_flag = |text: &&str| said.contains(*text);
-        !["provided but not defined", "Options:", "invalid boolean", "invalid value"].iter().any(is_of_flag)
+        ![
+            "provided but not defined",
+            "Options:",
+            "invalid boolean",
+            "invalid value",
+        ]
+        .iter()
+        .any(is_of_flag)
     }
 
     /// Goes through a plan as Lockkeeper does, with two dashes before every operand.
@@ -96,7 +146,10 @@ impl Tool {
         let file = self.plan_file();
         self.does(&["init", "-input=false"]);
         self.does(&["plan", "-input=false", &format!("-out={file}")]);
-        assert!(self.does(&["show", "-json", "--", &file]).contains("format_version"));
+        assert!(
+            self.does(&["show", "-json", "--", &file])
+                .contains("format_version")
+        );
         assert!(
             self.does(&["apply", "-input=false", "-parallelism=3", "--", &file])
                 .contains("Apply complete! Resources: ")
@@ -105,18 +158,32 @@ impl Tool {
         self.does(&["workspace", "select", "--", "default"]);
         // An operand is no flag behind them, with one exception that no version makes an end of: `-version`.
         let said = self.run(&["apply", "-input=false", "--", &file, "-help"]);
-        assert!(!said.is_success && said.text.contains("Too many command line arguments"), "{}", said.text);
+        assert!(
+            !said.is_success && said.text.contains("Too many command line arguments"),
+            "{}",
+            said.text
+        );
         let said = self.run(&["import", "--", "terraform_data.b", "-version"]);
-        assert!(said.is_success, "`-version` counts wherever it stands; {}", said.text);
+        assert!(
+            said.is_success,
+            "`-version` counts wherever it stands; {}",
+            said.text
+        );
     }
 
     /// Imports and removes, with two dashes before the operands.
     pub fn imports_and_removes(&self) {
         let more = "resource \"terraform_data\" \"b\" {\n}\n";
         std::fs::write(self.dir.path().join("b.tf"), more).unwrap();
-        assert!(self.does(&["import", "-input=false", "--", "terraform_data.b", "id"]).contains("Import successful!"));
+        assert!(
+            self.does(&["import", "-input=false", "--", "terraform_data.b", "id"])
+                .contains("Import successful!")
+        );
         let said = self.does(&["state", "rm", "-lock=true", "--", "terraform_data.b"]);
-        assert!(said.contains("Successfully removed 1 resource instance(s)."), "{said}");
+        assert!(
+            said.contains("Successfully removed 1 resource instance(s)."),
+            "{said}"
+        );
     }
 
     pub fn state(&self) -> String {
@@ -135,13 +202,22 @@ fn value(flag: &str) -> &'static str {
     }
 }
 
-pub const CODE: &str =
-    "variable \"x\" {\n  default = \"1\"\n}\nresource \"terraform_data\" \"a\" {\n  input = var.x\n}\n";
+pub const CODE: &str = "variable \"x\" {\n  default = \"1\"\n}\nresource \"terraform_data\" \"a\" {\n  input = var.x\n}\n";
 
 fn at_hand() -> Tool {
     let program = find_terraform();
-    let is_tofu = Path::new(&program).file_name().is_some_and(|name| name == "tofu");
-    Tool::new(program, if is_tofu { Distribution::OpenTofu } else { Distribution::Terraform }, CODE)
+    let is_tofu = Path::new(&program)
+        .file_name()
+        .is_some_and(|name| name == "tofu");
+    Tool::new(
+        program,
+        if is_tofu {
+            Distribution::OpenTofu
+        } else {
+            Distribution::Terraform
+        },
+        CODE,
+    )
 }
 
 #[test]

@@ -22,7 +22,9 @@ use crate::support::server::within;
 /// Printed by the runs of the world, and by nothing else.
 const PRINTED: &str = "printed-by-a-run";
 /// Every method that a client can make a request with, and one that nobody has heard of.
-const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"];
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW",
+];
 
 /// A world with things of two owners, whose runs have printed something and ended.
 async fn two_owners() -> (World, Own, Own) {
@@ -30,33 +32,63 @@ async fn two_owners() -> (World, Own, Own) {
     for own in [&net, &zebra] {
         let run: RunId = own.run.parse().unwrap();
         world.print(run, 2, PRINTED).await;
-        world.end_run(run, ProjectOutcome::Planned, Some(PRINTED)).await;
+        world
+            .end_run(run, ProjectOutcome::Planned, Some(PRINTED))
+            .await;
     }
     (world, net, zebra)
 }
 
 /// The address of a route for what is of one owner. A route with another variable has no rule here, and fails.
 fn address(route: &Route, own: &Own) -> String {
-    let Own { name, lock, run, apply_lock, app, credential } = own;
+    let Own {
+        name,
+        lock,
+        run,
+        apply_lock,
+        app,
+        credential,
+    } = own;
     let owner = if *name == "zebra" { "other" } else { *name };
     let (path, repo) = (route.path, format!("github.com/acme/{name}"));
     let is_post = route.method == Method::POST;
-    let values: Vec<(&str, String)> = match path.trim_start_matches("/api").split('/').nth(1).unwrap_or_default() {
-        "locks" if path.starts_with("/api") && is_post => vec![("{*asked}", format!("{lock}/release"))],
+    let values: Vec<(&str, String)> = match path
+        .trim_start_matches("/api")
+        .split('/')
+        .nth(1)
+        .unwrap_or_default()
+    {
+        "locks" if path.starts_with("/api") && is_post => {
+            vec![("{*asked}", format!("{lock}/release"))]
+        }
         "locks" => vec![("{*id}", lock.clone()), ("{*asked}", lock.clone())],
         "apply-locks" => vec![("{id}", apply_lock.clone())],
         "jobs" => vec![("{id}", run.clone())],
-        "repos" if path.starts_with("/api") && is_post => vec![("{*asked}", format!("{repo}/sync"))],
+        "repos" if path.starts_with("/api") && is_post => {
+            vec![("{*asked}", format!("{repo}/sync"))]
+        }
         "repos" => vec![("{*repo}", repo.clone()), ("{*asked}", repo.clone())],
         "leases" => vec![("{*key}", format!("repository_sync:disk-1:{repo}?reason=x"))],
-        "owners" => vec![("{name}", owner.to_owned()), ("{things}", "apps".to_owned()), ("{id}", app.clone())],
+        "owners" => vec![
+            ("{name}", owner.to_owned()),
+            ("{things}", "apps".to_owned()),
+            ("{id}", app.clone()),
+        ],
         "apps" => vec![("{id}", app.clone()), ("{deed}", "plan".to_owned())],
         "credentials" => vec![("{id}", credential.clone())],
-        "static" => vec![("{hash}", "0".repeat(16)), ("{name}", "style.css".to_owned())],
+        "static" => vec![
+            ("{hash}", "0".repeat(16)),
+            ("{name}", "style.css".to_owned()),
+        ],
         _ => vec![],
     };
-    let mut address = values.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
-    assert!(!address.contains('{'), "nothing says what stands for the variables of {path}");
+    let mut address = values.iter().fold(path.to_owned(), |path, (name, value)| {
+        path.replace(name, value)
+    });
+    assert!(
+        !address.contains('{'),
+        "nothing says what stands for the variables of {path}"
+    );
     if matches!(path, "/lock" | "/locks") {
         address = format!("{path}?id={lock}");
     }
@@ -66,8 +98,17 @@ fn address(route: &Route, own: &Own) -> String {
 /// The routes of the pages, the API and health. The webhook door is asked in `stories/door.rs`: it knows no people.
 fn routes() -> Vec<Route> {
     let routes = http::routes();
-    assert_eq!(routes.iter().filter(|route| route.path == "/events").count(), 1);
-    routes.into_iter().filter(|route| route.path != "/events").collect()
+    assert_eq!(
+        routes
+            .iter()
+            .filter(|route| route.path == "/events")
+            .count(),
+        1
+    );
+    routes
+        .into_iter()
+        .filter(|route| route.path != "/events")
+        .collect()
 }
 
 /// Each path once, with what the router has for a method there.
@@ -78,11 +119,28 @@ fn matrix() -> Vec<(Route, Option<Access>)> {
     paths.dedup();
     let cell = |path: &'static str, method: &str| {
         let method: Method = method.parse().unwrap();
-        let asked = if method == Method::HEAD { Method::GET } else { method.clone() };
-        let access = routes.iter().find(|route| route.path == path && route.method == asked).map(|route| route.access);
-        (Route { method, path, access: access.unwrap_or(Access::Account) }, access)
+        let asked = if method == Method::HEAD {
+            Method::GET
+        } else {
+            method.clone()
+        };
+        let access = routes
+            .iter()
+            .find(|route| route.path == path && route.method == asked)
+            .map(|route| route.access);
+        (
+            Route {
+                method,
+                path,
+                access: access.unwrap_or(Access::Account),
+            },
+            access,
+        )
     };
-    paths.into_iter().flat_map(|path| METHODS.map(|method| cell(path, method))).collect()
+    paths
+        .into_iter()
+        .flat_map(|path| METHODS.map(|method| cell(path, method)))
+        .collect()
 }
 
 /// A token that fits the form of somebody of this name: a page that passes for ours would read it there.
@@ -95,7 +153,10 @@ fn token(user: &str) -> String {
 }
 
 fn changes(method: &Method) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+    !matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
+    )
 }
 
 fn is_success(status: StatusCode) -> bool {
@@ -103,42 +164,90 @@ fn is_success(status: StatusCode) -> bool {
 }
 
 /// Asks as a browser on our own page does, with every field that a form has.
-async fn as_page(browser: &Browser, method: &Method, address: &str, user: &str) -> (StatusCode, String) {
-    let request = browser.request(method.as_str(), address).header("sec-fetch-site", "same-origin");
+async fn as_page(
+    browser: &Browser,
+    method: &Method,
+    address: &str,
+    user: &str,
+) -> (StatusCode, String) {
+    let request = browser
+        .request(method.as_str(), address)
+        .header("sec-fetch-site", "same-origin");
     let fields = "reason=x&force=yes&scope=server&name=new&url=https%3A%2F%2Fgithub.com%2Facme%2Fnew&branch=main\
                   &key=repository_sync%3Adisk-1%3Agithub.com%2Facme%2Fnet&holder=keeper-1%2F1";
-    let answer = browser.send(form(request, &format!("token={}&{fields}", token(user)))).await;
+    let answer = browser
+        .send(form(request, &format!("token={}&{fields}", token(user))))
+        .await;
     (answer.status, answer.body)
 }
 
 /// Asks as a script does.
 async fn as_script(browser: &Browser, method: &Method, address: &str) -> (StatusCode, String) {
-    let mut request = browser.request(method.as_str(), address).header(header::CONTENT_TYPE, "application/json");
+    let mut request = browser
+        .request(method.as_str(), address)
+        .header(header::CONTENT_TYPE, "application/json");
     request.headers_mut().unwrap().remove(header::COOKIE);
-    let answer = browser.send(request.body(Body::from(body(address).to_string())).unwrap()).await;
+    let answer = browser
+        .send(request.body(Body::from(body(address).to_string())).unwrap())
+        .await;
     (answer.status, answer.body)
 }
 
-async fn as_both(browser: &Browser, route: &Route, address: &str, user: &str) -> [(StatusCode, String); 2] {
-    [as_page(browser, &route.method, address, user).await, as_script(browser, &route.method, address).await]
+async fn as_both(
+    browser: &Browser,
+    route: &Route,
+    address: &str,
+    user: &str,
+) -> [(StatusCode, String); 2] {
+    [
+        as_page(browser, &route.method, address, user).await,
+        as_script(browser, &route.method, address).await,
+    ]
 }
 
 /// All that a visitor could have changed.
 async fn standing(store: &Store, owns: [&Own; 2]) -> String {
     let mut there = Vec::new();
     for own in owns {
-        there.push(store.application_get(own.app.parse().unwrap()).await.unwrap().is_some());
-        there.push(store.credential_get(own.credential.parse().unwrap()).await.unwrap().is_some());
+        there.push(
+            store
+                .application_get(own.app.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some(),
+        );
+        there.push(
+            store
+                .credential_get(own.credential.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some(),
+        );
     }
     let owners = store.owner_list().await.unwrap().len();
-    let mirrors = store.mirror_list(&MirrorQuery::default(), 99).await.unwrap();
+    let mirrors = store
+        .mirror_list(&MirrorQuery::default(), 99)
+        .await
+        .unwrap();
     format!(
         "{there:?} {owners} owners, {mirrors:?}, {:?}, {} apply locks, {} leases, stopped: {:?}, {:?}",
-        store.lock_list().await.unwrap().iter().map(|lock| lock.id.to_string()).collect::<Vec<_>>(),
+        store
+            .lock_list()
+            .await
+            .unwrap()
+            .iter()
+            .map(|lock| lock.id.to_string())
+            .collect::<Vec<_>>(),
         store.apply_lock_list().await.unwrap().len(),
         store.lease_list().await.unwrap().len(),
         stopped(store).await,
-        store.command_list(99).await.unwrap().iter().map(|command| command.stop.is_some()).collect::<Vec<_>>(),
+        store
+            .command_list(99)
+            .await
+            .unwrap()
+            .iter()
+            .map(|command| command.stop.is_some())
+            .collect::<Vec<_>>(),
     )
 }
 
@@ -148,16 +257,24 @@ const NOBODY: &str = "somebody at the dashboard";
 async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_nothing() {
     let (mut world, net, zebra) = two_owners().await;
     world.web_accounts = "";
-    let (nobody, before) = (world.anonymous().await, standing(&world.store, [&net, &zebra]).await);
+    let (nobody, before) = (
+        world.anonymous().await,
+        standing(&world.store, [&net, &zebra]).await,
+    );
     for (route, access) in matrix() {
         let (address, method) = (address(&route, &net), &route.method);
         for (status, said) in as_both(&nobody, &route, &address, NOBODY).await {
             let cell = format!("{method} {address}: {status} {said}");
-            assert!(!said.contains(PRINTED) && !said.contains("<form method=\"post\""), "{cell}");
+            assert!(
+                !said.contains(PRINTED) && !said.contains("<form method=\"post\""),
+                "{cell}"
+            );
             assert!(!changes(method) || !is_success(status), "{cell}");
             match access {
                 Some(Access::Everybody | Access::Facts) => assert!(is_success(status), "{cell}"),
-                Some(Access::Account | Access::Change) => assert_eq!(status, StatusCode::FORBIDDEN, "{cell}"),
+                Some(Access::Account | Access::Change) => {
+                    assert_eq!(status, StatusCode::FORBIDDEN, "{cell}")
+                }
                 None => assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{cell}"),
             }
         }
@@ -189,25 +306,52 @@ async fn what_the_operator_lets_nobody_do_never_runs_anything() {
             }
         }
     }
-    let expected = ["/apply-lock/allow", "/apply-lock/stop", "/apply-locks/{id}/end", "/locks/{*id}", "/repos/{*repo}"];
-    assert!(expected.iter().all(|path| changed.contains(path)), "the requests are real ones: {changed:?}");
-    assert!(!changed.contains(&"/jobs/{id}/cancel"), "an apply is not cut off by nobody");
+    let expected = [
+        "/apply-lock/allow",
+        "/apply-lock/stop",
+        "/apply-locks/{id}/end",
+        "/locks/{*id}",
+        "/repos/{*repo}",
+    ];
+    assert!(
+        expected.iter().all(|path| changed.contains(path)),
+        "the requests are real ones: {changed:?}"
+    );
+    assert!(
+        !changed.contains(&"/jobs/{id}/cancel"),
+        "an apply is not cut off by nobody"
+    );
     assert_eq!(world.store.command_list(99).await.unwrap().len(), commands);
     for own in [&net, &zebra] {
-        assert!(world.store.application_get(own.app.parse().unwrap()).await.unwrap().is_some());
+        assert!(
+            world
+                .store
+                .application_get(own.app.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some()
+        );
     }
 }
 
 #[tokio::test]
 async fn where_people_sign_in_nobody_else_is_told_anything() {
     let (world, net, zebra) = two_owners().await;
-    let (stranger, before) = (world.browser().await.without_password(), standing(&world.store, [&net, &zebra]).await);
+    let (stranger, before) = (
+        world.browser().await.without_password(),
+        standing(&world.store, [&net, &zebra]).await,
+    );
     for (route, access) in matrix() {
         let address = address(&route, &net);
         for (status, said) in as_both(&stranger, &route, &address, NOBODY).await {
             let cell = format!("{} {address}: {status} {said}", route.method);
-            assert!(!said.contains(PRINTED) && !said.contains("net-dev"), "{cell}");
-            let is_health = routes().iter().any(|of| of.path == route.path && of.access == Access::Everybody);
+            assert!(
+                !said.contains(PRINTED) && !said.contains("net-dev"),
+                "{cell}"
+            );
+            let is_health = routes()
+                .iter()
+                .any(|of| of.path == route.path && of.access == Access::Everybody);
             match access {
                 Some(Access::Everybody) => assert_eq!(status, StatusCode::OK, "{cell}"),
                 None if is_health => assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{cell}"),
@@ -221,15 +365,23 @@ async fn where_people_sign_in_nobody_else_is_told_anything() {
 #[tokio::test]
 async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
     let (world, net, zebra) = two_owners().await;
-    let (kim, before) =
-        (world.browser_of("kim", "kims-password-of-kim").await, standing(&world.store, [&net, &zebra]).await);
+    let (kim, before) = (
+        world.browser_of("kim", "kims-password-of-kim").await,
+        standing(&world.store, [&net, &zebra]).await,
+    );
     for (route, access) in matrix() {
         let address = address(&route, &zebra);
         for (status, said) in as_both(&kim, &route, &address, "kim").await {
             let cell = format!("{} {address}: {status} {said}", route.method);
-            assert!(!said.contains(PRINTED) && !said.contains("zebra-dev"), "{cell}");
+            assert!(
+                !said.contains(PRINTED) && !said.contains("zebra-dev"),
+                "{cell}"
+            );
             assert!(!changes(&route.method) || !is_success(status), "{cell}");
-            if access.is_some() && access != Some(Access::Everybody) && !LIMITED.contains(&route.path) {
+            if access.is_some()
+                && access != Some(Access::Everybody)
+                && !LIMITED.contains(&route.path)
+            {
                 assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");
             }
         }
@@ -242,10 +394,15 @@ async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
 async fn the_account_for_the_whole_server_reaches_every_route() {
     let shared = two_owners().await;
     for route in routes() {
-        let fresh = if changes(&route.method) { Some(two_owners().await) } else { None };
+        let fresh = if changes(&route.method) {
+            Some(two_owners().await)
+        } else {
+            None
+        };
         let (world, net, _) = fresh.as_ref().unwrap_or(&shared);
         let (ops, address) = (world.browser().await, address(&route, net));
-        let is_page = !changes(&route.method) || !(address.starts_with("/api/") || route.path.starts_with("/apply/"));
+        let is_page = !changes(&route.method)
+            || !(address.starts_with("/api/") || route.path.starts_with("/apply/"));
         let is_page = is_page && route.method != Method::DELETE;
         let (status, said) = if is_page {
             as_page(&ops, &route.method, &address, "ops").await
@@ -255,7 +412,10 @@ async fn the_account_for_the_whole_server_reaches_every_route() {
         let cell = format!("{} {address}: {status} {said}", route.method);
         if changes(&route.method) {
             let busy_or_wrong = [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY];
-            assert!(is_success(status) || busy_or_wrong.contains(&status), "{cell}");
+            assert!(
+                is_success(status) || busy_or_wrong.contains(&status),
+                "{cell}"
+            );
         } else {
             assert!(is_success(status), "{cell}");
         }
@@ -265,15 +425,30 @@ async fn the_account_for_the_whole_server_reaches_every_route() {
 #[tokio::test]
 async fn a_page_of_somebody_else_that_points_its_name_here_is_answered_nothing() {
     let (world, net, _) = two_owners().await;
-    for (browser, user) in [(world.browser().await, "ops"), (world.anonymous().await, NOBODY)] {
+    for (browser, user) in [
+        (world.browser().await, "ops"),
+        (world.anonymous().await, NOBODY),
+    ] {
         for route in routes() {
             let address = address(&route, &net);
-            for host in ["evil.example", "evil.example:4141", "locks.example.evil.example", "10.0.0.7:4141", ""] {
+            for host in [
+                "evil.example",
+                "evil.example:4141",
+                "locks.example.evil.example",
+                "10.0.0.7:4141",
+                "",
+            ] {
                 // What a browser sends after its name was pointed here: everything fits, but for the name.
-                let mut request =
-                    browser.request(route.method.as_str(), &address).header("sec-fetch-site", "same-origin");
-                request.headers_mut().unwrap().insert(header::HOST, host.parse().unwrap());
-                let answer = browser.send(form(request, &format!("token={}&reason=x", token(user)))).await;
+                let mut request = browser
+                    .request(route.method.as_str(), &address)
+                    .header("sec-fetch-site", "same-origin");
+                request
+                    .headers_mut()
+                    .unwrap()
+                    .insert(header::HOST, host.parse().unwrap());
+                let answer = browser
+                    .send(form(request, &format!("token={}&reason=x", token(user))))
+                    .await;
                 let cell = format!("{} {address} of {host}: {}", route.method, answer.body);
                 if route.access == Access::Everybody {
                     assert_eq!(answer.status, StatusCode::OK, "{cell}");
@@ -290,14 +465,18 @@ async fn a_page_of_somebody_else_that_points_its_name_here_is_answered_nothing()
 async fn a_name_is_known_by_each_of_its_places_and_shown_harmless() {
     let browser = World::new().await.browser().await;
     let ask = async |uri: &str, hosts: &[&str], local: Option<&str>| {
-        let mut request = browser.request("GET", uri).header(header::ACCEPT, "text/html");
+        let mut request = browser
+            .request("GET", uri)
+            .header(header::ACCEPT, "text/html");
         request.headers_mut().unwrap().remove(header::HOST);
         for host in hosts {
             request = request.header(header::HOST, *host);
         }
         let mut request = request.body(Body::empty()).unwrap();
         if let Some(local) = local {
-            request.extensions_mut().insert(LocalAddress(local.parse().unwrap()));
+            request
+                .extensions_mut()
+                .insert(LocalAddress(local.parse().unwrap()));
         }
         let answer = browser.send(request).await;
         (answer.status.as_u16(), answer.body)
@@ -319,7 +498,10 @@ async fn a_name_is_known_by_each_of_its_places_and_shown_harmless() {
     let attack = format!("<script>{}", "a".repeat(5000));
     let (status, said) = ask("/", &[&attack], None).await;
     assert_eq!(status, 421);
-    assert!(said.contains("--web-hosts") && !said.contains("<script>a") && said.len() < 5000, "{said}");
+    assert!(
+        said.contains("--web-hosts") && !said.contains("<script>a") && said.len() < 5000,
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -327,12 +509,30 @@ async fn a_search_is_as_long_as_its_field() {
     let browser = World::new().await.browser().await;
     let long = "a".repeat(60_000);
     for path in ["/repos", "/api/repos"] {
-        assert_eq!(browser.get(&format!("{path}?q={}", "ü".repeat(200))).await.status, StatusCode::OK);
+        assert_eq!(
+            browser
+                .get(&format!("{path}?q={}", "ü".repeat(200)))
+                .await
+                .status,
+            StatusCode::OK
+        );
         let answer = browser.get(&format!("{path}?q={long}")).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.body);
-        assert!(answer.body.contains("longer than 200 characters"), "{}", answer.body);
+        assert!(
+            answer.body.contains("longer than 200 characters"),
+            "{}",
+            answer.body
+        );
     }
-    for path in ["/", "/locks", "/lock", "/audit", "/claims", "/api/audit", "/api/locks"] {
+    for path in [
+        "/",
+        "/locks",
+        "/lock",
+        "/audit",
+        "/claims",
+        "/api/audit",
+        "/api/locks",
+    ] {
         for name in ["q", "id", "owner", "url", "lock", "after", "state"] {
             let status = browser.get(&format!("{path}?{name}={long}")).await.status;
             assert!(!status.is_server_error(), "{path}?{name}: {status}");
@@ -341,7 +541,10 @@ async fn a_search_is_as_long_as_its_field() {
 }
 
 fn client(from: Option<IpAddr>) -> Client {
-    let client = Client::builder().no_proxy().local_address(from).redirect(reqwest::redirect::Policy::none());
+    let client = Client::builder()
+        .no_proxy()
+        .local_address(from)
+        .redirect(reqwest::redirect::Policy::none());
     client.build().unwrap()
 }
 
@@ -349,12 +552,19 @@ fn client(from: Option<IpAddr>) -> Client {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     let code = "resource \"terraform_data\" \"x\" {\n  input = \"printed-by-a-run\"\n}\n";
-    let program = Program::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
+    let program =
+        Program::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let pull = program.open("feature", &[("x.tf", code)]).await;
-    program.answer(pull).await.is("autoplan success | . default planned").says(PRINTED);
+    program
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned")
+        .says(PRINTED);
     let (client, url) = (client(None), program.server.url().to_owned());
     let get = async |path: &str, host: Option<&str>| {
-        let mut request = client.get(format!("{url}{path}")).header("accept", "text/html");
+        let mut request = client
+            .get(format!("{url}{path}"))
+            .header("accept", "text/html");
         if let Some(host) = host {
             request = request.header("host", host);
         }
@@ -363,35 +573,74 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     };
 
     let (status, home) = get("/", None).await;
-    let run = home.split_once("/jobs/").unwrap().1.split_once('"').unwrap().0.to_owned();
-    assert!(status == 200 && !home.contains("<form method=\"post\""), "{home}");
+    let run = home
+        .split_once("/jobs/")
+        .unwrap()
+        .1
+        .split_once('"')
+        .unwrap()
+        .0
+        .to_owned();
+    assert!(
+        status == 200 && !home.contains("<form method=\"post\""),
+        "{home}"
+    );
     let (status, page) = get(&format!("/jobs/{run}"), None).await;
-    assert!(status == 200 && !page.contains(PRINTED) && page.contains("to those who have signed in"), "{page}");
-    for path in [&format!("/jobs/{run}/output.txt"), &format!("/jobs/{run}/events"), "/owners", "/audit", "/operations"]
-    {
+    assert!(
+        status == 200 && !page.contains(PRINTED) && page.contains("to those who have signed in"),
+        "{page}"
+    );
+    for path in [
+        &format!("/jobs/{run}/output.txt"),
+        &format!("/jobs/{run}/events"),
+        "/owners",
+        "/audit",
+        "/operations",
+    ] {
         let (status, said) = get(path, None).await;
-        assert!(status == 403 && !said.contains(PRINTED) && said.contains("LOCKKEEPER_WEB_PASSWORD"), "{path}: {said}");
+        assert!(
+            status == 403 && !said.contains(PRINTED) && said.contains("LOCKKEEPER_WEB_PASSWORD"),
+            "{path}: {said}"
+        );
     }
     for (path, form) in [
         ("/owners", "name=mallory"),
-        ("/owners/mallory/apps", "url=https%3A%2F%2Fgithub.test%2Facme%2Finfra&branch=feature"),
+        (
+            "/owners/mallory/apps",
+            "url=https%3A%2F%2Fgithub.test%2Facme%2Finfra&branch=feature",
+        ),
         ("/apply-lock/stop", "reason=x"),
     ] {
         for (host, expected) in [("evil.example:4141", 421), ("127.0.0.1", 403)] {
             let request = client.post(format!("{url}{path}")).header("host", host);
-            let request = request.header("origin", format!("http://{host}")).header("sec-fetch-site", "same-origin");
+            let request = request
+                .header("origin", format!("http://{host}"))
+                .header("sec-fetch-site", "same-origin");
             let request = request.header("content-type", "application/x-www-form-urlencoded");
             let answer = request.body(form).send().await.unwrap();
             assert_eq!(answer.status(), expected, "{path} of {host}");
         }
     }
     assert_eq!(get("/", Some("evil.example")).await.0, 421);
-    assert_eq!(get("/healthz", Some("10.0.0.1:4141")).await.0, 200, "probes ask by any address");
+    assert_eq!(
+        get("/healthz", Some("10.0.0.1:4141")).await.0,
+        200,
+        "probes ask by any address"
+    );
 
     let store = program.store().await;
-    assert_eq!((store.owner_list().await.unwrap().len(), stopped(&store).await), (0, None));
+    assert_eq!(
+        (
+            store.owner_list().await.unwrap().len(),
+            stopped(&store).await
+        ),
+        (0, None)
+    );
     store.close().await;
-    program.server.logged("The pages and the API ask for no password, so they only show").await;
+    program
+        .server
+        .logged("The pages and the API ask for no password, so they only show")
+        .await;
     program.finish(&["#1 . default"]).await;
 }
 
@@ -399,23 +648,42 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     const GUESSES: usize = 2000;
-    let settings = ordinary().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = ordinary()
+        .flag("--web-basic-auth")
+        .flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let program = Program::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let pull = program.open("feature", &[("main.tf", "# changed\n")]).await;
-    program.answer(pull).await.is("autoplan success | . default no_changes");
+    program
+        .answer(pull)
+        .await
+        .is("autoplan success | . default no_changes");
     let url = program.server.url().to_owned();
-    let (mallory, kim) = (client(None), client(Some(Ipv4Addr::new(127, 0, 0, 2).into())));
+    let (mallory, kim) = (
+        client(None),
+        client(Some(Ipv4Addr::new(127, 0, 0, 2).into())),
+    );
     let guess = async |client: &Client, path: &str, password: &str| {
-        let answer = client.get(format!("{url}{path}")).basic_auth("ops", Some(password)).send().await.unwrap();
-        let wait = answer.headers().get("retry-after").and_then(|wait| wait.to_str().ok()?.parse::<u64>().ok());
+        let answer = client
+            .get(format!("{url}{path}"))
+            .basic_auth("ops", Some(password))
+            .send()
+            .await
+            .unwrap();
+        let wait = answer
+            .headers()
+            .get("retry-after")
+            .and_then(|wait| wait.to_str().ok()?.parse::<u64>().ok());
         (answer.status().as_u16(), wait, answer.text().await.unwrap())
     };
     let (mut looked_at, mut longest) = (0, 0);
     let all = async {
         for number in 0..GUESSES {
             let (status, wait, _) = guess(&mallory, "/", &format!("guess {number}")).await;
-            assert!((status == 429) == wait.is_some() && [401, 429].contains(&status), "{status} {wait:?}");
+            assert!(
+                (status == 429) == wait.is_some() && [401, 429].contains(&status),
+                "{status} {wait:?}"
+            );
             looked_at += usize::from(status == 401);
             longest = longest.max(wait.unwrap_or_default());
         }
@@ -423,14 +691,29 @@ async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     within("the guesses", all).await;
     // Sixteen are reached after a minute at the soonest.
     let free = usize::try_from(FREE).unwrap();
-    assert!((free..=free + 6).contains(&looked_at) && longest >= 1, "{looked_at} were looked at, {longest} s");
-    assert_eq!(guess(&mallory, "/", "correct horse battery").await.0, 429, "not even the right one is looked at");
+    assert!(
+        (free..=free + 6).contains(&looked_at) && longest >= 1,
+        "{looked_at} were looked at, {longest} s"
+    );
+    assert_eq!(
+        guess(&mallory, "/", "correct horse battery").await.0,
+        429,
+        "not even the right one is looked at"
+    );
     let (status, _, said) = guess(&mallory, "/status", "correct horse battery").await;
-    assert!(status == 200 && !said.contains("version"), "it does not tell right from wrong either: {said}");
+    assert!(
+        status == 200 && !said.contains("version"),
+        "it does not tell right from wrong either: {said}"
+    );
     assert_eq!(guess(&kim, "/", "correct horse battery").await.0, 200);
     let log = program.server.log();
-    let told = log.matches("Somebody gave a wrong user or password").count();
-    assert!(told == looked_at && !log.contains("guess 1"), "{told} lines");
+    let told = log
+        .matches("Somebody gave a wrong user or password")
+        .count();
+    assert!(
+        told == looked_at && !log.contains("guess 1"),
+        "{told} lines"
+    );
     program.finish(&["#1 . default"]).await;
 }
 
@@ -442,7 +725,9 @@ async fn guesses_from_everywhere_lock_out_nobody_who_works_here() {
     let browser = world.browser().await;
     let ask = async |address: [u8; 4], browser: &Browser| {
         let mut request = browser.request("GET", "/").body(Body::empty()).unwrap();
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((address, 50_000))));
+        request
+            .extensions_mut()
+            .insert(ConnectInfo(SocketAddr::from((address, 50_000))));
         browser.send(request).await.status.as_u16()
     };
     assert_eq!(ask([198, 51, 100, 7], &browser).await, 200);
@@ -453,10 +738,18 @@ async fn guesses_from_everywhere_lock_out_nobody_who_works_here() {
         looked_at += i32::from(ask([10, 0, high, low], &wrong).await == 401);
     }
     assert_eq!(looked_at, ALL_AT_ONCE);
-    assert_eq!(ask([203, 0, 113, 9], &browser).await, 429, "an address that nobody knows waits");
+    assert_eq!(
+        ask([203, 0, 113, 9], &browser).await,
+        429,
+        "an address that nobody knows waits"
+    );
     assert_eq!(ask([198, 51, 100, 7], &browser).await, 200);
     world.wait(3);
-    assert_eq!(ask([203, 0, 113, 9], &browser).await, 200, "but not for long");
+    assert_eq!(
+        ask([203, 0, 113, 9], &browser).await,
+        200,
+        "but not for long"
+    );
 }
 
 /// What the operator may not let everybody do is refused before the port is open.
@@ -465,22 +758,50 @@ fn changes_for_everybody_have_to_be_wanted() {
     let server = |flags: &[&str]| {
         let dir = tempfile::tempdir().unwrap();
         let data = format!("--data-dir={}", dir.path().display());
-        let usual =
-            ["server", "--repo-allowlist=github.com/acme/*", "--gh-user=bot", "--bind-address=127.0.0.1", &data];
-        let secrets = [("LOCKKEEPER_GH_TOKEN", "x"), ("LOCKKEEPER_GH_WEBHOOK_SECRET", "0123456789abcdef")];
+        let usual = [
+            "server",
+            "--repo-allowlist=github.com/acme/*",
+            "--gh-user=bot",
+            "--bind-address=127.0.0.1",
+            &data,
+        ];
+        let secrets = [
+            ("LOCKKEEPER_GH_TOKEN", "x"),
+            ("LOCKKEEPER_GH_WEBHOOK_SECRET", "0123456789abcdef"),
+        ];
         let args = [&usual[..], flags].concat();
-        let said = crate::support::program::run(env!("CARGO_BIN_EXE_lockkeeper"), dir.path(), &args, &secrets);
+        let said = crate::support::program::run(
+            env!("CARGO_BIN_EXE_lockkeeper"),
+            dir.path(),
+            &args,
+            &secrets,
+        );
         assert_ne!(said.code, 0, "{}", said.err);
         said.err
     };
     for (flags, words) in [
-        (&["--web-allow=discard"][..], "anybody who reaches them could do it"),
+        (
+            &["--web-allow=discard"][..],
+            "anybody who reaches them could do it",
+        ),
         (&["--web-allow=all"], "--allow-anonymous-web"),
-        (&["--web-allow=discard,apply", "--allow-anonymous-web"], "names `apply` without a password"),
-        (&["--web-allow=all", "--allow-anonymous-web"], "`cancel_force`"),
+        (
+            &["--web-allow=discard,apply", "--allow-anonymous-web"],
+            "names `apply` without a password",
+        ),
+        (
+            &["--web-allow=all", "--allow-anonymous-web"],
+            "`cancel_force`",
+        ),
         (&["--allow-anonymous-web"], "--web-allow names nothing"),
-        (&["--web-basic-auth", "--web-password=short"], "5 characters long"),
-        (&["--web-hosts=https://x.example"], "is neither a host name nor an address"),
+        (
+            &["--web-basic-auth", "--web-password=short"],
+            "5 characters long",
+        ),
+        (
+            &["--web-hosts=https://x.example"],
+            "is neither a host name nor an address",
+        ),
     ] {
         let said = server(flags);
         assert!(said.contains(words), "{flags:?}: {said}");

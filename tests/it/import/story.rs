@@ -30,30 +30,56 @@ async fn moved(backend: Backend) -> Bot {
     bot
 }
 
-async fn a_lock_that_was_taken_over_is_respected_and_comes_free_when_its_pull_is_merged(backend: Backend) {
+async fn a_lock_that_was_taken_over_is_respected_and_comes_free_when_its_pull_is_merged(
+    backend: Backend,
+) {
     let mut bot = moved(backend).await;
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
-    assert!(said.out.contains("What was taken is written, read back, and found as it should be."), "{}", said.out);
+    assert!(
+        said.out
+            .contains("What was taken is written, read back, and found as it should be."),
+        "{}",
+        said.out
+    );
     let second = bot.open_pull("second", &[OTHER]).await;
     let refusal = bot.comment(second);
-    assert!(refusal.contains("`carol` has had it since 2026-02-27 13:03 UTC (taken over from Atlantis)."), "{refusal}");
-    assert!(refusal.contains("[#1](https://github.test/acme/infra/pull/1) holds the lock"), "{refusal}");
+    assert!(
+        refusal
+            .contains("`carol` has had it since 2026-02-27 13:03 UTC (taken over from Atlantis)."),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains("[#1](https://github.test/acme/infra/pull/1) holds the lock"),
+        "{refusal}"
+    );
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
 
     bot.merge(lockkeeper::model::PullNumber(1)).await;
     bot.heard(lockkeeper::model::PullNumber(1));
-    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
 async fn importing_twice_takes_nothing_new(backend: Backend) {
     let bot = moved(backend).await;
     let args = ["--boltdb", &file(), "--write", "--json"];
-    assert_eq!(locks(&import(&bot.db.url, &args, &[])), ["taken acme/infra/network/default/"]);
+    assert_eq!(
+        locks(&import(&bot.db.url, &args, &[])),
+        ["taken acme/infra/network/default/"]
+    );
     let before = bot.store().lock_list().await.unwrap();
     let again = import(&bot.db.url, &args, &[]);
-    assert_eq!((again.code, locks(&again)), (0, vec!["already_there acme/infra/network/default/".to_owned()]));
+    assert_eq!(
+        (again.code, locks(&again)),
+        (
+            0,
+            vec!["already_there acme/infra/network/default/".to_owned()]
+        )
+    );
     assert_eq!(again.json()["verified"], true);
     assert_eq!(bot.store().lock_list().await.unwrap(), before);
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -62,8 +88,17 @@ async fn importing_twice_takes_nothing_new(backend: Backend) {
 async fn a_trial_leaves_the_database_as_it_was(backend: Backend) {
     let bot = moved(backend).await;
     let said = import(&bot.db.url, &["--boltdb", &file(), "--json"], &[]);
-    assert_eq!((said.code, locks(&said)), (0, vec!["taken acme/infra/network/default/".to_owned()]));
-    assert_eq!((said.json()["written"].clone(), said.json()["verified"].clone()), (false.into(), ().into()));
+    assert_eq!(
+        (said.code, locks(&said)),
+        (0, vec!["taken acme/infra/network/default/".to_owned()])
+    );
+    assert_eq!(
+        (
+            said.json()["written"].clone(),
+            said.json()["verified"].clone()
+        ),
+        (false.into(), ().into())
+    );
     bot.end(&[]).await;
 }
 
@@ -74,7 +109,8 @@ async fn a_lock_that_another_pull_holds_here_is_a_conflict_and_stays(backend: Ba
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     assert!(
-        said.out.contains("github.test/acme/infra#2 holds it, since 2026-03-02 09:00 UTC, for alice"),
+        said.out
+            .contains("github.test/acme/infra#2 holds it, since 2026-03-02 09:00 UTC, for alice"),
         "{}",
         said.out
     );
@@ -88,16 +124,32 @@ async fn a_closed_pull_gets_no_lock(backend: Backend) {
     bot.heard(first);
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
-    assert!(said.out.contains("the pull request was merged"), "{}", said.out);
+    assert!(
+        said.out.contains("the pull request was merged"),
+        "{}",
+        said.out
+    );
     bot.end(&[]).await;
 }
 
 async fn a_pull_whose_close_was_missed_is_freed_by_the_reconciler(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     bot.push("first", &[README]).await;
-    bot.github.set_delivering(lockkeeper::emulator::Delivering::Held).await;
-    let first = bot.github.open_pull("acme/infra", lockkeeper::emulator::NewPull::from_branch("first")).await.unwrap();
-    bot.github.merge("acme/infra", first, "alice").await.unwrap();
+    bot.github
+        .set_delivering(lockkeeper::emulator::Delivering::Held)
+        .await;
+    let first = bot
+        .github
+        .open_pull(
+            "acme/infra",
+            lockkeeper::emulator::NewPull::from_branch("first"),
+        )
+        .await
+        .unwrap();
+    bot.github
+        .merge("acme/infra", first, "alice")
+        .await
+        .unwrap();
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);

@@ -22,9 +22,17 @@ async fn world() -> World {
         let owner = name.parse().unwrap();
         let _new = world.store.owner_create(&owner, by()).await.unwrap();
         let url = format!("https://github.com/acme/{name}");
-        let fields = ApplicationFields { url: Some(&url), branch: Some("main"), ..Default::default() };
+        let fields = ApplicationFields {
+            url: Some(&url),
+            branch: Some("main"),
+            ..Default::default()
+        };
         let spec = fields.spec(&ForgeHosts::public()).unwrap();
-        application_add(&world.store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+        application_add(&world.store, &owner, &spec, (Rights::Whole, by()))
+            .await
+            .unwrap()
+            .or_why()
+            .unwrap();
     }
     world
 }
@@ -34,22 +42,41 @@ fn now() -> DateTime<Utc> {
 }
 
 async fn asked(browser: &Browser, user: &str, password: &str) -> StatusCode {
-    browser.signed_in(user, password).get("/owners/net").await.status
+    browser
+        .signed_in(user, password)
+        .get("/owners/net")
+        .await
+        .status
 }
 
 #[tokio::test]
 async fn the_next_request_is_judged_by_what_the_file_says_now() {
     let world = world().await;
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
-    assert_eq!(asked(&kim, "kim", "kims-password-of-kim").await, StatusCode::OK);
-    assert_eq!(asked(&kim, "lee", "lees-password-of-lee").await, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        asked(&kim, "kim", "kims-password-of-kim").await,
+        StatusCode::OK
+    );
+    assert_eq!(
+        asked(&kim, "lee", "lees-password-of-lee").await,
+        StatusCode::UNAUTHORIZED
+    );
     let other = KIM.replace("owners=net", "owners=dns");
     assert_eq!(kim.accounts.offer(Ok(&other), now()), Look::Taken(vec![]));
-    assert_eq!(asked(&kim, "kim", "kims-password-of-kim").await, StatusCode::FORBIDDEN);
+    assert_eq!(
+        asked(&kim, "kim", "kims-password-of-kim").await,
+        StatusCode::FORBIDDEN
+    );
     let renewed = KIM.replace("kims-password-of-kim", "another-password-of-kim");
     assert_eq!(kim.accounts.offer(Ok(&renewed), now()), Look::Taken(vec![]));
-    assert_eq!(asked(&kim, "kim", "kims-password-of-kim").await, StatusCode::UNAUTHORIZED);
-    assert_eq!(asked(&kim, "kim", "another-password-of-kim").await, StatusCode::OK);
+    assert_eq!(
+        asked(&kim, "kim", "kims-password-of-kim").await,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        asked(&kim, "kim", "another-password-of-kim").await,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
@@ -59,58 +86,118 @@ async fn whoever_is_taken_out_is_out_whatever_the_browser_still_has() {
     let token = kim.token().await;
     for text in [LEE, "# nobody is left\n"] {
         assert_eq!(kim.accounts.offer(Ok(text), now()), Look::Taken(vec![]));
-        assert_eq!(kim.get("/").await.status, StatusCode::UNAUTHORIZED, "{text}");
-        let form = kim.request("POST", "/owners/net/apps").header("sec-fetch-site", "same-origin");
-        let answer = kim.send(super::fixture::form(form, &format!("token={token}&url=x"))).await;
+        assert_eq!(
+            kim.get("/").await.status,
+            StatusCode::UNAUTHORIZED,
+            "{text}"
+        );
+        let form = kim
+            .request("POST", "/owners/net/apps")
+            .header("sec-fetch-site", "same-origin");
+        let answer = kim
+            .send(super::fixture::form(form, &format!("token={token}&url=x")))
+            .await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{text}");
     }
     let ops = kim.signed_in("ops", "correct horse battery ü");
-    assert_eq!(ops.get("/operations").await.status, StatusCode::OK, "the whole server is not in the file");
+    assert_eq!(
+        ops.get("/operations").await.status,
+        StatusCode::OK,
+        "the whole server is not in the file"
+    );
 }
 
 #[tokio::test]
 async fn a_stream_ends_with_the_account_that_opened_it() {
     let world = world().await;
-    let (at, project) = (pull("github.com/acme/net", 7), project("net", "default", None));
-    let command = world.command(CommandKind::Plan, &at, Actor::commenter("ada")).await;
+    let (at, project) = (
+        pull("github.com/acme/net", 7),
+        project("net", "default", None),
+    );
+    let command = world
+        .command(CommandKind::Plan, &at, Actor::commenter("ada"))
+        .await;
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
-    for other in [LEE.to_owned(), KIM.replace("=net", "=dns"), KIM.replace("kims", "another")] {
+    for other in [
+        LEE.to_owned(),
+        KIM.replace("=net", "=dns"),
+        KIM.replace("kims", "another"),
+    ] {
         let run = world.run(command, RunKind::Plan, &at, &project).await;
         drop(kim.accounts.offer(Ok(KIM), now()));
-        let request = kim.request("GET", &format!("/jobs/{run}/events")).body(Body::empty()).unwrap();
+        let request = kim
+            .request("GET", &format!("/jobs/{run}/events"))
+            .body(Body::empty())
+            .unwrap();
         let response = kim.respond(request).await;
         assert_eq!(response.status(), StatusCode::OK);
         let mut stream = response.into_body().into_data_stream();
         world.print(run, 1, "before\n").await;
         let seen = stream.next().await.unwrap().unwrap();
-        assert!(String::from_utf8_lossy(&seen).contains("before"), "{seen:?}");
+        assert!(
+            String::from_utf8_lossy(&seen).contains("before"),
+            "{seen:?}"
+        );
         assert_eq!(kim.accounts.offer(Ok(&other), now()), Look::Taken(vec![]));
         world.print(run, 2, "after\n").await;
         world.hub.announce(run);
-        assert!(stream.next().await.is_none(), "nothing is told that was printed after the change: {other}");
+        assert!(
+            stream.next().await.is_none(),
+            "nothing is told that was printed after the change: {other}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_stream_ends_when_the_repository_goes_to_another_owner() {
     let world = world().await;
-    let (at, project) = (pull("github.com/acme/net", 7), project("net", "default", None));
-    let command = world.command(CommandKind::Plan, &at, Actor::commenter("ada")).await;
+    let (at, project) = (
+        pull("github.com/acme/net", 7),
+        project("net", "default", None),
+    );
+    let command = world
+        .command(CommandKind::Plan, &at, Actor::commenter("ada"))
+        .await;
     let run = world.run(command, RunKind::Plan, &at, &project).await;
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
-    let request = kim.request("GET", &format!("/jobs/{run}/events")).body(Body::empty()).unwrap();
+    let request = kim
+        .request("GET", &format!("/jobs/{run}/events"))
+        .body(Body::empty())
+        .unwrap();
     let mut stream = kim.respond(request).await.into_body().into_data_stream();
     world.print(run, 1, "before\n").await;
     let seen = stream.next().await.unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&seen).contains("before"), "{seen:?}");
-    let net = world.store.owner_get(&"net".parse().unwrap()).await.unwrap().unwrap();
-    let application = world.store.application_list(Some(net.id), None, 1).await.unwrap().remove(0);
-    let _gone = application_remove(&world.store, application.id, by()).await.unwrap();
+    assert!(
+        String::from_utf8_lossy(&seen).contains("before"),
+        "{seen:?}"
+    );
+    let net = world
+        .store
+        .owner_get(&"net".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let application = world
+        .store
+        .application_list(Some(net.id), None, 1)
+        .await
+        .unwrap()
+        .remove(0);
+    let _gone = application_remove(&world.store, application.id, by())
+        .await
+        .unwrap();
     let dns = "dns".parse().unwrap();
-    application_add(&world.store, &dns, &application.spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    application_add(&world.store, &dns, &application.spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap();
     world.print(run, 2, "after\n").await;
     world.hub.announce(run);
-    assert!(stream.next().await.is_none(), "what is printed now is for the other owner");
+    assert!(
+        stream.next().await.is_none(),
+        "what is printed now is for the other owner"
+    );
 }
 
 #[tokio::test]
@@ -119,24 +206,53 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let ops = world.browser().await;
     let text = ops.get("/operations").await.text();
     assert!(text.contains("Everything is in order"), "{text}");
-    assert!(text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."), "{text}");
+    assert!(
+        text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."),
+        "{text}"
+    );
     let broken = format!("{KIM}user=lee owners=dns allow=all password=hunter2\n");
-    let Look::Refused(error) = ops.accounts.offer(Ok(&broken), world.clock_now()) else { panic!("it is too short") };
+    let Look::Refused(error) = ops.accounts.offer(Ok(&broken), world.clock_now()) else {
+        panic!("it is too short")
+    };
     let answer = ops.get("/operations").await;
     let text = answer.text();
-    assert!(text.contains("The file of --web-accounts-file is refused; what it said before holds."), "{text}");
     assert!(
-        text.contains(&error) && error.contains("/etc/lockkeeper/accounts") && error.contains("line 2: "),
+        text.contains("The file of --web-accounts-file is refused; what it said before holds."),
+        "{text}"
+    );
+    assert!(
+        text.contains(&error)
+            && error.contains("/etc/lockkeeper/accounts")
+            && error.contains("line 2: "),
         "{text}"
     );
     let json = ops.get("/api/operations").await.body;
     for secret in ["hunter2\n", "password=hunter2", "kims-password"] {
-        assert!(!answer.body.contains(secret) && !json.contains(secret), "{secret}");
+        assert!(
+            !answer.body.contains(secret) && !json.contains(secret),
+            "{secret}"
+        );
     }
     let json: Value = serde_json::from_str(&json).unwrap();
     let accounts = &json["web_accounts"];
-    assert_eq!((&accounts["file"], &accounts["accounts"]), (&"/etc/lockkeeper/accounts".into(), &1.into()));
-    assert_eq!((accounts["refused"]["error"].as_str(), accounts.get("sha256")), (Some(error.as_str()), None));
-    assert_eq!(asked(&ops, "kim", "kims-password-of-kim").await, StatusCode::OK, "the old one is in force");
-    assert_eq!(asked(&ops, "lee", "hunter2").await, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        (&accounts["file"], &accounts["accounts"]),
+        (&"/etc/lockkeeper/accounts".into(), &1.into())
+    );
+    assert_eq!(
+        (
+            accounts["refused"]["error"].as_str(),
+            accounts.get("sha256")
+        ),
+        (Some(error.as_str()), None)
+    );
+    assert_eq!(
+        asked(&ops, "kim", "kims-password-of-kim").await,
+        StatusCode::OK,
+        "the old one is in force"
+    );
+    assert_eq!(
+        asked(&ops, "lee", "hunter2").await,
+        StatusCode::UNAUTHORIZED
+    );
 }

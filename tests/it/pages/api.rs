@@ -9,7 +9,9 @@ use super::fixture::{Browser, World, project, pull};
 use crate::support::db::stopped;
 
 async fn script(browser: &Browser, method: &str, path: &str) -> (StatusCode, String) {
-    let answer = browser.send(browser.request(method, path).body(Body::empty()).unwrap()).await;
+    let answer = browser
+        .send(browser.request(method, path).body(Body::empty()).unwrap())
+        .await;
     (answer.status, answer.body)
 }
 
@@ -24,9 +26,18 @@ async fn no_locks_are_an_empty_list() {
 async fn locks_keep_the_shape_that_clients_of_atlantis_know() {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 12);
-    world.lock(&infra, &project(".", "default", Some("terraform")), "jdoe", "planned").await;
+    world
+        .lock(
+            &infra,
+            &project(".", "default", Some("terraform")),
+            "jdoe",
+            "planned",
+        )
+        .await;
     world.wait(60);
-    world.lock(&infra, &project("a/b", "prod", None), "jdoe", "applied").await;
+    world
+        .lock(&infra, &project("a/b", "prod", None), "jdoe", "applied")
+        .await;
     let body = world.browser().await.get("/api/locks").await.body;
     let json: serde_json::Value = serde_json::from_str(&body).unwrap();
     insta::assert_json_snapshot!(json, @r#"
@@ -69,25 +80,55 @@ async fn locks_keep_the_shape_that_clients_of_atlantis_know() {
 async fn a_script_with_the_password_uses_the_classic_routes() {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 12);
-    world.lock(&infra, &project("a b", "prod", None), "jdoe", "planned").await;
+    world
+        .lock(&infra, &project("a b", "prod", None), "jdoe", "planned")
+        .await;
     let browser = world.browser().await.without_cookie();
     let said = |text: &str| (StatusCode::OK, format!("{text}\n"));
-    assert_eq!(script(&browser, "POST", "/apply/lock").await, said("All applies are stopped."));
-    assert_eq!(script(&browser, "POST", "/apply/lock").await, said("All applies were stopped before."));
+    assert_eq!(
+        script(&browser, "POST", "/apply/lock").await,
+        said("All applies are stopped.")
+    );
+    assert_eq!(
+        script(&browser, "POST", "/apply/lock").await,
+        said("All applies were stopped before.")
+    );
     assert_eq!(stopped(&world.store).await.unwrap().holder, "ops");
-    assert_eq!(script(&browser, "DELETE", "/apply/unlock").await, said("Applies are allowed again."));
-    assert_eq!(script(&browser, "DELETE", "/apply/unlock").await, said("Applies were not stopped."));
+    assert_eq!(
+        script(&browser, "DELETE", "/apply/unlock").await,
+        said("Applies are allowed again.")
+    );
+    assert_eq!(
+        script(&browser, "DELETE", "/apply/unlock").await,
+        said("Applies were not stopped.")
+    );
     let path = "/locks?id=acme%2Finfra%2Fa%20b%2Fprod%2F";
-    assert_eq!(script(&browser, "DELETE", path).await, said("The lock is given back and its plans are discarded."));
-    assert_eq!(script(&browser, "DELETE", path).await.0, StatusCode::NOT_FOUND);
-    assert_eq!(script(&browser, "DELETE", "/locks").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        script(&browser, "DELETE", path).await,
+        said("The lock is given back and its plans are discarded.")
+    );
+    assert_eq!(
+        script(&browser, "DELETE", path).await.0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        script(&browser, "DELETE", "/locks").await.0,
+        StatusCode::BAD_REQUEST
+    );
 }
 
 #[tokio::test]
 async fn a_name_of_two_locks_gives_back_neither_until_the_host_is_named() {
     let world = World::new().await;
     for host in ["github.com", "git.example"] {
-        world.lock(&pull(&format!("{host}/acme/infra"), 1), &project("net", "default", None), "a", "planned").await;
+        world
+            .lock(
+                &pull(&format!("{host}/acme/infra"), 1),
+                &project("net", "default", None),
+                "a",
+                "planned",
+            )
+            .await;
     }
     let browser = world.browser().await.without_cookie();
     let (status, body) = script(&browser, "DELETE", "/locks?id=acme/infra/net/default/").await;
@@ -96,17 +137,35 @@ async fn a_name_of_two_locks_gives_back_neither_until_the_host_is_named() {
     assert_eq!(world.store.lock_list().await.unwrap().len(), 2);
     let path = "/locks?id=git.example/acme/infra/net/default/";
     assert_eq!(script(&browser, "DELETE", path).await.0, StatusCode::OK);
-    assert_eq!(world.store.lock_list().await.unwrap()[0].key.repo.host().as_str(), "github.com");
+    assert_eq!(
+        world.store.lock_list().await.unwrap()[0]
+            .key
+            .repo
+            .host()
+            .as_str(),
+        "github.com"
+    );
 }
 
 #[tokio::test]
 async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
     let world = World::new().await;
-    let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "a", "planned").await;
+    let lock = world
+        .lock(
+            &pull("github.com/acme/infra", 1),
+            &project(".", "default", None),
+            "a",
+            "planned",
+        )
+        .await;
     let open = world.anonymous().await.without_cookie();
     let user = world.browser().await.without_cookie();
     let discard = format!("/locks?id={}", lock.id);
-    for (method, path) in [("POST", "/apply/lock"), ("DELETE", "/apply/unlock"), ("DELETE", discard.as_str())] {
+    for (method, path) in [
+        ("POST", "/apply/lock"),
+        ("DELETE", "/apply/unlock"),
+        ("DELETE", discard.as_str()),
+    ] {
         let (status, body) = script(&open, method, path).await;
         assert_eq!(status, StatusCode::FORBIDDEN);
         assert!(body.contains("nobody signs in to this server"), "{body}");
@@ -117,8 +176,16 @@ async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
             ("referer", "https://evil.example"),
             ("cookie", "a=b"),
         ] {
-            let request = user.request(method, path).header(name, value).body(Body::empty()).unwrap();
-            assert_eq!(user.send(request).await.status, StatusCode::FORBIDDEN, "{method} {path} {name}");
+            let request = user
+                .request(method, path)
+                .header(name, value)
+                .body(Body::empty())
+                .unwrap();
+            assert_eq!(
+                user.send(request).await.status,
+                StatusCode::FORBIDDEN,
+                "{method} {path} {name}"
+            );
         }
     }
     assert_eq!(stopped(&world.store).await, None);
@@ -129,17 +196,31 @@ async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
 async fn in_use(world: &World) -> (Lock, RunId) {
     let infra = pull("github.com/acme/infra", 12);
     let net = project("infra/net", "prod", None);
-    let lock = world.lock(&infra, &net, "alice", "planned by a comment").await;
-    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
+    let lock = world
+        .lock(&infra, &net, "alice", "planned by a comment")
+        .await;
+    let command = world
+        .command(CommandKind::Plan, &infra, Actor::commenter("alice"))
+        .await;
     let run = world.run(command, RunKind::Plan, &infra, &net).await;
     world.wait(60);
-    world.waiting(&pull("github.com/acme/infra", 13), &net, "bob").await;
+    world
+        .waiting(&pull("github.com/acme/infra", 13), &net, "bob")
+        .await;
     (lock, run)
 }
 
 async fn ask(browser: &Browser, path: &str, body: &'static str) -> (StatusCode, Value) {
-    let answer = browser.send(browser.request("POST", path).body(Body::from(body)).unwrap()).await;
-    let json = serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body));
+    let answer = browser
+        .send(
+            browser
+                .request("POST", path)
+                .body(Body::from(body))
+                .unwrap(),
+        )
+        .await;
+    let json = serde_json::from_str(&answer.body)
+        .unwrap_or_else(|error| panic!("{error}: {}", answer.body));
     (answer.status, json)
 }
 
@@ -149,7 +230,9 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
     in_use(&world).await;
     world.seal_log().await;
     let browser = world.browser().await;
-    let answer = browser.get("/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod").await;
+    let answer = browser
+        .get("/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod")
+        .await;
     let json: Value = serde_json::from_str(&answer.body).unwrap();
     insta::assert_json_snapshot!(json, @r#"
     {
@@ -204,11 +287,19 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
       "waiting": 1
     }
     "#);
-    for path in ["/api/locks/acme/infra/infra/net/prod/", "/api/locks/github.com%2facme%2finfra%2finfra%2fnet%2fprod"] {
+    for path in [
+        "/api/locks/acme/infra/infra/net/prod/",
+        "/api/locks/github.com%2facme%2finfra%2finfra%2fnet%2fprod",
+    ] {
         assert_eq!(browser.get(path).await.status, StatusCode::OK, "{path}");
     }
-    let missing = browser.get("/api/locks/00000000-0000-7000-8000-000000000099").await;
-    assert_eq!((missing.status, missing.header("content-type")), (StatusCode::NOT_FOUND, "application/json"));
+    let missing = browser
+        .get("/api/locks/00000000-0000-7000-8000-000000000099")
+        .await;
+    assert_eq!(
+        (missing.status, missing.header("content-type")),
+        (StatusCode::NOT_FOUND, "application/json")
+    );
 }
 
 #[tokio::test]
@@ -251,14 +342,30 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
     }
     "#);
     let (status, json) = ask(&browser, &path, r#"{"forse": true}"#).await;
-    assert_eq!((status, json["field"].clone()), (StatusCode::UNPROCESSABLE_ENTITY, "forse".into()));
+    assert_eq!(
+        (status, json["field"].clone()),
+        (StatusCode::UNPROCESSABLE_ENTITY, "forse".into())
+    );
     for broken in ["{", "[]x", "\"x\"", "{} {}"] {
         let (status, json) = ask(&browser, &path, broken).await;
-        assert_eq!((status, json["reason"].clone()), (StatusCode::BAD_REQUEST, "unreadable".into()), "{broken}");
+        assert_eq!(
+            (status, json["reason"].clone()),
+            (StatusCode::BAD_REQUEST, "unreadable".into()),
+            "{broken}"
+        );
     }
-    assert_eq!(ask(&browser, &path, r#"{"pull": 13}"#).await.0, StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(ask(&browser, &path.replace("release", "steal"), "").await.0, StatusCode::NOT_FOUND);
-    assert_eq!(world.store.lock_list().await.unwrap(), slice::from_ref(&lock));
+    assert_eq!(
+        ask(&browser, &path, r#"{"pull": 13}"#).await.0,
+        StatusCode::UNPROCESSABLE_ENTITY
+    );
+    assert_eq!(
+        ask(&browser, &path.replace("release", "steal"), "").await.0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        world.store.lock_list().await.unwrap(),
+        slice::from_ref(&lock)
+    );
 
     world.end_run(run, ProjectOutcome::Planned, None).await;
     let (status, json) = ask(&browser, &path, r#"{"reason": "spring cleaning"}"#).await;
@@ -304,15 +411,37 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
 async fn a_lock_is_handed_over_by_the_api() {
     let world = World::new().await;
     let (lock, _) = in_use(&world).await;
-    world.waiting(&pull("github.com/acme/infra", 14), &lock.project, "carol").await;
+    world
+        .waiting(&pull("github.com/acme/infra", 14), &lock.project, "carol")
+        .await;
     let browser = world.browser().await.without_cookie();
     let path = "/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod/hand-over";
     for (body, status, field, reason) in [
         ("", StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
-        (r#"{"pull": -1}"#, StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
-        (r#"{"pull": "14"}"#, StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
-        (r#"{"pull": 14}"#, StatusCode::CONFLICT, "force", "plan_running"),
-        (r#"{"pull": 15, "force": true, "reason": "x"}"#, StatusCode::CONFLICT, "pull", "not_in_line"),
+        (
+            r#"{"pull": -1}"#,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "pull",
+            "unusable",
+        ),
+        (
+            r#"{"pull": "14"}"#,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "pull",
+            "unusable",
+        ),
+        (
+            r#"{"pull": 14}"#,
+            StatusCode::CONFLICT,
+            "force",
+            "plan_running",
+        ),
+        (
+            r#"{"pull": 15, "force": true, "reason": "x"}"#,
+            StatusCode::CONFLICT,
+            "pull",
+            "not_in_line",
+        ),
     ] {
         let (got, json) = ask(&browser, path, body).await;
         assert_eq!(
@@ -320,11 +449,27 @@ async fn a_lock_is_handed_over_by_the_api() {
             (status, field.into(), reason.into()),
             "{body}"
         );
-        assert!(json["way_out"].as_str().is_some_and(|text| !text.is_empty()), "{json}");
+        assert!(
+            json["way_out"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{json}"
+        );
     }
-    let (status, json) = ask(&browser, path, r#"{"pull": 14, "force": true, "reason": "outage"}"#).await;
+    let (status, json) = ask(
+        &browser,
+        path,
+        r#"{"pull": 14, "force": true, "reason": "outage"}"#,
+    )
+    .await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!((json["now"]["pull"].clone(), json["plans_interrupted"].clone()), (14.into(), 1.into()));
+    assert_eq!(
+        (
+            json["now"]["pull"].clone(),
+            json["plans_interrupted"].clone()
+        ),
+        (14.into(), 1.into())
+    );
     assert_eq!(world.store.lock_list().await.unwrap()[0].pull.number.0, 14);
 }
 
@@ -333,8 +478,20 @@ async fn a_script_of_atlantis_takes_a_lock_by_force() {
     let world = World::new().await;
     let (lock, _) = in_use(&world).await;
     let browser = world.browser().await.without_cookie();
-    assert_eq!(script(&browser, "DELETE", &format!("/locks?id={}", lock.id)).await.0, StatusCode::OK);
-    let cause = world.store.lock_event_list(2).await.unwrap().remove(1).event.cause;
+    assert_eq!(
+        script(&browser, "DELETE", &format!("/locks?id={}", lock.id))
+            .await
+            .0,
+        StatusCode::OK
+    );
+    let cause = world
+        .store
+        .lock_event_list(2)
+        .await
+        .unwrap()
+        .remove(1)
+        .event
+        .cause;
     assert_eq!(cause.reason, "released by force: by a script");
 }
 
@@ -347,7 +504,12 @@ async fn a_change_by_the_api_refuses_browsers_and_servers_without_a_password() {
     for verb in ["release", "hand-over"] {
         let path = format!("/api/locks/{}/{verb}", lock.id);
         for browser in [&open, &user] {
-            let (status, _) = ask(browser, &path, r#"{"pull": 13, "force": true, "reason": "x"}"#).await;
+            let (status, _) = ask(
+                browser,
+                &path,
+                r#"{"pull": 13, "force": true, "reason": "x"}"#,
+            )
+            .await;
             assert_eq!(status, StatusCode::FORBIDDEN, "{verb}");
         }
         assert_eq!(open.get(&path).await.status, StatusCode::NOT_FOUND);

@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use lockkeeper::claims::application_add;
 use lockkeeper::config::access::WebRules;
 use lockkeeper::model::{
-    ApplicationFields, CommandId, CommandKind, CommandOutcome, ForgeHosts, OwnerName, ProjectKey, ProjectOutcome,
-    PullRef, Rights, RunKind,
+    ApplicationFields, CommandId, CommandKind, CommandOutcome, ForgeHosts, OwnerName, ProjectKey,
+    ProjectOutcome, PullRef, Rights, RunKind,
 };
 use lockkeeper::store::{Application, CommandState, FinishedCommand};
 use serde_json::{Value, json};
@@ -17,16 +17,26 @@ use crate::support::db::by;
 /// A world in which one application is planned, and another is being worked on; with their pages.
 pub async fn world() -> (World, [String; 2]) {
     let world = World::new().await;
-    let (planned, busy) = (registered(&world).await, registered_in(&world, "network/eu-west-1").await);
+    let (planned, busy) = (
+        registered(&world).await,
+        registered_in(&world, "network/eu-west-1").await,
+    );
     let script = world.browser().await.without_cookie();
     for app in [&planned, &busy] {
         assert_eq!(ask(&script, &app.id.to_string(), "plan").await.0, 202);
     }
     let at = planned.at().unwrap();
     let commands = world.store.command_list(2).await.unwrap();
-    let command = commands.iter().find(|command| command.pull == at).unwrap().id;
+    let command = commands
+        .iter()
+        .find(|command| command.pull == at)
+        .unwrap()
+        .id;
     self::planned(&world, &at, command).await;
-    (world, [planned, busy].map(|app| format!("/apps/{}", app.id)))
+    (
+        world,
+        [planned, busy].map(|app| format!("/apps/{}", app.id)),
+    )
 }
 
 async fn registered(world: &World) -> Application {
@@ -43,18 +53,31 @@ async fn registered_in(world: &World, dir: &str) -> Application {
         ..ApplicationFields::default()
     };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    application_add(&world.store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap()
+    application_add(&world.store, &owner, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap()
 }
 
 async fn ask(browser: &Browser, app: &str, deed: &str) -> (u16, Value) {
     let request = browser.request("POST", &format!("/api/apps/{app}/{deed}"));
     let answer = browser.send(request.body(Body::empty()).unwrap()).await;
-    (answer.status.as_u16(), serde_json::from_str(&answer.body).unwrap())
+    (
+        answer.status.as_u16(),
+        serde_json::from_str(&answer.body).unwrap(),
+    )
 }
 
 async fn end(world: &World, command: CommandId, result: &str) {
     let (outcome, result) = (CommandOutcome::Success, Some(result.to_owned()));
-    let end = FinishedCommand { id: command, outcome, reason: None, result, outbox: Vec::new() };
+    let end = FinishedCommand {
+        id: command,
+        outcome,
+        reason: None,
+        result,
+        outbox: Vec::new(),
+    };
     assert!(world.store.command_finish(&end).await.unwrap());
 }
 
@@ -62,48 +85,91 @@ async fn end(world: &World, command: CommandId, result: &str) {
 async fn planned(world: &World, at: &PullRef, command: CommandId) {
     let project = ProjectKey::of_dir("network".parse().unwrap());
     let url = "https://locks.example/apps/1";
-    let lock = world.lock_with_url(at, url, &project, "ops", "planned through the API").await;
+    let lock = world
+        .lock_with_url(at, url, &project, "ops", "planned through the API")
+        .await;
     let run = world.run(command, RunKind::Plan, at, &project).await;
     world.plan(&lock, run).await;
-    world.end_run(run, ProjectOutcome::Planned, Some("Plan: 2 to add, 1 to change, 0 to destroy.")).await;
+    world
+        .end_run(
+            run,
+            ProjectOutcome::Planned,
+            Some("Plan: 2 to add, 1 to change, 0 to destroy."),
+        )
+        .await;
     end(world, command, "Ran Plan for dir: `network`: planned <b>").await;
 }
 
 #[tokio::test]
 async fn a_script_plans_applies_and_discards_and_is_told_what_is_in_the_way() {
     let world = World::new().await;
-    let (script, app) = (world.browser().await.without_cookie(), registered(&world).await);
+    let (script, app) = (
+        world.browser().await.without_cookie(),
+        registered(&world).await,
+    );
     let (id, at) = (app.id.to_string(), app.at().unwrap());
     let said = |answer: &Value| answer["error"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(ask(&script, "00000000-0000-7000-8000-00000000ffff", "plan").await.0, 404);
+    assert_eq!(
+        ask(&script, "00000000-0000-7000-8000-00000000ffff", "plan")
+            .await
+            .0,
+        404
+    );
     assert_eq!(ask(&script, "x", "apply").await.0, 404);
     assert_eq!(ask(&script, &id, "destroy").await.0, 404);
     let (status, refused) = ask(&script, &id, "apply").await;
     assert_eq!((status, &refused["reason"]), (409, &Value::from("no_plan")));
     insta::assert_snapshot!(said(&refused), @"Application network (branch main) has no plan that could be applied: there is none. Nothing was changed.");
     let (status, queued) = ask(&script, &id, "plan").await;
-    assert_eq!((status, &queued["page"]), (202, &Value::from(format!("https://locks.example/apps/{id}"))));
+    assert_eq!(
+        (status, &queued["page"]),
+        (
+            202,
+            &Value::from(format!("https://locks.example/apps/{id}"))
+        )
+    );
     let command: CommandId = queued["id"].as_str().unwrap().parse().unwrap();
     let (status, refused) = ask(&script, &id, "plan").await;
-    assert_eq!((status, &refused["reason"]), (409, &Value::from("busy")), "{refused}");
+    assert_eq!(
+        (status, &refused["reason"]),
+        (409, &Value::from("busy")),
+        "{refused}"
+    );
     assert_eq!(ask(&script, &id, "discard").await.0, 409);
     planned(&world, &at, command).await;
     let shown = script.get(&format!("/api/apps/{id}")).await.body;
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(
-        (&shown["plan"]["state"], &shown["runs"][0]["outcome"], &shown["locks"][0]["application"]),
-        (&Value::from("planned"), &Value::from("success"), &Value::from("network (branch main)")),
+        (
+            &shown["plan"]["state"],
+            &shown["runs"][0]["outcome"],
+            &shown["locks"][0]["application"]
+        ),
+        (
+            &Value::from("planned"),
+            &Value::from("success"),
+            &Value::from("network (branch main)")
+        ),
         "{shown:#}"
     );
-    let request = script.request("DELETE", &format!("/api/apps/{id}")).body(Body::empty()).unwrap();
+    let request = script
+        .request("DELETE", &format!("/api/apps/{id}"))
+        .body(Body::empty())
+        .unwrap();
     let kept = script.send(request).await;
     assert_eq!(kept.status, StatusCode::CONFLICT, "{}", kept.body);
     assert!(kept.body.contains("holds the lock of"), "{}", kept.body);
     let (status, freed) = ask(&script, &id, "discard").await;
-    assert_eq!((status, &freed["released"][0]["dir"]), (200, &Value::from("network")));
+    assert_eq!(
+        (status, &freed["released"][0]["dir"]),
+        (200, &Value::from("network"))
+    );
     assert_eq!(world.store.lock_list().await.unwrap(), []);
     let row = world.store.command_get(command).await.unwrap().unwrap();
-    assert_eq!((row.kind, row.pull, row.actor.login.as_str()), (CommandKind::Plan, at, "ops"));
+    assert_eq!(
+        (row.kind, row.pull, row.actor.login.as_str()),
+        (CommandKind::Plan, at, "ops")
+    );
 }
 
 #[tokio::test]
@@ -112,20 +178,39 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     let (browser, app) = (world.browser().await, registered(&world).await);
     let (page, at) = (format!("/apps/{}", app.id), app.at().unwrap());
     assert_eq!(browser.get("/apps/x").await.status, StatusCode::NOT_FOUND);
-    assert!(browser.get("/owners/net").await.body.contains(&format!("href=\"{page}\"")));
+    assert!(
+        browser
+            .get("/owners/net")
+            .await
+            .body
+            .contains(&format!("href=\"{page}\""))
+    );
     let asked = browser.post(&format!("{page}/plan"), "").await;
     assert_eq!(
         (asked.status, asked.header("location")),
-        (StatusCode::SEE_OTHER, format!("{page}?notice=plan").as_str())
+        (
+            StatusCode::SEE_OTHER,
+            format!("{page}?notice=plan").as_str()
+        )
     );
     let busy = browser.get(&format!("{page}?notice=plan")).await.text();
-    assert!(busy.contains("A plan is asked for.") && busy.contains("Something works on it right now: plan,"), "{busy}");
-    assert_eq!(browser.post(&format!("{page}/apply"), "").await.status, StatusCode::CONFLICT);
+    assert!(
+        busy.contains("A plan is asked for.")
+            && busy.contains("Something works on it right now: plan,"),
+        "{busy}"
+    );
+    assert_eq!(
+        browser.post(&format!("{page}/apply"), "").await.status,
+        StatusCode::CONFLICT
+    );
     let command = world.store.command_list(1).await.unwrap().remove(0).id;
     planned(&world, &at, command).await;
     world.wait(60);
     let shown = browser.get(&page).await;
-    assert!(shown.body.contains("planned &lt;b&gt;"), "what came of it is text");
+    assert!(
+        shown.body.contains("planned &lt;b&gt;"),
+        "what came of it is text"
+    );
     insta::assert_snapshot!(shown.text(), @"
     ← net
     Application network (branch main)
@@ -184,25 +269,49 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     Ran Plan for dir: `network`: planned &lt;b&gt;
     ");
     let home = browser.get("/").await.text();
-    assert!(home.contains("application network (branch main)") && !home.contains("#-1"), "{home}");
+    assert!(
+        home.contains("application network (branch main)") && !home.contains("#-1"),
+        "{home}"
+    );
     let lock = world.store.lock_list().await.unwrap().remove(0);
     let lock = browser.get(&format!("/locks/{}", lock.id)).await.text();
-    assert!(lock.contains("has to be planned again before it can be applied") && !lock.contains("#-1"), "{lock}");
+    assert!(
+        lock.contains("has to be planned again before it can be applied") && !lock.contains("#-1"),
+        "{lock}"
+    );
     world.web_rules = WebRules::new(&["plan", "apply_lock"]).unwrap();
     let limited = world.browser().await;
     let text = limited.get(&page).await.text();
-    assert!(!text.contains("Yes, apply it") && !text.contains("Discard the plan"), "{text}");
-    assert_eq!(limited.post(&format!("{page}/apply"), "").await.status, StatusCode::FORBIDDEN);
-    assert_eq!(limited.post(&format!("{page}/discard"), "").await.status, StatusCode::FORBIDDEN);
-    assert_eq!(browser.post(&format!("{page}/discard"), "").await.status, StatusCode::SEE_OTHER);
+    assert!(
+        !text.contains("Yes, apply it") && !text.contains("Discard the plan"),
+        "{text}"
+    );
+    assert_eq!(
+        limited.post(&format!("{page}/apply"), "").await.status,
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(
+        limited.post(&format!("{page}/discard"), "").await.status,
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(
+        browser.post(&format!("{page}/discard"), "").await.status,
+        StatusCode::SEE_OTHER
+    );
     assert_eq!(world.store.lock_list().await.unwrap(), []);
 }
 
 async fn stop(browser: &Browser, app: &str, body: &Value) -> (u16, Value) {
-    let request =
-        browser.request("POST", &format!("/api/apps/{app}/cancel")).header("content-type", "application/json");
-    let answer = browser.send(request.body(Body::from(body.to_string())).unwrap()).await;
-    (answer.status.as_u16(), serde_json::from_str(&answer.body).unwrap())
+    let request = browser
+        .request("POST", &format!("/api/apps/{app}/cancel"))
+        .header("content-type", "application/json");
+    let answer = browser
+        .send(request.body(Body::from(body.to_string())).unwrap())
+        .await;
+    (
+        answer.status.as_u16(),
+        serde_json::from_str(&answer.body).unwrap(),
+    )
 }
 
 /// An apply under way, after a plan; which command it is.
@@ -219,23 +328,41 @@ async fn applying(world: &World, script: &Browser, app: &Application) -> Command
 #[tokio::test]
 async fn a_script_cancels_what_works_on_an_application_and_an_apply_only_by_force() {
     let mut world = World::new().await;
-    let (script, app) = (world.browser().await.without_cookie(), registered(&world).await);
+    let (script, app) = (
+        world.browser().await.without_cookie(),
+        registered(&world).await,
+    );
     let id = app.id.to_string();
-    assert_eq!(stop(&script, "00000000-0000-7000-8000-00000000ffff", &json!({})).await.0, 404);
+    assert_eq!(
+        stop(&script, "00000000-0000-7000-8000-00000000ffff", &json!({}))
+            .await
+            .0,
+        404
+    );
     assert_eq!(stop(&script, &id, &json!({ "forse": true })).await.0, 422);
     let (status, over) = stop(&script, &id, &json!({})).await;
     assert_eq!((status, &over["reason"]), (409, &json!("over")), "{over}");
     insta::assert_snapshot!(over["error"].as_str().unwrap(), @"No such run of application network (branch main) waits or is under way: it has ended, or there was none. Nothing was changed.");
     let (_, queued) = ask(&script, &id, "plan").await;
     let other = json!({ "run": "00000000-0000-7000-8000-00000000ffff" });
-    assert_eq!(stop(&script, &id, &other).await.0, 409, "another run is meant");
+    assert_eq!(
+        stop(&script, &id, &other).await.0,
+        409,
+        "another run is meant"
+    );
     let (status, dropped) = stop(&script, &id, &json!({ "run": queued["id"] })).await;
     assert_eq!((status, &dropped), (200, &queued), "it had not begun");
     let row = world.store.command_list(1).await.unwrap().remove(0);
-    assert_eq!((row.state, row.outcome), (CommandState::Finished, Some(CommandOutcome::Refused)));
+    assert_eq!(
+        (row.state, row.outcome),
+        (CommandState::Finished, Some(CommandOutcome::Refused))
+    );
     let command = applying(&world, &script, &app).await;
     let (status, spared) = stop(&script, &id, &json!({ "force": false })).await;
-    assert_eq!((status, &spared["reason"], &spared["field"]), (409, &json!("apply_running"), &json!("force")));
+    assert_eq!(
+        (status, &spared["reason"], &spared["field"]),
+        (409, &json!("apply_running"), &json!("force"))
+    );
     insta::assert_snapshot!(spared["error"].as_str().unwrap(), @"The apply of application network (branch main) that “ops” asked for is under way, so it was not interrupted: an apply that is cut off can leave the infrastructure half changed. Nothing was changed.");
     world.web_rules = WebRules::new(&["cancel"]).unwrap();
     let weaker = world.browser().await.without_cookie();
@@ -252,39 +379,103 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     let mut world = World::new().await;
     let (browser, app) = (world.browser().await, registered(&world).await);
     let script = world.browser().await.without_cookie();
-    let (page, path) = (format!("/apps/{}", app.id), format!("/apps/{}/cancel", app.id));
-    assert_eq!(browser.post(&path, "").await.status, StatusCode::CONFLICT, "nothing works on it");
+    let (page, path) = (
+        format!("/apps/{}", app.id),
+        format!("/apps/{}/cancel", app.id),
+    );
+    assert_eq!(
+        browser.post(&path, "").await.status,
+        StatusCode::CONFLICT,
+        "nothing works on it"
+    );
     browser.post(&format!("{page}/plan"), "").await;
     let queued = world.store.command_list(1).await.unwrap().remove(0).id;
     let shown = browser.get(&page).await;
-    assert!(shown.body.contains(&format!("name=\"run\" value=\"{queued}\"")), "{}", shown.body);
-    assert!(shown.text().contains("Yes, cancel it") && !shown.body.contains("name=\"force\""), "{}", shown.text());
-    let stale = browser.post(&path, "run=00000000-0000-7000-8000-00000000ffff").await;
-    assert_eq!(stale.status, StatusCode::CONFLICT, "what an old page showed is not what works now");
+    assert!(
+        shown
+            .body
+            .contains(&format!("name=\"run\" value=\"{queued}\"")),
+        "{}",
+        shown.body
+    );
+    assert!(
+        shown.text().contains("Yes, cancel it") && !shown.body.contains("name=\"force\""),
+        "{}",
+        shown.text()
+    );
+    let stale = browser
+        .post(&path, "run=00000000-0000-7000-8000-00000000ffff")
+        .await;
+    assert_eq!(
+        stale.status,
+        StatusCode::CONFLICT,
+        "what an old page showed is not what works now"
+    );
     let cancelled = browser.post(&path, &format!("run={queued}")).await;
     let after = format!("{page}?notice=cancel");
-    assert_eq!((cancelled.status, cancelled.header("location")), (StatusCode::SEE_OTHER, after.as_str()));
+    assert_eq!(
+        (cancelled.status, cancelled.header("location")),
+        (StatusCode::SEE_OTHER, after.as_str())
+    );
     let text = browser.get(&after).await.text();
-    assert!(text.contains("The run is cancelled.") && !text.contains("Something works on it"), "{text}");
-    assert!(text.contains("cancelled it on the dashboard before its turn came."), "{text}");
+    assert!(
+        text.contains("The run is cancelled.") && !text.contains("Something works on it"),
+        "{text}"
+    );
+    assert!(
+        text.contains("cancelled it on the dashboard before its turn came."),
+        "{text}"
+    );
 
     let applying = applying(&world, &script, &app).await;
     let shown = browser.get(&page).await;
-    assert!(shown.text().contains("Something works on it right now: apply, asked for by ops."), "{}", shown.text());
-    assert!(shown.body.contains("name=\"force\" value=\"yes\""), "{}", shown.body);
+    assert!(
+        shown
+            .text()
+            .contains("Something works on it right now: apply, asked for by ops."),
+        "{}",
+        shown.text()
+    );
+    assert!(
+        shown.body.contains("name=\"force\" value=\"yes\""),
+        "{}",
+        shown.body
+    );
     for fields in ["", "force=no"] {
-        let spared = browser.post(&path, &format!("run={applying}&{fields}")).await;
+        let spared = browser
+            .post(&path, &format!("run={applying}&{fields}"))
+            .await;
         assert_eq!(spared.status, StatusCode::CONFLICT, "{fields}");
-        assert!(spared.text().contains("is under way, so it was not interrupted"), "{}", spared.text());
+        assert!(
+            spared
+                .text()
+                .contains("is under way, so it was not interrupted"),
+            "{}",
+            spared.text()
+        );
     }
     world.web_rules = WebRules::new(&["cancel", "apply_lock"]).unwrap();
     let weaker = world.browser().await;
     let text = weaker.get(&page).await.text();
-    assert!(text.contains("lacks\ncancel_force") && !text.contains("Yes, interrupt"), "{text}");
-    assert_eq!(weaker.post(&path, "force=yes").await.status, StatusCode::FORBIDDEN);
-    let forced = browser.post(&path, &format!("run={applying}&force=yes")).await;
+    assert!(
+        text.contains("lacks\ncancel_force") && !text.contains("Yes, interrupt"),
+        "{text}"
+    );
+    assert_eq!(
+        weaker.post(&path, "force=yes").await.status,
+        StatusCode::FORBIDDEN
+    );
+    let forced = browser
+        .post(&path, &format!("run={applying}&force=yes"))
+        .await;
     assert_eq!(forced.status, StatusCode::SEE_OTHER);
     let shown = browser.get(&page).await;
-    assert!(shown.text().contains("It is being stopped: ops cancelled it"), "{}", shown.text());
+    assert!(
+        shown
+            .text()
+            .contains("It is being stopped: ops cancelled it"),
+        "{}",
+        shown.text()
+    );
     assert!(!shown.body.contains("/cancel\""), "once is enough");
 }

@@ -16,22 +16,24 @@ use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Asker, Identity, WebAccounts, WebRules};
 use lockkeeper::config::server::{Periods, TrustedProxies, WebHosts};
 use lockkeeper::context::{FileState, LiveAccounts};
-use lockkeeper::handlers::authz::{AuthzError, Decision, Outside, Resource, by_web, web_offers, within};
+use lockkeeper::handlers::authz::{
+    AuthzError, Decision, Outside, Resource, by_web, web_offers, within,
+};
 use lockkeeper::handlers::locks::give;
 use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
 use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
 use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
-    Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey,
-    PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RepoId,
-    RunId, RunKind, Sha256Digest,
+    Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
+    Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome,
+    PullNumber, PullRef, PullState, RepoId, RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::queue::Nudge;
 use lockkeeper::seal::{Keyring, SigningKey, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob,
-    NewRun, OutputPiece, RecordPlan, Store, TakeLock,
+    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockWish,
+    NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::telemetry::Metrics;
 use lockkeeper::workflow::OutputHub;
@@ -108,15 +110,35 @@ struct PlainAuthority {
 
 #[async_trait]
 impl Authority for PlainAuthority {
-    async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
-        let decision = by_web(&self.store, &self.rules, &self.accounts.now(), &who.who, action, on).await?;
+    async fn check(
+        &self,
+        who: &Asker,
+        action: Action,
+        on: &Resource<'_>,
+    ) -> Result<Decision, AuthzError> {
+        let decision = by_web(
+            &self.store,
+            &self.rules,
+            &self.accounts.now(),
+            &who.who,
+            action,
+            on,
+        )
+        .await?;
         if decision != Decision::Granted {
-            self.denials.lock().unwrap().push(format!("{action} from {:?}", who.remote));
+            self.denials
+                .lock()
+                .unwrap()
+                .push(format!("{action} from {:?}", who.remote));
         }
         Ok(decision)
     }
 
-    async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError> {
+    async fn within(
+        &self,
+        user: &str,
+        on: &Resource<'_>,
+    ) -> Result<Result<(), Outside>, AuthzError> {
         within(&self.store, &self.accounts.now(), user, on).await
     }
 
@@ -135,20 +157,43 @@ struct PlainCancel(Store);
 
 #[async_trait]
 impl Cancel for PlainCancel {
-    async fn cancel(&self, id: CommandId, who: &Actor, force: bool) -> Result<Cancelling, sqlx::Error> {
+    async fn cancel(
+        &self,
+        id: CommandId,
+        who: &Actor,
+        force: bool,
+    ) -> Result<Cancelling, sqlx::Error> {
         let why = format!("`{}` cancelled it {}", who.login, who.origin.way());
         let end = |row: &CommandRow| {
-            let (outcome, result) = (CommandOutcome::Refused, Some(format!("{why} before its turn came.")));
-            FinishedCommand { id: row.id, outcome, reason: None, result, outbox: Vec::new() }
+            let (outcome, result) = (
+                CommandOutcome::Refused,
+                Some(format!("{why} before its turn came.")),
+            );
+            FinishedCommand {
+                id: row.id,
+                outcome,
+                reason: None,
+                result,
+                outbox: Vec::new(),
+            }
         };
         let ends = |cancelled: &Cancelled| cancelled.dropped.iter().map(end).collect();
-        let cancelled = self.0.command_cancel(CancelWhat::One(id), &why, force, ends).await?;
-        Ok(match (cancelled.dropped.len(), cancelled.interrupted.len(), cancelled.spared.len()) {
-            (1, ..) => Cancelling::Dropped,
-            (_, 1, _) => Cancelling::Interrupted,
-            (_, _, 1) => Cancelling::ApplyRunning,
-            _ => Cancelling::Over,
-        })
+        let cancelled = self
+            .0
+            .command_cancel(CancelWhat::One(id), &why, force, ends)
+            .await?;
+        Ok(
+            match (
+                cancelled.dropped.len(),
+                cancelled.interrupted.len(),
+                cancelled.spared.len(),
+            ) {
+                (1, ..) => Cancelling::Dropped,
+                (_, 1, _) => Cancelling::Interrupted,
+                (_, _, 1) => Cancelling::ApplyRunning,
+                _ => Cancelling::Over,
+            },
+        )
     }
 }
 
@@ -160,17 +205,28 @@ impl World {
     /// With a database of this kind.
     pub async fn on(backend: Backend) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let start = DateTime::parse_from_rfc3339("2026-03-04T05:06:07Z").unwrap().to_utc();
-        let (clock, ids) = (Arc::new(ManualClock::new(start)), Arc::new(CountingIds::default()));
+        let start = DateTime::parse_from_rfc3339("2026-03-04T05:06:07Z")
+            .unwrap()
+            .to_utc();
+        let (clock, ids) = (
+            Arc::new(ManualClock::new(start)),
+            Arc::new(CountingIds::default()),
+        );
         let url = match backend {
             Backend::Sqlite => DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db")),
             Backend::Postgres => postgres::new_database(Content::Migrated).await,
         };
-        let store =
-            Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&ids) as Arc<dyn Ids>).await.unwrap();
+        let store = Store::open(
+            &url,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Arc::clone(&ids) as Arc<dyn Ids>,
+        )
+        .await
+        .unwrap();
         store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
-        let (web_rules, web_accounts, trusted_proxies) = (WebRules::default(), "", TrustedProxies::default());
+        let (web_rules, web_accounts, trusted_proxies) =
+            (WebRules::default(), "", TrustedProxies::default());
         let (denials, metrics) = (Denials::default(), Metrics::default());
         let (repo_config, dir) = (None, Arc::new(dir));
         Self {
@@ -218,9 +274,15 @@ impl World {
         giving: Arc<dyn GiveLocks>,
     ) -> Browser {
         let accounts = self.accounts(auth.map_or("", |(user, _)| user));
-        let app = self.app(auth, public_url, giving, Arc::clone(&accounts)).await;
+        let app = self
+            .app(auth, public_url, giving, Arc::clone(&accounts))
+            .await;
         let https = public_url.starts_with("https");
-        let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
+        let name = if https {
+            "__Host-lockkeeper"
+        } else {
+            "lockkeeper"
+        };
         let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
         Browser {
             app,
@@ -234,9 +296,18 @@ impl World {
 
     /// The server of somebody who has signed in: every request carries the password.
     pub async fn signed_in_app(&self) -> Router {
-        let app = self.app(Some(OPS), "http://127.0.0.1", self.giving(), self.accounts(OPS.0)).await;
+        let app = self
+            .app(
+                Some(OPS),
+                "http://127.0.0.1",
+                self.giving(),
+                self.accounts(OPS.0),
+            )
+            .await;
         app.layer(map_request(|mut request: Request<Body>| async move {
-            request.headers_mut().insert(header::AUTHORIZATION, basic(OPS.0, OPS.1).parse().unwrap());
+            request
+                .headers_mut()
+                .insert(header::AUTHORIZATION, basic(OPS.0, OPS.1).parse().unwrap());
             request
         }))
     }
@@ -252,30 +323,55 @@ impl World {
 
     /// What owners gave for their repositories, with a key to encrypt it.
     pub fn credentials(&self) -> Credentials {
-        let line = key_line(&"2026".parse().unwrap(), b"0123456789abcdef0123456789abcdef");
+        let line = key_line(
+            &"2026".parse().unwrap(),
+            b"0123456789abcdef0123456789abcdef",
+        );
         let keys = Keyring::parse(line.expose()).unwrap();
-        Credentials::new(self.store.clone(), Arc::clone(&self.ids) as Arc<dyn Ids>, Some(Arc::new(keys)))
+        Credentials::new(
+            self.store.clone(),
+            Arc::clone(&self.ids) as Arc<dyn Ids>,
+            Some(Arc::new(keys)),
+        )
     }
 
     /// Seals the audit log, as a server does every few seconds; always with the same key.
     pub async fn seal_log(&self) {
         let key = SigningKey::from_secret(&Secret::new(&STANDARD.encode([7; 32]))).unwrap();
-        self.store.audit_key_add(key.public(), None, None).await.unwrap();
-        let _sealed = self.store.lock_event_seal(&key, None, 10_000).await.unwrap();
+        self.store
+            .audit_key_add(key.public(), None, None)
+            .await
+            .unwrap();
+        let _sealed = self
+            .store
+            .lock_event_seal(&key, None, 10_000)
+            .await
+            .unwrap();
     }
 
     fn giving(&self) -> Arc<dyn GiveLocks> {
-        Arc::new(PlainGiving(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids)))
+        Arc::new(PlainGiving(
+            self.store.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.ids),
+        ))
     }
 
     fn accounts(&self, main: &str) -> Arc<LiveAccounts> {
         if self.web_accounts.is_empty() {
             return Arc::default();
         }
-        let (accounts, digest) =
-            (WebAccounts::parse(self.web_accounts, main), Sha256Digest::of(self.web_accounts.as_bytes()));
+        let (accounts, digest) = (
+            WebAccounts::parse(self.web_accounts, main),
+            Sha256Digest::of(self.web_accounts.as_bytes()),
+        );
         let path = "/etc/lockkeeper/accounts".into();
-        Arc::new(LiveAccounts::of_file(accounts.unwrap(), path, digest, self.clock_now()))
+        Arc::new(LiveAccounts::of_file(
+            accounts.unwrap(),
+            path,
+            digest,
+            self.clock_now(),
+        ))
     }
 
     async fn app(
@@ -291,9 +387,16 @@ impl World {
             ids: Arc::new(CountingIds::default()),
             hub: self.hub.clone(),
             public_url: public_url.parse().unwrap(),
-            auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
-            hosts: WebHosts::new(&public_url.parse().unwrap(), ([127, 0, 0, 1], 4141).into(), &["locks.example"])
-                .unwrap(),
+            auth: auth.map(|(user, password)| WebAuth {
+                user: user.to_owned(),
+                password: Secret::new(password),
+            }),
+            hosts: WebHosts::new(
+                &public_url.parse().unwrap(),
+                ([127, 0, 0, 1], 4141).into(),
+                &["locks.example"],
+            )
+            .unwrap(),
             accounts: Arc::clone(&accounts),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),
@@ -333,9 +436,20 @@ impl World {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    pub async fn lock(&self, pull: &PullRef, project: &ProjectKey, holder: &str, reason: &str) -> Lock {
-        let url = format!("https://github.com/{}/pull/{}", pull.repo.full_name(), pull.number);
-        self.lock_with_url(pull, &url, project, holder, reason).await
+    pub async fn lock(
+        &self,
+        pull: &PullRef,
+        project: &ProjectKey,
+        holder: &str,
+        reason: &str,
+    ) -> Lock {
+        let url = format!(
+            "https://github.com/{}/pull/{}",
+            pull.repo.full_name(),
+            pull.number
+        );
+        self.lock_with_url(pull, &url, project, holder, reason)
+            .await
     }
 
     pub async fn lock_with_url(
@@ -346,23 +460,57 @@ impl World {
         holder: &str,
         reason: &str,
     ) -> Lock {
-        self.store.pull_seen(pull, PullState::Open, url).await.unwrap();
-        let (key, cause) = (LockKey::of(&pull.repo, project), Cause::new(Actor::commenter(holder), reason));
-        match self.store.lock_take(&LockWish { key: &key, project, pull, pull_url: url, cause: &cause }).await.unwrap()
+        self.store
+            .pull_seen(pull, PullState::Open, url)
+            .await
+            .unwrap();
+        let (key, cause) = (
+            LockKey::of(&pull.repo, project),
+            Cause::new(Actor::commenter(holder), reason),
+        );
+        match self
+            .store
+            .lock_take(&LockWish {
+                key: &key,
+                project,
+                pull,
+                pull_url: url,
+                cause: &cause,
+            })
+            .await
+            .unwrap()
         {
             TakeLock::Taken(lock) => lock,
-            other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("{other:?}"),
+            other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => {
+                panic!("{other:?}")
+            }
         }
     }
 
     /// A pull that another one keeps waiting for a lock.
     pub async fn waiting(&self, pull: &PullRef, project: &ProjectKey, asker: &str) {
-        let url = format!("https://github.com/{}/pull/{}", pull.repo.full_name(), pull.number);
-        self.store.pull_seen(pull, PullState::Open, &url).await.unwrap();
-        let ask = Ask { project: project.clone(), extra_args: Vec::new(), installation: None };
-        let wishes = [Wish { key: LockKey::of(&pull.repo, project), ask }];
+        let url = format!(
+            "https://github.com/{}/pull/{}",
+            pull.repo.full_name(),
+            pull.number
+        );
+        self.store
+            .pull_seen(pull, PullState::Open, &url)
+            .await
+            .unwrap();
+        let ask = Ask {
+            project: project.clone(),
+            extra_args: Vec::new(),
+            installation: None,
+        };
+        let wishes = [Wish {
+            key: LockKey::of(&pull.repo, project),
+            ask,
+        }];
         let cause = Cause::new(Actor::commenter(asker), "planned by comment");
-        take_all(&self.store, pull, &url, &wishes, &cause, true).await.unwrap();
+        take_all(&self.store, pull, &url, &wishes, &cause, true)
+            .await
+            .unwrap();
     }
 
     pub async fn command(&self, kind: CommandKind, pull: &PullRef, actor: Actor) -> CommandId {
@@ -392,19 +540,45 @@ impl World {
     }
 
     pub async fn end_command(&self, id: CommandId, outcome: CommandOutcome, reason: Option<&str>) {
-        let end = FinishedCommand { id, outcome, reason: reason.map(str::to_owned), result: None, outbox: Vec::new() };
+        let end = FinishedCommand {
+            id,
+            outcome,
+            reason: reason.map(str::to_owned),
+            result: None,
+            outbox: Vec::new(),
+        };
         assert!(self.store.command_finish(&end).await.unwrap());
     }
 
-    pub async fn run(&self, command: CommandId, kind: RunKind, pull: &PullRef, project: &ProjectKey) -> RunId {
-        let new = NewRun { command, kind, pull: pull.clone(), project: project.clone() };
+    pub async fn run(
+        &self,
+        command: CommandId,
+        kind: RunKind,
+        pull: &PullRef,
+        project: &ProjectKey,
+    ) -> RunId {
+        let new = NewRun {
+            command,
+            kind,
+            pull: pull.clone(),
+            project: project.clone(),
+        };
         let id = self.store.run_create(&new).await.unwrap();
         self.store.run_start(id).await.unwrap();
         id
     }
 
     pub async fn print(&self, run: RunId, seq: i64, text: &str) {
-        self.store.run_output_append(run, &OutputPiece { seq, text: text.to_owned() }).await.unwrap();
+        self.store
+            .run_output_append(
+                run,
+                &OutputPiece {
+                    seq,
+                    text: text.to_owned(),
+                },
+            )
+            .await
+            .unwrap();
     }
 
     pub async fn end_run(&self, run: RunId, outcome: ProjectOutcome, message: Option<&str>) {
@@ -425,18 +599,31 @@ impl World {
             workflow: Sha256Digest::of(b"workflow"),
             order_group: 0,
             digest: Some(Sha256Digest::of(b"plan")),
-            counts: PlanCounts { add: 2, change: 1, ..PlanCounts::default() },
+            counts: PlanCounts {
+                add: 2,
+                change: 1,
+                ..PlanCounts::default()
+            },
             blocked: None,
             state: PlanState::Planned,
             created_at: self.clock.now(),
         };
-        assert_eq!(self.store.plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::Recorded);
+        assert_eq!(
+            self.store
+                .plan_record(&plan, Some(lock.id), None)
+                .await
+                .unwrap(),
+            RecordPlan::Recorded
+        );
         plan
     }
 }
 
 pub fn pull(repo: &str, number: i64) -> PullRef {
-    PullRef { repo: repo.parse().unwrap(), number: PullNumber(number) }
+    PullRef {
+        repo: repo.parse().unwrap(),
+        number: PullNumber(number),
+    }
 }
 
 pub fn project(dir: &str, workspace: &str, name: Option<&str>) -> ProjectKey {
@@ -478,14 +665,23 @@ impl Browser {
 
     /// A request as a browser makes it for somebody who follows a link.
     pub async fn get(&self, path: &str) -> Answer {
-        self.send(self.request("GET", path).header(header::ACCEPT, "text/html,*/*").body(Body::empty()).unwrap()).await
+        self.send(
+            self.request("GET", path)
+                .header(header::ACCEPT, "text/html,*/*")
+                .body(Body::empty())
+                .unwrap(),
+        )
+        .await
     }
 
     /// Fills in the form of a page, as the page's browser would.
     pub async fn post(&self, path: &str, fields: &str) -> Answer {
         let token = self.token().await;
-        let request = self.request("POST", path).header("sec-fetch-site", "same-origin");
-        self.send(form(request, &format!("token={token}&{fields}"))).await
+        let request = self
+            .request("POST", path)
+            .header("sec-fetch-site", "same-origin");
+        self.send(form(request, &format!("token={token}&{fields}")))
+            .await
     }
 
     /// The token in the forms of the first page; where that has none, of the next.
@@ -494,13 +690,23 @@ impl Browser {
         if !page.contains("name=\"token\"") {
             page = self.get("/apply-locks").await.body;
         }
-        let start = page.split_once("name=\"token\" value=\"").expect("the page has a form").1;
+        let start = page
+            .split_once("name=\"token\" value=\"")
+            .expect("the page has a form")
+            .1;
         start.split_once('"').unwrap().0.to_owned()
     }
 
     pub fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
-        let host = if self.https { "locks.example" } else { "localhost:4141" };
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
+        let host = if self.https {
+            "locks.example"
+        } else {
+            "localhost:4141"
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, host);
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
@@ -518,8 +724,14 @@ impl Browser {
         let (parts, body) = self.respond(request).await.into_parts();
         let body = to_bytes(body, 64 * 1024 * 1024).await.unwrap();
         // The templates write a slash as an entity, which browsers read as a slash.
-        let body = String::from_utf8(body.to_vec()).unwrap().replace("&#x2f;", "/");
-        Answer { status: parts.status, headers: parts.headers, body }
+        let body = String::from_utf8(body.to_vec())
+            .unwrap()
+            .replace("&#x2f;", "/");
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 }
 
@@ -532,15 +744,30 @@ pub fn form(request: axum::http::request::Builder, fields: &str) -> Request<Body
 
 impl Answer {
     pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     /// The text inside the first `<main>`, without tags, a line each.
     pub fn text(&self) -> String {
-        let main = self.body.split_once("<main").and_then(|(_, rest)| rest.split_once("</main>"));
-        let html = main.map_or(self.body.as_str(), |(main, _)| main).split_once('>').unwrap().1;
-        let text = regex::Regex::new("<[^>]*>").unwrap().replace_all(html, "\n");
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let main = self
+            .body
+            .split_once("<main")
+            .and_then(|(_, rest)| rest.split_once("</main>"));
+        let html = main
+            .map_or(self.body.as_str(), |(main, _)| main)
+            .split_once('>')
+            .unwrap()
+            .1;
+        let text = regex::Regex::new("<[^>]*>")
+            .unwrap()
+            .replace_all(html, "\n");
+        let lines: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
         lines.join("\n")
     }
 }

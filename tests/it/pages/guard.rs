@@ -9,11 +9,29 @@ use super::fixture::{World, basic, project, pull};
 /// Every guarded kind of address, and some that are none.
 async fn addresses(world: &World) -> Vec<(&'static str, String)> {
     let infra = pull("github.com/acme/infra", 1);
-    let lock = world.lock(&infra, &project(".", "default", None), "alice", "planned").await;
-    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
-    let run = world.run(command, RunKind::Plan, &infra, &project(".", "default", None)).await;
+    let lock = world
+        .lock(&infra, &project(".", "default", None), "alice", "planned")
+        .await;
+    let command = world
+        .command(CommandKind::Plan, &infra, Actor::commenter("alice"))
+        .await;
+    let run = world
+        .run(
+            command,
+            RunKind::Plan,
+            &infra,
+            &project(".", "default", None),
+        )
+        .await;
     let page = world.browser().await.get("/").await.body;
-    let style = page.split_once("rel=\"stylesheet\" href=\"").unwrap().1.split_once('"').unwrap().0.to_owned();
+    let style = page
+        .split_once("rel=\"stylesheet\" href=\"")
+        .unwrap()
+        .1
+        .split_once('"')
+        .unwrap()
+        .0
+        .to_owned();
     vec![
         ("GET", "/".to_owned()),
         ("GET", "/index.html".to_owned()),
@@ -72,16 +90,32 @@ async fn nothing_but_health_is_served_without_the_password() {
     let world = World::new().await;
     let addresses = addresses(&world).await;
     let mut browser = world.browser().await.without_password();
-    for wrong in [None, Some(basic("ops", "wrong")), Some(basic("", "")), Some("Basic x".to_owned())] {
+    for wrong in [
+        None,
+        Some(basic("ops", "wrong")),
+        Some(basic("", "")),
+        Some("Basic x".to_owned()),
+    ] {
         for (method, path) in &addresses {
             let mut request = browser.request(method, path);
             if let Some(wrong) = &wrong {
                 request = request.header(header::AUTHORIZATION, wrong);
             }
             let answer = browser.send(request.body(Body::empty()).unwrap()).await;
-            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path} {wrong:?}");
-            assert_eq!(answer.header("www-authenticate"), "Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
-            assert!(!answer.body.contains("1.2.3") && !answer.body.contains("alice"), "{}", answer.body);
+            assert_eq!(
+                answer.status,
+                StatusCode::UNAUTHORIZED,
+                "{method} {path} {wrong:?}"
+            );
+            assert_eq!(
+                answer.header("www-authenticate"),
+                "Basic realm=\"Lockkeeper\", charset=\"UTF-8\""
+            );
+            assert!(
+                !answer.body.contains("1.2.3") && !answer.body.contains("alice"),
+                "{}",
+                answer.body
+            );
         }
         browser = browser.without_password();
     }
@@ -93,8 +127,18 @@ async fn nothing_but_health_is_served_without_the_password() {
 
 #[tokio::test]
 async fn the_page_about_the_password_does_not_tell_the_version() {
-    let answer = World::new().await.browser().await.without_password().get("/").await;
-    assert!(answer.body.contains("This server asks for a user and a password."));
+    let answer = World::new()
+        .await
+        .browser()
+        .await
+        .without_password()
+        .get("/")
+        .await;
+    assert!(
+        answer
+            .body
+            .contains("This server asks for a user and a password.")
+    );
     assert!(!answer.body.contains("1.2.3"));
 }
 
@@ -113,10 +157,19 @@ async fn every_answer_carries_the_headers_that_protect_it() {
     let world = World::new().await;
     let mut addresses = addresses(&world).await;
     addresses.retain(|(_, path)| !path.ends_with("/events"));
-    addresses.extend([("GET", "/healthz".to_owned()), ("GET", "/readyz".to_owned()), ("GET", "/status".to_owned())]);
-    for browser in [world.browser().await, world.browser().await.without_password()] {
+    addresses.extend([
+        ("GET", "/healthz".to_owned()),
+        ("GET", "/readyz".to_owned()),
+        ("GET", "/status".to_owned()),
+    ]);
+    for browser in [
+        world.browser().await,
+        world.browser().await.without_password(),
+    ] {
         for (method, path) in &addresses {
-            let answer = browser.send(browser.request(method, path).body(Body::empty()).unwrap()).await;
+            let answer = browser
+                .send(browser.request(method, path).body(Body::empty()).unwrap())
+                .await;
             assert_eq!(
                 answer.header("content-security-policy"),
                 "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -127,7 +180,11 @@ async fn every_answer_carries_the_headers_that_protect_it() {
             assert_eq!(answer.header("x-frame-options"), "DENY");
             assert_eq!(answer.header("referrer-policy"), "same-origin");
             let is_static = path.starts_with("/static/") && answer.status == StatusCode::OK;
-            let cache = if is_static { "public, max-age=31536000, immutable" } else { "no-store" };
+            let cache = if is_static {
+                "public, max-age=31536000, immutable"
+            } else {
+                "no-store"
+            };
             assert_eq!(answer.header("cache-control"), cache, "{method} {path}");
         }
     }
@@ -141,13 +198,29 @@ async fn static_files_are_found_by_their_digest_and_not_kept_under_another() {
     let links: Vec<&str> = pattern.find_iter(&page).map(|link| link.as_str()).collect();
     assert!(links.len() >= 3, "{links:?}");
     for link in links {
-        let kind = if link.ends_with("css") { "text/css; charset=utf-8" } else { "image/svg+xml" };
+        let kind = if link.ends_with("css") {
+            "text/css; charset=utf-8"
+        } else {
+            "image/svg+xml"
+        };
         assert_eq!(browser.get(link).await.header("content-type"), kind);
     }
     let old = browser.get("/static/0123456789abcdef/style.css").await;
-    assert_eq!((old.status, old.header("cache-control")), (StatusCode::OK, "no-store"));
-    for path in ["/static/0/nowhere.css", "/static/0/..%2Fhome.html", "/static/0/%2e%2e", "/static/0/"] {
-        assert_eq!(browser.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    assert_eq!(
+        (old.status, old.header("cache-control")),
+        (StatusCode::OK, "no-store")
+    );
+    for path in [
+        "/static/0/nowhere.css",
+        "/static/0/..%2Fhome.html",
+        "/static/0/%2e%2e",
+        "/static/0/",
+    ] {
+        assert_eq!(
+            browser.get(path).await.status,
+            StatusCode::NOT_FOUND,
+            "{path}"
+        );
     }
 }
 
@@ -157,7 +230,14 @@ async fn browsers_get_errors_as_pages_and_programs_as_json() {
     let page = browser.get("/nowhere").await;
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(page.text().contains("There is no page at this address."));
-    let json = browser.send(browser.request("GET", "/nowhere").body(Body::empty()).unwrap()).await;
+    let json = browser
+        .send(
+            browser
+                .request("GET", "/nowhere")
+                .body(Body::empty())
+                .unwrap(),
+        )
+        .await;
     assert_eq!(json.status, StatusCode::NOT_FOUND);
     insta::assert_snapshot!(
         json.body,
@@ -165,9 +245,20 @@ async fn browsers_get_errors_as_pages_and_programs_as_json() {
     );
     let api = browser.get("/api/nowhere").await;
     assert_eq!(api.header("content-type"), "application/json");
-    let method = browser.send(browser.request("PATCH", "/api/locks").body(Body::empty()).unwrap()).await;
+    let method = browser
+        .send(
+            browser
+                .request("PATCH", "/api/locks")
+                .body(Body::empty())
+                .unwrap(),
+        )
+        .await;
     assert_eq!(method.status, StatusCode::METHOD_NOT_ALLOWED);
-    assert!(method.body.contains("does not answer to that kind of request"));
+    assert!(
+        method
+            .body
+            .contains("does not answer to that kind of request")
+    );
 }
 
 #[tokio::test]

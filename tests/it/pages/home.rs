@@ -7,28 +7,73 @@ use super::fixture::{OPS, World, project, pull};
 /// A little of everything, some minutes and hours old.
 pub async fn busy_world() -> World {
     let world = World::new().await;
-    let (infra, apps) = (pull("github.com/acme/infra", 12), pull("github.com/acme/apps", 4711));
+    let (infra, apps) = (
+        pull("github.com/acme/infra", 12),
+        pull("github.com/acme/apps", 4711),
+    );
     let net = project("infra/net", "default", Some("net"));
     let root = project(".", "production", None);
-    world.lock(&infra, &net, "alice", "planned by a comment").await;
-    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
+    world
+        .lock(&infra, &net, "alice", "planned by a comment")
+        .await;
+    let command = world
+        .command(CommandKind::Plan, &infra, Actor::commenter("alice"))
+        .await;
     let run = world.run(command, RunKind::Plan, &infra, &net).await;
     world.wait(75);
-    world.end_run(run, ProjectOutcome::Planned, Some("Plan: 2 to add, 1 to change, 0 to destroy.")).await;
-    world.end_command(command, CommandOutcome::Success, None).await;
+    world
+        .end_run(
+            run,
+            ProjectOutcome::Planned,
+            Some("Plan: 2 to add, 1 to change, 0 to destroy."),
+        )
+        .await;
+    world
+        .end_command(command, CommandOutcome::Success, None)
+        .await;
     world.wait(7200);
-    world.lock(&apps, &root, "bob", "planned because the pull request changed").await;
-    let command = world.command(CommandKind::Autoplan, &apps, Actor::of_pull("bob")).await;
-    for (n, outcome) in
-        [ProjectOutcome::Planned, ProjectOutcome::Failed, ProjectOutcome::Locked].into_iter().enumerate()
+    world
+        .lock(
+            &apps,
+            &root,
+            "bob",
+            "planned because the pull request changed",
+        )
+        .await;
+    let command = world
+        .command(CommandKind::Autoplan, &apps, Actor::of_pull("bob"))
+        .await;
+    for (n, outcome) in [
+        ProjectOutcome::Planned,
+        ProjectOutcome::Failed,
+        ProjectOutcome::Locked,
+    ]
+    .into_iter()
+    .enumerate()
     {
-        let run = world.run(command, RunKind::Plan, &apps, &project(&format!("apps/{n}"), "default", None)).await;
+        let run = world
+            .run(
+                command,
+                RunKind::Plan,
+                &apps,
+                &project(&format!("apps/{n}"), "default", None),
+            )
+            .await;
         world.end_run(run, outcome, None).await;
     }
-    world.end_command(command, CommandOutcome::Partial, None).await;
-    let refused = world.command(CommandKind::Apply, &apps, Actor::commenter("mallory")).await;
-    world.end_command(refused, CommandOutcome::Refused, Some("not_approved")).await;
-    let page = Actor { login: "carol".to_owned(), origin: Origin::Page };
+    world
+        .end_command(command, CommandOutcome::Partial, None)
+        .await;
+    let refused = world
+        .command(CommandKind::Apply, &apps, Actor::commenter("mallory"))
+        .await;
+    world
+        .end_command(refused, CommandOutcome::Refused, Some("not_approved"))
+        .await;
+    let page = Actor {
+        login: "carol".to_owned(),
+        origin: Origin::Page,
+    };
     let running = world.command(CommandKind::Apply, &infra, page).await;
     world.store.command_start(running, None, &[]).await.unwrap();
     world.run(running, RunKind::Apply, &infra, &net).await;
@@ -69,24 +114,54 @@ async fn the_old_addresses_show_the_same_page() {
 #[tokio::test]
 async fn the_newest_lock_comes_first() {
     let text = busy_world().await.browser().await.get("/").await.text();
-    let (newer, older) = (text.find("planned because the pull request changed"), text.find("planned by a comment"));
+    let (newer, older) = (
+        text.find("planned because the pull request changed"),
+        text.find("planned by a comment"),
+    );
     assert!(newer < older);
 }
 
 #[tokio::test]
 async fn a_search_narrows_locks_and_commands_and_stays_in_the_field_and_in_the_reload_link() {
-    let page = busy_world().await.browser().await.get("/locks?q=ACME%2Finfra+%2312").await;
-    assert!(page.body.contains("value=\"ACME/infra #12\""), "{}", page.body);
-    assert!(page.body.contains("<a href=\"/?q=ACME%2Finfra%20%2312\">Reload</a>"));
-    assert!(page.body.contains("Locks <span class=\"count\">1 of 2</span>"));
+    let page = busy_world()
+        .await
+        .browser()
+        .await
+        .get("/locks?q=ACME%2Finfra+%2312")
+        .await;
+    assert!(
+        page.body.contains("value=\"ACME/infra #12\""),
+        "{}",
+        page.body
+    );
+    assert!(
+        page.body
+            .contains("<a href=\"/?q=ACME%2Finfra%20%2312\">Reload</a>")
+    );
+    assert!(
+        page.body
+            .contains("Locks <span class=\"count\">1 of 2</span>")
+    );
     let text = page.text();
-    assert!(text.contains("planned by a comment") && !text.contains("planned because"), "{text}");
-    assert!(text.contains("carol") && !text.contains("mallory"), "{text}");
+    assert!(
+        text.contains("planned by a comment") && !text.contains("planned because"),
+        "{text}"
+    );
+    assert!(
+        text.contains("carol") && !text.contains("mallory"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn a_search_that_finds_nothing_says_so() {
-    let text = busy_world().await.browser().await.get("/?q=nowhere").await.text();
+    let text = busy_world()
+        .await
+        .browser()
+        .await
+        .get("/?q=nowhere")
+        .await
+        .text();
     assert!(text.contains("None of the 2 locks match"), "{text}");
     assert!(text.contains("No recent command matches"), "{text}");
 }
@@ -105,9 +180,18 @@ async fn a_query_that_cannot_be_read_is_no_query() {
 async fn a_command_with_many_runs_folds_them() {
     let world = World::new().await;
     let apps = pull("github.com/acme/apps", 1);
-    let command = world.command(CommandKind::Plan, &apps, Actor::commenter("alice")).await;
+    let command = world
+        .command(CommandKind::Plan, &apps, Actor::commenter("alice"))
+        .await;
     for n in 0..6 {
-        world.run(command, RunKind::Plan, &apps, &project(&format!("p{n}"), "default", None)).await;
+        world
+            .run(
+                command,
+                RunKind::Plan,
+                &apps,
+                &project(&format!("p{n}"), "default", None),
+            )
+            .await;
     }
     let page = world.browser().await.get("/").await;
     assert!(page.body.contains("<summary>6 runs</summary>"));
@@ -119,7 +203,14 @@ async fn a_long_list_says_that_it_is_cut() {
     let world = World::new().await;
     let apps = pull("github.com/acme/apps", 1);
     for n in 0..301 {
-        world.lock(&apps, &project(&format!("p{n}"), "default", None), "alice", "planned").await;
+        world
+            .lock(
+                &apps,
+                &project(&format!("p{n}"), "default", None),
+                "alice",
+                "planned",
+            )
+            .await;
     }
     let page = world.browser().await.get("/").await;
     assert!(page.text().contains("The newest 300 of 301 are shown."));
@@ -129,10 +220,15 @@ async fn a_long_list_says_that_it_is_cut() {
 #[tokio::test]
 async fn links_and_redirects_carry_the_path_of_the_public_address_and_routes_do_not() {
     let world = busy_world().await;
-    let browser = world.browser_with(Some(OPS), "https://ops.example/lockkeeper/").await;
+    let browser = world
+        .browser_with(Some(OPS), "https://ops.example/lockkeeper/")
+        .await;
     let page = browser.get("/").await;
     for attribute in ["href=\"/", "src=\"/", "action=\"/"] {
-        let ours = page.body.matches(&format!("{attribute}lockkeeper/")).count();
+        let ours = page
+            .body
+            .matches(&format!("{attribute}lockkeeper/"))
+            .count();
         assert_eq!(page.body.matches(attribute).count(), ours, "{attribute}");
         assert!(ours > 0);
     }
@@ -140,5 +236,8 @@ async fn links_and_redirects_carry_the_path_of_the_public_address_and_routes_do_
     assert_eq!(answer.header("location"), "/lockkeeper/?notice=stopped");
     let lock = &world.store.lock_list().await.unwrap()[0];
     let answer = browser.get(&format!("/lock?id={}", lock.key)).await;
-    assert_eq!(answer.header("location"), format!("/lockkeeper/locks/{}", lock.id));
+    assert_eq!(
+        answer.header("location"),
+        format!("/lockkeeper/locks/{}", lock.id)
+    );
 }

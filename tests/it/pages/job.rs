@@ -8,18 +8,41 @@ use super::home::settings;
 
 pub async fn running(world: &World) -> RunId {
     let infra = pull("github.com/acme/infra", 12);
-    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
-    world.run(command, RunKind::Plan, &infra, &project("infra/net", "prod", Some("net"))).await
+    let command = world
+        .command(CommandKind::Plan, &infra, Actor::commenter("alice"))
+        .await;
+    world
+        .run(
+            command,
+            RunKind::Plan,
+            &infra,
+            &project("infra/net", "prod", Some("net")),
+        )
+        .await
 }
 
 #[tokio::test]
 async fn the_page_of_a_finished_run_shows_its_facts_and_its_output_in_colour() {
     let world = World::new().await;
     let run = running(&world).await;
-    world.print(run, 1, "Initializing...\n\u{1b}[1mterraform_data.a\u{1b}[0m will be created\n").await;
+    world
+        .print(
+            run,
+            1,
+            "Initializing...\n\u{1b}[1mterraform_data.a\u{1b}[0m will be created\n",
+        )
+        .await;
     world.wait(72);
-    world.print(run, 2, "  \u{1b}[32m+\u{1b}[0m input = \"<b>&\"\n").await;
-    world.end_run(run, ProjectOutcome::Planned, Some("Plan: 1 to add, 0 to change, 0 to destroy.")).await;
+    world
+        .print(run, 2, "  \u{1b}[32m+\u{1b}[0m input = \"<b>&\"\n")
+        .await;
+    world
+        .end_run(
+            run,
+            ProjectOutcome::Planned,
+            Some("Plan: 1 to add, 0 to change, 0 to destroy."),
+        )
+        .await;
     world.wait(3600);
     let page = world.browser().await.get(&format!("/jobs/{run}")).await;
     assert_eq!(page.status, StatusCode::OK);
@@ -31,13 +54,30 @@ async fn the_page_of_a_running_run_goes_on_by_itself_with_and_without_scripts() 
     let world = World::new().await;
     let run = running(&world).await;
     world.print(run, 7, "one\n").await;
-    let page = world.browser().await.get(&format!("/jobs/{run}")).await.body;
+    let page = world
+        .browser()
+        .await
+        .get(&format!("/jobs/{run}"))
+        .await
+        .body;
     assert!(page.contains("<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>"));
-    assert!(page.contains(&format!("data-events=\"/jobs/{run}/events\" data-seq=\"7\"")), "{page}");
+    assert!(
+        page.contains(&format!(
+            "data-events=\"/jobs/{run}/events\" data-seq=\"7\""
+        )),
+        "{page}"
+    );
     assert!(page.contains("/job.js\" defer></script>"));
     world.end_run(run, ProjectOutcome::Failed, None).await;
-    let page = world.browser().await.get(&format!("/jobs/{run}")).await.body;
-    assert!(!page.contains("<noscript>") && !page.contains("<script") && !page.contains("data-events"));
+    let page = world
+        .browser()
+        .await
+        .get(&format!("/jobs/{run}"))
+        .await
+        .body;
+    assert!(
+        !page.contains("<noscript>") && !page.contains("<script") && !page.contains("data-events")
+    );
 }
 
 #[tokio::test]
@@ -45,9 +85,25 @@ async fn a_run_without_output_says_why_there_is_none() {
     let world = World::new().await;
     let run = running(&world).await;
     let path = format!("/jobs/{run}");
-    assert!(world.browser().await.get(&path).await.text().contains("Nothing was printed yet."));
+    assert!(
+        world
+            .browser()
+            .await
+            .get(&path)
+            .await
+            .text()
+            .contains("Nothing was printed yet.")
+    );
     world.end_run(run, ProjectOutcome::Skipped, None).await;
-    assert!(world.browser().await.get(&path).await.text().contains("This run printed nothing."));
+    assert!(
+        world
+            .browser()
+            .await
+            .get(&path)
+            .await
+            .text()
+            .contains("This run printed nothing.")
+    );
 }
 
 #[tokio::test]
@@ -55,12 +111,18 @@ async fn a_long_output_shows_its_end_and_leads_to_everything() {
     let world = World::new().await;
     let run = running(&world).await;
     for seq in 1..=70 {
-        world.print(run, seq, &format!("line of piece {seq}\n").repeat(400)).await;
+        world
+            .print(run, seq, &format!("line of piece {seq}\n").repeat(400))
+            .await;
     }
     let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     let page = browser.get(&path).await.body;
     assert!(page.contains("The first 18000 lines are left out here."));
-    assert!(page.contains("id=\"L18001\"") && page.contains("id=\"L28000\"") && !page.contains("id=\"L18000\""));
+    assert!(
+        page.contains("id=\"L18001\"")
+            && page.contains("id=\"L28000\"")
+            && !page.contains("id=\"L18000\"")
+    );
     let text = browser.get(&format!("{path}/output.txt")).await;
     assert_eq!(text.header("content-type"), "text/plain; charset=utf-8");
     assert_eq!(text.body.lines().count(), 28_000);
@@ -71,7 +133,11 @@ async fn the_output_as_text_has_no_colours() {
     let world = World::new().await;
     let run = running(&world).await;
     world.print(run, 1, "\u{1b}[31m<red>\u{1b}[0m\n").await;
-    let text = world.browser().await.get(&format!("/jobs/{run}/output.txt")).await;
+    let text = world
+        .browser()
+        .await
+        .get(&format!("/jobs/{run}/output.txt"))
+        .await;
     assert_eq!(text.body, "<red>\n");
 }
 
@@ -92,7 +158,14 @@ async fn begun(world: &World, kind: CommandKind, run: RunKind) -> RunId {
     let infra = pull("github.com/acme/infra", 12);
     let command = world.command(kind, &infra, Actor::commenter("alice")).await;
     assert!(world.store.command_start(command, None, &[]).await.unwrap());
-    world.run(command, run, &infra, &project("infra/net", "prod", Some("net"))).await
+    world
+        .run(
+            command,
+            run,
+            &infra,
+            &project("infra/net", "prod", Some("net")),
+        )
+        .await
 }
 
 #[tokio::test]
@@ -101,12 +174,25 @@ async fn a_run_is_cancelled_on_its_page_which_then_says_so() {
     let run = begun(&world, CommandKind::Plan, RunKind::Plan).await;
     let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     let page = browser.get(&path).await;
-    assert!(page.text().contains("The whole command is cancelled, with its other projects."), "{}", page.text());
+    assert!(
+        page.text()
+            .contains("The whole command is cancelled, with its other projects."),
+        "{}",
+        page.text()
+    );
     assert!(!page.body.contains("name=\"force\""));
     let answer = browser.post(&format!("{path}/cancel"), "").await;
-    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, path.as_str()));
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (StatusCode::SEE_OTHER, path.as_str())
+    );
     let page = browser.get(&path).await;
-    assert!(page.text().contains("It is being stopped: ops cancelled it on the dashboard."), "{}", page.text());
+    assert!(
+        page.text()
+            .contains("It is being stopped: ops cancelled it on the dashboard."),
+        "{}",
+        page.text()
+    );
     assert!(!page.body.contains("/cancel\""), "once is enough");
 }
 
@@ -116,12 +202,22 @@ async fn an_apply_is_cancelled_only_by_somebody_who_says_that_it_may_be_cut_off(
     let run = begun(&world, CommandKind::Apply, RunKind::Apply).await;
     let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     let page = browser.get(&path).await;
-    assert!(page.text().contains("An apply that is cut off can leave the infrastructure half changed."));
-    assert!(page.body.contains("<input type=\"hidden\" name=\"force\" value=\"yes\">"));
+    assert!(
+        page.text()
+            .contains("An apply that is cut off can leave the infrastructure half changed.")
+    );
+    assert!(
+        page.body
+            .contains("<input type=\"hidden\" name=\"force\" value=\"yes\">")
+    );
     for fields in ["", "force=", "force=no"] {
         let answer = browser.post(&format!("{path}/cancel"), fields).await;
         assert_eq!(answer.status, StatusCode::CONFLICT, "{fields}");
-        assert!(answer.text().contains("This apply is under way, so it was not interrupted"));
+        assert!(
+            answer
+                .text()
+                .contains("This apply is under way, so it was not interrupted")
+        );
     }
     let answer = browser.post(&format!("{path}/cancel"), "force=yes").await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
@@ -132,13 +228,21 @@ async fn what_has_ended_cannot_be_cancelled() {
     let world = World::new().await;
     let run = begun(&world, CommandKind::Plan, RunKind::Plan).await;
     let command = world.store.run_get(run).await.unwrap().unwrap().command;
-    world.end_command(command, CommandOutcome::Success, None).await;
+    world
+        .end_command(command, CommandOutcome::Success, None)
+        .await;
     let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     assert!(!browser.get(&path).await.body.contains("/cancel\""));
     let answer = browser.post(&format!("{path}/cancel"), "").await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
-    assert!(answer.text().contains("The command had ended before it could be cancelled."));
-    let stranger = browser.post("/jobs/00000000-0000-7000-8000-000000000099/cancel", "").await;
+    assert!(
+        answer
+            .text()
+            .contains("The command had ended before it could be cancelled.")
+    );
+    let stranger = browser
+        .post("/jobs/00000000-0000-7000-8000-000000000099/cancel", "")
+        .await;
     assert_eq!(stranger.status, StatusCode::NOT_FOUND);
 }
 
@@ -146,15 +250,32 @@ async fn what_has_ended_cannot_be_cancelled() {
 async fn the_page_of_a_hook_names_it_and_no_project() {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 12);
-    let command = world.command(CommandKind::Apply, &infra, Actor::commenter("alice")).await;
+    let command = world
+        .command(CommandKind::Apply, &infra, Actor::commenter("alice"))
+        .await;
     let project = project(".", "default", None);
-    let new = NewRun { command, kind: RunKind::Apply, pull: infra, project };
-    let hook = world.store.hook_create(&new, "Pre-workflow hook: <Generate>").await.unwrap();
+    let new = NewRun {
+        command,
+        kind: RunKind::Apply,
+        pull: infra,
+        project,
+    };
+    let hook = world
+        .store
+        .hook_create(&new, "Pre-workflow hook: <Generate>")
+        .await
+        .unwrap();
     world.store.run_start(hook).await.unwrap();
     world.print(hook, 1, "generated\n").await;
     world.end_run(hook, ProjectOutcome::UpToDate, None).await;
     let page = world.browser().await.get(&format!("/jobs/{hook}")).await;
     let text = page.text();
-    assert!(text.contains("Pre-workflow hook: &lt;Generate&gt;") && text.contains("succeeded"), "{text}");
-    assert!(text.contains("generated") && !text.contains("Workspace"), "{text}");
+    assert!(
+        text.contains("Pre-workflow hook: &lt;Generate&gt;") && text.contains("succeeded"),
+        "{text}"
+    );
+    assert!(
+        text.contains("generated") && !text.contains("Workspace"),
+        "{text}"
+    );
 }

@@ -10,7 +10,8 @@ use lockkeeper::config::access::WebRules;
 use lockkeeper::credential::Access;
 use lockkeeper::http::LIMITED;
 use lockkeeper::model::{
-    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName, Rights, RunKind,
+    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName,
+    Rights, RunKind,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{CreateOwner, Hold, NewLease, Presence, ReplicaId, TakeLease};
@@ -49,28 +50,83 @@ pub struct Own {
 async fn own(world: &World, name: &'static str) -> Own {
     let (store, repo) = (&world.store, format!("github.com/acme/{name}"));
     let owner = OwnerName::new(if name == "zebra" { "other" } else { name }).unwrap();
-    let CreateOwner::Created(_) = store.owner_create(&owner, by()).await.unwrap() else { panic!("it is new") };
+    let CreateOwner::Created(_) = store.owner_create(&owner, by()).await.unwrap() else {
+        panic!("it is new")
+    };
     let url = format!("https://{repo}");
-    let fields = ApplicationFields { url: Some(&url), branch: Some("main"), dir: Some(name), ..Default::default() };
+    let fields = ApplicationFields {
+        url: Some(&url),
+        branch: Some("main"),
+        dir: Some(name),
+        ..Default::default()
+    };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    let app = application_add(store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
-    let access = Access::Token { user: Some(format!("{name}-bot")), token: Secret::new("ghp_a_token_of_the_team") };
-    let credential = world.credentials().add(&owner, &spec.url, &access, (Rights::Whole, by())).await.unwrap();
+    let app = application_add(store, &owner, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap();
+    let access = Access::Token {
+        user: Some(format!("{name}-bot")),
+        token: Secret::new("ghp_a_token_of_the_team"),
+    };
+    let credential = world
+        .credentials()
+        .add(&owner, &spec.url, &access, (Rights::Whole, by()))
+        .await
+        .unwrap();
     let (pull, project) = (pull(&repo, 7), project(name, "default", None));
-    let lock = world.lock(&pull, &project, &format!("{name}-dev"), name).await;
-    let command = world.command(CommandKind::Plan, &pull, Actor::commenter(&format!("{name}-dev"))).await;
+    let lock = world
+        .lock(&pull, &project, &format!("{name}-dev"), name)
+        .await;
+    let command = world
+        .command(
+            CommandKind::Plan,
+            &pull,
+            Actor::commenter(&format!("{name}-dev")),
+        )
+        .await;
     let run = world.run(command, RunKind::Plan, &pull, &project).await;
     world.print(run, 1, name).await;
-    let stop = Cause::new(Actor::commenter(&format!("{name}-dev")), format!("{name} is frozen"));
+    let stop = Cause::new(
+        Actor::commenter(&format!("{name}-dev")),
+        format!("{name} is frozen"),
+    );
     let scope = ApplyScope::Repo(repo.parse().unwrap());
     let _set = store.apply_lock_set(&scope, None, &stop).await.unwrap();
-    let apply_lock = store.apply_lock_get(&scope).await.unwrap().unwrap().id.to_string();
-    store.mirror_know(&"disk-1".parse().unwrap(), &repo.parse().unwrap(), None).await.unwrap();
-    let hold = Hold { key: format!("repository_sync:disk-1:{repo}"), holder: "keeper-1/1".to_owned() };
-    let new = NewLease { hold: &hold, purpose: name, until: world.clock_now() + TimeDelta::hours(3) };
-    assert!(matches!(store.lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+    let apply_lock = store
+        .apply_lock_get(&scope)
+        .await
+        .unwrap()
+        .unwrap()
+        .id
+        .to_string();
+    store
+        .mirror_know(&"disk-1".parse().unwrap(), &repo.parse().unwrap(), None)
+        .await
+        .unwrap();
+    let hold = Hold {
+        key: format!("repository_sync:disk-1:{repo}"),
+        holder: "keeper-1/1".to_owned(),
+    };
+    let new = NewLease {
+        hold: &hold,
+        purpose: name,
+        until: world.clock_now() + TimeDelta::hours(3),
+    };
+    assert!(matches!(
+        store.lease_take(new).await.unwrap(),
+        TakeLease::Taken(_)
+    ));
     let (lock, run) = (lock.id.to_string(), run.to_string());
-    Own { name, lock, run, apply_lock, app: app.id.to_string(), credential: credential.id.to_string() }
+    Own {
+        name,
+        lock,
+        run,
+        apply_lock,
+        app: app.id.to_string(),
+        credential: credential.id.to_string(),
+    }
 }
 
 pub async fn world() -> (World, Own, Own) {
@@ -82,24 +138,66 @@ pub async fn world() -> (World, Own, Own) {
         address: String::new(),
         version: "1.2.3".to_owned(),
     };
-    world.store.replica_beat(&id, Presence::Serving, &[], world.clock_now() + TimeDelta::days(1)).await.unwrap();
+    world
+        .store
+        .replica_beat(
+            &id,
+            Presence::Serving,
+            &[],
+            world.clock_now() + TimeDelta::days(1),
+        )
+        .await
+        .unwrap();
     let (net, zebra) = (own(&world, "net").await, own(&world, "zebra").await);
     (world, net, zebra)
 }
 
 /// Whether a route is a list, so that it shows what there is of the own owner and leaves the rest out.
 fn is_list(route: &str) -> bool {
-    let lists = ["/", "/index.html", "/locks", "/apply-locks", "/repos", "/owners", "/claims", "/audit"];
-    let of_api = ["locks", "apply-locks", "leases", "repos", "owners", "claims", "apps", "credentials", "audit"];
-    lists.contains(&route) || route.strip_prefix("/api/").is_some_and(|name| of_api.contains(&name))
+    let lists = [
+        "/",
+        "/index.html",
+        "/locks",
+        "/apply-locks",
+        "/repos",
+        "/owners",
+        "/claims",
+        "/audit",
+    ];
+    let of_api = [
+        "locks",
+        "apply-locks",
+        "leases",
+        "repos",
+        "owners",
+        "claims",
+        "apps",
+        "credentials",
+        "audit",
+    ];
+    lists.contains(&route)
+        || route
+            .strip_prefix("/api/")
+            .is_some_and(|name| of_api.contains(&name))
 }
 
 /// Addresses of what is of one owner, with the verb; `None`: the route has none.
 fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
-    let Own { name, lock, run, apply_lock, app, credential } = own;
+    let Own {
+        name,
+        lock,
+        run,
+        apply_lock,
+        app,
+        credential,
+    } = own;
     let owner = if *name == "zebra" { "other" } else { *name };
     let repo = format!("github.com/acme/{name}");
-    let of_owner = |routes: &[&str]| routes.contains(&route).then(|| ("GET", format!("{route}?owner={owner}")));
+    let of_owner = |routes: &[&str]| {
+        routes
+            .contains(&route)
+            .then(|| ("GET", format!("{route}?owner={owner}")))
+    };
     let lists = [
         "/",
         "/locks",
@@ -124,7 +222,8 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
         ],
         "/lock" => vec![("GET", format!("/lock?id={lock}"))],
         "/locks" => vec![("DELETE", format!("/locks?id={lock}"))],
-        "/owners" | "/apply-locks" | "/api/apps" | "/api/credentials" | "/api/owners" | "/api/apply-locks" => {
+        "/owners" | "/apply-locks" | "/api/apps" | "/api/credentials" | "/api/owners"
+        | "/api/apply-locks" => {
             vec![("POST", route.to_owned())]
         }
         "/apply-locks/{id}/end" => vec![("POST", format!("/apply-locks/{apply_lock}/end"))],
@@ -132,7 +231,10 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
         "/jobs/{id}/cancel" => vec![("POST", format!("/jobs/{run}/cancel"))],
         "/jobs/{id}/output.txt" => vec![("GET", format!("/jobs/{run}/output.txt"))],
         "/jobs/{id}/events" => vec![("GET", format!("/jobs/{run}/events"))],
-        "/repos/{*repo}" => vec![("GET", format!("/repos/{repo}")), ("POST", format!("/repos/{repo}"))],
+        "/repos/{*repo}" => vec![
+            ("GET", format!("/repos/{repo}")),
+            ("POST", format!("/repos/{repo}")),
+        ],
         "/owners/{name}" => vec![("GET", format!("/owners/{owner}"))],
         "/owners/{name}/apps" => vec![("POST", format!("/owners/{owner}/apps"))],
         "/owners/{name}/{things}/{id}/remove" => [("apps", app), ("credentials", credential)]
@@ -141,26 +243,34 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
         "/apps/{id}" => vec![("GET", format!("/apps/{app}"))],
         "/apps/{id}/cancel" => vec![("POST", format!("/apps/{app}/cancel"))],
         "/api/apps/{id}/cancel" => vec![("POST", format!("/api/apps/{app}/cancel"))],
-        "/apps/{id}/{deed}" => {
-            ["plan", "apply", "discard"].map(|deed| ("POST", format!("/apps/{app}/{deed}"))).to_vec()
-        }
-        "/api/apps/{id}/{deed}" => {
-            ["plan", "apply", "discard"].map(|deed| ("POST", format!("/api/apps/{app}/{deed}"))).to_vec()
-        }
+        "/apps/{id}/{deed}" => ["plan", "apply", "discard"]
+            .map(|deed| ("POST", format!("/apps/{app}/{deed}")))
+            .to_vec(),
+        "/api/apps/{id}/{deed}" => ["plan", "apply", "discard"]
+            .map(|deed| ("POST", format!("/api/apps/{app}/{deed}")))
+            .to_vec(),
         "/api/locks/{*asked}" => vec![
             ("GET", format!("/api/locks/{lock}")),
             ("POST", format!("/api/locks/{lock}/release")),
             ("POST", format!("/api/locks/{lock}/hand-over")),
         ],
         "/api/apply-locks/{id}" => vec![("DELETE", format!("/api/apply-locks/{apply_lock}"))],
-        "/api/leases/{*key}" => vec![("DELETE", format!("/api/leases/repository_sync:disk-1:{repo}?reason=x"))],
+        "/api/leases/{*key}" => vec![(
+            "DELETE",
+            format!("/api/leases/repository_sync:disk-1:{repo}?reason=x"),
+        )],
         "/api/repos/{*asked}" => {
-            vec![("GET", format!("/api/repos/{repo}")), ("POST", format!("/api/repos/{repo}/sync"))]
+            vec![
+                ("GET", format!("/api/repos/{repo}")),
+                ("POST", format!("/api/repos/{repo}/sync")),
+            ]
         }
-        "/api/apps/{id}" => ["GET", "POST", "DELETE"].map(|verb| (verb, format!("/api/apps/{app}"))).to_vec(),
-        "/api/credentials/{id}" => {
-            ["GET", "POST", "DELETE"].map(|verb| (verb, format!("/api/credentials/{credential}"))).to_vec()
-        }
+        "/api/apps/{id}" => ["GET", "POST", "DELETE"]
+            .map(|verb| (verb, format!("/api/apps/{app}")))
+            .to_vec(),
+        "/api/credentials/{id}" => ["GET", "POST", "DELETE"]
+            .map(|verb| (verb, format!("/api/credentials/{credential}")))
+            .to_vec(),
         "/api/claims" => vec![("GET", format!("/api/claims?url=https://{repo}"))],
         _ => vec![],
     });
@@ -170,10 +280,15 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
 /// What a script says.
 pub fn body(path: &str) -> Value {
     match path {
-        "/api/apps" | "/api/credentials" => json!({ "owner": "other", "url": "https://github.com/acme/new" }),
+        "/api/apps" | "/api/credentials" => {
+            json!({ "owner": "other", "url": "https://github.com/acme/new" })
+        }
         "/api/owners" => json!({ "name": "new" }),
         _ if path.ends_with("/hand-over") => json!({ "pull": 9 }),
-        _ if path.ends_with("/sync") || path.ends_with("/release") || path == "/api/apply-locks" => {
+        _ if path.ends_with("/sync")
+            || path.ends_with("/release")
+            || path == "/api/apply-locks" =>
+        {
             json!({ "reason": "x" })
         }
         _ => json!({}),
@@ -181,24 +296,37 @@ pub fn body(path: &str) -> Value {
 }
 
 /// Pages by forms, everything else as a script.
-async fn ask(browser: &Browser, verb: &'static str, path: &str, body: &Value) -> (StatusCode, String) {
+async fn ask(
+    browser: &Browser,
+    verb: &'static str,
+    path: &str,
+    body: &Value,
+) -> (StatusCode, String) {
     let is_form = verb == "POST" && !path.starts_with("/api/");
     let answer = if is_form {
-        let fields = "reason=x&url=https%3A%2F%2Fgithub.com%2Facme%2Fnew&branch=main&name=new&scope=server";
+        let fields =
+            "reason=x&url=https%3A%2F%2Fgithub.com%2Facme%2Fnew&branch=main&name=new&scope=server";
         browser.post(path, fields).await
     } else {
-        let mut request = browser.request(verb, path).header(header::CONTENT_TYPE, "application/json");
+        let mut request = browser
+            .request(verb, path)
+            .header(header::CONTENT_TYPE, "application/json");
         if path.starts_with("/api/") || verb == "DELETE" {
             request.headers_mut().unwrap().remove(header::COOKIE);
         }
-        browser.send(request.body(Body::from(body.to_string())).unwrap()).await
+        browser
+            .send(request.body(Body::from(body.to_string())).unwrap())
+            .await
     };
     (answer.status, answer.body)
 }
 
 /// Every route that the router has.
 fn routes() -> BTreeSet<String> {
-    lockkeeper::http::routes().into_iter().map(|route| route.path.to_owned()).collect()
+    lockkeeper::http::routes()
+        .into_iter()
+        .map(|route| route.path.to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -215,36 +343,93 @@ async fn every_route_is_limited_or_refused() {
             for verb in ["GET", "POST", "DELETE"] {
                 let (status, said) = ask(&kim, verb, &path, &body(&path)).await;
                 assert_eq!(status, StatusCode::FORBIDDEN, "{verb} {path}: {said}");
-                assert!(said.contains("limited to what is of"), "{verb} {path}: {said}");
+                assert!(
+                    said.contains("limited to what is of"),
+                    "{verb} {path}: {said}"
+                );
             }
             continue;
         }
-        assert!(LIMITED.contains(&route.as_str()), "{route} is neither limited nor refused");
+        assert!(
+            LIMITED.contains(&route.as_str()),
+            "{route} is neither limited nor refused"
+        );
         let (own, others) = (things(&route, &net), things(&route, &zebra));
-        assert!(is_list(&route) || !others.is_empty() || route.starts_with("/static"), "{route} is not tested");
+        assert!(
+            is_list(&route) || !others.is_empty() || route.starts_with("/static"),
+            "{route} is not tested"
+        );
         if is_list(&route) {
             let (status, said) = ask(&kim, "GET", &route, &json!({})).await;
             assert_eq!(status, StatusCode::OK, "{route}");
-            let is_hidden = ["zebra", "other<", "\"other\""].iter().all(|word| !said.contains(word));
+            let is_hidden = ["zebra", "other<", "\"other\""]
+                .iter()
+                .all(|word| !said.contains(word));
             assert!(said.contains("net") && is_hidden, "{route}: {said}");
         }
         for (verb, path) in others {
             let (status, said) = ask(&kim, verb, &path, &body(&path)).await;
             assert_eq!(status, StatusCode::FORBIDDEN, "{verb} {path}: {said}");
-            assert!(said.contains("this account is limited to what is of “net”"), "{verb} {path}: {said}");
+            assert!(
+                said.contains("this account is limited to what is of “net”"),
+                "{verb} {path}: {said}"
+            );
         }
-        for (_, path) in own.iter().filter(|(verb, path)| *verb == "GET" && !path.ends_with("/events")) {
+        for (_, path) in own
+            .iter()
+            .filter(|(verb, path)| *verb == "GET" && !path.ends_with("/events"))
+        {
             let (status, said) = ask(&kim, "GET", path, &json!({})).await;
-            assert!(status.is_success() || status.is_redirection(), "{path}: {status} {said}");
+            assert!(
+                status.is_success() || status.is_redirection(),
+                "{path}: {status} {said}"
+            );
         }
     }
     let denied = world.store.lock_event_list(99).await.unwrap();
-    assert!(denied.iter().all(|event| event.event.kind != LockEventKind::Released), "nothing was changed");
+    assert!(
+        denied
+            .iter()
+            .all(|event| event.event.kind != LockEventKind::Released),
+        "nothing was changed"
+    );
     for (thing, is_there) in [
-        ("the lock", world.store.lock_get(zebra.lock.parse().unwrap()).await.unwrap().is_some()),
-        ("the application", world.store.application_get(zebra.app.parse().unwrap()).await.unwrap().is_some()),
-        ("the credential", world.store.credential_get(zebra.credential.parse().unwrap()).await.unwrap().is_some()),
-        ("the apply lock", world.store.apply_lock_find(zebra.apply_lock.parse().unwrap()).await.unwrap().is_some()),
+        (
+            "the lock",
+            world
+                .store
+                .lock_get(zebra.lock.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some(),
+        ),
+        (
+            "the application",
+            world
+                .store
+                .application_get(zebra.app.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some(),
+        ),
+        (
+            "the credential",
+            world
+                .store
+                .credential_get(zebra.credential.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some(),
+        ),
+        (
+            "the apply lock",
+            world
+                .store
+                .apply_lock_find(zebra.apply_lock.parse().unwrap())
+                .await
+                .unwrap()
+                .is_some(),
+        ),
     ] {
         assert!(is_there, "{thing} of the other owner is there");
     }
@@ -257,25 +442,53 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
     let (status, said) = ask(&kim, "POST", "/apply-locks", &json!(null)).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
     let (status, said) = ask(&kim, "POST", "/api/apply-locks", &json!({ "reason": "x" })).await;
-    assert_eq!(status, StatusCode::FORBIDDEN, "all applies are everybody's: {said}");
+    assert_eq!(
+        status,
+        StatusCode::FORBIDDEN,
+        "all applies are everybody's: {said}"
+    );
     let (status, said) = ask(&kim, "POST", "/owners", &json!(null)).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
     let refused = kim.get("/operations").await.text();
     insta::assert_snapshot!(refused.lines().nth(2).unwrap(), @"“kim” may not see this: this account is limited to what is of “net”, and this concerns the whole server. Whoever has the account for the whole server can, and whoever operates it can change what this one is limited to (--web-accounts-file).");
     for (verb, path, body) in [
-        ("POST", format!("/api/repos/github.com/acme/{}/sync", net.name), json!({ "reason": "x" })),
+        (
+            "POST",
+            format!("/api/repos/github.com/acme/{}/sync", net.name),
+            json!({ "reason": "x" }),
+        ),
         ("POST", format!("/api/apps/{}/plan", net.app), json!({})),
         ("POST", format!("/api/apps/{}/cancel", net.app), json!({})),
-        ("POST", format!("/api/apps/{}", net.app), json!({ "dir": "next" })),
-        ("POST", format!("/api/locks/{}/release", net.lock), json!({ "reason": "x", "force": true })),
+        (
+            "POST",
+            format!("/api/apps/{}", net.app),
+            json!({ "dir": "next" }),
+        ),
+        (
+            "POST",
+            format!("/api/locks/{}/release", net.lock),
+            json!({ "reason": "x", "force": true }),
+        ),
         (
             "POST",
             "/api/apps".to_owned(),
             json!({ "owner": "net", "url": "https://github.com/acme/net", "branch": "main", "dir": "more" }),
         ),
-        ("DELETE", format!("/api/credentials/{}", net.credential), json!(null)),
-        ("DELETE", "/api/leases/repository_sync:disk-1:github.com/acme/net?reason=x".to_owned(), json!(null)),
-        ("DELETE", format!("/api/apply-locks/{}", net.apply_lock), json!(null)),
+        (
+            "DELETE",
+            format!("/api/credentials/{}", net.credential),
+            json!(null),
+        ),
+        (
+            "DELETE",
+            "/api/leases/repository_sync:disk-1:github.com/acme/net?reason=x".to_owned(),
+            json!(null),
+        ),
+        (
+            "DELETE",
+            format!("/api/apply-locks/{}", net.apply_lock),
+            json!(null),
+        ),
     ] {
         let (status, said) = ask(&kim, verb, &path, &body).await;
         assert!(status.is_success(), "{verb} {path}: {status} {said}");
@@ -287,12 +500,22 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
         &json!({ "owner": "net", "url": "https://github.com/acme/zebra", "branch": "main" }),
     )
     .await;
-    assert_eq!((status, said.contains("owned by “other”")), (StatusCode::CONFLICT, true), "{said}");
-    let (change, app) =
-        (format!("/api/apps/{}", net.app), |url: &str| json!({ "owner": "net", "url": url, "branch": "main" }));
+    assert_eq!(
+        (status, said.contains("owned by “other”")),
+        (StatusCode::CONFLICT, true),
+        "{said}"
+    );
+    let (change, app) = (
+        format!("/api/apps/{}", net.app),
+        |url: &str| json!({ "owner": "net", "url": url, "branch": "main" }),
+    );
     let token = "ghp_a_token_of_the_team";
     for (path, body, why) in [
-        ("/api/apps", app("https://github.com/acme/new"), "nobody has claimed https://github.com/acme/new"),
+        (
+            "/api/apps",
+            app("https://github.com/acme/new"),
+            "nobody has claimed https://github.com/acme/new",
+        ),
         (
             "/api/credentials",
             json!({ "owner": "net", "url": "https://github.com/acme/new", "kind": "token", "token": token }),
@@ -303,16 +526,33 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
             json!({ "url": "https://github.com/acme/new" }),
             "nobody has claimed https://github.com/acme/new",
         ),
-        (change.as_str(), json!({ "branch": "next" }), "is “main”, not “next”"),
-        (change.as_str(), json!({ "any_branch": true }), "this asks for it (“any_branch”)"),
+        (
+            change.as_str(),
+            json!({ "branch": "next" }),
+            "is “main”, not “next”",
+        ),
+        (
+            change.as_str(),
+            json!({ "any_branch": true }),
+            "this asks for it (“any_branch”)",
+        ),
     ] {
         let (status, said) = ask(&kim, "POST", path, &body).await;
         assert_eq!(status, StatusCode::FORBIDDEN, "{path} {body}: {said}");
         assert!(said.contains(why), "{path} {body}: {said}");
     }
     let ops = world.browser().await;
-    let (status, said) = ask(&ops, "POST", &change, &json!({ "branch": "next", "any_branch": true })).await;
-    assert!(status.is_success() && said.contains(r#""any_branch":true"#), "{said}");
+    let (status, said) = ask(
+        &ops,
+        "POST",
+        &change,
+        &json!({ "branch": "next", "any_branch": true }),
+    )
+    .await;
+    assert!(
+        status.is_success() && said.contains(r#""any_branch":true"#),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -320,19 +560,41 @@ async fn an_account_does_what_its_own_list_and_that_of_the_server_give() {
     let (mut world, net, zebra) = world().await;
     let lee = world.browser_of("lee", "lees-password-of-lee").await;
     let apps = lee.get("/api/apps").await.body;
-    assert!(apps.contains(&net.app) && apps.contains(&zebra.app), "both owners are listed: {apps}");
-    let (status, said) = ask(&lee, "DELETE", &format!("/api/apps/{}", net.app), &json!(null)).await;
+    assert!(
+        apps.contains(&net.app) && apps.contains(&zebra.app),
+        "both owners are listed: {apps}"
+    );
+    let (status, said) = ask(
+        &lee,
+        "DELETE",
+        &format!("/api/apps/{}", net.app),
+        &json!(null),
+    )
+    .await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(said.contains("“allow=sync” is what “lee” may do"), "{said}");
-    let sync = ("POST", "/api/repos/github.com/acme/zebra/sync", json!({ "reason": "x" }));
-    assert_eq!(ask(&lee, sync.0, sync.1, &sync.2).await.0, StatusCode::ACCEPTED);
+    let sync = (
+        "POST",
+        "/api/repos/github.com/acme/zebra/sync",
+        json!({ "reason": "x" }),
+    );
+    assert_eq!(
+        ask(&lee, sync.0, sync.1, &sync.2).await.0,
+        StatusCode::ACCEPTED
+    );
     world.web_rules = WebRules::new(&["discard"]).unwrap();
     let lee = world.browser_of("lee", "lees-password-of-lee").await;
-    assert_eq!(ask(&lee, sync.0, sync.1, &sync.2).await.0, StatusCode::FORBIDDEN);
+    assert_eq!(
+        ask(&lee, sync.0, sync.1, &sync.2).await.0,
+        StatusCode::FORBIDDEN
+    );
     let wrong = world.browser_of("lee", "kims-password-of-kim").await;
     assert_eq!(wrong.get("/").await.status, StatusCode::UNAUTHORIZED);
     let whole = world.browser().await.get("/").await.body;
-    assert!(whole.contains("zebra") && whole.contains("net-dev"), "the account for the whole server sees all");
+    assert!(
+        whole.contains("zebra") && whole.contains("net-dev"),
+        "the account for the whole server sees all"
+    );
 }
 
 #[tokio::test]
@@ -354,16 +616,40 @@ async fn lists_are_filtered_by_owner_and_have_an_end() {
         "/api/audit",
     ] {
         let said = ops.get(&format!("{path}?owner=net")).await.body;
-        assert!(said.contains("net") && !said.contains("zebra"), "{path}: {said}");
-        assert_eq!(ops.get(&format!("{path}?owner=nobody")).await.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(
+            said.contains("net") && !said.contains("zebra"),
+            "{path}: {said}"
+        );
+        assert_eq!(
+            ops.get(&format!("{path}?owner=nobody")).await.status,
+            StatusCode::NOT_FOUND,
+            "{path}"
+        );
     }
-    let read = async |path: &str| -> Value { serde_json::from_str(&ops.get(path).await.body).unwrap() };
+    let read =
+        async |path: &str| -> Value { serde_json::from_str(&ops.get(path).await.body).unwrap() };
     let first = read("/api/credentials").await;
-    assert_eq!((first["credentials"].as_array().unwrap().len(), &first["next"]), (2, &json!(null)));
-    let rest = read(&format!("/api/credentials?after={}", first["credentials"][0]["id"].as_str().unwrap())).await;
-    assert_eq!(rest["credentials"].as_array().unwrap(), &[first["credentials"][1].clone()]);
+    assert_eq!(
+        (
+            first["credentials"].as_array().unwrap().len(),
+            &first["next"]
+        ),
+        (2, &json!(null))
+    );
+    let rest = read(&format!(
+        "/api/credentials?after={}",
+        first["credentials"][0]["id"].as_str().unwrap()
+    ))
+    .await;
+    assert_eq!(
+        rest["credentials"].as_array().unwrap(),
+        &[first["credentials"][1].clone()]
+    );
     let far = read("/api/repos?page=2").await;
-    assert_eq!((&far["found"], &far["mirrors"], &far["next"]), (&json!(2), &json!([]), &json!(null)));
+    assert_eq!(
+        (&far["found"], &far["mirrors"], &far["next"]),
+        (&json!(2), &json!([]), &json!(null))
+    );
 }
 
 #[tokio::test]
@@ -372,32 +658,77 @@ async fn owners_and_what_is_theirs_come_and_go_on_the_pages() {
     let ops = world.browser().await;
     let moved = async |path: &str, fields: &str| {
         let answer = ops.post(path, fields).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}: {}", answer.text());
+        assert_eq!(
+            answer.status,
+            StatusCode::SEE_OTHER,
+            "{path}: {}",
+            answer.text()
+        );
         answer.header("location").to_owned()
     };
-    assert_eq!(moved("/owners", "name=Net").await, "/owners/net?notice=owner-added");
-    assert_eq!(moved("/owners", "name=dns").await, "/owners/dns?notice=owner-added");
+    assert_eq!(
+        moved("/owners", "name=Net").await,
+        "/owners/net?notice=owner-added"
+    );
+    assert_eq!(
+        moved("/owners", "name=dns").await,
+        "/owners/dns?notice=owner-added"
+    );
     let again = ops.post("/owners", "name=net").await;
-    assert_eq!((again.status, again.text().contains("There is an owner “net” already")), (StatusCode::CONFLICT, true));
+    assert_eq!(
+        (
+            again.status,
+            again.text().contains("There is an owner “net” already")
+        ),
+        (StatusCode::CONFLICT, true)
+    );
     let app = "url=git%40github.com%3AAcme%2Finfra&branch=main&dir=&workspace=&name=";
-    assert_eq!(moved("/owners/net/apps", app).await, "/owners/net?notice=app-added#applications");
+    assert_eq!(
+        moved("/owners/net/apps", app).await,
+        "/owners/net?notice=app-added#applications"
+    );
     let refused = ops.post("/owners/dns/apps", app).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
-    assert!(refused.text().contains("https://github.com/acme/infra is owned by “net”."), "{}", refused.text());
+    assert!(
+        refused
+            .text()
+            .contains("https://github.com/acme/infra is owned by “net”."),
+        "{}",
+        refused.text()
+    );
     let used = ops.post("/owners/net/remove", "").await;
-    assert_eq!((used.status, used.text().contains("1 applications")), (StatusCode::CONFLICT, true));
+    assert_eq!(
+        (used.status, used.text().contains("1 applications")),
+        (StatusCode::CONFLICT, true)
+    );
     let id = world.store.application_list(None, None, 9).await.unwrap()[0].id;
     let stray = ops.post(&format!("/owners/dns/apps/{id}/remove"), "").await;
     assert_eq!(stray.status, StatusCode::NOT_FOUND);
     let page = ops.get("/owners/net").await.body;
-    assert!(page.contains(&format!("/owners/net/apps/{id}/remove")), "{page}");
+    assert!(
+        page.contains(&format!("/owners/net/apps/{id}/remove")),
+        "{page}"
+    );
     assert_eq!(
         moved(&format!("/owners/net/apps/{id}/remove"), "").await,
         "/owners/net?notice=app-removed#applications"
     );
-    assert_eq!(moved("/owners/net/remove", "").await, "/owners?notice=owner-removed");
+    assert_eq!(
+        moved("/owners/net/remove", "").await,
+        "/owners?notice=owner-removed"
+    );
     let events = world.store.lock_event_list(1).await.unwrap();
-    assert_eq!(events[0].event.cause.reason, "owner net: on the page of the owner");
-    let foreign = ops.request("POST", "/owners").header("sec-fetch-site", "cross-site");
-    assert_eq!(ops.send(super::fixture::form(foreign, "name=evil")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(
+        events[0].event.cause.reason,
+        "owner net: on the page of the owner"
+    );
+    let foreign = ops
+        .request("POST", "/owners")
+        .header("sec-fetch-site", "cross-site");
+    assert_eq!(
+        ops.send(super::fixture::form(foreign, "name=evil"))
+            .await
+            .status,
+        StatusCode::FORBIDDEN
+    );
 }

@@ -9,8 +9,12 @@ use super::home::settings;
 async fn planned(world: &World) -> Lock {
     let infra = pull("github.com/acme/infra", 12);
     let net = project("infra/net", "prod", Some("net"));
-    let lock = world.lock(&infra, &net, "alice", "planned by a comment").await;
-    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
+    let lock = world
+        .lock(&infra, &net, "alice", "planned by a comment")
+        .await;
+    let command = world
+        .command(CommandKind::Plan, &infra, Actor::commenter("alice"))
+        .await;
     let run = world.run(command, RunKind::Plan, &infra, &net).await;
     world.plan(&lock, run).await;
     world.end_run(run, ProjectOutcome::Planned, None).await;
@@ -22,7 +26,11 @@ async fn planned(world: &World) -> Lock {
 async fn the_page_of_a_lock_tells_everything_and_offers_to_give_it_back() {
     let world = World::new().await;
     let lock = planned(&world).await;
-    let page = world.browser().await.get(&format!("/locks/{}", lock.id)).await;
+    let page = world
+        .browser()
+        .await
+        .get(&format!("/locks/{}", lock.id))
+        .await;
     assert_eq!(page.status, StatusCode::OK);
     settings().bind(|| assert_snapshot!("lock", page.body));
 }
@@ -32,12 +40,25 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
     let world = World::new().await;
     let lock = planned(&world).await;
     let plan = world.store.plan_list(&lock.pull).await.unwrap().remove(0);
-    let command = world.command(CommandKind::Apply, &lock.pull, Actor::commenter("alice")).await;
-    let run = world.run(command, RunKind::Apply, &lock.pull, &lock.project).await;
+    let command = world
+        .command(CommandKind::Apply, &lock.pull, Actor::commenter("alice"))
+        .await;
+    let run = world
+        .run(command, RunKind::Apply, &lock.pull, &lock.project)
+        .await;
     let cause = Cause::new(Actor::commenter("alice"), "applied");
-    let wish =
-        LockWish { key: &lock.key, project: &lock.project, pull: &lock.pull, pull_url: &lock.pull_url, cause: &cause };
-    let gate = world.store.apply_begin(&plan, run, Some(&wish)).await.unwrap();
+    let wish = LockWish {
+        key: &lock.key,
+        project: &lock.project,
+        pull: &lock.pull,
+        pull_url: &lock.pull_url,
+        cause: &cause,
+    };
+    let gate = world
+        .store
+        .apply_begin(&plan, run, Some(&wish))
+        .await
+        .unwrap();
     assert!(matches!(gate, ApplyGate::Granted(_)), "{gate:?}");
 
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
@@ -58,11 +79,17 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
 /// A lock under which something was applied, and two pull requests that wait for it.
 async fn applied(world: &World) -> Lock {
     let lock = planned(world).await;
-    let command = world.command(CommandKind::Apply, &lock.pull, Actor::commenter("alice")).await;
-    let run = world.run(command, RunKind::Apply, &lock.pull, &lock.project).await;
+    let command = world
+        .command(CommandKind::Apply, &lock.pull, Actor::commenter("alice"))
+        .await;
+    let run = world
+        .run(command, RunKind::Apply, &lock.pull, &lock.project)
+        .await;
     world.end_run(run, ProjectOutcome::Applied, None).await;
     for (number, asker) in [(13, "bob"), (14, "carol")] {
-        world.waiting(&pull("github.com/acme/infra", number), &lock.project, asker).await;
+        world
+            .waiting(&pull("github.com/acme/infra", number), &lock.project, asker)
+            .await;
     }
     lock
 }
@@ -146,22 +173,54 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     assert!(!page.body.contains("Yes, release"));
     for (fields, status, title) in [
         ("", StatusCode::CONFLICT, "Something was applied"),
-        ("reason=outage", StatusCode::CONFLICT, "Something was applied"),
-        ("force=yes&reason=+%09", StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing"),
-        ("force=yes&to=99&reason=x", StatusCode::CONFLICT, "Not in line"),
-        ("force=yes&to=x&reason=x", StatusCode::UNPROCESSABLE_ENTITY, "Not usable"),
+        (
+            "reason=outage",
+            StatusCode::CONFLICT,
+            "Something was applied",
+        ),
+        (
+            "force=yes&reason=+%09",
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "A reason is missing",
+        ),
+        (
+            "force=yes&to=99&reason=x",
+            StatusCode::CONFLICT,
+            "Not in line",
+        ),
+        (
+            "force=yes&to=x&reason=x",
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Not usable",
+        ),
     ] {
         let answer = browser.post(&path, fields).await;
         assert_eq!(answer.status, status, "{fields}");
         let text = answer.text();
-        assert!(text.contains(title) && text.contains("Nothing was changed."), "{fields}: {text}");
+        assert!(
+            text.contains(title) && text.contains("Nothing was changed."),
+            "{fields}: {text}"
+        );
     }
-    let endless = browser.post(&path, &format!("force=yes&reason={}", "x".repeat(301))).await;
+    let endless = browser
+        .post(&path, &format!("force=yes&reason={}", "x".repeat(301)))
+        .await;
     assert_eq!(endless.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(endless.text().contains("it has 301 characters, and at most 300 are kept"), "{}", endless.text());
-    assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock.clone()));
+    assert!(
+        endless
+            .text()
+            .contains("it has 301 characters, and at most 300 are kept"),
+        "{}",
+        endless.text()
+    );
+    assert_eq!(
+        world.store.lock_get(lock.id).await.unwrap(),
+        Some(lock.clone())
+    );
 
-    let answer = browser.post(&path, "force=yes&reason=the+outage+first").await;
+    let answer = browser
+        .post(&path, "force=yes&reason=the+outage+first")
+        .await;
     assert_eq!(answer.header("location"), "/?notice=taken-away");
     let now = world.store.lock_list().await.unwrap().remove(0);
     assert_eq!(now.pull.number.0, 13);
@@ -174,13 +233,25 @@ async fn a_lock_is_handed_to_one_that_waits() {
     let world = World::new().await;
     let lock = applied(&world).await;
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
-    let answer = browser.post(&path, "force=yes&to=14&reason=the+outage+first").await;
+    let answer = browser
+        .post(&path, "force=yes&to=14&reason=the+outage+first")
+        .await;
     assert_eq!(answer.header("location"), "/?notice=handed-over");
-    assert!(browser.get("/?notice=handed-over").await.text().contains("The lock is handed over"));
+    assert!(
+        browser
+            .get("/?notice=handed-over")
+            .await
+            .text()
+            .contains("The lock is handed over")
+    );
     let now = world.store.lock_list().await.unwrap().remove(0);
     assert_eq!(now.pull.number.0, 14);
     let answer = browser.post(&format!("/locks/{}", now.id), "to=13").await;
-    assert_eq!(answer.header("location"), "/?notice=handed-over", "nothing of it is in use");
+    assert_eq!(
+        answer.header("location"),
+        "/?notice=handed-over",
+        "nothing of it is in use"
+    );
 }
 
 #[tokio::test]
@@ -197,7 +268,11 @@ async fn the_classic_name_leads_to_the_lock() {
     ] {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}");
-        assert_eq!(answer.header("location"), format!("/locks/{}", lock.id), "{path}");
+        assert_eq!(
+            answer.header("location"),
+            format!("/locks/{}", lock.id),
+            "{path}"
+        );
     }
     let by_id = browser.get(&format!("/lock?id={}", lock.id)).await;
     assert_eq!(by_id.header("location"), format!("/locks/{}", lock.id));
@@ -207,15 +282,28 @@ async fn the_classic_name_leads_to_the_lock() {
 async fn a_classic_name_of_locks_on_two_hosts_leads_to_the_choice() {
     let world = World::new().await;
     for host in ["github.com", "git.example"] {
-        world.lock(&pull(&format!("{host}/acme/infra"), 1), &project("net", "default", None), "a", "planned").await;
+        world
+            .lock(
+                &pull(&format!("{host}/acme/infra"), 1),
+                &project("net", "default", None),
+                "a",
+                "planned",
+            )
+            .await;
     }
     let browser = world.browser().await;
     let answer = browser.get("/locks/acme%2Finfra%2Fnet%2Fdefault").await;
-    assert_eq!(answer.header("location"), "/?q=acme%2Finfra%2Fnet%2Fdefault");
+    assert_eq!(
+        answer.header("location"),
+        "/?q=acme%2Finfra%2Fnet%2Fdefault"
+    );
     let page = browser.get(answer.header("location")).await;
     assert!(page.body.contains("<span class=\"count\">2 of 2</span>"));
     let text = page.text();
-    assert!(text.contains("github.com/\nacme/infra") && text.contains("git.example/\nacme/infra"), "{text}");
+    assert!(
+        text.contains("github.com/\nacme/infra") && text.contains("git.example/\nacme/infra"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -229,9 +317,17 @@ async fn a_lock_that_nobody_holds_is_explained() {
     ] {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
-        assert!(answer.text().contains("Most likely it was given back already"), "{path}");
+        assert!(
+            answer
+                .text()
+                .contains("Most likely it was given back already"),
+            "{path}"
+        );
         assert!(!answer.body.contains("<script>"), "{path}");
     }
     assert_eq!(browser.get("/lock").await.status, StatusCode::BAD_REQUEST);
-    assert_eq!(browser.get("/locks/%ff").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        browser.get("/locks/%ff").await.status,
+        StatusCode::NOT_FOUND
+    );
 }

@@ -25,7 +25,10 @@ impl Events {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["x-accel-buffering"], "no");
-        Self { body: Box::pin(response.into_body().into_data_stream()), text: String::new() }
+        Self {
+            body: Box::pin(response.into_body().into_data_stream()),
+            text: String::new(),
+        }
     }
 
     /// The next event, without the tags; `None` at the end.
@@ -36,15 +39,20 @@ impl Events {
                 self.text = rest;
                 return Some(event);
             }
-            let chunk =
-                tokio::time::timeout(Duration::from_secs(20), self.body.next()).await.expect("the stream moves");
-            self.text.push_str(std::str::from_utf8(&chunk?.unwrap()).unwrap());
+            let chunk = tokio::time::timeout(Duration::from_secs(20), self.body.next())
+                .await
+                .expect("the stream moves");
+            self.text
+                .push_str(std::str::from_utf8(&chunk?.unwrap()).unwrap());
         }
     }
 }
 
 fn without_tags(event: &str) -> String {
-    regex::Regex::new("<[^>]*>").unwrap().replace_all(event, "|").replace('\n', " ")
+    regex::Regex::new("<[^>]*>")
+        .unwrap()
+        .replace_all(event, "|")
+        .replace('\n', " ")
 }
 
 #[tokio::test]
@@ -56,7 +64,10 @@ async fn what_is_printed_arrives_and_the_stream_ends_with_the_run() {
     assert_eq!(events.next().await.unwrap(), "id: 1 data: ||1||one||");
     world.print(run, 2, "\u{1b}[31mtwo\nthree\n").await;
     world.hub.announce(run);
-    assert_eq!(events.next().await.unwrap(), "id: 2 data: ||2|||two|||||3|||three|||");
+    assert_eq!(
+        events.next().await.unwrap(),
+        "id: 2 data: ||2|||two|||||3|||three|||"
+    );
     world.print(run, 3, "four\n").await;
     world.end_run(run, ProjectOutcome::Planned, None).await;
     world.hub.announce(run);
@@ -79,7 +90,9 @@ async fn a_stream_goes_on_where_the_browser_was_cut_off() {
     let world = World::new().await;
     let run = running(&world).await;
     for seq in 1..=100 {
-        world.print(run, seq, &format!("\u{1b}[3{}ma\nb{seq}\n", seq % 8)).await;
+        world
+            .print(run, seq, &format!("\u{1b}[3{}ma\nb{seq}\n", seq % 8))
+            .await;
     }
     world.end_run(run, ProjectOutcome::Planned, None).await;
     let browser = world.browser().await;
@@ -91,13 +104,24 @@ async fn a_stream_goes_on_where_the_browser_was_cut_off() {
         assert!(events.next().await.unwrap().starts_with("id: 100 "));
         assert_eq!(events.next().await.unwrap(), "event: end data: over");
     }
-    for (query, last_seen) in [("?after=100", None), ("?after=9999", None), ("", Some("100"))] {
+    for (query, last_seen) in [
+        ("?after=100", None),
+        ("?after=9999", None),
+        ("", Some("100")),
+    ] {
         let mut events = Events::open(&browser, run, query, last_seen).await;
-        assert_eq!(events.next().await.unwrap(), "event: end data: over", "{query}");
+        assert_eq!(
+            events.next().await.unwrap(),
+            "event: end data: over",
+            "{query}"
+        );
     }
     for (query, last_seen) in [("?after=x", None), ("?after=-5", None), ("", Some("x"))] {
         let mut events = Events::open(&browser, run, query, last_seen).await;
-        assert!(events.next().await.unwrap().starts_with("id: 1 data: "), "{query}");
+        assert!(
+            events.next().await.unwrap().starts_with("id: 1 data: "),
+            "{query}"
+        );
     }
 }
 

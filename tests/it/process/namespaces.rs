@@ -16,21 +16,38 @@ fn namespaces() -> Sandbox {
 }
 
 fn with_bwrap(bwrap: &Path) -> Sandbox {
-    Sandbox::new(Mechanism::Bubblewrap(bwrap.to_owned())).reads(["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"])
+    Sandbox::new(Mechanism::Bubblewrap(bwrap.to_owned())).reads([
+        "/usr",
+        "/bin",
+        "/lib",
+        "/lib64",
+        "/etc/ld.so.cache",
+    ])
 }
 
 /// A script that may change this directory and works in it.
 fn script_in(dir: &Path, script: &str) -> Cmd {
-    sh(script).dir(dir).sandbox(Some(namespaces().writes([dir])))
+    sh(script)
+        .dir(dir)
+        .sandbox(Some(namespaces().writes([dir])))
 }
 
 #[tokio::test]
 async fn exit_codes_and_signals_are_those_of_the_program() {
-    for (script, code, signal) in
-        [("exit 0", 0, None), ("exit 7", 7, None), ("kill -TERM $$", 143, Some(15)), ("kill -KILL $$", 137, Some(9))]
-    {
-        let (lines, exit) = Run::start(sh(script).sandbox(Some(namespaces())), LONG).finish().await;
-        assert_eq!((exit.code, exit.signal, exit.how), (Some(code), signal, Ended::Finished), "{script}: {lines:?}");
+    for (script, code, signal) in [
+        ("exit 0", 0, None),
+        ("exit 7", 7, None),
+        ("kill -TERM $$", 143, Some(15)),
+        ("kill -KILL $$", 137, Some(9)),
+    ] {
+        let (lines, exit) = Run::start(sh(script).sandbox(Some(namespaces())), LONG)
+            .finish()
+            .await;
+        assert_eq!(
+            (exit.code, exit.signal, exit.how),
+            (Some(code), signal, Ended::Finished),
+            "{script}: {lines:?}"
+        );
     }
 }
 
@@ -57,24 +74,35 @@ async fn a_polite_child_of_an_impatient_shell_gets_the_grace_period() {
     gate.open();
     let (lines, exit) = run.finish().await;
     assert_eq!(lines, [(Stream::Out, "saved".into())]);
-    assert_eq!((exit.signal, exit.how), (Some(2), Ended::Cancelled), "the shell itself did not wait");
+    assert_eq!(
+        (exit.signal, exit.how),
+        (Some(2), Ended::Cancelled),
+        "the shell itself did not wait"
+    );
 }
 
 #[tokio::test]
 async fn a_program_that_ignores_sigint_is_killed_after_the_grace_period() {
     let script = "trap '' INT; echo ready; while :; do sleep 1000; done";
-    let mut run = Run::start(sh(script).sandbox(Some(namespaces())), Duration::from_millis(200));
+    let mut run = Run::start(
+        sh(script).sandbox(Some(namespaces())),
+        Duration::from_millis(200),
+    );
     assert_eq!(run.line().await, "ready");
     run.cancel.cancel();
     let (_, exit) = run.finish().await;
-    assert_eq!((exit.code, exit.signal, exit.how), (Some(137), Some(9), Ended::Cancelled));
+    assert_eq!(
+        (exit.code, exit.signal, exit.how),
+        (Some(137), Some(9), Ended::Cancelled)
+    );
     assert!(exit.duration >= Duration::from_millis(200));
 }
 
 /// Threads of a supervisor but for the one that starts the program.
 fn threads(supervisor: &str) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{supervisor}/task")).unwrap();
-    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    let names = tasks
+        .map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
     names.filter(|name| name.trim() == "lockkeeper").count()
 }
 
@@ -85,7 +113,11 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
 
     let (dir, gate) = gate();
     let slow = dir.path().join("slow");
-    let begin = format!("exec {} --block-fd 9 \"$@\" 9<>{}", bwrap().display(), gate.0.display());
+    let begin = format!(
+        "exec {} --block-fd 9 \"$@\" 9<>{}",
+        bwrap().display(),
+        gate.0.display()
+    );
     std::fs::write(&slow, format!("#!/bin/sh\necho $PPID\n{begin}\n")).unwrap();
     std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = "trap 'kill $!; exit 5' INT; sleep 1000 & wait";
@@ -99,12 +131,21 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
             tokio::time::sleep(LOOK).await;
         }
     };
-    tokio::time::timeout(LONG, interrupted).await.expect("the end of the leash in time");
+    tokio::time::timeout(LONG, interrupted)
+        .await
+        .expect("the end of the leash in time");
     // Also where nobody reads: then it fails below.
-    let mut pipe = std::fs::OpenOptions::new().read(true).write(true).open(&gate.0).unwrap();
+    let mut pipe = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&gate.0)
+        .unwrap();
     std::io::Write::write_all(&mut pipe, b"go\n").unwrap();
     let (lines, exit) = run.finish().await;
-    assert!(matches!(exit.code, Some(5 | 130)), "it ended before the grace period: {exit:?} {lines:?}");
+    assert!(
+        matches!(exit.code, Some(5 | 130)),
+        "it ended before the grace period: {exit:?} {lines:?}"
+    );
     assert_eq!(exit.how, Ended::Cancelled);
 }
 
@@ -115,7 +156,10 @@ async fn nobody_outlives_the_run_even_in_a_session_of_their_own() {
     let script = "sleep 1000 & setsid -f sh -c 'echo $$; exec sleep 1000'; read x < gate";
     let (own, gate) = gate();
     let mut run = Run::start_holding(script_in(own.path(), script), LONG, Some(&hold));
-    assert!(run.line().await.parse::<u32>().unwrap() < 100, "numbers begin anew in the namespace");
+    assert!(
+        run.line().await.parse::<u32>().unwrap() < 100,
+        "numbers begin anew in the namespace"
+    );
     assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
     gate.open();
     assert!(run.finish().await.1.is_success());
@@ -125,20 +169,42 @@ async fn nobody_outlives_the_run_even_in_a_session_of_their_own() {
 
 /// A supervisor that this test has started, with the leash in its hands.
 fn supervised(dir: &Path, script: &str) -> tokio::process::Child {
-    #[expect(clippy::disallowed_methods, reason = "the supervisor as a server would start it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the supervisor as a server would start it"
+    )]
     let mut command = tokio::process::Command::new(LOCKKEEPER);
-    command.args(["supervise", "--grace", "60", "--hold", "hold", "--bubblewrap"]).arg(bwrap());
+    command
+        .args([
+            "supervise",
+            "--grace",
+            "60",
+            "--hold",
+            "hold",
+            "--bubblewrap",
+        ])
+        .arg(bwrap());
     for path in ["/usr", "/bin", "/lib", "/lib64"] {
         command.args(["--read", path]);
     }
-    command.arg("--write").arg(dir).args(["--", "/bin/sh", "-c", script]).current_dir(dir);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .arg("--write")
+        .arg(dir)
+        .args(["--", "/bin/sh", "-c", script])
+        .current_dir(dir);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     command.spawn().unwrap()
 }
 
 async fn first_line(child: &mut tokio::process::Child) -> String {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    let line = tokio::time::timeout(LONG, lines.next_line()).await.expect("a line in time").unwrap();
+    let line = tokio::time::timeout(LONG, lines.next_line())
+        .await
+        .expect("a line in time")
+        .unwrap();
     line.expect("a line")
 }
 
@@ -164,31 +230,64 @@ async fn losing_the_server_ends_the_program_politely() {
     assert_eq!(first_line(&mut supervisor).await, "ready");
     drop(supervisor.stdin.take());
     let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
-    assert_eq!(std::fs::read_to_string(dir.path().join("saved")).unwrap(), "saved\n");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("saved")).unwrap(),
+        "saved\n"
+    );
 }
 
 #[tokio::test]
 async fn environment_files_and_signals_are_handed_on_as_without_it() {
     let dir = tempfile::tempdir().unwrap();
     let cmd = Cmd::new("/usr/bin/env").env("ONLY", "this").dir(dir.path());
-    let (lines, _) = Run::start(cmd.sandbox(Some(namespaces().writes([dir.path()]))), LONG).finish().await;
+    let (lines, _) = Run::start(cmd.sandbox(Some(namespaces().writes([dir.path()]))), LONG)
+        .finish()
+        .await;
     let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
-    assert_eq!(lines, ["ONLY=this".to_owned(), format!("PWD={}", dir.path().display())], "bwrap tells where it is");
+    assert_eq!(
+        lines,
+        [
+            "ONLY=this".to_owned(),
+            format!("PWD={}", dir.path().display())
+        ],
+        "bwrap tells where it is"
+    );
 
     let probe = sh("readlink /proc/self/fd/0; ls /proc/self/fd");
     let direct = probe.output().await.unwrap();
-    let (lines, _) = Run::start(probe.sandbox(Some(namespaces())), LONG).finish().await;
+    let (lines, _) = Run::start(probe.sandbox(Some(namespaces())), LONG)
+        .finish()
+        .await;
     let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
     assert_eq!(lines, direct.stdout.text().lines().collect::<Vec<_>>());
 
-    let probe = Cmd::new("/bin/grep").args(["-E", "^(Sig(Blk|Ign)|Cap(Prm|Eff|Bnd|Amb))", "/proc/self/status"]);
-    let (lines, _) = Run::start(probe.sandbox(Some(namespaces())), LONG).finish().await;
-    let stop = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE];
-    let stop: u64 = stop.into_iter().map(|signal| 1 << (signal as i32 - 1)).sum();
+    let probe = Cmd::new("/bin/grep").args([
+        "-E",
+        "^(Sig(Blk|Ign)|Cap(Prm|Eff|Bnd|Amb))",
+        "/proc/self/status",
+    ]);
+    let (lines, _) = Run::start(probe.sandbox(Some(namespaces())), LONG)
+        .finish()
+        .await;
+    let stop = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGPIPE,
+    ];
+    let stop: u64 = stop
+        .into_iter()
+        .map(|signal| 1 << (signal as i32 - 1))
+        .sum();
     assert_eq!(lines.len(), 6, "{lines:?}");
     for (_, line) in lines {
         let bits = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
-        let forbidden = if line.starts_with("Sig") { stop } else { u64::MAX };
+        let forbidden = if line.starts_with("Sig") {
+            stop
+        } else {
+            u64::MAX
+        };
         assert_eq!(bits & forbidden, 0, "{line}");
     }
 }
@@ -203,11 +302,9 @@ async fn nothing_exists_but_what_is_allowed_and_nothing_is_kept_in_memory() {
     std::os::unix::fs::symlink(dir.path().join("other/file"), dir.path().join("own/link")).unwrap();
     std::os::unix::fs::symlink("own", dir.path().join("way")).unwrap();
     let place = |name: &str| dir.path().join(name);
-    let sandbox = namespaces().writes([place("way"), place("shown/writable")]).reads([
-        place("shown"),
-        place("own/inner"),
-        "/nowhere".into(),
-    ]);
+    let sandbox = namespaces()
+        .writes([place("way"), place("shown/writable")])
+        .reads([place("shown"), place("own/inner"), "/nowhere".into()]);
     let script = format!(
         "cd {}; try() {{ if \"$@\" 2>/dev/null; then :; else echo \"denied: $*\"; fi; }}\n\
          try ls .; try cat own/file; try cat way/file; try cat shown/file; try cat other/file; try cat own/link\n\
@@ -220,7 +317,9 @@ async fn nothing_exists_but_what_is_allowed_and_nothing_is_kept_in_memory() {
          try eval 'echo x >/dev/null'; try eval 'head -c 1 /dev/urandom >/dev/null'",
         dir.path().display()
     );
-    let (lines, _) = Run::start(sh(&script).sandbox(Some(sandbox)), LONG).finish().await;
+    let (lines, _) = Run::start(sh(&script).sandbox(Some(sandbox)), LONG)
+        .finish()
+        .await;
     let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
     // The directory of the test may itself lie in one of those in which nothing may be made.
     let expected = "own | shown | way | of own | of own | of shown | denied: cat other/file | denied: cat own/link | \
@@ -235,13 +334,26 @@ async fn nothing_exists_but_what_is_allowed_and_nothing_is_kept_in_memory() {
 
 #[tokio::test]
 async fn limits_hold_in_it() {
-    let limits = Limits { file_size: Some(1 << 20), cpu: Some(Duration::from_secs(1)), ..Limits::default() };
+    let limits = Limits {
+        file_size: Some(1 << 20),
+        cpu: Some(Duration::from_secs(1)),
+        ..Limits::default()
+    };
     let dir = tempfile::tempdir().unwrap();
-    let run = |script: &str| Run::start(script_in(dir.path(), script).limits(limits), LONG).finish();
-    let (lines, exit) = run("head -c 4000000 /dev/zero >file; ls -l file | tr -s ' ' | cut -d ' ' -f 5").await;
-    assert_eq!((lines.last().map(|line| line.1.as_str()), exit.code), (Some("1048576"), Some(0)), "{lines:?}");
+    let run =
+        |script: &str| Run::start(script_in(dir.path(), script).limits(limits), LONG).finish();
+    let (lines, exit) =
+        run("head -c 4000000 /dev/zero >file; ls -l file | tr -s ' ' | cut -d ' ' -f 5").await;
+    assert_eq!(
+        (lines.last().map(|line| line.1.as_str()), exit.code),
+        (Some("1048576"), Some(0)),
+        "{lines:?}"
+    );
     let (_, exit) = run("while :; do :; done").await;
-    assert_eq!((exit.signal, limits.reached(exit.signal, "")), (Some(24), Some(Reached::Cpu)));
+    assert_eq!(
+        (exit.signal, limits.reached(exit.signal, "")),
+        (Some(24), Some(Reached::Cpu))
+    );
 }
 
 #[tokio::test]
@@ -251,13 +363,23 @@ async fn short_calls_and_dialogues_are_confined_and_are_told_their_secret() {
     let script = format!(
         "read -r x; echo \"$x\"; cat {path} 2>/dev/null || echo denied; printf get >&3 && dd bs=99 count=1 <&3 2>/dev/null; echo"
     );
-    let cmd = sh(&script).sandbox(Some(namespaces())).secret(Secret::new("hunter2"));
+    let cmd = sh(&script)
+        .sandbox(Some(namespaces()))
+        .secret(Secret::new("hunter2"));
     let output = cmd.clone().input("asked\n").output().await.unwrap();
-    assert_eq!(output.stdout.text(), "asked\ndenied\nhunter2\n", "{}", output.stderr.text());
+    assert_eq!(
+        output.stdout.text(),
+        "asked\ndenied\nhunter2\n",
+        "{}",
+        output.stderr.text()
+    );
     let mut dialogue = cmd.dialogue().unwrap();
     dialogue.say(b"asked\n").await.unwrap();
     for line in ["asked", "denied", "hunter2"] {
-        assert_eq!(dialogue.line(100).await.unwrap().as_deref(), Some(line.as_bytes()));
+        assert_eq!(
+            dialogue.line(100).await.unwrap().as_deref(),
+            Some(line.as_bytes())
+        );
     }
     assert_eq!(dialogue.end().await.unwrap().code, Some(0));
 }
@@ -266,7 +388,14 @@ async fn short_calls_and_dialogues_are_confined_and_are_told_their_secret() {
 async fn the_deadline_ends_a_short_call_and_lets_it_clean_up() {
     let dir = tempfile::tempdir().unwrap();
     let script = "trap 'echo clean > done; exit' TERM; sleep 1000 & wait";
-    let error = script_in(dir.path(), script).deadline(Duration::from_secs(2)).output().await.unwrap_err();
+    let error = script_in(dir.path(), script)
+        .deadline(Duration::from_secs(2))
+        .output()
+        .await
+        .unwrap_err();
     assert!(matches!(error, ProcessError::TimedOut { .. }), "{error}");
-    assert_eq!(std::fs::read_to_string(dir.path().join("done")).unwrap(), "clean\n");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("done")).unwrap(),
+        "clean\n"
+    );
 }

@@ -5,14 +5,26 @@ use lockkeeper::model::RunUser;
 use super::*;
 use crate::support::program::bwrap;
 
-const USER: RunUser = RunUser { uid: 4343, gid: 4344 };
+const USER: RunUser = RunUser {
+    uid: 4343,
+    gid: 4344,
+};
 
 fn needs_root() {
-    assert!(nix::unistd::geteuid().is_root(), "this test starts a program of another user, and needs root for that");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test starts a program of another user, and needs root for that"
+    );
 }
 
 fn namespaces() -> Sandbox {
-    Sandbox::new(Mechanism::Bubblewrap(bwrap())).reads(["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"])
+    Sandbox::new(Mechanism::Bubblewrap(bwrap())).reads([
+        "/usr",
+        "/bin",
+        "/lib",
+        "/lib64",
+        "/etc/ld.so.cache",
+    ])
 }
 
 #[tokio::test]
@@ -27,14 +39,31 @@ async fn a_program_is_that_user_and_nobody_else() {
         secret = secret.path().display()
     );
     let none = "0".repeat(16);
-    let expected =
-        format!("4343 4344 4344 CapPrm:{none} CapEff:{none} CapAmb:{none} NoNewPrivs:1 no_signal no_look no_file");
-    for (sandbox, has_supervisor) in [(None, true), (Some(landlocked()), true), (Some(namespaces()), false)] {
-        let cmd = sh(&script).sandbox(sandbox.clone()).user(Some(USER)).dir("/");
+    let expected = format!(
+        "4343 4344 4344 CapPrm:{none} CapEff:{none} CapAmb:{none} NoNewPrivs:1 no_signal no_look no_file"
+    );
+    for (sandbox, has_supervisor) in [
+        (None, true),
+        (Some(landlocked()), true),
+        (Some(namespaces()), false),
+    ] {
+        let cmd = sh(&script)
+            .sandbox(sandbox.clone())
+            .user(Some(USER))
+            .dir("/");
         let (lines, exit) = Run::start(cmd, LONG).finish().await;
-        let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line.replace(' ', "_")).collect();
-        let of_supervisor = lines.pop_if(|line| line == "no_signal_to_the_supervisor").is_some();
-        assert_eq!((lines.join(" "), of_supervisor), (expected.clone(), has_supervisor), "{sandbox:?} {exit:?}");
+        let mut lines: Vec<String> = lines
+            .into_iter()
+            .map(|(_, line)| line.replace(' ', "_"))
+            .collect();
+        let of_supervisor = lines
+            .pop_if(|line| line == "no_signal_to_the_supervisor")
+            .is_some();
+        assert_eq!(
+            (lines.join(" "), of_supervisor),
+            (expected.clone(), has_supervisor),
+            "{sandbox:?} {exit:?}"
+        );
     }
 }
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use lockkeeper::claims::{application_add, application_change, application_remove, collect};
 use lockkeeper::credential::{CredentialKind, PublicParts};
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, ApplicationId, CredentialId, ForgeHosts, OwnerId, OwnerName, RepoUrl, Rights,
+    ApplicationChange, ApplicationFields, ApplicationId, CredentialId, ForgeHosts, OwnerId,
+    OwnerName, RepoUrl, Rights,
 };
 use lockkeeper::seal::Sealed;
 use lockkeeper::store::{CreateOwner, NewCredential, Store};
@@ -76,18 +77,37 @@ enum Step {
 fn schedule(seed: u64) -> Vec<Vec<Step>> {
     let mut dice = StdRng::seed_from_u64(seed);
     let mut step = || {
-        let what = if dice.random_bool(0.5) { What::Application } else { What::Credential };
-        let (team, repo) = (dice.random_range(0..TEAMS.len()), dice.random_range(0..REPOS.len()));
+        let what = if dice.random_bool(0.5) {
+            What::Application
+        } else {
+            What::Credential
+        };
+        let (team, repo) = (
+            dice.random_range(0..TEAMS.len()),
+            dice.random_range(0..REPOS.len()),
+        );
         let (dir, which) = (dice.random_range(0..DIRS.len()), dice.random_range(0..1000));
         match dice.random_range(0..10) {
-            0..3 => Step::Create { what, team, repo, dir },
-            3..6 => Step::Move { what, which, repo, dir },
+            0..3 => Step::Create {
+                what,
+                team,
+                repo,
+                dir,
+            },
+            3..6 => Step::Move {
+                what,
+                which,
+                repo,
+                dir,
+            },
             6..8 => Step::Delete { what, which },
             8 if is_bare(seed) => Step::Claim { team, repo },
             _ => Step::Collect,
         }
     };
-    (0..ROUNDS).map(|round| (0..2 + round % (MOST - 1)).map(|_| step()).collect()).collect()
+    (0..ROUNDS)
+        .map(|round| (0..2 + round % (MOST - 1)).map(|_| step()).collect())
+        .collect()
 }
 
 fn is_bare(seed: u64) -> bool {
@@ -108,7 +128,10 @@ impl There {
         for row in store.credential_list(None, None, None, 1000).await.unwrap() {
             credentials.push(credential(row.id, row.owner, row.url));
         }
-        Self { applications: applications.into_iter().map(|app| app.id).collect(), credentials }
+        Self {
+            applications: applications.into_iter().map(|app| app.id).collect(),
+            credentials,
+        }
     }
 }
 
@@ -123,14 +146,41 @@ fn url(text: &str) -> RepoUrl {
 /// Nobody looks into it here.
 fn credential(id: CredentialId, owner: OwnerId, url: RepoUrl) -> NewCredential {
     let (user, app_id, installation, algorithm) = (None, None, None, None);
-    let public = PublicParts { fingerprint: "1f2e3d4c".to_owned(), user, app_id, installation, algorithm };
-    let sealed = Sealed { key: "a".parse().unwrap(), bytes: vec![1, 2, 3] };
-    NewCredential { id, owner, url, kind: CredentialKind::Token, public, sealed }
+    let public = PublicParts {
+        fingerprint: "1f2e3d4c".to_owned(),
+        user,
+        app_id,
+        installation,
+        algorithm,
+    };
+    let sealed = Sealed {
+        key: "a".parse().unwrap(),
+        bytes: vec![1, 2, 3],
+    };
+    NewCredential {
+        id,
+        owner,
+        url,
+        kind: CredentialKind::Token,
+        public,
+        sealed,
+    }
 }
 
-async fn take(store: &Store, step: Step, owners: &[(OwnerId, OwnerName)], there: &There, new: CredentialId) {
+async fn take(
+    store: &Store,
+    step: Step,
+    owners: &[(OwnerId, OwnerName)],
+    there: &There,
+    new: CredentialId,
+) {
     match step {
-        Step::Create { what: What::Application, team, repo, dir } => {
+        Step::Create {
+            what: What::Application,
+            team,
+            repo,
+            dir,
+        } => {
             let fields = ApplicationFields {
                 url: Some(REPOS[repo]),
                 branch: Some("main"),
@@ -138,33 +188,86 @@ async fn take(store: &Store, step: Step, owners: &[(OwnerId, OwnerName)], there:
                 ..ApplicationFields::default()
             };
             let spec = fields.spec(&ForgeHosts::public()).unwrap();
-            let _saved = application_add(store, &owners[team].1, &spec, (Rights::Whole, by())).await.unwrap();
+            let _saved = application_add(store, &owners[team].1, &spec, (Rights::Whole, by()))
+                .await
+                .unwrap();
         }
-        Step::Create { what: What::Credential, team, repo, .. } => {
+        Step::Create {
+            what: What::Credential,
+            team,
+            repo,
+            ..
+        } => {
             let new = credential(new, owners[team].0, url(REPOS[repo]));
-            let _kept = store.credential_create(&new, (Rights::Whole, by())).await.unwrap();
+            let _kept = store
+                .credential_create(&new, (Rights::Whole, by()))
+                .await
+                .unwrap();
         }
-        Step::Move { what: What::Application, which, repo, dir } => {
-            let Some(id) = pick(&there.applications, which) else { return };
+        Step::Move {
+            what: What::Application,
+            which,
+            repo,
+            dir,
+        } => {
+            let Some(id) = pick(&there.applications, which) else {
+                return;
+            };
             let (url, dir) = (Some(url(REPOS[repo])), Some(DIRS[dir].parse().unwrap()));
-            let change = ApplicationChange { url, dir, ..ApplicationChange::default() };
-            let _saved = application_change(store, id, &change, (Rights::Whole, by())).await.unwrap();
+            let change = ApplicationChange {
+                url,
+                dir,
+                ..ApplicationChange::default()
+            };
+            let _saved = application_change(store, id, &change, (Rights::Whole, by()))
+                .await
+                .unwrap();
         }
-        Step::Move { what: What::Credential, which, repo, .. } => {
-            let Some(old) = pick(&there.credentials, which) else { return };
-            let Some(kept) = store.credential_sealed(old.id).await.unwrap() else { return };
-            let new = NewCredential { url: url(REPOS[repo]), ..old };
-            let _kept = store.credential_change(&new, kept.updated_at, (Rights::Whole, by())).await.unwrap();
+        Step::Move {
+            what: What::Credential,
+            which,
+            repo,
+            ..
+        } => {
+            let Some(old) = pick(&there.credentials, which) else {
+                return;
+            };
+            let Some(kept) = store.credential_sealed(old.id).await.unwrap() else {
+                return;
+            };
+            let new = NewCredential {
+                url: url(REPOS[repo]),
+                ..old
+            };
+            let _kept = store
+                .credential_change(&new, kept.updated_at, (Rights::Whole, by()))
+                .await
+                .unwrap();
         }
-        Step::Delete { what: What::Application, which } => {
-            let Some(id) = pick(&there.applications, which) else { return };
+        Step::Delete {
+            what: What::Application,
+            which,
+        } => {
+            let Some(id) = pick(&there.applications, which) else {
+                return;
+            };
             let _gone = application_remove(store, id, by()).await.unwrap();
         }
-        Step::Delete { what: What::Credential, which } => {
-            let Some(old) = pick(&there.credentials, which) else { return };
+        Step::Delete {
+            what: What::Credential,
+            which,
+        } => {
+            let Some(old) = pick(&there.credentials, which) else {
+                return;
+            };
             store.credential_remove(old.id, by()).await.unwrap();
         }
-        Step::Claim { team, repo } => drop(store.claim_acquire(owners[team].0, &url(REPOS[repo]), by()).await.unwrap()),
+        Step::Claim { team, repo } => drop(
+            store
+                .claim_acquire(owners[team].0, &url(REPOS[repo]), by())
+                .await
+                .unwrap(),
+        ),
         Step::Collect => drop(collect(store).await.unwrap()),
     }
 }
@@ -173,7 +276,12 @@ async fn whatever_happens_at_once_no_claim_or_reference_is_left_over(db: &TestDb
     let stores = [db.store().clone(), db.reopen().await];
     let mut owners = Vec::new();
     for team in TEAMS {
-        let CreateOwner::Created(owner) = db.store().owner_create(&team.parse().unwrap(), by()).await.unwrap() else {
+        let CreateOwner::Created(owner) = db
+            .store()
+            .owner_create(&team.parse().unwrap(), by())
+            .await
+            .unwrap()
+        else {
             panic!("{team} is there")
         };
         owners.push((owner.id, owner.name));
@@ -184,14 +292,25 @@ async fn whatever_happens_at_once_no_claim_or_reference_is_left_over(db: &TestDb
             let there = Arc::new(There::of(db.store()).await);
             let mut steps = JoinSet::new();
             for (turn, step) in round.iter().copied().enumerate() {
-                let (store, owners, there) = (stores[turn % 2].clone(), Arc::clone(&owners), Arc::clone(&there));
+                let (store, owners, there) = (
+                    stores[turn % 2].clone(),
+                    Arc::clone(&owners),
+                    Arc::clone(&there),
+                );
                 let new = CredentialId::next(&*db.ids);
                 steps.spawn(async move { take(&store, step, &owners, &there, new).await });
             }
             while let Some(ended) = steps.join_next().await {
-                ended.unwrap_or_else(|error| panic!("seed {seed}, round {number}, {round:?}: {error}"));
+                ended.unwrap_or_else(|error| {
+                    panic!("seed {seed}, round {number}, {round:?}: {error}")
+                });
             }
-            look(db.store(), is_bare(seed), &format!("seed {seed}, round {number}: {round:?}")).await;
+            look(
+                db.store(),
+                is_bare(seed),
+                &format!("seed {seed}, round {number}: {round:?}"),
+            )
+            .await;
         }
     }
 }
@@ -199,22 +318,43 @@ async fn whatever_happens_at_once_no_claim_or_reference_is_left_over(db: &TestDb
 /// Whatever is there has a claim of its owner, and after one round of the collector there are no others.
 async fn look(store: &Store, is_bare: bool, when: &str) {
     let unused = store.claim_list_unused(100).await.unwrap();
-    assert!(is_bare || unused.is_empty(), "{when}: {unused:?} were left over");
+    assert!(
+        is_bare || unused.is_empty(),
+        "{when}: {unused:?} were left over"
+    );
     let mut expected: BTreeMap<(String, String), (i64, i64)> = BTreeMap::new();
     for app in store.application_list(None, None, 1000).await.unwrap() {
-        expected.entry((app.spec.url.to_string(), app.owner.to_string())).or_default().0 += 1;
+        expected
+            .entry((app.spec.url.to_string(), app.owner.to_string()))
+            .or_default()
+            .0 += 1;
     }
     for row in store.credential_list(None, None, None, 1000).await.unwrap() {
-        expected.entry((row.url.to_string(), row.owner_name.to_string())).or_default().1 += 1;
+        expected
+            .entry((row.url.to_string(), row.owner_name.to_string()))
+            .or_default()
+            .1 += 1;
     }
     let claims = store.claim_list(None, None, 1000).await.unwrap();
-    let found =
-        claims.into_iter().map(|it| ((it.url.to_string(), it.owner.to_string()), (it.applications, it.credentials)));
-    let (used, bare): (BTreeMap<_, _>, BTreeMap<_, _>) = found.partition(|(_, count)| *count != (0, 0));
-    assert_eq!(expected, used, "{when}: what is there, and the claims it refers to");
+    let found = claims.into_iter().map(|it| {
+        (
+            (it.url.to_string(), it.owner.to_string()),
+            (it.applications, it.credentials),
+        )
+    });
+    let (used, bare): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        found.partition(|(_, count)| *count != (0, 0));
+    assert_eq!(
+        expected, used,
+        "{when}: what is there, and the claims it refers to"
+    );
     assert_eq!(bare.len(), unused.len(), "{when}");
     if !bare.is_empty() {
-        assert_eq!(collect(store).await.unwrap().removed, bare.len() as u64, "{when}");
+        assert_eq!(
+            collect(store).await.unwrap().removed,
+            bare.len() as u64,
+            "{when}"
+        );
     }
 }
 
@@ -224,11 +364,38 @@ fn a_schedule_follows_from_its_seed_and_has_everything_in_it() {
     assert_ne!(schedule(7), schedule(9));
     let all: Vec<Step> = (0..SEEDS).flat_map(schedule).flatten().collect();
     for what in [What::Application, What::Credential] {
-        let of = |matches: fn(&Step) -> Option<What>| all.iter().filter(|step| matches(step) == Some(what)).count();
-        let created = of(|step| if let Step::Create { what, .. } = step { Some(*what) } else { None });
-        let moved = of(|step| if let Step::Move { what, .. } = step { Some(*what) } else { None });
-        let deleted = of(|step| if let Step::Delete { what, .. } = step { Some(*what) } else { None });
-        assert!(created > 100 && moved > 100 && deleted > 80, "{what:?}: {created} {moved} {deleted}");
+        let of = |matches: fn(&Step) -> Option<What>| {
+            all.iter()
+                .filter(|step| matches(step) == Some(what))
+                .count()
+        };
+        let created = of(|step| {
+            if let Step::Create { what, .. } = step {
+                Some(*what)
+            } else {
+                None
+            }
+        });
+        let moved = of(|step| {
+            if let Step::Move { what, .. } = step {
+                Some(*what)
+            } else {
+                None
+            }
+        });
+        let deleted = of(|step| {
+            if let Step::Delete { what, .. } = step {
+                Some(*what)
+            } else {
+                None
+            }
+        });
+        assert!(
+            created > 100 && moved > 100 && deleted > 80,
+            "{what:?}: {created} {moved} {deleted}"
+        );
     }
-    assert!(all.contains(&Step::Collect) && all.iter().any(|step| matches!(step, Step::Claim { .. })));
+    assert!(
+        all.contains(&Step::Collect) && all.iter().any(|step| matches!(step, Step::Claim { .. }))
+    );
 }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lockkeeper::model::{Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin};
+use lockkeeper::model::{
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin,
+};
 use lockkeeper::store::{
-    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, Stop, StopKind, Store,
+    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, Stop, StopKind,
+    Store,
 };
 
 use super::samples::{HOSTILE, command, job, new_command, pull};
@@ -37,48 +40,113 @@ fn head() -> CommitSha {
 
 fn end(id: CommandId, lanes: &[&str]) -> FinishedCommand {
     let outbox = lanes.iter().map(|lane| job(lane)).collect();
-    FinishedCommand { id, outcome: CommandOutcome::Refused, reason: Some("locked".to_owned()), result: None, outbox }
+    FinishedCommand {
+        id,
+        outcome: CommandOutcome::Refused,
+        reason: Some("locked".to_owned()),
+        result: None,
+        outbox,
+    }
 }
 
 async fn lanes(store: &Store) -> Vec<String> {
-    store.job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect()
+    store
+        .job_list_open()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|job| job.lane)
+        .collect()
 }
 
 async fn a_command_is_kept_together_with_its_job(db: &TestDb) {
     let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
     assert_eq!(lanes(&db.reopen().await).await, [format!("command {id}")]);
     let kept = db.reopen().await.command_get(id).await.unwrap().unwrap();
-    assert_eq!((kept.id, kept.kind, &kept.pull, kept.spec.as_str()), (id, CommandKind::Plan, &pull(1), "{}"));
-    assert_eq!((kept.actor, kept.installation, kept.head), (Actor::commenter("ada"), None, None));
-    assert_eq!((kept.state, kept.outcome, kept.reason, kept.stop), (CommandState::Queued, None, None, None));
+    assert_eq!(
+        (kept.id, kept.kind, &kept.pull, kept.spec.as_str()),
+        (id, CommandKind::Plan, &pull(1), "{}")
+    );
+    assert_eq!(
+        (kept.actor, kept.installation, kept.head),
+        (Actor::commenter("ada"), None, None)
+    );
+    assert_eq!(
+        (kept.state, kept.outcome, kept.reason, kept.stop),
+        (CommandState::Queued, None, None, None)
+    );
     assert_eq!((kept.created_at, kept.finished_at), (start_of_time(), None));
-    assert!(db.store().command_get(CommandId::next(&*db.ids)).await.unwrap().is_none());
+    assert!(
+        db.store()
+            .command_get(CommandId::next(&*db.ids))
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
     let spec = format!("{HOSTILE}{}", "x".repeat(1 << 20));
     for (&kind, &origin) in CommandKind::ALL.iter().cycle().zip(Origin::ALL) {
-        let actor = Actor { login: HOSTILE.to_owned(), origin };
-        let new = NewCommand { actor, installation: Some(u64::MAX), spec: spec.clone(), ..new_command(kind, &pull(1)) };
-        let CreateCommand::Created(id) = db.store().command_create(&new, |_| vec![job("lane")]).await.unwrap() else {
+        let actor = Actor {
+            login: HOSTILE.to_owned(),
+            origin,
+        };
+        let new = NewCommand {
+            actor,
+            installation: Some(u64::MAX),
+            spec: spec.clone(),
+            ..new_command(kind, &pull(1))
+        };
+        let CreateCommand::Created(id) = db
+            .store()
+            .command_create(&new, |_| vec![job("lane")])
+            .await
+            .unwrap()
+        else {
             panic!("a command without a comment is always new")
         };
         let kept = db.store().command_get(id).await.unwrap().unwrap();
-        assert_eq!((kept.kind, kept.actor, kept.installation), (kind, new.actor, Some(u64::MAX)));
+        assert_eq!(
+            (kept.kind, kept.actor, kept.installation),
+            (kind, new.actor, Some(u64::MAX))
+        );
         assert!(kept.spec == spec, "the specification came back changed");
     }
 }
 
 async fn the_same_comment_is_one_command(db: &TestDb) {
-    let asked = NewCommand { comment: Some(u64::MAX), ..new_command(CommandKind::Plan, &pull(1)) };
-    let again = NewCommand { kind: CommandKind::Apply, ..asked.clone() };
-    assert!(matches!(db.store().command_create(&asked, |_| vec![job("a")]).await.unwrap(), CreateCommand::Created(_)));
-    let outcome = db.store().command_create(&again, |_| panic!("no job for a known comment")).await.unwrap();
+    let asked = NewCommand {
+        comment: Some(u64::MAX),
+        ..new_command(CommandKind::Plan, &pull(1))
+    };
+    let again = NewCommand {
+        kind: CommandKind::Apply,
+        ..asked.clone()
+    };
+    assert!(matches!(
+        db.store()
+            .command_create(&asked, |_| vec![job("a")])
+            .await
+            .unwrap(),
+        CreateCommand::Created(_)
+    ));
+    let outcome = db
+        .store()
+        .command_create(&again, |_| panic!("no job for a known comment"))
+        .await
+        .unwrap();
     assert_eq!(outcome, CreateCommand::Known);
     assert_eq!(db.store().command_list(10).await.unwrap().len(), 1);
-    let elsewhere = NewCommand { pull: pull(2), ..asked };
+    let elsewhere = NewCommand {
+        pull: pull(2),
+        ..asked
+    };
     assert!(matches!(
-        db.store().command_create(&elsewhere, |_| vec![job("b")]).await.unwrap(),
+        db.store()
+            .command_create(&elsewhere, |_| vec![job("b")])
+            .await
+            .unwrap(),
         CreateCommand::Created(_)
     ));
     assert_eq!(lanes(db.store()).await, ["a", "b"]);
@@ -87,10 +155,17 @@ async fn the_same_comment_is_one_command(db: &TestDb) {
 async fn the_same_comment_on_many_connections_at_once_is_one_command(db: &TestDb) {
     let other = db.reopen().await;
     for comment in 1..=20 {
-        let asked = NewCommand { comment: Some(comment), ..new_command(CommandKind::Plan, &pull(1)) };
+        let asked = NewCommand {
+            comment: Some(comment),
+            ..new_command(CommandKind::Plan, &pull(1))
+        };
         let stores = [db.store(), &other].into_iter().cycle().take(16);
-        let outcomes = join_all(stores.map(|store| store.command_create(&asked, |_| vec![job("lane")]))).await;
-        let known = outcomes.into_iter().filter(|o| *o.as_ref().unwrap() == CreateCommand::Known).count();
+        let outcomes =
+            join_all(stores.map(|store| store.command_create(&asked, |_| vec![job("lane")]))).await;
+        let known = outcomes
+            .into_iter()
+            .filter(|o| *o.as_ref().unwrap() == CreateCommand::Known)
+            .count();
         assert_eq!((known, lanes(db.store()).await.len() as u64), (15, comment));
     }
 }
@@ -105,19 +180,38 @@ async fn commands_without_a_comment_are_all_different(db: &TestDb) {
 
 async fn a_delivery_that_is_read_again_leads_to_nothing_more(db: &TestDb) {
     let delivery = Some(DeliveryId::next(&*db.ids));
-    let new = NewCommand { delivery, ..new_command(CommandKind::Autoplan, &pull(1)) };
-    let first = db.store().command_create(&new, |_| vec![job("lane")]).await.unwrap();
+    let new = NewCommand {
+        delivery,
+        ..new_command(CommandKind::Autoplan, &pull(1))
+    };
+    let first = db
+        .store()
+        .command_create(&new, |_| vec![job("lane")])
+        .await
+        .unwrap();
     assert!(matches!(first, CreateCommand::Created(_)));
-    assert_eq!(db.store().command_create(&new, |_| vec![job("lane")]).await.unwrap(), CreateCommand::Known);
+    assert_eq!(
+        db.store()
+            .command_create(&new, |_| vec![job("lane")])
+            .await
+            .unwrap(),
+        CreateCommand::Known
+    );
     assert_eq!(lanes(db.store()).await, ["lane"]);
 }
 
 async fn a_started_command_has_a_head_and_statuses_to_post(db: &TestDb) {
     let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
     assert_eq!(db.store().command_count_running().await.unwrap(), 0);
-    db.store().command_start(id, Some(&head()), &[job("status 1"), job("status 2")]).await.unwrap();
+    db.store()
+        .command_start(id, Some(&head()), &[job("status 1"), job("status 2")])
+        .await
+        .unwrap();
     let kept = db.store().command_get(id).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.head), (CommandState::Running, Some(head())));
+    assert_eq!(
+        (kept.state, kept.head),
+        (CommandState::Running, Some(head()))
+    );
     assert_eq!(lanes(db.store()).await[1..], ["status 1", "status 2"]);
     assert_eq!(db.store().command_count_running().await.unwrap(), 1);
 }
@@ -127,10 +221,24 @@ async fn a_finished_command_has_an_end_and_its_outbox_in_order(db: &TestDb) {
     db.store().command_start(id, None, &[]).await.unwrap();
     db.clock.advance(Duration::from_micros(1));
     let reason = Some(format!("{HOSTILE}\0"));
-    assert!(db.store().command_finish(&FinishedCommand { reason, ..end(id, &["z", "a", "z"]) }).await.unwrap());
+    assert!(
+        db.store()
+            .command_finish(&FinishedCommand {
+                reason,
+                ..end(id, &["z", "a", "z"])
+            })
+            .await
+            .unwrap()
+    );
     let kept = db.store().command_get(id).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.outcome), (CommandState::Finished, Some(CommandOutcome::Refused)));
-    assert_eq!((kept.reason, kept.finished_at), (Some(format!("{HOSTILE}\u{fffd}")), Some(db.now())));
+    assert_eq!(
+        (kept.state, kept.outcome),
+        (CommandState::Finished, Some(CommandOutcome::Refused))
+    );
+    assert_eq!(
+        (kept.reason, kept.finished_at),
+        (Some(format!("{HOSTILE}\u{fffd}")), Some(db.now()))
+    );
     assert_eq!(lanes(db.store()).await[1..], ["z", "a", "z"]);
     assert_eq!(db.store().command_count_running().await.unwrap(), 0);
 }
@@ -141,18 +249,35 @@ async fn finishing_posts_exactly_once(db: &TestDb) {
     let finish = end(id, &["comment"]);
     let stores = [db.store(), &other].into_iter().cycle().take(16);
     let finished = join_all(stores.map(|store| store.command_finish(&finish))).await;
-    assert_eq!(finished.into_iter().filter(|first| *first.as_ref().unwrap()).count(), 1);
+    assert_eq!(
+        finished
+            .into_iter()
+            .filter(|first| *first.as_ref().unwrap())
+            .count(),
+        1
+    );
     assert_eq!(lanes(db.store()).await[1..], ["comment"]);
-    assert!(!db.store().command_finish(&end(CommandId::next(&*db.ids), &["comment"])).await.unwrap());
+    assert!(
+        !db.store()
+            .command_finish(&end(CommandId::next(&*db.ids), &["comment"]))
+            .await
+            .unwrap()
+    );
     assert_eq!(lanes(db.store()).await.len(), 2);
 }
 
 async fn a_command_that_has_ended_does_not_start_again(db: &TestDb) {
     let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
     assert!(db.store().command_finish(&end(id, &[])).await.unwrap());
-    db.store().command_start(id, Some(&head()), &[job("status")]).await.unwrap();
+    db.store()
+        .command_start(id, Some(&head()), &[job("status")])
+        .await
+        .unwrap();
     let kept = db.store().command_get(id).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.head, lanes(db.store()).await.len()), (CommandState::Finished, None, 1));
+    assert_eq!(
+        (kept.state, kept.head, lanes(db.store()).await.len()),
+        (CommandState::Finished, None, 1)
+    );
 }
 
 async fn plans_are_asked_to_stop_and_applies_never(db: &TestDb) {
@@ -164,14 +289,35 @@ async fn plans_are_asked_to_stop_and_applies_never(db: &TestDb) {
     assert!(db.store().command_finish(&end(over, &[])).await.unwrap());
     command(db.store(), CommandKind::Plan, &pull(2)).await;
     db.store().command_start(ids[1], None, &[]).await.unwrap();
-    assert_eq!(CommandKind::ALL[..2], [CommandKind::Plan, CommandKind::Autoplan]);
-    assert_eq!(db.store().command_stop_plans(&pull(1), "newer commit\0").await.unwrap(), ids[..2]);
-    assert_eq!(db.store().command_stop_plans(&pull(1), "second reason").await.unwrap(), []);
-    assert_eq!(db.reopen().await.command_list_stopping().await.unwrap(), ids[..2]);
+    assert_eq!(
+        CommandKind::ALL[..2],
+        [CommandKind::Plan, CommandKind::Autoplan]
+    );
+    assert_eq!(
+        db.store()
+            .command_stop_plans(&pull(1), "newer commit\0")
+            .await
+            .unwrap(),
+        ids[..2]
+    );
+    assert_eq!(
+        db.store()
+            .command_stop_plans(&pull(1), "second reason")
+            .await
+            .unwrap(),
+        []
+    );
+    assert_eq!(
+        db.reopen().await.command_list_stopping().await.unwrap(),
+        ids[..2]
+    );
     let kept = db.store().command_get(ids[0]).await.unwrap().unwrap();
     assert_eq!(
         (kept.state, kept.stop),
-        (CommandState::Queued, Some(Stop::new(StopKind::Closed, "newer commit\u{fffd}")))
+        (
+            CommandState::Queued,
+            Some(Stop::new(StopKind::Closed, "newer commit\u{fffd}"))
+        )
     );
     assert!(db.store().command_finish(&end(ids[0], &[])).await.unwrap());
     assert_eq!(db.store().command_list_stopping().await.unwrap(), ids[1..2]);
@@ -182,7 +328,9 @@ async fn commands_are_listed_newest_first(db: &TestDb) {
     let b = command(db.store(), CommandKind::Plan, &pull(2)).await;
     db.clock.advance(Duration::from_micros(1));
     let c = command(db.store(), CommandKind::Plan, &pull(1)).await;
-    let ids = |list: Vec<lockkeeper::store::CommandRow>| list.into_iter().map(|c| c.id).collect::<Vec<_>>();
+    let ids = |list: Vec<lockkeeper::store::CommandRow>| {
+        list.into_iter().map(|c| c.id).collect::<Vec<_>>()
+    };
     assert_eq!(ids(db.store().command_list(10).await.unwrap()), [c, b, a]);
     assert_eq!(ids(db.store().command_list(1).await.unwrap()), [c]);
 }
@@ -205,7 +353,15 @@ fn no_jobs(_: CommandId) -> Vec<lockkeeper::store::NewJob> {
 
 async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
     let new = new_command(CommandKind::Autoplan, &pull(1));
-    match store.command_create_instead(&new, no_jobs, "a newer commit came", HeadNews::Told(None, None)).await.unwrap()
+    match store
+        .command_create_instead(
+            &new,
+            no_jobs,
+            "a newer commit came",
+            HeadNews::Told(None, None),
+        )
+        .await
+        .unwrap()
     {
         (CreateCommand::Created(id), replaced) => (id, replaced),
         (CreateCommand::Known, _) => panic!("the command is new"),
@@ -213,7 +369,13 @@ async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
 }
 
 async fn stop_of(store: &Store, id: CommandId) -> Option<StopKind> {
-    store.command_get(id).await.unwrap().unwrap().stop.map(|stop| stop.kind)
+    store
+        .command_get(id)
+        .await
+        .unwrap()
+        .unwrap()
+        .stop
+        .map(|stop| stop.kind)
 }
 
 async fn a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply(db: &TestDb) {
@@ -224,7 +386,13 @@ async fn a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply(db: &Te
     let elsewhere = command(db.store(), CommandKind::Plan, &pull(2)).await;
     assert!(db.store().command_start(ids[0], None, &[]).await.unwrap());
     // A close is a weaker reason: the pull may be opened again.
-    assert_eq!(db.store().command_stop_plans(&pull(1), "closed").await.unwrap(), ids[..2]);
+    assert_eq!(
+        db.store()
+            .command_stop_plans(&pull(1), "closed")
+            .await
+            .unwrap(),
+        ids[..2]
+    );
     let (by, replaced) = newer(db.store()).await;
     assert_eq!(replaced, ids[..2]);
     for (n, id) in ids.iter().enumerate() {
@@ -235,10 +403,26 @@ async fn a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply(db: &Te
             CommandKind::ALL[n]
         );
     }
-    assert_eq!((stop_of(db.store(), by).await, stop_of(db.store(), elsewhere).await), (None, None));
-    db.store().command_go_on(ids[0], StopKind::Closed).await.unwrap();
-    assert_eq!(stop_of(db.store(), ids[0]).await, Some(StopKind::Superseded), "for another reason");
-    db.store().command_go_on(ids[0], StopKind::Superseded).await.unwrap();
+    assert_eq!(
+        (
+            stop_of(db.store(), by).await,
+            stop_of(db.store(), elsewhere).await
+        ),
+        (None, None)
+    );
+    db.store()
+        .command_go_on(ids[0], StopKind::Closed)
+        .await
+        .unwrap();
+    assert_eq!(
+        stop_of(db.store(), ids[0]).await,
+        Some(StopKind::Superseded),
+        "for another reason"
+    );
+    db.store()
+        .command_go_on(ids[0], StopKind::Superseded)
+        .await
+        .unwrap();
     assert_eq!(stop_of(db.store(), ids[0]).await, None);
 }
 
@@ -256,7 +440,10 @@ async fn what_was_asked_is_asked_of_the_newest_plan(db: &TestDb) {
     assert!(!db.store().command_stands_in(second).await.unwrap());
     assert!(db.store().command_finish(&end(third, &[])).await.unwrap());
     let (fourth, _) = newer(db.store()).await;
-    assert!(!db.store().command_stands_in(fourth).await.unwrap(), "the third has answered");
+    assert!(
+        !db.store().command_stands_in(fourth).await.unwrap(),
+        "the third has answered"
+    );
 }
 
 async fn what_waits_is_dropped_and_what_runs_is_asked_to_stop(db: &TestDb) {
@@ -268,24 +455,49 @@ async fn what_waits_is_dropped_and_what_runs_is_asked_to_stop(db: &TestDb) {
     for id in [plan, apply] {
         assert!(db.store().command_start(id, None, &[]).await.unwrap());
     }
-    let (at, what) =
-        (pull(1), |rows: &[lockkeeper::store::CommandRow]| rows.iter().map(|row| row.id).collect::<Vec<_>>());
-    let ends = |_: &lockkeeper::store::Cancelled| vec![end(waiting, &["told"]), end(asking, &["answer"])];
-    let done = db.store().command_cancel(CancelWhat::OfPull(&at), "bob\0", false, ends).await.unwrap();
+    let (at, what) = (pull(1), |rows: &[lockkeeper::store::CommandRow]| {
+        rows.iter().map(|row| row.id).collect::<Vec<_>>()
+    });
+    let ends =
+        |_: &lockkeeper::store::Cancelled| vec![end(waiting, &["told"]), end(asking, &["answer"])];
+    let done = db
+        .store()
+        .command_cancel(CancelWhat::OfPull(&at), "bob\0", false, ends)
+        .await
+        .unwrap();
     assert_eq!(
-        (what(&done.interrupted), what(&done.dropped), what(&done.spared)),
+        (
+            what(&done.interrupted),
+            what(&done.dropped),
+            what(&done.spared)
+        ),
         (vec![plan], vec![waiting], vec![apply])
     );
-    for (id, state) in
-        [(waiting, CommandState::Finished), (asking, CommandState::Finished), (apply, CommandState::Running)]
-    {
-        assert_eq!(db.store().command_get(id).await.unwrap().unwrap().state, state);
+    for (id, state) in [
+        (waiting, CommandState::Finished),
+        (asking, CommandState::Finished),
+        (apply, CommandState::Running),
+    ] {
+        assert_eq!(
+            db.store().command_get(id).await.unwrap().unwrap().state,
+            state
+        );
     }
     let kept = db.store().command_get(plan).await.unwrap().unwrap();
-    assert_eq!(kept.stop, Some(Stop::new(StopKind::Cancelled, "bob\u{fffd}")));
+    assert_eq!(
+        kept.stop,
+        Some(Stop::new(StopKind::Cancelled, "bob\u{fffd}"))
+    );
     assert_eq!(db.store().command_list_stopping().await.unwrap(), [plan]);
-    let by_force = db.store().command_cancel(CancelWhat::OfPull(&at), "eve", true, |_| Vec::new()).await.unwrap();
-    assert_eq!((what(&by_force.interrupted), by_force.spared.len()), (vec![plan, apply], 0));
+    let by_force = db
+        .store()
+        .command_cancel(CancelWhat::OfPull(&at), "eve", true, |_| Vec::new())
+        .await
+        .unwrap();
+    assert_eq!(
+        (what(&by_force.interrupted), by_force.spared.len()),
+        (vec![plan, apply], 0)
+    );
     let kept = db.store().command_get(plan).await.unwrap().unwrap();
     assert_eq!(kept.stop.unwrap().why, "bob\u{fffd}", "the first who asked");
     assert_eq!(stop_of(db.store(), elsewhere).await, None);
@@ -295,9 +507,20 @@ async fn one_command_is_cancelled_and_no_other(db: &TestDb) {
     let one = command(db.store(), CommandKind::Plan, &pull(1)).await;
     let other = command(db.store(), CommandKind::Plan, &pull(1)).await;
     let ends = |_: &lockkeeper::store::Cancelled| vec![end(one, &[])];
-    let done = db.store().command_cancel(CancelWhat::One(one), "ops", false, ends).await.unwrap();
+    let done = db
+        .store()
+        .command_cancel(CancelWhat::One(one), "ops", false, ends)
+        .await
+        .unwrap();
     assert_eq!((done.dropped.len(), done.interrupted.len()), (1, 0));
-    assert_eq!(db.store().command_get(other).await.unwrap().unwrap().state, CommandState::Queued);
-    let over = db.store().command_cancel(CancelWhat::One(one), "ops", true, |_| Vec::new()).await.unwrap();
+    assert_eq!(
+        db.store().command_get(other).await.unwrap().unwrap().state,
+        CommandState::Queued
+    );
+    let over = db
+        .store()
+        .command_cancel(CancelWhat::One(one), "ops", true, |_| Vec::new())
+        .await
+        .unwrap();
     assert!(over.dropped.is_empty() && over.interrupted.is_empty() && over.spared.is_empty());
 }

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::model::{
-    CommandKind, CommandOutcome, LockKey, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind,
+    CommandKind, CommandOutcome, LockKey, PlanRecord, PlanState, ProjectOutcome, PullState, RunId,
+    RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, DatabaseUrl, FinishedCommand, JobLease, LeaseLost, LockWish, NewRun, OutputPiece, RecordPlan, RunState,
-    Store,
+    ApplyGate, DatabaseUrl, FinishedCommand, JobLease, LeaseLost, LockWish, NewRun, OutputPiece,
+    RecordPlan, RunState, Store,
 };
 use sqlx::Connection;
 use tokio_util::sync::CancellationToken;
 
 use super::samples::{
-    URL, begin_apply, begin_apply_in, command, job, new_command, new_plan, open_pull, plan_state, planned, project,
-    run, taken,
+    URL, begin_apply, begin_apply_in, command, job, new_command, new_plan, open_pull, plan_state,
+    planned, project, run, taken,
 };
 use crate::support::db::{TestDb, by, store_test};
 use crate::support::rows;
@@ -34,7 +35,12 @@ const LEASE: TimeDelta = TimeDelta::seconds(45);
 /// A claimed job and a store that writes under its lease.
 async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
     db.store().job_push(&job("the work")).await.unwrap();
-    let lease = db.store().job_claim("a", db.now() + LEASE, "", "", i64::MAX).await.unwrap().expect("a job may run");
+    let lease = db
+        .store()
+        .job_claim("a", db.now() + LEASE, "", "", i64::MAX)
+        .await
+        .unwrap()
+        .expect("a job may run");
     let lost = CancellationToken::new();
     (db.store().under(&lease, lost.clone()), lease, lost)
 }
@@ -43,7 +49,11 @@ async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
 async fn take_over(db: &TestDb) {
     db.clock.advance(Duration::from_secs(46));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
-    db.store().job_claim("b", db.now() + LEASE, "work", "", i64::MAX).await.unwrap().expect("the job is free");
+    db.store()
+        .job_claim("b", db.now() + LEASE, "work", "", i64::MAX)
+        .await
+        .unwrap()
+        .expect("the job is free");
 }
 
 #[track_caller]
@@ -53,11 +63,20 @@ fn is_lost<T: std::fmt::Debug>(result: Result<T, sqlx::Error>) {
 }
 
 fn piece() -> OutputPiece {
-    OutputPiece { seq: 1, text: "late\n".to_owned() }
+    OutputPiece {
+        seq: 1,
+        text: "late\n".to_owned(),
+    }
 }
 
 fn end(id: lockkeeper::model::CommandId) -> FinishedCommand {
-    FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, result: None, outbox: vec![job("comments")] }
+    FinishedCommand {
+        id,
+        outcome: CommandOutcome::Success,
+        reason: None,
+        result: None,
+        outbox: vec![job("comments")],
+    }
 }
 
 async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
@@ -68,10 +87,26 @@ async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
     let lock = taken(&store, &one, &project("a")).await;
     store.run_start(plan.run).await.unwrap();
     store.run_output_append(plan.run, &piece()).await.unwrap();
-    assert_eq!(store.plan_record(&plan, Some(lock.id), Some(b"plan")).await.unwrap(), RecordPlan::Recorded);
-    assert!(store.run_finish(plan.run, ProjectOutcome::Planned, None).await.unwrap());
-    let ApplyGate::Granted(grant) = begin_apply(&store, &plan).await else { panic!("nothing stops this apply") };
-    store.apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
+    assert_eq!(
+        store
+            .plan_record(&plan, Some(lock.id), Some(b"plan"))
+            .await
+            .unwrap(),
+        RecordPlan::Recorded
+    );
+    assert!(
+        store
+            .run_finish(plan.run, ProjectOutcome::Planned, None)
+            .await
+            .unwrap()
+    );
+    let ApplyGate::Granted(grant) = begin_apply(&store, &plan).await else {
+        panic!("nothing stops this apply")
+    };
+    store
+        .apply_end(grant, &one, PlanState::Applied, by())
+        .await
+        .unwrap();
     let command = command(&store, CommandKind::Plan, &one).await;
     store.command_start(command, None, &[]).await.unwrap();
     assert!(store.command_finish(&end(command)).await.unwrap());
@@ -81,7 +116,10 @@ async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
 /// Every write that a command makes on its way.
 async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
-    let (kept, late) = (planned(db, &one, &project("a")).await, new_plan(db, &one, &project("b")).await);
+    let (kept, late) = (
+        planned(db, &one, &project("a")).await,
+        new_plan(db, &one, &project("b")).await,
+    );
     let lock = taken(db.store(), &one, &project("b")).await;
     let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
     let asked = command(db.store(), CommandKind::Plan, &one).await;
@@ -93,14 +131,29 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.command_start(asked, None, &[job("status")]).await);
     let wanted = project("c");
     let key = LockKey::of(&one.repo, &wanted);
-    let wish = LockWish { key: &key, project: &wanted, pull: &one, pull_url: URL, cause: by() };
+    let wish = LockWish {
+        key: &key,
+        project: &wanted,
+        pull: &one,
+        pull_url: URL,
+        cause: by(),
+    };
     is_lost(store.lock_take(&wish).await);
-    let new = NewRun { command: asked, kind: RunKind::Plan, pull: one.clone(), project: project("b") };
+    let new = NewRun {
+        command: asked,
+        kind: RunKind::Plan,
+        pull: one.clone(),
+        project: project("b"),
+    };
     is_lost(store.run_create(&new).await);
     is_lost(store.run_start(late.run).await);
     is_lost(store.run_output_append(late.run, &piece()).await);
     is_lost(store.plan_record(&late, Some(lock.id), Some(b"plan")).await);
-    is_lost(store.run_finish(late.run, ProjectOutcome::Planned, None).await);
+    is_lost(
+        store
+            .run_finish(late.run, ProjectOutcome::Planned, None)
+            .await,
+    );
     is_lost(store.plan_drop(&one, &project("a"), by()).await);
     is_lost(store.plan_keep_only(&one, &[], by()).await);
     is_lost(begin_apply_in(&store, &kept, apply).await);
@@ -109,12 +162,36 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.pull_seen(&one, PullState::Closed, URL).await);
     is_lost(store.job_push(&job("status")).await);
     is_lost(store.command_finish(&end(asked)).await);
-    is_lost(store.command_create(&new_command(CommandKind::Plan, &one), |_| vec![job("command")]).await);
+    is_lost(
+        store
+            .command_create(&new_command(CommandKind::Plan, &one), |_| {
+                vec![job("command")]
+            })
+            .await,
+    );
 
     assert_untouched(db, &kept, &late, apply).await;
     assert_eq!(db.store().job_list_open().await.unwrap().len(), before);
-    assert_eq!(db.store().command_list(10).await.unwrap().iter().filter(|row| row.id == asked).count(), 1);
-    assert_eq!(db.store().command_get(asked).await.unwrap().unwrap().state.to_string(), "queued");
+    assert_eq!(
+        db.store()
+            .command_list(10)
+            .await
+            .unwrap()
+            .iter()
+            .filter(|row| row.id == asked)
+            .count(),
+        1
+    );
+    assert_eq!(
+        db.store()
+            .command_get(asked)
+            .await
+            .unwrap()
+            .unwrap()
+            .state
+            .to_string(),
+        "queued"
+    );
 }
 
 async fn assert_untouched(db: &TestDb, kept: &PlanRecord, late: &PlanRecord, apply: RunId) {
@@ -123,10 +200,16 @@ async fn assert_untouched(db: &TestDb, kept: &PlanRecord, late: &PlanRecord, app
     assert_eq!(db.store().plan_file_get(late.id).await.unwrap(), None);
     assert_eq!(db.store().run_output(late.run).await.unwrap(), "");
     for run in [late.run, apply] {
-        assert_eq!(db.store().run_get(run).await.unwrap().unwrap().state, RunState::Queued);
+        assert_eq!(
+            db.store().run_get(run).await.unwrap().unwrap().state,
+            RunState::Queued
+        );
     }
     assert_eq!(db.store().lock_list().await.unwrap().len(), 2);
-    assert_eq!(db.store().pull_state(&kept.pull).await.unwrap(), Some(PullState::Open));
+    assert_eq!(
+        db.store().pull_state(&kept.pull).await.unwrap(),
+        Some(PullState::Open)
+    );
 }
 
 async fn an_apply_that_lost_its_lease_on_the_way_ends_nothing(db: &TestDb) {
@@ -135,12 +218,18 @@ async fn an_apply_that_lost_its_lease_on_the_way_ends_nothing(db: &TestDb) {
     let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
     let (store, ..) = under(db).await;
     let gate = begin_apply_in(&store, &plan, apply).await.unwrap();
-    let ApplyGate::Granted(grant) = gate else { panic!("nothing stops this apply") };
+    let ApplyGate::Granted(grant) = gate else {
+        panic!("nothing stops this apply")
+    };
     take_over(db).await;
     db.store().apply_abandon(&one, apply, by()).await.unwrap();
     is_lost(store.apply_end(grant, &one, PlanState::Applied, by()).await);
     is_lost(store.run_finish(apply, ProjectOutcome::Applied, None).await);
-    assert_eq!(plan_state(db, &plan).await, PlanState::Discarded, "as the other replica has told the pull");
+    assert_eq!(
+        plan_state(db, &plan).await,
+        PlanState::Discarded,
+        "as the other replica has told the pull"
+    );
 }
 
 /// Nobody has taken it over yet, but somebody may at any moment.
@@ -153,7 +242,10 @@ async fn an_apply_does_not_begin_on_a_lease_that_has_ended_by_time(db: &TestDb) 
     store.run_output_append(apply, &piece()).await.unwrap();
     is_lost(begin_apply_in(&store, &plan, apply).await);
     assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
-    assert_eq!(db.store().run_get(apply).await.unwrap().unwrap().started_at, None);
+    assert_eq!(
+        db.store().run_get(apply).await.unwrap().unwrap().started_at,
+        None
+    );
 }
 
 async fn the_first_refusal_tells_the_work_to_stop(db: &TestDb) {
@@ -170,16 +262,26 @@ async fn the_first_refusal_tells_the_work_to_stop(db: &TestDb) {
 /// Its transaction holds the row of the job; the others go on, and take that job as soon as the database has rolled the
 /// transaction back.
 async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(db: &TestDb) {
-    let DatabaseUrl::Postgres(options) = &db.url else { return take_over_on_sqlite(db).await };
+    let DatabaseUrl::Postgres(options) = &db.url else {
+        return take_over_on_sqlite(db).await;
+    };
     let (_store, lease, _lost) = under(db).await;
     db.store().job_push(&job("other")).await.unwrap();
-    db.store().job_claim("a", db.now() + LEASE, "", "", i64::MAX).await.unwrap().expect("a job may run");
+    db.store()
+        .job_claim("a", db.now() + LEASE, "", "", i64::MAX)
+        .await
+        .unwrap()
+        .expect("a job may run");
     let mut paused = sqlx::PgConnection::connect_with(options).await.unwrap();
     let mut tx = paused.begin().await.unwrap();
     let hold = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 FOR SHARE").bind(lease.id.to_string());
     hold.execute(&mut *tx).await.unwrap();
     db.clock.advance(Duration::from_secs(46));
-    assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1, "the other one");
+    assert_eq!(
+        db.store().job_requeue_orphans(db.now()).await.unwrap(),
+        1,
+        "the other one"
+    );
     tx.rollback().await.unwrap();
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
 }

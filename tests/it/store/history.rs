@@ -78,29 +78,52 @@ impl Model {
             (Ask::Take(pull, _), _) if self.closed.contains(pull) => false,
             (Ask::Take(pull, dir), Told::Held(holder, id)) => match self.locks.get(dir) {
                 None => {
-                    holder == pull && self.locks.insert(dir, Held { pull: *pull, id: *id, warned: false }).is_none()
+                    holder == pull
+                        && self
+                            .locks
+                            .insert(
+                                dir,
+                                Held {
+                                    pull: *pull,
+                                    id: *id,
+                                    warned: false,
+                                },
+                            )
+                            .is_none()
                 }
                 Some(held) => held.pull != *pull && (held.pull, held.id) == (*holder, *id),
             },
-            (Ask::Take(pull, dir), Told::Ours(id)) => {
-                self.locks.get(dir).is_some_and(|held| held.pull == *pull && held.id == *id)
-            }
-            (Ask::Look(dir), Told::Held(holder, id)) => {
-                self.locks.get(dir).is_some_and(|held| held.pull == *holder && held.id == *id)
-            }
+            (Ask::Take(pull, dir), Told::Ours(id)) => self
+                .locks
+                .get(dir)
+                .is_some_and(|held| held.pull == *pull && held.id == *id),
+            (Ask::Look(dir), Told::Held(holder, id)) => self
+                .locks
+                .get(dir)
+                .is_some_and(|held| held.pull == *holder && held.id == *id),
             (Ask::Look(dir), Told::Done(false)) => !self.locks.contains_key(dir),
             (Ask::Release(pull, dir), Told::Done(done)) => {
                 let ours = self.locks.get(dir).is_some_and(|held| held.pull == *pull);
                 ours == *done && (!ours || self.locks.remove(dir).is_some())
             }
             (Ask::Steal(id), Told::Done(done)) => self.free(|held| held.id == *id) == *done,
-            (Ask::Expire(id), Told::Done(done)) => self.free(|held| held.id == *id && held.warned) == *done,
+            (Ask::Expire(id), Told::Done(done)) => {
+                self.free(|held| held.id == *id && held.warned) == *done
+            }
             (Ask::Warn(id), Told::Done(done)) => {
-                let unwarned = self.locks.values_mut().find(|held| held.id == *id && !held.warned);
+                let unwarned = self
+                    .locks
+                    .values_mut()
+                    .find(|held| held.id == *id && !held.warned);
                 unwarned.map(|held| held.warned = true).is_some() == *done
             }
             (Ask::Close(pull), Told::Freed(dirs)) => {
-                let held = self.locks.iter().filter(|(_, held)| held.pull == *pull).map(|(dir, _)| *dir).collect();
+                let held = self
+                    .locks
+                    .iter()
+                    .filter(|(_, held)| held.pull == *pull)
+                    .map(|(dir, _)| *dir)
+                    .collect();
                 self.closed.insert(*pull);
                 self.free(|held| held.pull == *pull);
                 *dirs == held
@@ -118,25 +141,44 @@ impl Model {
 async fn answer(store: &Store, ask: &Ask) -> Told {
     match *ask {
         Ask::Take(number, dir) => match take(store, &pull(number), &project(dir)).await {
-            TakeLock::Taken(lock) | TakeLock::HeldBy(lock) => Told::Held(lock.pull.number.0, lock.id),
+            TakeLock::Taken(lock) | TakeLock::HeldBy(lock) => {
+                Told::Held(lock.pull.number.0, lock.id)
+            }
             TakeLock::AlreadyOurs(lock) => Told::Ours(lock.id),
             TakeLock::PullClosed => Told::Closed,
         },
-        Ask::Release(number, dir) => Told::Done(store.lock_release(&pull(number), &project(dir), by()).await.unwrap()),
+        Ask::Release(number, dir) => Told::Done(
+            store
+                .lock_release(&pull(number), &project(dir), by())
+                .await
+                .unwrap(),
+        ),
         Ask::Look(dir) => {
             let key = lockkeeper::model::LockKey::of(&pull(1).repo, &project(dir));
             let holder = store.lock_holder(&key).await.unwrap();
-            holder.map_or(Told::Done(false), |lock| Told::Held(lock.pull.number.0, lock.id))
+            holder.map_or(Told::Done(false), |lock| {
+                Told::Held(lock.pull.number.0, lock.id)
+            })
         }
         Ask::Steal(id) => Told::Done(steal(store, id).await.is_some()),
         Ask::Warn(id) => {
-            let Some(seen) = store.lock_get(id).await.unwrap() else { return Told::Done(false) };
-            let warned = store.lock_warn(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![]).await.unwrap();
+            let Some(seen) = store.lock_get(id).await.unwrap() else {
+                return Told::Done(false);
+            };
+            let warned = store
+                .lock_warn(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![])
+                .await
+                .unwrap();
             Told::Done(!warned.is_empty())
         }
         Ask::Expire(id) => {
-            let Some(seen) = store.lock_get(id).await.unwrap() else { return Told::Done(false) };
-            let expired = store.lock_expire(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![]).await.unwrap();
+            let Some(seen) = store.lock_get(id).await.unwrap() else {
+                return Told::Done(false);
+            };
+            let expired = store
+                .lock_expire(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![])
+                .await
+                .unwrap();
             Told::Done(!expired.is_empty())
         }
         Ask::Close(number) => {
@@ -144,15 +186,24 @@ async fn answer(store: &Store, ask: &Ask) -> Told {
             let note = |freed: &[lockkeeper::model::Lock]| {
                 dirs = freed
                     .iter()
-                    .filter_map(|lock| DIRS.into_iter().find(|dir| lock.key.dir.to_string() == *dir))
+                    .filter_map(|lock| {
+                        DIRS.into_iter()
+                            .find(|dir| lock.key.dir.to_string() == *dir)
+                    })
                     .collect();
                 vec![]
             };
-            store.pull_close(&pull(number), PullState::Closed, URL, by(), note).await.unwrap();
+            store
+                .pull_close(&pull(number), PullState::Closed, URL, by(), note)
+                .await
+                .unwrap();
             Told::Freed(dirs)
         }
         Ask::Reopen(number) => {
-            store.pull_seen(&pull(number), PullState::Open, URL).await.unwrap();
+            store
+                .pull_seen(&pull(number), PullState::Open, URL)
+                .await
+                .unwrap();
             Told::Done(true)
         }
     }
@@ -213,7 +264,14 @@ impl History {
                 return true;
             }
             for call in self.next(done) {
-                let (Call { ask, told: Some((told, _)) }, mut after) = (&self.calls[call], model.clone()) else {
+                let (
+                    Call {
+                        ask,
+                        told: Some((told, _)),
+                    },
+                    mut after,
+                ) = (&self.calls[call], model.clone())
+                else {
                     panic!("call {call} was not answered")
                 };
                 let done = done | 1 << call;
@@ -228,8 +286,17 @@ impl History {
     /// Calls that may be next: those that had begun before any of the others that are left had ended.
     fn next(&self, done: u64) -> impl Iterator<Item = usize> {
         let left = move |call: &usize| done & 1 << call == 0;
-        let end = |call: usize| self.calls[call].told.as_ref().map_or(usize::MAX, |(_, end)| *end);
-        let first_end = (0..self.calls.len()).filter(left).map(end).min().unwrap_or_default();
+        let end = |call: usize| {
+            self.calls[call]
+                .told
+                .as_ref()
+                .map_or(usize::MAX, |(_, end)| *end)
+        };
+        let first_end = (0..self.calls.len())
+            .filter(left)
+            .map(end)
+            .min()
+            .unwrap_or_default();
         (0..first_end.min(self.calls.len())).filter(left)
     }
 }
@@ -252,7 +319,10 @@ async fn what_tasks_are_told_about_locks_could_have_happened_one_after_another(d
     for seed in (0..ROUNDS).map(|round| first.wrapping_add(round)) {
         let store = db.store();
         for number in 1..=PULLS {
-            store.pull_close(&pull(number), PullState::Closed, URL, by(), |_| vec![]).await.unwrap();
+            store
+                .pull_close(&pull(number), PullState::Closed, URL, by(), |_| vec![])
+                .await
+                .unwrap();
             open_pull(store, number).await;
         }
         let history = Arc::<Mutex<History>>::default();
@@ -263,7 +333,11 @@ async fn what_tasks_are_told_about_locks_could_have_happened_one_after_another(d
         }
         tasks.join_all().await;
         let history = history.lock().unwrap();
-        assert!(history.is_explained(), "no order explains round {seed}:\n{}", history.lines.join("\n"));
+        assert!(
+            history.is_explained(),
+            "no order explains round {seed}:\n{}",
+            history.lines.join("\n")
+        );
     }
 }
 
@@ -280,7 +354,10 @@ fn two_who_are_told_that_they_hold_the_same_lock_are_found_out() {
         }
         history.is_explained()
     };
-    assert!(!judge([(1, one), (2, two)]), "both were told that it was theirs");
+    assert!(
+        !judge([(1, one), (2, two)]),
+        "both were told that it was theirs"
+    );
     let mut history = History::default();
     for (pull, told) in [(1, Told::Held(1, one)), (2, Told::Held(1, one))] {
         let call = history.asks(0, Ask::Take(pull, "a"));
@@ -289,7 +366,10 @@ fn two_who_are_told_that_they_hold_the_same_lock_are_found_out() {
     assert!(history.is_explained(), "the second was told of the first");
     let call = history.asks(0, Ask::Look("a"));
     history.hears(0, call, Told::Done(false));
-    assert!(!history.is_explained(), "it was there, and had not been given back");
+    assert!(
+        !history.is_explained(),
+        "it was there, and had not been given back"
+    );
 }
 
 impl SequentialSpec for Model {
@@ -312,7 +392,10 @@ fn the_judge_says_what_stateright_says() {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut explained = 0;
     for round in 0..1_000 {
-        let (mut history, mut reference) = (History::default(), LinearizabilityTester::new(Model::default()));
+        let (mut history, mut reference) = (
+            History::default(),
+            LinearizabilityTester::new(Model::default()),
+        );
         let (mut model, mut left, mut open) = (Model::default(), 8, [const { None }; 3]);
         while left > 0 || open.iter().any(Option::is_some) {
             let task = rng.random_range(0..open.len());
@@ -331,18 +414,34 @@ fn the_judge_says_what_stateright_says() {
             }
         }
         let judged = history.is_explained();
-        assert_eq!(judged, reference.is_consistent(), "seed {seed}, round {round}:\n{}", history.lines.join("\n"));
+        assert_eq!(
+            judged,
+            reference.is_consistent(),
+            "seed {seed}, round {round}:\n{}",
+            history.lines.join("\n")
+        );
         explained += u32::from(judged);
     }
-    assert!((100..900).contains(&explained), "{explained} could be explained: too many of one kind (seed {seed})");
+    assert!(
+        (100..900).contains(&explained),
+        "{explained} could be explained: too many of one kind (seed {seed})"
+    );
 }
 
 /// What one thing at a time would answer, or sometimes anything.
 fn made_up(model: &mut Model, ask: &Ask, rng: &mut StdRng) -> Told {
     let id = LockId::from(uuid::Uuid::from_u128(1));
-    let mut answers = vec![Told::Done(true), Told::Done(false), Told::Ours(id), Told::Closed];
+    let mut answers = vec![
+        Told::Done(true),
+        Told::Done(false),
+        Told::Ours(id),
+        Told::Closed,
+    ];
     answers.extend((1..=PULLS).map(|pull| Told::Held(pull, id)));
-    answers.extend([vec![], vec!["a"], vec!["b"], vec!["a", "b"]].map(|dirs| Told::Freed(dirs.into_iter().collect())));
+    answers.extend(
+        [vec![], vec!["a"], vec!["b"], vec!["a", "b"]]
+            .map(|dirs| Told::Freed(dirs.into_iter().collect())),
+    );
     let any = answers[rng.random_range(0..answers.len())].clone();
     if rng.random_range(0..10) == 0 {
         return any;

@@ -9,14 +9,14 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::locks::{self, Ask, Wish};
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, Concern, DeliveryId, ForgeHosts, Jitter,
-    LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl,
-    RepositoryEventKind, RepositoryNews, Rights, RunKind,
+    ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, Concern, DeliveryId,
+    ForgeHosts, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead,
+    PullNumber, PullRef, PullState, RepoUrl, RepositoryEventKind, RepositoryNews, Rights, RunKind,
 };
 use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
-    ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, MirrorSearch,
-    NewDelivery, OutputPiece, PendingStatus, Presence,
+    ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews,
+    LockWish, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
@@ -69,47 +69,95 @@ const SMALL: [&str; 15] = [
 /// every few minutes, to find what none of them will do.
 const READS_ALL_OPEN: [&str; 3] = ["GROUP BY", "LIMIT 10000", "payload LIKE"];
 /// Indexes of nothing but unfinished work.
-const UNFINISHED: [&str; 5] = ["commands_unfinished", "jobs_of_share", "jobs_in_order", "jobs_open", "jobs_running"];
+const UNFINISHED: [&str; 5] = [
+    "commands_unfinished",
+    "jobs_of_share",
+    "jobs_in_order",
+    "jobs_open",
+    "jobs_running",
+];
 
 #[tokio::test]
 async fn no_hot_path_reads_a_whole_table() {
-    let [sqlite, postgres] = [TestDb::new(Backend::Sqlite).await, TestDb::new(Backend::Postgres).await];
+    let [sqlite, postgres] = [
+        TestDb::new(Backend::Sqlite).await,
+        TestDb::new(Backend::Postgres).await,
+    ];
     tokio::join!(fill(&sqlite, FAST), fill(&postgres, ""));
     let heard = log::listen();
     work(&postgres).await;
     let heard = heard.end();
     let (statements, before_a_claim) = (statements(&heard), before_a_claim(&heard));
-    assert!(statements.len() >= 70, "only {} statements were heard", statements.len());
+    assert!(
+        statements.len() >= 70,
+        "only {} statements were heard",
+        statements.len()
+    );
     let mut whole = Vec::new();
-    let (mut theirs, mut ours) = (postgres_connection(&postgres).await, sqlite_connection(&sqlite).await);
+    let (mut theirs, mut ours) = (
+        postgres_connection(&postgres).await,
+        sqlite_connection(&sqlite).await,
+    );
     // First as it is before anybody has counted what is in the tables.
     for analyzed in [false, true] {
         if analyzed {
             tokio::join!(execute(&sqlite, "ANALYZE"), execute(&postgres, "ANALYZE"));
         }
         // A page may be slow until then. What workers ask all the time must never be.
-        let asked = statements.iter().filter(|statement| analyzed || is_of_the_queue(statement));
+        let asked = statements
+            .iter()
+            .filter(|statement| analyzed || is_of_the_queue(statement));
         for statement in asked {
-            let before = if is_claim(statement) { before_a_claim.as_str() } else { "SELECT 1" };
-            let found =
-                [whole_on_postgres(&mut theirs, before, statement).await, whole_on_sqlite(&mut ours, statement).await];
-            whole.extend(found.into_iter().flatten().map(|plan| format!("analyzed: {analyzed}, {plan}")));
+            let before = if is_claim(statement) {
+                before_a_claim.as_str()
+            } else {
+                "SELECT 1"
+            };
+            let found = [
+                whole_on_postgres(&mut theirs, before, statement).await,
+                whole_on_sqlite(&mut ours, statement).await,
+            ];
+            whole.extend(
+                found
+                    .into_iter()
+                    .flatten()
+                    .map(|plan| format!("analyzed: {analyzed}, {plan}")),
+            );
         }
     }
-    assert!(whole.is_empty(), "{} statements read whole tables:\n\n{}", whole.len(), whole.join("\n\n"));
+    assert!(
+        whole.is_empty(),
+        "{} statements read whole tables:\n\n{}",
+        whole.len(),
+        whole.join("\n\n")
+    );
 }
 
 #[tokio::test]
 async fn a_statement_that_reads_a_whole_table_is_found() {
-    let [sqlite, postgres] = [TestDb::new(Backend::Sqlite).await, TestDb::new(Backend::Postgres).await];
+    let [sqlite, postgres] = [
+        TestDb::new(Backend::Sqlite).await,
+        TestDb::new(Backend::Postgres).await,
+    ];
     let statement = "SELECT id FROM locks WHERE holder = $1";
-    assert!(whole_on_sqlite(&mut sqlite_connection(&sqlite).await, statement).await.is_some());
+    assert!(
+        whole_on_sqlite(&mut sqlite_connection(&sqlite).await, statement)
+            .await
+            .is_some()
+    );
     let mut theirs = postgres_connection(&postgres).await;
-    assert!(whole_on_postgres(&mut theirs, "SELECT 1", statement).await.is_some());
+    assert!(
+        whole_on_postgres(&mut theirs, "SELECT 1", statement)
+            .await
+            .is_some()
+    );
     // The index of what is open has no order that this wants, so all of it is read and sorted.
-    let sorted = "SELECT id FROM jobs WHERE state IN ('queued', 'running') ORDER BY payload LIMIT 1";
+    let sorted =
+        "SELECT id FROM jobs WHERE state IN ('queued', 'running') ORDER BY payload LIMIT 1";
     let by_bitmap = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', 'off', true)";
-    let plan = whole_on_postgres(&mut theirs, by_bitmap, sorted).await.expect("it reads everything");
+    let plan = whole_on_postgres(&mut theirs, by_bitmap, sorted)
+        .await
+        .expect("it reads everything");
     assert!(plan.contains("Bitmap Heap Scan on jobs"), "{plan}");
 }
 
@@ -118,11 +166,20 @@ async fn a_statement_that_reads_a_whole_table_is_found() {
 fn rows(many: u32, into: &str, values: &str) -> String {
     let values = values
         .replace("ID", "'00000000-0000-7000-9000-' || (100000000000 + n)")
-        .replace("HASH", &format!("'{}' || (100000000000 + n)", "a".repeat(52)))
+        .replace(
+            "HASH",
+            &format!("'{}' || (100000000000 + n)", "a".repeat(52)),
+        )
         .replace("COMMIT", &format!("'{}'", "c".repeat(40)))
         .replace("DIGEST", &format!("'{}'", "d".repeat(64)))
-        .replace("COUNTS", r#"'{"add":1,"change":0,"destroy":0,"import":0,"forget":0}'"#)
-        .replace("REPO", &format!("'github.com/acme/r' || (100 + (n - 1) / {})", many / 100))
+        .replace(
+            "COUNTS",
+            r#"'{"add":1,"change":0,"destroy":0,"import":0,"forget":0}'"#,
+        )
+        .replace(
+            "REPO",
+            &format!("'github.com/acme/r' || (100 + (n - 1) / {})", many / 100),
+        )
         .replace("ADDRESS", "'https://github.com/acme/r' || (1000000 + n)")
         .replace("TIME", "'2026-03-01T09:00:00Z'");
     format!(
@@ -230,29 +287,54 @@ fn years() -> Vec<String> {
 /// What a server does all day, once.
 async fn work(db: &TestDb) {
     let store = db.store();
-    let pull = PullRef { repo: "github.com/acme/r100".parse().unwrap(), number: PullNumber(1) };
-    let rival = PullRef { number: PullNumber(2), ..pull.clone() };
+    let pull = PullRef {
+        repo: "github.com/acme/r100".parse().unwrap(),
+        number: PullNumber(1),
+    };
+    let rival = PullRef {
+        number: PullNumber(2),
+        ..pull.clone()
+    };
     let hot = project("hot");
 
     let delivery = new_delivery();
-    let _accepted = store.delivery_accept(&delivery, &[], |_| job("delivery")).await.unwrap();
-    let lease = store.job_claim("replica", db.now() + TimeDelta::minutes(1), "", "none", 9).await.unwrap().unwrap();
+    let _accepted = store
+        .delivery_accept(&delivery, &[], |_| job("delivery"))
+        .await
+        .unwrap();
+    let lease = store
+        .job_claim("replica", db.now() + TimeDelta::minutes(1), "", "none", 9)
+        .await
+        .unwrap()
+        .unwrap();
     let alive = db.now() + TimeDelta::minutes(2);
-    store.replica_beat(&replica("replica"), Presence::Serving, &[lease.id], alive).await.unwrap();
-    store.delivery_finish(DeliveryId::next(&*db.ids), DeliveryState::Handled, None).await.unwrap();
+    store
+        .replica_beat(&replica("replica"), Presence::Serving, &[lease.id], alive)
+        .await
+        .unwrap();
+    store
+        .delivery_finish(DeliveryId::next(&*db.ids), DeliveryState::Handled, None)
+        .await
+        .unwrap();
     let _finished = store.job_finish(&lease).await.unwrap();
     store.job_requeue_orphans(db.now()).await.unwrap();
     store.job_list_open().await.unwrap();
 
     store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
-    store.lock_renew(&pull, TimeDelta::hours(1), by()).await.unwrap();
+    store
+        .lock_renew(&pull, TimeDelta::hours(1), by())
+        .await
+        .unwrap();
     let lock = taken(store, &pull, &hot).await;
     let _held = take(store, &rival, &hot).await;
     store.lock_get(lock.id).await.unwrap();
     store.lock_holder(&lock.key).await.unwrap();
     store.lock_list_of_pull(&pull).await.unwrap();
     store.lock_list().await.unwrap();
-    store.lock_list_called(&"acme/r100/hot/default".parse().unwrap()).await.unwrap();
+    store
+        .lock_list_called(&"acme/r100/hot/default".parse().unwrap())
+        .await
+        .unwrap();
     store.lock_list_idle(db.now(), Some(&lock)).await.unwrap();
     store.waiter_list(&lock.key).await.unwrap();
     store.waiter_list_of_pull(&pull).await.unwrap();
@@ -265,9 +347,21 @@ async fn work(db: &TestDb) {
     let _recorded = store.plan_record(&plan, Some(lock.id), None).await.unwrap();
     store.plan_list(&pull).await.unwrap();
     store.plan_configs(&pull).await.unwrap();
-    store.command_config_of_head(&pull, &plan.head).await.unwrap();
+    store
+        .command_config_of_head(&pull, &plan.head)
+        .await
+        .unwrap();
     store.run_start(plan.run).await.unwrap();
-    store.run_output_append(plan.run, &OutputPiece { seq: 1, text: "a line".to_owned() }).await.unwrap();
+    store
+        .run_output_append(
+            plan.run,
+            &OutputPiece {
+                seq: 1,
+                text: "a line".to_owned(),
+            },
+        )
+        .await
+        .unwrap();
     store.run_output_after(plan.run, 0, 100).await.unwrap();
     store.run_output_tail(plan.run, 9).await.unwrap();
     store.run_list_recent(50).await.unwrap();
@@ -281,15 +375,23 @@ async fn work(db: &TestDb) {
     store.command_stop_plans(&pull, "closed").await.unwrap();
     store.command_list_stopping().await.unwrap();
     store.command_count_running().await.unwrap();
-    let end =
-        FinishedCommand { id: asked, outcome: CommandOutcome::Success, reason: None, result: None, outbox: Vec::new() };
+    let end = FinishedCommand {
+        id: asked,
+        outcome: CommandOutcome::Success,
+        reason: None,
+        result: None,
+        outbox: Vec::new(),
+    };
     store.command_finish(&end).await.unwrap();
 
     store.lock_release(&pull, &hot, by()).await.unwrap();
     let again = taken(store, &pull, &hot).await;
     assert_eq!(steal(store, again.id).await, Some(again));
     store.lock_release_all(&pull, by()).await.unwrap();
-    store.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
+    store
+        .pull_close(&pull, PullState::Merged, URL, by(), |_| vec![])
+        .await
+        .unwrap();
     lines(db, &rival, &pull).await;
     mirrors(db).await;
     reconcilers(db, &rival).await;
@@ -306,12 +408,21 @@ async fn mirrors(db: &TestDb) {
         installation: Some(7),
     };
     store.repository_event_append(&news).await.unwrap();
-    assert_eq!(store.repository_event_walk(&home, 50).await.unwrap(), EventWalk::Walked(1));
+    assert_eq!(
+        store.repository_event_walk(&home, 50).await.unwrap(),
+        EventWalk::Walked(1)
+    );
     store.mirror_list_due(&home, 50).await.unwrap();
     store.mirror_list_stale(&home, 50).await.unwrap();
     let orphans = store.mirror_list_orphaned(50).await.unwrap();
-    let orphaned = MirrorEvent::Orphaned { at: db.now(), jitter: Jitter(0) };
-    let _changed = store.mirror_change(&orphans[0].0, &orphans[0].1, &orphaned).await.unwrap();
+    let orphaned = MirrorEvent::Orphaned {
+        at: db.now(),
+        jitter: Jitter(0),
+    };
+    let _changed = store
+        .mirror_change(&orphans[0].0, &orphans[0].1, &orphaned)
+        .await
+        .unwrap();
     store.mirror_ask(&news.repo, by()).await.unwrap();
     let row = store.mirror_get(&home, &news.repo).await.unwrap().unwrap();
     assert!(store.mirror_forget(&row).await.unwrap());
@@ -323,30 +434,77 @@ async fn owners(db: &TestDb) {
     let (store, team) = (db.store(), "team7".parse().unwrap());
     let owner = store.owner_get(&team).await.unwrap().unwrap().id;
     let url = |name: &str| RepoUrl::parse(&format!("https://github.com/acme/{name}")).unwrap();
-    let fields = |name| ApplicationFields { url: Some(name), branch: Some("main"), ..ApplicationFields::default() };
-    let spec = fields("https://github.com/acme/new").spec(&ForgeHosts::public()).unwrap();
-    let app = claims::application_add(store, &team, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
-    let _again = claims::application_add(store, &team, &spec, (Rights::Whole, by())).await.unwrap();
-    let moved = ApplicationChange { url: Some(url("newer")), ..ApplicationChange::default() };
-    let _moved = claims::application_change(store, app.id, &moved, (Rights::Whole, by())).await.unwrap();
-    drop(claims::application_remove(store, app.id, by()).await.unwrap());
-    let _acquired = store.claim_acquire(owner, &url("bare"), by()).await.unwrap();
+    let fields = |name| ApplicationFields {
+        url: Some(name),
+        branch: Some("main"),
+        ..ApplicationFields::default()
+    };
+    let spec = fields("https://github.com/acme/new")
+        .spec(&ForgeHosts::public())
+        .unwrap();
+    let app = claims::application_add(store, &team, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap();
+    let _again = claims::application_add(store, &team, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap();
+    let moved = ApplicationChange {
+        url: Some(url("newer")),
+        ..ApplicationChange::default()
+    };
+    let _moved = claims::application_change(store, app.id, &moved, (Rights::Whole, by()))
+        .await
+        .unwrap();
+    drop(
+        claims::application_remove(store, app.id, by())
+            .await
+            .unwrap(),
+    );
+    let _acquired = store
+        .claim_acquire(owner, &url("bare"), by())
+        .await
+        .unwrap();
     let claim = store.claim_get(&url("bare")).await.unwrap().unwrap();
-    assert_eq!(store.claim_collect(claim.id).await.unwrap(), Collected::Gone);
-    store.claim_list(Some(owner), Some(&url("r1000500")), 50).await.unwrap();
+    assert_eq!(
+        store.claim_collect(claim.id).await.unwrap(),
+        Collected::Gone
+    );
+    store
+        .claim_list(Some(owner), Some(&url("r1000500")), 50)
+        .await
+        .unwrap();
     store.application_list(Some(owner), None, 50).await.unwrap();
     store.claim_owner(&url("r1000500")).await.unwrap();
     let repos = &store.claim_repos(owner).await.unwrap()[..3];
     store.lock_list_of_repos(repos).await.unwrap();
     store.command_list_of_repos(repos, 50).await.unwrap();
-    let concerns: Vec<Concern> =
-        repos.iter().cloned().map(Concern::Repo).chain([Concern::Owner(team.clone())]).collect();
-    store.lock_event_part(Some(&concerns), None, 50).await.unwrap();
+    let concerns: Vec<Concern> = repos
+        .iter()
+        .cloned()
+        .map(Concern::Repo)
+        .chain([Concern::Owner(team.clone())])
+        .collect();
+    store
+        .lock_event_part(Some(&concerns), None, 50)
+        .await
+        .unwrap();
     store.owner_part(Some(&team), 50).await.unwrap();
     store.run_list_recent_of_repos(repos, 50).await.unwrap();
-    store.mirror_search(MirrorSearch { repos: Some(repos), limit: 50, ..MirrorSearch::default() }).await.unwrap();
+    store
+        .mirror_search(MirrorSearch {
+            repos: Some(repos),
+            limit: 50,
+            ..MirrorSearch::default()
+        })
+        .await
+        .unwrap();
     store.mirror_count_all(Some(repos)).await.unwrap();
-    store.credential_list(Some(owner), None, None, 50).await.unwrap();
+    store
+        .credential_list(Some(owner), None, None, 50)
+        .await
+        .unwrap();
     let _in_use = store.owner_delete(&team, by()).await.unwrap();
 }
 
@@ -356,11 +514,26 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
     store.pull_seen(waiter, PullState::Open, URL).await.unwrap();
     store.pull_seen(holder, PullState::Open, URL).await.unwrap();
     let lock = taken(store, holder, &hot).await;
-    let ask = Ask { project: hot.clone(), extra_args: Vec::new(), installation: None };
-    let wish = Wish { key: lock.key.clone(), ask };
-    locks::take_all(store, waiter, URL, &[wish], by(), true).await.unwrap();
-    store.lock_warn(holder, std::slice::from_ref(&lock), by(), |_| vec![]).await.unwrap();
-    store.lock_expire(holder, &[lock], by(), |_| vec![]).await.unwrap();
+    let ask = Ask {
+        project: hot.clone(),
+        extra_args: Vec::new(),
+        installation: None,
+    };
+    let wish = Wish {
+        key: lock.key.clone(),
+        ask,
+    };
+    locks::take_all(store, waiter, URL, &[wish], by(), true)
+        .await
+        .unwrap();
+    store
+        .lock_warn(holder, std::slice::from_ref(&lock), by(), |_| vec![])
+        .await
+        .unwrap();
+    store
+        .lock_expire(holder, &[lock], by(), |_| vec![])
+        .await
+        .unwrap();
     store.lock_release_all(waiter, by()).await.unwrap();
 }
 
@@ -368,8 +541,21 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
 /// for once an hour, and what is old enough may well be most of the table.
 async fn reconcilers(db: &TestDb, pull: &PullRef) {
     let store = db.store();
-    let head = PullHead { head: "c".repeat(40).parse().unwrap(), base_branch: "main".parse().unwrap(), draft: false };
-    store.head_note(pull, HeadNews::Found { known: None, at: &head }).await.unwrap();
+    let head = PullHead {
+        head: "c".repeat(40).parse().unwrap(),
+        base_branch: "main".parse().unwrap(),
+        draft: false,
+    };
+    store
+        .head_note(
+            pull,
+            HeadNews::Found {
+                known: None,
+                at: &head,
+            },
+        )
+        .await
+        .unwrap();
     store.head_get(pull).await.unwrap();
     store.head_list(&pull.repo).await.unwrap();
     store.watched_list_due(10).await.unwrap();
@@ -383,7 +569,10 @@ async fn reconcilers(db: &TestDb, pull: &PullRef) {
     };
     store.status_promise(&left).await.unwrap();
     store.status_list_left(10).await.unwrap();
-    store.status_settle(&left.repo, &left.head, &left.context).await.unwrap();
+    store
+        .status_settle(&left.repo, &left.head, &left.context)
+        .await
+        .unwrap();
     store.command_list_lost(10).await.unwrap();
     store.apply_lock_list().await.unwrap();
     store.apply_lock_expire().await.unwrap();
@@ -417,12 +606,24 @@ fn new_delivery() -> NewDelivery {
 async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
     let store = db.store();
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-    let wish = LockWish { key, project: &plan.project, pull: &plan.pull, pull_url: URL, cause: by() };
+    let wish = LockWish {
+        key,
+        project: &plan.project,
+        pull: &plan.pull,
+        pull_url: URL,
+        cause: by(),
+    };
     let ApplyGate::Granted(grant) = store.apply_begin(plan, run, Some(&wish)).await.unwrap() else {
         panic!("nothing is in the way")
     };
-    store.apply_end(grant, &plan.pull, PlanState::Applied, by()).await.unwrap();
-    store.run_finish(run, ProjectOutcome::Applied, None).await.unwrap();
+    store
+        .apply_end(grant, &plan.pull, PlanState::Applied, by())
+        .await
+        .unwrap();
+    store
+        .run_finish(run, ProjectOutcome::Applied, None)
+        .await
+        .unwrap();
 }
 
 /// The statements in the log of `sqlx`, but for those that only control transactions and the connection.
@@ -430,23 +631,52 @@ fn statements(log: &str) -> BTreeSet<String> {
     let logged = |line: &str| {
         let (_, rest) = line.split_once("db.statement=\"")?;
         let (statement, _) = rest.split_once("\\n\" rows_affected=")?;
-        Some(statement.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\").trim().to_owned())
+        Some(
+            statement
+                .replace("\\n", "\n")
+                .replace("\\\"", "\"")
+                .replace("\\\\", "\\")
+                .trim()
+                .to_owned(),
+        )
     };
-    let is_data =
-        |sql: &String| ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].iter().any(|verb| sql.starts_with(verb));
-    let on_tables = |sql: &String| !["pg_", "clock_timestamp()"].iter().any(|own| sql.contains(own));
+    let is_data = |sql: &String| {
+        ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"]
+            .iter()
+            .any(|verb| sql.starts_with(verb))
+    };
+    let on_tables = |sql: &String| {
+        !["pg_", "clock_timestamp()"]
+            .iter()
+            .any(|own| sql.contains(own))
+    };
     // A generic plan takes any limit for a tenth of the table; callers ask for a page.
-    let paged = |sql: String| (1..9).fold(sql, |sql, n| sql.replace(&format!("LIMIT ${n}"), "LIMIT 50"));
-    log.lines().filter_map(logged).filter(is_data).filter(on_tables).map(paged).collect()
+    let paged = |sql: String| {
+        (1..9).fold(sql, |sql, n| {
+            sql.replace(&format!("LIMIT ${n}"), "LIMIT 50")
+        })
+    };
+    log.lines()
+        .filter_map(logged)
+        .filter(is_data)
+        .filter(on_tables)
+        .map(paged)
+        .collect()
 }
 
 /// What the store does in the transaction of a claim before it: it leaves PostgreSQL only some of its ways.
 fn before_a_claim(log: &str) -> String {
-    let logged =
-        log.lines().filter_map(|line| line.split_once("db.statement=\"")?.1.split_once("\\n\" rows_affected="));
-    let mut settings =
-        logged.map(|(statement, _)| statement.replace("\\n", "\n")).filter(|sql| sql.contains("set_config("));
-    settings.next().expect("a claim says which ways PostgreSQL may take")
+    let logged = log.lines().filter_map(|line| {
+        line.split_once("db.statement=\"")?
+            .1
+            .split_once("\\n\" rows_affected=")
+    });
+    let mut settings = logged
+        .map(|(statement, _)| statement.replace("\\n", "\n"))
+        .filter(|sql| sql.contains("set_config("));
+    settings
+        .next()
+        .expect("a claim says which ways PostgreSQL may take")
 }
 
 /// Claims, renews or ends a job.
@@ -459,42 +689,78 @@ fn is_claim(statement: &str) -> bool {
 }
 
 async fn postgres_connection(db: &TestDb) -> PgConnection {
-    let DatabaseUrl::Postgres(options) = &db.url else { panic!("asked for PostgreSQL") };
+    let DatabaseUrl::Postgres(options) = &db.url else {
+        panic!("asked for PostgreSQL")
+    };
     let mut connection = PgConnection::connect_with(options).await.unwrap();
-    sqlx::raw_sql("SET plan_cache_mode = force_generic_plan").execute(&mut connection).await.unwrap();
+    sqlx::raw_sql("SET plan_cache_mode = force_generic_plan")
+        .execute(&mut connection)
+        .await
+        .unwrap();
     connection
 }
 
 async fn sqlite_connection(db: &TestDb) -> SqliteConnection {
-    let DatabaseUrl::Sqlite(path) = &db.url else { panic!("asked for SQLite") };
-    SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path)).await.unwrap()
+    let DatabaseUrl::Sqlite(path) = &db.url else {
+        panic!("asked for SQLite")
+    };
+    SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path))
+        .await
+        .unwrap()
 }
 
 /// The statement and how PostgreSQL means to carry it out after `before`, if that reads a whole growing table or a whole
 /// index of it.
-async fn whole_on_postgres(connection: &mut PgConnection, before: &str, statement: &str) -> Option<String> {
-    let parameters = (1..=40).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
+async fn whole_on_postgres(
+    connection: &mut PgConnection,
+    before: &str,
+    statement: &str,
+) -> Option<String> {
+    let parameters = (1..=40)
+        .rev()
+        .find(|n| statement.contains(&format!("${n}")))
+        .unwrap_or(0);
     let nulls = vec!["NULL"; parameters].join(", ");
-    let given = if parameters == 0 { String::new() } else { format!("({nulls})") };
-    for sql in ["DEALLOCATE ALL", "BEGIN", before, &format!("PREPARE it AS {statement}")] {
-        let prepared = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut *connection).await;
+    let given = if parameters == 0 {
+        String::new()
+    } else {
+        format!("({nulls})")
+    };
+    for sql in [
+        "DEALLOCATE ALL",
+        "BEGIN",
+        before,
+        &format!("PREPARE it AS {statement}"),
+    ] {
+        let prepared = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+            .execute(&mut *connection)
+            .await;
         prepared.unwrap_or_else(|error| panic!("{error}: {sql}"));
     }
     let explain = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN EXECUTE it{given}")));
     let rows = explain.fetch_all(&mut *connection).await.unwrap();
     sqlx::raw_sql("ROLLBACK").execute(connection).await.unwrap();
     let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    let whole = |line: &String| GROWING.iter().any(|table| line.contains(&format!("Seq Scan on {table}")));
+    let whole = |line: &String| {
+        GROWING
+            .iter()
+            .any(|table| line.contains(&format!("Seq Scan on {table}")))
+    };
     // A bitmap without a condition is made of all entries of the index, before the first row is read.
     let bitmap = |lines: &[String]| {
         let of_all = |index: &str| lines[0].contains(&format!("Bitmap Index Scan on {index}"));
         // What is worked on right now is little.
         let is_small = of_all("jobs_running");
-        of_all("") && !is_small && !lines.get(1).is_some_and(|next| next.contains("Index Cond:"))
+        of_all("")
+            && !is_small
+            && !lines
+                .get(1)
+                .is_some_and(|next| next.contains("Index Cond:"))
     };
-    let of_everything =
-        (0..plan.len()).any(|n| bitmap(&plan[n..])) && !READS_ALL_OPEN.iter().any(|of| statement.contains(of));
-    (plan.iter().any(whole) || of_everything).then(|| format!("PostgreSQL: {statement}\n{}", plan.join("\n")))
+    let of_everything = (0..plan.len()).any(|n| bitmap(&plan[n..]))
+        && !READS_ALL_OPEN.iter().any(|of| statement.contains(of));
+    (plan.iter().any(whole) || of_everything)
+        .then(|| format!("PostgreSQL: {statement}\n{}", plan.join("\n")))
 }
 
 /// The same of SQLite. An index that is read in order up to a limit is not read as a whole.
@@ -514,16 +780,26 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     let listed = "= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))";
     let sql = sql.replace(listed, "IN (SELECT value FROM json_each($1) AS each)");
     let lateral = "jsonb_array_elements_text($1::jsonb) AS whose (value) CROSS JOIN LATERAL";
-    let sql = sql.replace(lateral, "json_each($1) AS whose JOIN lock_events newest ON newest.seq IN");
+    let sql = sql.replace(
+        lateral,
+        "json_each($1) AS whose JOIN lock_events newest ON newest.seq IN",
+    );
     let sql = sql.replace(") AS newest ORDER BY", ") ORDER BY");
-    let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(connection).await;
+    let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+        .fetch_all(connection)
+        .await;
     let rows = explained.unwrap_or_else(|error| panic!("{error}: {sql}"));
     let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
     let whole = |step: &String| {
         let in_order = step.contains(" USING ") && sql.contains("LIMIT");
-        let of_unfinished = UNFINISHED.iter().any(|index| step.contains(&format!("USING INDEX {index}")));
+        let of_unfinished = UNFINISHED
+            .iter()
+            .any(|index| step.contains(&format!("USING INDEX {index}")));
         let small = |scanned: &str| SMALL.iter().any(|table| scanned.starts_with(table));
-        step.strip_prefix("SCAN ").is_some_and(|scanned| !small(scanned) && !in_order && !of_unfinished)
+        step.strip_prefix("SCAN ")
+            .is_some_and(|scanned| !small(scanned) && !in_order && !of_unfinished)
     };
-    plan.iter().any(whole).then(|| format!("SQLite: {sql}\n{}", plan.join("\n")))
+    plan.iter()
+        .any(whole)
+        .then(|| format!("SQLite: {sql}\n{}", plan.join("\n")))
 }

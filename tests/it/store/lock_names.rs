@@ -5,16 +5,32 @@ use lockkeeper::model::{LockName, ProjectKey, PullNumber, PullRef, PullState};
 use super::samples::{URL, named, open_pull, project, taken};
 use crate::support::db::{TestDb, store_test};
 
-store_test!(a_name_finds_the_locks_it_fits_on_every_host, a_name_finds_its_lock_among_many);
+store_test!(
+    a_name_finds_the_locks_it_fits_on_every_host,
+    a_name_finds_its_lock_among_many
+);
 
 async fn names(db: &TestDb, name: &str) -> Vec<String> {
-    let found = db.store().lock_list_called(&LockName::new(name).unwrap()).await.unwrap();
-    found.iter().map(|lock| format!("{}: {}", lock.key.repo.host(), lock.key)).collect()
+    let found = db
+        .store()
+        .lock_list_called(&LockName::new(name).unwrap())
+        .await
+        .unwrap();
+    found
+        .iter()
+        .map(|lock| format!("{}: {}", lock.key.repo.host(), lock.key))
+        .collect()
 }
 
 async fn take_on(db: &TestDb, repo: &str, project: &ProjectKey) {
-    let pull = PullRef { repo: repo.parse().unwrap(), number: PullNumber(1) };
-    db.store().pull_seen(&pull, PullState::Open, URL).await.unwrap();
+    let pull = PullRef {
+        repo: repo.parse().unwrap(),
+        number: PullNumber(1),
+    };
+    db.store()
+        .pull_seen(&pull, PullState::Open, URL)
+        .await
+        .unwrap();
     taken(db.store(), &pull, project).await;
 }
 
@@ -29,9 +45,18 @@ async fn a_name_finds_the_locks_it_fits_on_every_host(db: &TestDb) {
         "github.com: acme/infra/net/eu/default",
     ];
     assert_eq!(names(db, "Acme/infra/net/eu/default").await, both);
-    assert_eq!(names(db, "acme/infra/net/eu/default/eu").await, ["github.com: acme/infra/net/eu/default"]);
-    assert_eq!(names(db, "github.com/acme/infra/net/eu/default/").await, ["github.com: acme/infra/net/eu/default"]);
-    assert_eq!(names(db, "acme/infra/net/us/default").await, Vec::<String>::new());
+    assert_eq!(
+        names(db, "acme/infra/net/eu/default/eu").await,
+        ["github.com: acme/infra/net/eu/default"]
+    );
+    assert_eq!(
+        names(db, "github.com/acme/infra/net/eu/default/").await,
+        ["github.com: acme/infra/net/eu/default"]
+    );
+    assert_eq!(
+        names(db, "acme/infra/net/us/default").await,
+        Vec::<String>::new()
+    );
 }
 
 async fn a_name_finds_its_lock_among_many(db: &TestDb) {
@@ -39,5 +64,8 @@ async fn a_name_finds_its_lock_among_many(db: &TestDb) {
     for n in 0..50 {
         taken(db.store(), &pull, &project(&format!("d{n}"))).await;
     }
-    assert_eq!(names(db, "acme/infra/d17/default").await, ["github.com: acme/infra/d17/default"]);
+    assert_eq!(
+        names(db, "acme/infra/d17/default").await,
+        ["github.com: acme/infra/d17/default"]
+    );
 }

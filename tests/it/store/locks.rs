@@ -4,12 +4,15 @@ use std::slice;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use lockkeeper::model::{Actor, Cause, Lock, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState};
+use lockkeeper::model::{
+    Actor, Cause, Lock, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState,
+};
 use lockkeeper::store::{ApplyGate, LockWish, Store, TakeLock};
 use tokio::sync::Barrier;
 
 use super::samples::{
-    HOSTILE, URL, begin_apply, named, open_pull, plan_state, planned, project, pull, steal, take, taken,
+    HOSTILE, URL, begin_apply, named, open_pull, plan_state, planned, project, pull, steal, take,
+    taken,
 };
 use crate::support::db::{Backend, TestDb, by, races, start_of_time, store_test};
 
@@ -37,9 +40,19 @@ fn key(project: &ProjectKey) -> LockKey {
 }
 
 async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
-    let (store, one, net) = (db.store(), open_pull(db.store(), 1).await, named("net", "net~1"));
+    let (store, one, net) = (
+        db.store(),
+        open_pull(db.store(), 1).await,
+        named("net", "net~1"),
+    );
     let hostile = Cause::new(Actor::commenter(HOSTILE), HOSTILE);
-    let wish = LockWish { key: &key(&net), project: &net, pull: &one, pull_url: HOSTILE, cause: &hostile };
+    let wish = LockWish {
+        key: &key(&net),
+        project: &net,
+        pull: &one,
+        pull_url: HOSTILE,
+        cause: &hostile,
+    };
     let outcome = store.lock_take(&wish).await.unwrap();
     let lock = Lock {
         id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
@@ -55,30 +68,54 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
     };
     assert_eq!(outcome, TakeLock::Taken(lock.clone()));
     assert_eq!(store.lock_get(lock.id).await.unwrap().as_ref(), Some(&lock));
-    assert_eq!(store.lock_holder(&lock.key).await.unwrap().as_ref(), Some(&lock));
+    assert_eq!(
+        store.lock_holder(&lock.key).await.unwrap().as_ref(),
+        Some(&lock)
+    );
     assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(&lock));
-    assert_eq!(store.lock_list_of_pull(&one).await.unwrap(), slice::from_ref(&lock));
+    assert_eq!(
+        store.lock_list_of_pull(&one).await.unwrap(),
+        slice::from_ref(&lock)
+    );
     assert_eq!(db.reopen().await.lock_list().await.unwrap(), [lock]);
 }
 
 async fn the_same_pull_has_its_lock_already(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let lock = taken(db.store(), &one, &named("net", "a")).await;
-    assert_eq!(take(db.store(), &one, &named("net", "b")).await, TakeLock::AlreadyOurs(lock));
+    assert_eq!(
+        take(db.store(), &one, &named("net", "b")).await,
+        TakeLock::AlreadyOurs(lock)
+    );
 }
 
 async fn another_pull_is_told_who_holds_the_lock(db: &TestDb) {
-    let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
+    let (one, two) = (
+        open_pull(db.store(), 1).await,
+        open_pull(db.store(), 2).await,
+    );
     let lock = taken(db.store(), &one, &project("net")).await;
-    assert_eq!(take(&db.reopen().await, &two, &project("net")).await, TakeLock::HeldBy(lock));
+    assert_eq!(
+        take(&db.reopen().await, &two, &project("net")).await,
+        TakeLock::HeldBy(lock)
+    );
     assert_eq!(db.store().lock_list_of_pull(&two).await.unwrap(), []);
 }
 
 async fn other_paths_workspaces_and_hosts_are_other_locks(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
-    let elsewhere = PullRef { repo: "gitlab.com/acme/infra".parse().unwrap(), ..one.clone() };
-    db.store().pull_seen(&elsewhere, PullState::Open, URL).await.unwrap();
-    let staging = ProjectKey { workspace: "staging".parse().unwrap(), ..project("net") };
+    let elsewhere = PullRef {
+        repo: "gitlab.com/acme/infra".parse().unwrap(),
+        ..one.clone()
+    };
+    db.store()
+        .pull_seen(&elsewhere, PullState::Open, URL)
+        .await
+        .unwrap();
+    let staging = ProjectKey {
+        workspace: "staging".parse().unwrap(),
+        ..project("net")
+    };
     for (pull, project) in [
         (&one, project("net")),
         (&one, project(".")),
@@ -91,10 +128,16 @@ async fn other_paths_workspaces_and_hosts_are_other_locks(db: &TestDb) {
 }
 
 async fn a_pull_that_is_closed_or_unknown_takes_no_lock(db: &TestDb) {
-    assert_eq!(take(db.store(), &pull(1), &project("net")).await, TakeLock::PullClosed);
+    assert_eq!(
+        take(db.store(), &pull(1), &project("net")).await,
+        TakeLock::PullClosed
+    );
     for state in [PullState::Closed, PullState::Merged] {
         db.store().pull_seen(&pull(1), state, URL).await.unwrap();
-        assert_eq!(take(db.store(), &pull(1), &project("net")).await, TakeLock::PullClosed);
+        assert_eq!(
+            take(db.store(), &pull(1), &project("net")).await,
+            TakeLock::PullClosed
+        );
     }
     assert_eq!(db.store().lock_list().await.unwrap(), []);
 }
@@ -102,35 +145,80 @@ async fn a_pull_that_is_closed_or_unknown_takes_no_lock(db: &TestDb) {
 async fn a_closed_pull_is_refused_even_the_lock_that_it_still_holds(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("net")).await;
-    assert!(matches!(begin_apply(db.store(), &plan).await, ApplyGate::Granted(_)));
-    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap(), []);
-    assert_eq!(take(db.store(), &one, &project("net")).await, TakeLock::PullClosed);
+    assert!(matches!(
+        begin_apply(db.store(), &plan).await,
+        ApplyGate::Granted(_)
+    ));
+    assert_eq!(
+        db.store()
+            .pull_close(&one, PullState::Merged, URL, by(), |_| vec![])
+            .await
+            .unwrap(),
+        []
+    );
+    assert_eq!(
+        take(db.store(), &one, &project("net")).await,
+        TakeLock::PullClosed
+    );
 }
 
 async fn a_released_lock_is_free_for_the_next(db: &TestDb) {
-    let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
+    let (one, two) = (
+        open_pull(db.store(), 1).await,
+        open_pull(db.store(), 2).await,
+    );
     let first = taken(db.store(), &one, &project("net")).await;
-    assert!(db.store().lock_release(&one, &project("net"), by()).await.unwrap());
+    assert!(
+        db.store()
+            .lock_release(&one, &project("net"), by())
+            .await
+            .unwrap()
+    );
     assert_eq!(db.store().lock_holder(&first.key).await.unwrap(), None);
     assert_eq!(db.store().lock_get(first.id).await.unwrap(), None);
     assert_ne!(taken(db.store(), &two, &project("net")).await.id, first.id);
 }
 
 async fn only_the_holder_releases(db: &TestDb) {
-    let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
+    let (one, two) = (
+        open_pull(db.store(), 1).await,
+        open_pull(db.store(), 2).await,
+    );
     let lock = taken(db.store(), &one, &project("net")).await;
-    assert!(!db.store().lock_release(&two, &project("net"), by()).await.unwrap());
-    assert!(!db.store().lock_release(&one, &project("other"), by()).await.unwrap());
+    assert!(
+        !db.store()
+            .lock_release(&two, &project("net"), by())
+            .await
+            .unwrap()
+    );
+    assert!(
+        !db.store()
+            .lock_release(&one, &project("other"), by())
+            .await
+            .unwrap()
+    );
     assert_eq!(db.store().lock_release_all(&two, by()).await.unwrap(), []);
     assert_eq!(db.store().lock_list().await.unwrap(), [lock]);
 }
 
 async fn release_all_frees_only_the_locks_of_that_pull_and_discards_its_plans(db: &TestDb) {
-    let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
-    let (b, a) = (planned(db, &one, &project("b")).await, planned(db, &one, &project("a")).await);
+    let (one, two) = (
+        open_pull(db.store(), 1).await,
+        open_pull(db.store(), 2).await,
+    );
+    let (b, a) = (
+        planned(db, &one, &project("b")).await,
+        planned(db, &one, &project("a")).await,
+    );
     let other = planned(db, &two, &project("c")).await;
     let freed = db.store().lock_release_all(&one, by()).await.unwrap();
-    assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("a"), project("b")]);
+    assert_eq!(
+        freed
+            .into_iter()
+            .map(|lock| lock.project)
+            .collect::<Vec<_>>(),
+        [project("a"), project("b")]
+    );
     assert_eq!(plan_state(db, &a).await, PlanState::Discarded);
     assert_eq!(plan_state(db, &b).await, PlanState::Discarded);
     assert_eq!(plan_state(db, &other).await, PlanState::Planned);
@@ -141,25 +229,63 @@ async fn release_spares_a_lock_under_which_an_apply_is_running(db: &TestDb) {
     let (store, one) = (db.store(), open_pull(db.store(), 1).await);
     let running = planned(db, &one, &project("net")).await;
     taken(store, &one, &project("free")).await;
-    let ApplyGate::Granted(grant) = begin_apply(store, &running).await else { panic!("nothing stops this apply") };
-    assert!(!store.lock_release(&one, &project("net"), by()).await.unwrap());
+    let ApplyGate::Granted(grant) = begin_apply(store, &running).await else {
+        panic!("nothing stops this apply")
+    };
+    assert!(
+        !store
+            .lock_release(&one, &project("net"), by())
+            .await
+            .unwrap()
+    );
     assert_eq!(steal(store, grant.lock.as_ref().unwrap().id).await, None);
     let freed = store.lock_release_all(&one, by()).await.unwrap();
-    assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("free")]);
-    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(grant.lock.as_ref().unwrap()));
+    assert_eq!(
+        freed
+            .into_iter()
+            .map(|lock| lock.project)
+            .collect::<Vec<_>>(),
+        [project("free")]
+    );
+    assert_eq!(
+        store.lock_list().await.unwrap(),
+        slice::from_ref(grant.lock.as_ref().unwrap())
+    );
     assert_eq!(plan_state(db, &running).await, PlanState::Applying);
-    store.apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
+    store
+        .apply_end(grant, &one, PlanState::Applied, by())
+        .await
+        .unwrap();
     assert_eq!(store.lock_release_all(&one, by()).await.unwrap().len(), 1);
 }
 
 async fn a_discarded_lock_takes_its_plans_with_it(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
-    let (a, b) = (planned(db, &one, &named("net", "a")).await, planned(db, &one, &named("net", "b")).await);
+    let (a, b) = (
+        planned(db, &one, &named("net", "a")).await,
+        planned(db, &one, &named("net", "b")).await,
+    );
     let other = planned(db, &one, &project("other")).await;
-    let lock = db.store().lock_holder(&key(&project("net"))).await.unwrap().unwrap();
+    let lock = db
+        .store()
+        .lock_holder(&key(&project("net")))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(steal(db.store(), lock.id).await, Some(lock));
-    let states = [plan_state(db, &a).await, plan_state(db, &b).await, plan_state(db, &other).await];
-    assert_eq!(states, [PlanState::Discarded, PlanState::Discarded, PlanState::Planned]);
+    let states = [
+        plan_state(db, &a).await,
+        plan_state(db, &b).await,
+        plan_state(db, &other).await,
+    ];
+    assert_eq!(
+        states,
+        [
+            PlanState::Discarded,
+            PlanState::Discarded,
+            PlanState::Planned
+        ]
+    );
 }
 
 async fn a_lock_that_is_gone_cannot_be_discarded(db: &TestDb) {
@@ -173,10 +299,24 @@ async fn locks_are_listed_newest_first_and_those_of_a_pull_by_path(db: &TestDb) 
         db.clock.advance(std::time::Duration::from_micros(1));
         taken(db.store(), &one, &project(dir)).await;
     }
-    let dirs = |locks: Vec<Lock>| locks.into_iter().map(|lock| lock.key.dir.to_string()).collect::<Vec<_>>();
-    assert_eq!(dirs(db.store().lock_list().await.unwrap()), ["é", "B", "b-c", "a", "b/c"]);
-    assert_eq!(dirs(db.store().lock_list_of_pull(&one).await.unwrap()), ["B", "a", "b-c", "b/c", "é"]);
-    assert_eq!(dirs(db.store().lock_release_all(&one, by()).await.unwrap()), ["B", "a", "b-c", "b/c", "é"]);
+    let dirs = |locks: Vec<Lock>| {
+        locks
+            .into_iter()
+            .map(|lock| lock.key.dir.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        dirs(db.store().lock_list().await.unwrap()),
+        ["é", "B", "b-c", "a", "b/c"]
+    );
+    assert_eq!(
+        dirs(db.store().lock_list_of_pull(&one).await.unwrap()),
+        ["B", "a", "b-c", "b/c", "é"]
+    );
+    assert_eq!(
+        dirs(db.store().lock_release_all(&one, by()).await.unwrap()),
+        ["B", "a", "b-c", "b/c", "é"]
+    );
 }
 
 const RACERS: i64 = 64;
@@ -207,21 +347,37 @@ async fn second_replica(db: &TestDb) -> Store {
 async fn race(stores: &[Store; 2], group: usize, rounds: usize) {
     let start = Arc::new(Barrier::new(usize::try_from(RACERS).unwrap()));
     let racers = (1..=RACERS).map(|number| {
-        let (store, start) = (stores[usize::try_from(number % 2).unwrap()].clone(), start.clone());
+        let (store, start) = (
+            stores[usize::try_from(number % 2).unwrap()].clone(),
+            start.clone(),
+        );
         tokio::spawn(async move {
             let mut winners = Vec::new();
             for round in 0..rounds {
                 start.wait().await;
-                winners.push(winner(&store, &pull(number), &project(&format!("{group}/{round}"))).await);
+                winners.push(
+                    winner(&store, &pull(number), &project(&format!("{group}/{round}"))).await,
+                );
             }
             winners
         })
     });
-    let seen: Vec<_> = join_all(racers).await.into_iter().map(Result::unwrap).collect();
+    let seen: Vec<_> = join_all(racers)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     for round in 0..rounds {
         let winners: Vec<_> = seen.iter().map(|winners| &winners[round]).collect();
-        assert_eq!(winners.iter().filter(|(won, _)| *won).count(), 1, "group {group}, round {round}");
-        assert!(winners.iter().all(|(_, id)| *id == winners[0].1), "group {group}, round {round}: {winners:?}");
+        assert_eq!(
+            winners.iter().filter(|(won, _)| *won).count(),
+            1,
+            "group {group}, round {round}"
+        );
+        assert!(
+            winners.iter().all(|(_, id)| *id == winners[0].1),
+            "group {group}, round {round}: {winners:?}"
+        );
     }
 }
 
@@ -239,11 +395,17 @@ async fn close_meets_take_and_no_lock_is_left(db: &TestDb) {
     let rounds = (1..=200).map(|number| {
         let other = &other;
         async move {
-            let (pull, net) = (open_pull(db.store(), number).await, project(&number.to_string()));
+            let (pull, net) = (
+                open_pull(db.store(), number).await,
+                project(&number.to_string()),
+            );
             let take_one = take(db.store(), &pull, &net);
             let take_two = take(other, &pull, &net);
-            let (_, closed, _) =
-                tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL, by(), |_| vec![]), take_two);
+            let (_, closed, _) = tokio::join!(
+                take_one,
+                other.pull_close(&pull, PullState::Closed, URL, by(), |_| vec![]),
+                take_two
+            );
             closed.unwrap();
         }
     });
@@ -254,10 +416,16 @@ async fn close_meets_take_and_no_lock_is_left(db: &TestDb) {
 async fn release_meets_take_and_somebody_holds_the_lock(db: &TestDb) {
     let other = second_replica(db).await;
     for number in 1..=100 {
-        let (one, two) = (open_pull(db.store(), 2 * number).await, open_pull(db.store(), 2 * number + 1).await);
+        let (one, two) = (
+            open_pull(db.store(), 2 * number).await,
+            open_pull(db.store(), 2 * number + 1).await,
+        );
         let net = project(&number.to_string());
         taken(db.store(), &one, &net).await;
-        let (released, outcome) = tokio::join!(db.store().lock_release(&one, &net, by()), take(&other, &two, &net));
+        let (released, outcome) = tokio::join!(
+            db.store().lock_release(&one, &net, by()),
+            take(&other, &two, &net)
+        );
         assert!(released.unwrap());
         let holder = db.store().lock_holder(&key(&net)).await.unwrap();
         match outcome {

@@ -1,6 +1,8 @@
 //! Mirrors as people look for them.
 
-use lockkeeper::model::{AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncFailure, SyncState};
+use lockkeeper::model::{
+    AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncFailure, SyncState,
+};
 use lockkeeper::store::{FoundMirrors, MirrorChange, MirrorSearch};
 
 use super::samples::HOSTILE;
@@ -14,32 +16,80 @@ store_test!(
 
 async fn know(db: &TestDb, home: &str, repos: &[&str]) {
     for repo in repos {
-        assert!(db.store().mirror_know(&home.parse().unwrap(), &repo.parse().unwrap(), None).await.unwrap());
+        assert!(
+            db.store()
+                .mirror_know(&home.parse().unwrap(), &repo.parse().unwrap(), None)
+                .await
+                .unwrap()
+        );
     }
 }
 
 async fn change(db: &TestDb, home: &str, repo: &str, event: MirrorEvent) {
     let (home, repo): (HomeId, RepoId) = (home.parse().unwrap(), repo.parse().unwrap());
-    let change = db.store().mirror_change(&home, &repo, &event).await.unwrap();
+    let change = db
+        .store()
+        .mirror_change(&home, &repo, &event)
+        .await
+        .unwrap();
     assert!(matches!(change, MirrorChange::Changed(_)), "{change:?}");
 }
 
 async fn started(db: &TestDb, home: &str, repo: &str) {
-    let lease = AttemptLease { key: "k".to_owned(), holder: "one/1".to_owned() };
-    change(db, home, repo, MirrorEvent::Started { at: db.now(), lease }).await;
+    let lease = AttemptLease {
+        key: "k".to_owned(),
+        holder: "one/1".to_owned(),
+    };
+    change(
+        db,
+        home,
+        repo,
+        MirrorEvent::Started {
+            at: db.now(),
+            lease,
+        },
+    )
+    .await;
 }
 
 async fn failed(db: &TestDb, home: &str, repo: &str) {
     started(db, home, repo).await;
-    let failure = SyncFailure { kind: FailureKind::Unreachable, message: "no answer".to_owned() };
+    let failure = SyncFailure {
+        kind: FailureKind::Unreachable,
+        message: "no answer".to_owned(),
+    };
     let (at, holder) = (db.now(), "one/1".to_owned());
-    change(db, home, repo, MirrorEvent::Failed { at, holder, failure, jitter: Jitter::of("x") }).await;
+    change(
+        db,
+        home,
+        repo,
+        MirrorEvent::Failed {
+            at,
+            holder,
+            failure,
+            jitter: Jitter::of("x"),
+        },
+    )
+    .await;
 }
 
 async fn search(db: &TestDb, state: Option<SyncState>, text: &str) -> (Vec<String>, i64) {
-    let FoundMirrors { rows, count } =
-        db.store().mirror_search(MirrorSearch { state, text, limit: 10, ..MirrorSearch::default() }).await.unwrap();
-    (rows.into_iter().map(|row| format!("{} {}", row.home, row.repo.name())).collect(), count)
+    let FoundMirrors { rows, count } = db
+        .store()
+        .mirror_search(MirrorSearch {
+            state,
+            text,
+            limit: 10,
+            ..MirrorSearch::default()
+        })
+        .await
+        .unwrap();
+    (
+        rows.into_iter()
+            .map(|row| format!("{} {}", row.home, row.repo.name()))
+            .collect(),
+        count,
+    )
 }
 
 fn names(names: &[&str], count: i64) -> (Vec<String>, i64) {
@@ -49,18 +99,49 @@ fn names(names: &[&str], count: i64) -> (Vec<String>, i64) {
 async fn what_is_in_trouble_comes_first(db: &TestDb) {
     assert_eq!(search(db, None, "").await, names(&[], 0));
     for home in ["b", "a"] {
-        know(db, home, &["github.com/acme/a", "github.com/acme/b", "github.com/acme/c"]).await;
+        know(
+            db,
+            home,
+            &[
+                "github.com/acme/a",
+                "github.com/acme/b",
+                "github.com/acme/c",
+            ],
+        )
+        .await;
     }
     failed(db, "b", "github.com/acme/c").await;
     started(db, "a", "github.com/acme/b").await;
-    assert_eq!(search(db, None, "").await, names(&["b c", "a b", "a a", "b a", "b b", "a c"], 6));
-    assert_eq!(search(db, Some(SyncState::Failed), "").await, names(&["b c"], 1));
-    let first = db.store().mirror_search(MirrorSearch { limit: 2, ..MirrorSearch::default() }).await.unwrap();
+    assert_eq!(
+        search(db, None, "").await,
+        names(&["b c", "a b", "a a", "b a", "b b", "a c"], 6)
+    );
+    assert_eq!(
+        search(db, Some(SyncState::Failed), "").await,
+        names(&["b c"], 1)
+    );
+    let first = db
+        .store()
+        .mirror_search(MirrorSearch {
+            limit: 2,
+            ..MirrorSearch::default()
+        })
+        .await
+        .unwrap();
     assert_eq!((first.rows.len(), first.count), (2, 6));
 }
 
 async fn a_search_finds_names_in_any_case_and_takes_every_character_for_itself(db: &TestDb) {
-    know(db, "a", &["github.com/acme/net_work", "github.com/acme/network", "github.com/acme/netXwork"]).await;
+    know(
+        db,
+        "a",
+        &[
+            "github.com/acme/net_work",
+            "github.com/acme/network",
+            "github.com/acme/netXwork",
+        ],
+    )
+    .await;
     assert_eq!(search(db, None, "NET_").await, names(&["a net_work"], 1));
     assert_eq!(search(db, None, "xwork").await.1, 1);
     assert_eq!(search(db, None, "acme/net").await.1, 3);

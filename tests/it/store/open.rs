@@ -23,7 +23,12 @@ store_test!(
 );
 
 async fn open(url: &DatabaseUrl) -> Result<Store, sqlx::Error> {
-    Store::open(url, Arc::new(ManualClock::new(start_of_time())), Arc::new(CountingIds::default())).await
+    Store::open(
+        url,
+        Arc::new(ManualClock::new(start_of_time())),
+        Arc::new(CountingIds::default()),
+    )
+    .await
 }
 
 async fn empty_database(db: &TestDb) -> DatabaseUrl {
@@ -38,10 +43,21 @@ async fn migrations_apply_to_an_empty_database_and_change_nothing_on_a_current_o
     for _ in 0..2 {
         let store = open(&url).await.unwrap();
         store.ping().await.unwrap();
-        store.pull_seen(&pull(1), PullState::Merged, URL).await.unwrap();
+        store
+            .pull_seen(&pull(1), PullState::Merged, URL)
+            .await
+            .unwrap();
         store.close().await;
     }
-    assert_eq!(open(&url).await.unwrap().pull_state(&pull(1)).await.unwrap(), Some(PullState::Merged));
+    assert_eq!(
+        open(&url)
+            .await
+            .unwrap()
+            .pull_state(&pull(1))
+            .await
+            .unwrap(),
+        Some(PullState::Merged)
+    );
 }
 
 async fn replicas_may_open_a_current_database_together(db: &TestDb) {
@@ -57,10 +73,20 @@ async fn a_database_of_a_newer_release_still_opens(db: &TestDb) {
     match &db.url {
         DatabaseUrl::Sqlite(path) => {
             let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-            sqlx::SqliteConnection::connect_with(&options).await.unwrap().execute(newer).await.unwrap();
+            sqlx::SqliteConnection::connect_with(&options)
+                .await
+                .unwrap()
+                .execute(newer)
+                .await
+                .unwrap();
         }
         DatabaseUrl::Postgres(options) => {
-            sqlx::PgConnection::connect_with(options).await.unwrap().execute(newer).await.unwrap();
+            sqlx::PgConnection::connect_with(options)
+                .await
+                .unwrap()
+                .execute(newer)
+                .await
+                .unwrap();
         }
     }
     db.reopen().await.ping().await.unwrap();
@@ -77,7 +103,11 @@ async fn what_an_older_release_has_written_is_read_and_allows_no_more_than_it_sa
         ..ApplicationFields::default()
     };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    let app = application_add(db.store(), &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    let app = application_add(db.store(), &owner, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap();
     let at = open_pull(db.store(), 1).await;
     taken(db.store(), &at, &project("network")).await;
     for sql in [
@@ -89,7 +119,10 @@ async fn what_an_older_release_has_written_is_read_and_allows_no_more_than_it_sa
     }
     let store = db.reopen().await;
     let read = store.application_get(app.id).await.unwrap().unwrap();
-    assert_eq!((read.spec.branch.as_str(), read.spec.any_branch), ("release", false));
+    assert_eq!(
+        (read.spec.branch.as_str(), read.spec.any_branch),
+        ("release", false)
+    );
     let locks = store.lock_list().await.unwrap();
     assert_eq!(locks[0].key.repo.to_string(), "github.com/acme/ünfra x");
 }
@@ -102,14 +135,19 @@ async fn a_closed_store_answers_no_more(db: &TestDb) {
     db.store().ping().await.unwrap();
     db.store().close().await;
     db.store().ping().await.unwrap_err();
-    db.store().pull_seen(&pull(1), PullState::Open, URL).await.unwrap_err();
+    db.store()
+        .pull_seen(&pull(1), PullState::Open, URL)
+        .await
+        .unwrap_err();
     db.reopen().await.ping().await.unwrap();
 }
 
 async fn a_database_that_does_not_exist_is_an_error(db: &TestDb) {
     let url = match &db.url {
         DatabaseUrl::Sqlite(path) => DatabaseUrl::Sqlite(path.join("under a file.db")),
-        DatabaseUrl::Postgres(options) => DatabaseUrl::Postgres(Box::new((**options).clone().database("nowhere"))),
+        DatabaseUrl::Postgres(options) => {
+            DatabaseUrl::Postgres(Box::new((**options).clone().database("nowhere")))
+        }
     };
     assert!(open(&url).await.is_err());
 }

@@ -22,9 +22,19 @@ async fn kept(db: &TestDb, dir: &str) -> PlanRecord {
     let one = open_pull(db.store(), 1).await;
     let lock = taken(db.store(), &one, &project(dir)).await;
     let plan = new_plan(db, &one, &project(dir)).await;
-    let saved = Artifacts::in_database(db.store().clone(), LIMIT).save(plan.id, FILE.to_vec()).await.unwrap();
-    let plan = PlanRecord { digest: Some(saved.digest), ..plan };
-    let recorded = db.store().plan_record(&plan, Some(lock.id), saved.with_record.as_deref()).await.unwrap();
+    let saved = Artifacts::in_database(db.store().clone(), LIMIT)
+        .save(plan.id, FILE.to_vec())
+        .await
+        .unwrap();
+    let plan = PlanRecord {
+        digest: Some(saved.digest),
+        ..plan
+    };
+    let recorded = db
+        .store()
+        .plan_record(&plan, Some(lock.id), saved.with_record.as_deref())
+        .await
+        .unwrap();
     assert_eq!(recorded, RecordPlan::Recorded);
     plan
 }
@@ -39,8 +49,17 @@ async fn a_plan_that_is_not_recorded_leaves_no_file(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let lock = taken(db.store(), &one, &project("a")).await;
     let plan = new_plan(db, &one, &project("a")).await;
-    assert!(db.store().lock_release(&one, &project("a"), by()).await.unwrap());
-    let recorded = db.store().plan_record(&plan, Some(lock.id), Some(FILE)).await.unwrap();
+    assert!(
+        db.store()
+            .lock_release(&one, &project("a"), by())
+            .await
+            .unwrap()
+    );
+    let recorded = db
+        .store()
+        .plan_record(&plan, Some(lock.id), Some(FILE))
+        .await
+        .unwrap();
     assert_eq!(recorded, RecordPlan::LockLost);
     assert_eq!(db.store().plan_file_get(plan.id).await.unwrap(), None);
 }
@@ -48,17 +67,41 @@ async fn a_plan_that_is_not_recorded_leaves_no_file(db: &TestDb) {
 async fn the_files_of_plans_that_nobody_can_apply_go(db: &TestDb) {
     let (waiting, failed) = (kept(db, "waiting").await, kept(db, "failed").await);
     let (applied, discarded) = (kept(db, "applied").await, kept(db, "discarded").await);
-    for (plan, state) in [(&failed, PlanState::ApplyFailed), (&applied, PlanState::Applied)] {
-        let ApplyGate::Granted(grant) = begin_apply(db.store(), plan).await else { panic!("nothing stops this") };
-        db.store().apply_end(grant, &plan.pull, state, by()).await.unwrap();
+    for (plan, state) in [
+        (&failed, PlanState::ApplyFailed),
+        (&applied, PlanState::Applied),
+    ] {
+        let ApplyGate::Granted(grant) = begin_apply(db.store(), plan).await else {
+            panic!("nothing stops this")
+        };
+        db.store()
+            .apply_end(grant, &plan.pull, state, by())
+            .await
+            .unwrap();
     }
-    db.store().plan_drop(&discarded.pull, &discarded.project, by()).await.unwrap();
+    db.store()
+        .plan_drop(&discarded.pull, &discarded.project, by())
+        .await
+        .unwrap();
     assert_eq!(db.store().plan_file_prune(500).await.unwrap(), 2);
-    for (plan, is_there) in [(&waiting, true), (&failed, true), (&applied, false), (&discarded, false)] {
-        assert_eq!(db.store().plan_file_get(plan.id).await.unwrap().is_some(), is_there, "{}", plan.project);
+    for (plan, is_there) in [
+        (&waiting, true),
+        (&failed, true),
+        (&applied, false),
+        (&discarded, false),
+    ] {
+        assert_eq!(
+            db.store().plan_file_get(plan.id).await.unwrap().is_some(),
+            is_there,
+            "{}",
+            plan.project
+        );
     }
     db.clock.advance(std::time::Duration::from_secs(1));
-    assert_eq!(db.store().plan_prune(db.now(), 500).await.unwrap(), [discarded.id]);
+    assert_eq!(
+        db.store().plan_prune(db.now(), 500).await.unwrap(),
+        [discarded.id]
+    );
 }
 
 async fn a_plan_file_that_is_too_large_is_refused_with_the_limit_and_the_ways_out(db: &TestDb) {
@@ -76,8 +119,14 @@ async fn a_plan_file_that_is_too_large_is_refused_with_the_limit_and_the_ways_ou
 async fn a_plan_file_that_was_changed_or_removed_is_not_used(db: &TestDb) {
     let files = Artifacts::in_database(db.store().clone(), LIMIT);
     let plan = kept(db, "a").await;
-    let other = PlanRecord { digest: Some(lockkeeper::model::Sha256Digest::of(b"another")), ..plan.clone() };
-    assert!(matches!(files.load(&other).await, Err(ArtifactError::Altered { .. })));
+    let other = PlanRecord {
+        digest: Some(lockkeeper::model::Sha256Digest::of(b"another")),
+        ..plan.clone()
+    };
+    assert!(matches!(
+        files.load(&other).await,
+        Err(ArtifactError::Altered { .. })
+    ));
     for _ in 0..2 {
         files.remove(plan.id).await.unwrap();
     }

@@ -7,13 +7,14 @@ use chrono::TimeDelta;
 use lockkeeper::claims::Credentials;
 use lockkeeper::credential::Access;
 use lockkeeper::model::{
-    ApplyScope, CommandKind, ForgeRepo, LockEventKind, LockKey, OwnerName, PlanState, PullRef, RepoId, RepoUrl, Rights,
+    ApplyScope, CommandKind, ForgeRepo, LockEventKind, LockKey, OwnerName, PlanState, PullRef,
+    RepoId, RepoUrl, Rights,
 };
 use lockkeeper::seal::{Keyring, OpenError, Sealed, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    Acquired, DatabaseUrl, Finish, FormerName, KnownRepository, NewJob, RENAMED_COLUMNS, Rename, RenameRefused,
-    Renamed, Store, answers_share,
+    Acquired, DatabaseUrl, Finish, FormerName, KnownRepository, NewJob, RENAMED_COLUMNS, Rename,
+    RenameRefused, Renamed, Store, answers_share,
 };
 use lockkeeper::vcs::RepoAccess as _;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -44,7 +45,10 @@ const ID: u64 = 4711;
 
 /// Texts that name no repository, or name it for ever: by table.
 const OTHERS: &[(&str, &str)] = &[
-    ("applications", "id owner branch dir workspace name created_by"),
+    (
+        "applications",
+        "id owner branch dir workspace name created_by",
+    ),
     ("apply_locks", "id scope dir holder reason"),
     ("audit_checkpoints", "hash key signature"),
     ("audit_keys", "public key_id"),
@@ -58,18 +62,27 @@ const OTHERS: &[(&str, &str)] = &[
     ("credentials", "id owner kind public key_id created_by"),
     ("rate_gates", "host credential traffic"),
     // The body is as it was received.
-    ("deliveries", "id host forge_delivery event content_type state note"),
+    (
+        "deliveries",
+        "id host forge_delivery event content_type state note",
+    ),
     ("forge_pages", "etag content"),
     // That is what it is for.
     ("former_names", "repo host"),
     ("jobs", "id kind state lease_holder last_error"),
     // A lease ends, and whoever holds it works in the directory of the old name.
     ("leases", "key holder purpose"),
-    ("lock_event_inbox", "kind repo dir workspace scope actor origin remote reason concern"),
+    (
+        "lock_event_inbox",
+        "kind repo dir workspace scope actor origin remote reason concern",
+    ),
     ("lock_event_seals", "last_hash actor key signature"),
     ("lock_event_walks", "name hash fault"),
     // What is told stays as it was told.
-    ("lock_events", "kind repo dir workspace scope actor origin remote reason concern previous hash"),
+    (
+        "lock_events",
+        "kind repo dir workspace scope actor origin remote reason concern previous hash",
+    ),
     ("lock_waiters", "dir workspace scope name asker asks"),
     ("locks", "id dir workspace scope name holder reason asks"),
     ("owners", "id name created_by"),
@@ -93,7 +106,10 @@ const OTHERS: &[(&str, &str)] = &[
          verification_failure refused",
     ),
     ("run_output", "run text"),
-    ("runs", "id command kind dir workspace name hook state outcome message"),
+    (
+        "runs",
+        "id command kind dir workspace name hook state outcome message",
+    ),
     ("settings", "key value"),
 ];
 
@@ -102,7 +118,10 @@ fn repo(text: &str) -> RepoId {
 }
 
 fn at(name: &str, number: i64) -> PullRef {
-    PullRef { repo: repo(name), ..pull(number) }
+    PullRef {
+        repo: repo(name),
+        ..pull(number)
+    }
 }
 
 async fn rename_as(store: &Store, rename: &Rename<'_>) -> Renamed {
@@ -112,7 +131,17 @@ async fn rename_as(store: &Store, rename: &Rename<'_>) -> Renamed {
 
 async fn rename(store: &Store) -> Renamed {
     let (old, new) = (repo(OLD), repo(NEW));
-    rename_as(store, &Rename { id: ID, old: &old, new: &new, cause: by(), within: None }).await
+    rename_as(
+        store,
+        &Rename {
+            id: ID,
+            old: &old,
+            new: &new,
+            cause: by(),
+            within: None,
+        },
+    )
+    .await
 }
 
 /// A connection that knows nothing of the store.
@@ -128,7 +157,9 @@ impl Raw {
                 let options = SqliteConnectOptions::new().filename(path);
                 Self::Sqlite(SqliteConnection::connect_with(&options).await.unwrap())
             }
-            DatabaseUrl::Postgres(options) => Self::Postgres(PgConnection::connect_with(options).await.unwrap()),
+            DatabaseUrl::Postgres(options) => {
+                Self::Postgres(PgConnection::connect_with(options).await.unwrap())
+            }
         }
     }
 
@@ -164,7 +195,9 @@ impl Raw {
     }
 
     async fn texts(&mut self, table: &str, column: &str) -> Vec<String> {
-        let sql = AssertSqlSafe(format!("SELECT CAST({column} AS TEXT) FROM {table} WHERE {column} IS NOT NULL"));
+        let sql = AssertSqlSafe(format!(
+            "SELECT CAST({column} AS TEXT) FROM {table} WHERE {column} IS NOT NULL"
+        ));
         match self {
             Self::Sqlite(db) => sqlx::query_scalar(sql).fetch_all(db).await.unwrap(),
             Self::Postgres(db) => sqlx::query_scalar(sql).fetch_all(db).await.unwrap(),
@@ -175,11 +208,18 @@ impl Raw {
 async fn every_text_in_the_schema_is_moved_or_is_no_name_of_a_repository(db: &TestDb) {
     let columns = Raw::open(db).await.columns().await;
     let texts = columns.into_iter().filter(|(.., kind)| kind == "text");
-    let texts: BTreeSet<String> = texts.map(|(table, column, _)| format!("{table}.{column}")).collect();
-    let moved: BTreeSet<String> = RENAMED_COLUMNS.iter().map(|column| (*column).to_owned()).collect();
-    let others = OTHERS
+    let texts: BTreeSet<String> = texts
+        .map(|(table, column, _)| format!("{table}.{column}"))
+        .collect();
+    let moved: BTreeSet<String> = RENAMED_COLUMNS
         .iter()
-        .flat_map(|(table, columns)| columns.split_whitespace().map(move |column| format!("{table}.{column}")));
+        .map(|column| (*column).to_owned())
+        .collect();
+    let others = OTHERS.iter().flat_map(|(table, columns)| {
+        columns
+            .split_whitespace()
+            .map(move |column| format!("{table}.{column}"))
+    });
     let others: BTreeSet<String> = others.collect();
     assert_eq!(moved.intersection(&others).collect::<Vec<_>>(), [""; 0]);
     let said: BTreeSet<String> = moved.union(&others).cloned().collect();
@@ -198,13 +238,17 @@ fn sample(table: &str, column: &str, kind: &str) -> String {
     let full = format!("{table}.{column}");
     match full.as_str() {
         "jobs.lane" => return format!("'pull:{OLD}#1'"),
-        "jobs.payload" => return format!("'{{\"pull\":\"{OLD}#1\",\"event\":{{\"repo\":\"{OLD}\"}}}}'"),
+        "jobs.payload" => {
+            return format!("'{{\"pull\":\"{OLD}#1\",\"event\":{{\"repo\":\"{OLD}\"}}}}'");
+        }
         "jobs.share" => return format!("'{OLD}'"),
         "jobs.state" => return "'queued'".to_owned(),
         "repositories.host" => return "'github.com'".to_owned(),
         "apply_locks.scope" => return "'repo'".to_owned(),
         "credentials.kind" => return "'token'".to_owned(),
-        "applications.url" | "credentials.url" | "repository_claims.url" => return format!("'https://{OLD}'"),
+        "applications.url" | "credentials.url" | "repository_claims.url" => {
+            return format!("'https://{OLD}'");
+        }
         "pulls.url" | "locks.pull_url" | "lock_waiters.pull_url" => {
             return "'https://GitHub.com/Acme/Infra/pull/1'".to_owned();
         }
@@ -214,7 +258,10 @@ fn sample(table: &str, column: &str, kind: &str) -> String {
         return format!("'{OLD}'");
     }
     match (kind, column) {
-        ("text", "id" | "owner" | "command" | "run" | "delivery" | "superseded_by" | "lease_holder") => UUID.to_owned(),
+        (
+            "text",
+            "id" | "owner" | "command" | "run" | "delivery" | "superseded_by" | "lease_holder",
+        ) => UUID.to_owned(),
         ("text", _) => "'x'".to_owned(),
         // The database gives the first ones itself.
         (_, "seq") => "1000".to_owned(),
@@ -228,20 +275,37 @@ fn sample(table: &str, column: &str, kind: &str) -> String {
 async fn a_row_of_every_table_moves(db: &TestDb) {
     let mut raw = Raw::open(db).await;
     let columns = raw.columns().await;
-    let tables: BTreeSet<&str> = RENAMED_COLUMNS.iter().map(|column| column.split_once('.').unwrap().0).collect();
+    let tables: BTreeSet<&str> = RENAMED_COLUMNS
+        .iter()
+        .map(|column| column.split_once('.').unwrap().0)
+        .collect();
     let mut inserts = BTreeMap::new();
-    for (table, column, kind) in
-        columns.iter().filter(|(table, ..)| tables.contains(table.as_str()) || table == "owners")
+    for (table, column, kind) in columns
+        .iter()
+        .filter(|(table, ..)| tables.contains(table.as_str()) || table == "owners")
     {
-        let (names, values): &mut (Vec<String>, Vec<String>) = inserts.entry(table.clone()).or_default();
+        let (names, values): &mut (Vec<String>, Vec<String>) =
+            inserts.entry(table.clone()).or_default();
         names.push(column.clone());
         let value = sample(table, column, kind);
-        values.push(if matches!(raw, Raw::Postgres(_)) { value.replace("AS BLOB", "AS BYTEA") } else { value });
+        values.push(if matches!(raw, Raw::Postgres(_)) {
+            value.replace("AS BLOB", "AS BYTEA")
+        } else {
+            value
+        });
     }
     // Some refer to others, which have to be there first.
-    let given = if matches!(raw, Raw::Postgres(_)) { "OVERRIDING SYSTEM VALUE" } else { "" };
+    let given = if matches!(raw, Raw::Postgres(_)) {
+        "OVERRIDING SYSTEM VALUE"
+    } else {
+        ""
+    };
     let insert = |(table, (names, values)): (String, (Vec<String>, Vec<String>))| {
-        format!("INSERT INTO {table} ({}) {given} VALUES ({})", names.join(", "), values.join(", "))
+        format!(
+            "INSERT INTO {table} ({}) {given} VALUES ({})",
+            names.join(", "),
+            values.join(", ")
+        )
     };
     let mut left: Vec<String> = inserts.into_iter().map(insert).collect();
     while !left.is_empty() {
@@ -257,23 +321,43 @@ async fn a_row_of_every_table_moves(db: &TestDb) {
         left = failed;
     }
     let (old, new) = (repo(OLD), repo(NEW));
-    let rename = Rename { id: 1, old: &old, new: &new, cause: by(), within: None };
-    let reseal = |there: &lockkeeper::store::SealedCredential, _: &RepoUrl| Ok(there.sealed.clone());
+    let rename = Rename {
+        id: 1,
+        old: &old,
+        new: &new,
+        cause: by(),
+        within: None,
+    };
+    let reseal =
+        |there: &lockkeeper::store::SealedCredential, _: &RepoUrl| Ok(there.sealed.clone());
     let renamed = db.store().repository_rename(&rename, reseal).await.unwrap();
     assert!(matches!(renamed, Renamed::Done(_)), "{renamed:?}");
     let mut left = BTreeSet::new();
     for (table, column, _) in columns.iter().filter(|(.., kind)| kind == "text") {
         let texts = raw.texts(table, column).await;
-        if texts.iter().any(|text| text.to_lowercase().contains("acme/infra")) {
+        if texts
+            .iter()
+            .any(|text| text.to_lowercase().contains("acme/infra"))
+        {
             left.insert(format!("{table}.{column}"));
         }
     }
-    assert_eq!(left.into_iter().collect::<Vec<_>>(), ["former_names.repo", "lock_event_inbox.reason"]);
-    assert_eq!(raw.texts("pulls", "url").await, ["https://github.com/acme/network/pull/1"]);
+    assert_eq!(
+        left.into_iter().collect::<Vec<_>>(),
+        ["former_names.repo", "lock_event_inbox.reason"]
+    );
+    assert_eq!(
+        raw.texts("pulls", "url").await,
+        ["https://github.com/acme/network/pull/1"]
+    );
     let events = db.store().lock_event_list(1).await.unwrap();
     assert_eq!(events[0].event.kind, LockEventKind::RepositoryRenamed);
     assert!(
-        events[0].event.cause.reason.starts_with(&format!("{OLD} is {NEW} now: ")),
+        events[0]
+            .event
+            .cause
+            .reason
+            .starts_with(&format!("{OLD} is {NEW} now: ")),
         "{}",
         events[0].event.cause.reason
     );
@@ -289,21 +373,39 @@ async fn locks_lines_and_plans_go_on_under_the_new_name(db: &TestDb) {
     assert_eq!(line(store, "a").await, [2]);
     assert!(matches!(rename(store).await, Renamed::Done(_)));
     let held = store.lock_list().await.unwrap();
-    assert_eq!(held.iter().map(|lock| lock.pull.clone()).collect::<Vec<_>>(), [at(NEW, 1)]);
+    assert_eq!(
+        held.iter()
+            .map(|lock| lock.pull.clone())
+            .collect::<Vec<_>>(),
+        [at(NEW, 1)]
+    );
     let key = LockKey::of(&repo(NEW), &project("a"));
-    let waits: Vec<_> = store.waiter_list(&key).await.unwrap().into_iter().map(|waiter| waiter.pull).collect();
+    let waits: Vec<_> = store
+        .waiter_list(&key)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|waiter| waiter.pull)
+        .collect();
     assert_eq!(waits, [at(NEW, 2)]);
     assert_eq!(line(store, "a").await, [0_i64; 0]);
     assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
     let freed = store.lock_release_all(&at(NEW, 1), by()).await.unwrap();
     assert_eq!(freed.len(), 1);
-    assert_eq!(store.lock_list().await.unwrap()[0].pull, at(NEW, 2), "whoever waited is next");
+    assert_eq!(
+        store.lock_list().await.unwrap()[0].pull,
+        at(NEW, 2),
+        "whoever waited is next"
+    );
 }
 
 async fn of_two_locks_on_one_place_the_older_stays(db: &TestDb) {
     let store = db.store();
     for (name, number) in [(OLD, 1), (NEW, 2), (NEW, 1), (OLD, 3)] {
-        store.pull_seen(&at(name, number), lockkeeper::model::PullState::Open, URL).await.unwrap();
+        store
+            .pull_seen(&at(name, number), lockkeeper::model::PullState::Open, URL)
+            .await
+            .unwrap();
     }
     let plan = planned(db, &at(OLD, 1), &project("a")).await;
     db.clock.advance(std::time::Duration::from_mins(1));
@@ -312,20 +414,42 @@ async fn of_two_locks_on_one_place_the_older_stays(db: &TestDb) {
     db.clock.advance(std::time::Duration::from_mins(1));
     taken(store, &at(OLD, 3), &project("b")).await;
     assert!(matches!(rename(store).await, Renamed::Done(_)));
-    let mut held: Vec<String> =
-        store.lock_list().await.unwrap().iter().map(|lock| format!("{} {}", lock.project.dir, lock.pull)).collect();
+    let mut held: Vec<String> = store
+        .lock_list()
+        .await
+        .unwrap()
+        .iter()
+        .map(|lock| format!("{} {}", lock.project.dir, lock.pull))
+        .collect();
     held.sort();
     assert_eq!(held, [format!("a {NEW}#1"), format!("b {NEW}#1")]);
     assert_eq!(plan_state(db, &plan).await, PlanState::Planned);
     assert_eq!(plan_state(db, &later).await, PlanState::Discarded);
-    let told: Vec<LockEventKind> =
-        store.lock_event_list(3).await.unwrap().iter().rev().map(|event| event.event.kind).collect();
-    assert_eq!(told, [LockEventKind::Released, LockEventKind::Released, LockEventKind::RepositoryRenamed]);
+    let told: Vec<LockEventKind> = store
+        .lock_event_list(3)
+        .await
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|event| event.event.kind)
+        .collect();
+    assert_eq!(
+        told,
+        [
+            LockEventKind::Released,
+            LockEventKind::Released,
+            LockEventKind::RepositoryRenamed
+        ]
+    );
 }
 
 fn work(name: &str) -> NewJob {
     let payload = format!("{{\"pull\":\"{name}#1\"}}");
-    NewJob { payload, share: name.to_owned(), ..job(&format!("pull:{name}#1")) }
+    NewJob {
+        payload,
+        share: name.to_owned(),
+        ..job(&format!("pull:{name}#1"))
+    }
 }
 
 async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db: &TestDb) {
@@ -333,36 +457,85 @@ async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db:
     let open = super::samples::open_pull(store, 1).await;
     taken(store, &open, &project("a")).await;
     store.job_push(&work(OLD)).await.unwrap();
-    let lease = store.job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX).await.unwrap().unwrap();
+    let lease = store
+        .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
+        .await
+        .unwrap()
+        .unwrap();
     let share = answers_share(&repo(NEW));
-    let other = store.job_push(&NewJob { lane: format!("pull:{NEW}#7"), share, ..work(NEW) }).await.unwrap();
+    let other = store
+        .job_push(&NewJob {
+            lane: format!("pull:{NEW}#7"),
+            share,
+            ..work(NEW)
+        })
+        .await
+        .unwrap();
     assert_eq!(rename(store).await, Renamed::Busy);
-    assert_eq!(store.lock_list().await.unwrap()[0].pull, open, "nothing was moved");
-    let waits = store.job_list_open().await.unwrap().into_iter().find(|job| job.id == other).unwrap();
-    assert_eq!(waits.run_after, db.now() + TimeDelta::seconds(10), "the repository comes to rest");
+    assert_eq!(
+        store.lock_list().await.unwrap()[0].pull,
+        open,
+        "nothing was moved"
+    );
+    let waits = store
+        .job_list_open()
+        .await
+        .unwrap()
+        .into_iter()
+        .find(|job| job.id == other)
+        .unwrap();
+    assert_eq!(
+        waits.run_after,
+        db.now() + TimeDelta::seconds(10),
+        "the repository comes to rest"
+    );
     let (old, new) = (repo(OLD), repo(NEW));
-    let within = Rename { id: ID, old: &old, new: &new, cause: by(), within: Some(lease.id) };
+    let within = Rename {
+        id: ID,
+        old: &old,
+        new: &new,
+        cause: by(),
+        within: Some(lease.id),
+    };
     assert!(matches!(rename_as(store, &within).await, Renamed::Done(_)));
     // It goes on with its lease, and begins again with what it is told now.
     let at_once = store.job_retry(&lease, db.now(), "renamed").await.unwrap();
     assert_eq!(at_once, lockkeeper::store::Finish::Recorded);
-    let lease = store.job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX).await.unwrap().unwrap();
-    assert_eq!((lease.lane, lease.payload), (format!("pull:{NEW}#1"), format!("{{\"pull\":\"{NEW}#1\"}}")));
+    let lease = store
+        .job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (lease.lane, lease.payload),
+        (format!("pull:{NEW}#1"), format!("{{\"pull\":\"{NEW}#1\"}}"))
+    );
 }
 
 async fn what_waits_in_the_queue_moves_to_the_lanes_of_the_new_name(db: &TestDb) {
     let store = db.store();
-    for lane in
-        ["events:github.com/acme/infra#1", "status:github.com/acme/infra@ab:x", "comments:github.com/acme/infra2#1"]
-    {
+    for lane in [
+        "events:github.com/acme/infra#1",
+        "status:github.com/acme/infra@ab:x",
+        "comments:github.com/acme/infra2#1",
+    ] {
         store.job_push(&job(lane)).await.unwrap();
     }
     let share = answers_share(&repo(OLD));
-    store.job_push(&NewJob { share, ..work(OLD) }).await.unwrap();
+    store
+        .job_push(&NewJob { share, ..work(OLD) })
+        .await
+        .unwrap();
     assert_eq!(rename(store).await, Renamed::Done(3));
     let shares = Raw::open(db).await.texts("jobs", "share").await;
     assert_eq!(shares, ["", "", "", "at once: github.com/acme/network"]);
-    let lanes: Vec<String> = store.job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect();
+    let lanes: Vec<String> = store
+        .job_list_open()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|job| job.lane)
+        .collect();
     assert_eq!(
         lanes,
         [
@@ -377,9 +550,16 @@ async fn what_waits_in_the_queue_moves_to_the_lanes_of_the_new_name(db: &TestDb)
 async fn a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name(db: &TestDb) {
     let store = db.store();
     let [old, new] = [OLD, NEW].map(|name| format!("status:{name}@ab:x"));
-    let status = |state: &str| NewJob { payload: format!(r#"{{"repo":"{OLD}","state":"{state}"}}"#), ..job(&old) };
+    let status = |state: &str| NewJob {
+        payload: format!(r#"{{"repo":"{OLD}","state":"{state}"}}"#),
+        ..job(&old)
+    };
     let ends = async || {
-        let lease = store.job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX).await.unwrap().unwrap();
+        let lease = store
+            .job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(store.job_finish(&lease).await.unwrap(), Finish::Recorded);
     };
     let first = store.job_push(&status("pending")).await.unwrap();
@@ -387,51 +567,120 @@ async fn a_status_that_is_to_be_repeated_is_the_newest_under_the_new_name(db: &T
     store.job_push(&status("success")).await.unwrap();
     ends().await;
     let lane = format!("repeat:{old}");
-    store.job_push(&NewJob { payload: format!(r#"{{"statuses":"{old}"}}"#), ..job(&lane) }).await.unwrap();
+    store
+        .job_push(&NewJob {
+            payload: format!(r#"{{"statuses":"{old}"}}"#),
+            ..job(&lane)
+        })
+        .await
+        .unwrap();
     assert_eq!(rename(store).await, Renamed::Done(1));
-    let lanes: Vec<String> = store.job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect();
+    let lanes: Vec<String> = store
+        .job_list_open()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|job| job.lane)
+        .collect();
     assert_eq!(lanes, [format!("repeat:{new}")]);
     ends().await;
-    assert!(store.job_repeat_newest("work", 3, &new, first).await.unwrap().is_some(), "it is known by the new name");
-    let lease = store.job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX).await.unwrap().unwrap();
-    assert_eq!((lease.lane, lease.payload), (new, format!(r#"{{"repo":"{NEW}","state":"success"}}"#)));
+    assert!(
+        store
+            .job_repeat_newest("work", 3, &new, first)
+            .await
+            .unwrap()
+            .is_some(),
+        "it is known by the new name"
+    );
+    let lease = store
+        .job_claim("w", db.now() + TimeDelta::seconds(45), "", "", i64::MAX)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (lease.lane, lease.payload),
+        (new, format!(r#"{{"repo":"{NEW}","state":"success"}}"#))
+    );
 }
 
 async fn the_identifier_tells_a_repository_and_the_name_is_an_attribute(db: &TestDb) {
     let store = db.store();
     let (old, new) = (ForgeRepo::new(ID, repo(OLD)), ForgeRepo::new(ID, repo(NEW)));
-    assert_eq!(store.repository_known(&old).await.unwrap(), KnownRepository::New);
+    assert_eq!(
+        store.repository_known(&old).await.unwrap(),
+        KnownRepository::New
+    );
     assert!(store.repository_note(&old).await.unwrap());
-    assert!(!store.repository_note(&new).await.unwrap(), "a name that differs is never noted over another");
-    assert_eq!(store.repository_known(&old).await.unwrap(), KnownRepository::Same);
-    assert_eq!(store.repository_known(&new).await.unwrap(), KnownRepository::Differs);
+    assert!(
+        !store.repository_note(&new).await.unwrap(),
+        "a name that differs is never noted over another"
+    );
+    assert_eq!(
+        store.repository_known(&old).await.unwrap(),
+        KnownRepository::Same
+    );
+    assert_eq!(
+        store.repository_known(&new).await.unwrap(),
+        KnownRepository::Differs
+    );
     let other = ForgeRepo::new(ID + 1, repo(OLD));
-    assert_eq!(store.repository_known(&other).await.unwrap(), KnownRepository::Differs);
+    assert_eq!(
+        store.repository_known(&other).await.unwrap(),
+        KnownRepository::Differs
+    );
     assert!(matches!(rename(store).await, Renamed::Done(_)));
-    assert_eq!(store.repository_name(repo(OLD).host(), ID).await.unwrap(), Some(repo(NEW)));
-    let former = FormerName { old: repo(OLD), now: repo(NEW) };
+    assert_eq!(
+        store.repository_name(repo(OLD).host(), ID).await.unwrap(),
+        Some(repo(NEW))
+    );
+    let former = FormerName {
+        old: repo(OLD),
+        now: repo(NEW),
+    };
     assert_eq!(store.repository_former_names(10).await.unwrap(), [former]);
-    assert!(store.repository_note(&other).await.unwrap(), "the name is free for another repository");
+    assert!(
+        store.repository_note(&other).await.unwrap(),
+        "the name is free for another repository"
+    );
     assert_eq!(store.repository_former_names(10).await.unwrap(), []);
     assert_eq!(store.repository_id(&repo(OLD)).await.unwrap(), Some(ID + 1));
 }
 
 fn keys(start: u8) -> Arc<Keyring> {
     let key = std::array::from_fn(|at| start.wrapping_add(u8::try_from(at).unwrap()));
-    Arc::new(Keyring::parse(key_line(&format!("k{start}").parse().unwrap(), &key).expose()).unwrap())
+    Arc::new(
+        Keyring::parse(key_line(&format!("k{start}").parse().unwrap(), &key).expose()).unwrap(),
+    )
 }
 
 async fn credential(db: &TestDb, credentials: &Credentials, name: &str) -> OwnerName {
     let owner = OwnerName::new("net").unwrap();
     drop(db.store().owner_create(&owner, by()).await.unwrap());
-    let access = Access::Token { user: None, token: Secret::new("ghp_0123456789abcdefghij") };
-    credentials.add(&owner, &RepoUrl::of(&repo(name)).unwrap(), &access, (Rights::Whole, by())).await.unwrap();
+    let access = Access::Token {
+        user: None,
+        token: Secret::new("ghp_0123456789abcdefghij"),
+    };
+    credentials
+        .add(
+            &owner,
+            &RepoUrl::of(&repo(name)).unwrap(),
+            &access,
+            (Rights::Whole, by()),
+        )
+        .await
+        .unwrap();
     owner
 }
 
 async fn move_with(db: &TestDb, credentials: &Credentials) -> Renamed {
     let (old, new) = (repo(OLD), repo(NEW));
-    let rename = Rename { id: ID, old: &old, new: &new, cause: by(), within: None };
+    let rename = Rename {
+        id: ID,
+        old: &old,
+        new: &new,
+        cause: by(),
+        within: None,
+    };
     let reseal = |there: &_, url: &_| credentials.resealed_for(there, url);
     db.store().repository_rename(&rename, reseal).await.unwrap()
 }
@@ -439,16 +688,34 @@ async fn move_with(db: &TestDb, credentials: &Credentials) -> Renamed {
 async fn claims_and_credentials_move_and_open_under_the_new_address(db: &TestDb) {
     let credentials = Credentials::new(db.store().clone(), db.ids.clone(), Some(keys(1)));
     let owner = credential(db, &credentials, OLD).await;
-    assert!(matches!(move_with(db, &credentials).await, Renamed::Done(_)));
-    assert_eq!(db.store().claim_owner_of(&repo(NEW)).await.unwrap(), Some(owner.clone()));
+    assert!(matches!(
+        move_with(db, &credentials).await,
+        Renamed::Done(_)
+    ));
+    assert_eq!(
+        db.store().claim_owner_of(&repo(NEW)).await.unwrap(),
+        Some(owner.clone())
+    );
     assert_eq!(db.store().claim_owner_of(&repo(OLD)).await.unwrap(), None);
-    assert!(credentials.for_api(&repo(NEW)).await.unwrap().is_some(), "it opens there");
+    assert!(
+        credentials.for_api(&repo(NEW)).await.unwrap().is_some(),
+        "it opens there"
+    );
     assert!(credentials.for_api(&repo(OLD)).await.unwrap().is_none());
     // Both names of the same owner become one.
     credential(db, &credentials, OLD).await;
-    assert!(matches!(move_with(db, &credentials).await, Renamed::Done(_)));
-    assert_eq!(db.store().claim_list(None, None, 10).await.unwrap().len(), 1);
-    assert_eq!(db.store().claim_list(None, None, 10).await.unwrap()[0].credentials, 2);
+    assert!(matches!(
+        move_with(db, &credentials).await,
+        Renamed::Done(_)
+    ));
+    assert_eq!(
+        db.store().claim_list(None, None, 10).await.unwrap().len(),
+        1
+    );
+    assert_eq!(
+        db.store().claim_list(None, None, 10).await.unwrap()[0].credentials,
+        2
+    );
 }
 
 async fn a_credential_that_does_not_open_keeps_everything_where_it_is(db: &TestDb) {
@@ -457,8 +724,19 @@ async fn a_credential_that_does_not_open_keeps_everything_where_it_is(db: &TestD
     let open = super::samples::open_pull(db.store(), 1).await;
     taken(db.store(), &open, &project("a")).await;
     let other = Credentials::new(db.store().clone(), db.ids.clone(), Some(keys(9)));
-    let Renamed::Refused(why) = move_with(db, &other).await else { panic!("the key is another one") };
-    assert!(matches!(&why, RenameRefused::Sealed { reason: OpenError::MissingKey(_), .. }), "{why}");
+    let Renamed::Refused(why) = move_with(db, &other).await else {
+        panic!("the key is another one")
+    };
+    assert!(
+        matches!(
+            &why,
+            RenameRefused::Sealed {
+                reason: OpenError::MissingKey(_),
+                ..
+            }
+        ),
+        "{why}"
+    );
     assert_eq!(db.store().lock_list().await.unwrap()[0].pull, open);
     assert!(credentials.for_api(&repo(OLD)).await.unwrap().is_some());
 }
@@ -469,14 +747,20 @@ async fn two_owners_of_the_two_names_are_named_and_nothing_moves(db: &TestDb) {
         let owner = OwnerName::new(owner).unwrap();
         drop(store.owner_create(&owner, by()).await.unwrap());
         let owner = store.owner_get(&owner).await.unwrap().unwrap();
-        let claimed = store.claim_acquire(owner.id, &RepoUrl::of(&repo(name)).unwrap(), by()).await.unwrap();
+        let claimed = store
+            .claim_acquire(owner.id, &RepoUrl::of(&repo(name)).unwrap(), by())
+            .await
+            .unwrap();
         assert!(matches!(claimed, Acquired::Claimed(_)));
     }
     command(store, CommandKind::Plan, &pull(1)).await;
-    let Renamed::Refused(why) = rename(store).await else { panic!("there are two owners") };
+    let Renamed::Refused(why) = rename(store).await else {
+        panic!("there are two owners")
+    };
     let told = why.to_string();
     assert!(
-        told.contains("`net` has claimed the old name, `dns` the new one") && told.contains("apps remove"),
+        told.contains("`net` has claimed the old name, `dns` the new one")
+            && told.contains("apps remove"),
         "{told}"
     );
     assert_eq!(store.command_list(1).await.unwrap()[0].pull, pull(1));
@@ -486,11 +770,18 @@ async fn two_owners_of_the_two_names_are_named_and_nothing_moves(db: &TestDb) {
 async fn applies_that_are_stopped_stay_stopped(db: &TestDb) {
     let store = db.store();
     let of = |name: &str| ApplyScope::in_repo(repo(name), None);
-    let (soon, late) = (db.now() + TimeDelta::hours(1), db.now() + TimeDelta::hours(9));
+    let (soon, late) = (
+        db.now() + TimeDelta::hours(1),
+        db.now() + TimeDelta::hours(9),
+    );
     stop_applies_of(store, &of(OLD), Some(late), "ada", "frozen").await;
     stop_applies_of(store, &of(NEW), Some(soon), "bob", "for a moment").await;
     assert!(matches!(rename(store).await, Renamed::Done(_)));
     let lock = store.apply_lock_get(&of(NEW)).await.unwrap().unwrap();
-    assert_eq!((lock.ends_at, lock.holder.as_str()), (Some(late), "ada"), "the one that lasts longer stays");
+    assert_eq!(
+        (lock.ends_at, lock.holder.as_str()),
+        (Some(late), "ada"),
+        "the one that lasts longer stays"
+    );
     assert!(store.apply_lock_get(&of(OLD)).await.unwrap().is_none());
 }

@@ -2,8 +2,12 @@
 
 use chrono::TimeDelta;
 use futures::future::join_all;
-use lockkeeper::model::{HomeId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState};
-use lockkeeper::store::{Accepted, EventWalk, HeadNews, MirrorQuery, MirrorsDue, NewDelivery, Store};
+use lockkeeper::model::{
+    HomeId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState,
+};
+use lockkeeper::store::{
+    Accepted, EventWalk, HeadNews, MirrorQuery, MirrorsDue, NewDelivery, Store,
+};
 
 use super::samples::{job, pull};
 use crate::support::db::{TestDb, by, store_test};
@@ -31,7 +35,11 @@ fn repo(name: &str) -> RepoId {
 }
 
 fn push(name: &str) -> RepositoryNews {
-    RepositoryNews { repo: repo(name), kind: RepositoryEventKind::Push, installation: None }
+    RepositoryNews {
+        repo: repo(name),
+        kind: RepositoryEventKind::Push,
+        installation: None,
+    }
 }
 
 fn delivery(id: &str) -> NewDelivery {
@@ -46,7 +54,11 @@ fn delivery(id: &str) -> NewDelivery {
 
 /// Names of the mirrors of a home that are to be brought in step.
 async fn pending(store: &Store, name: &str) -> Vec<String> {
-    let query = MirrorQuery { home: Some(home(name)), state: Some(SyncState::Pending), repo: None };
+    let query = MirrorQuery {
+        home: Some(home(name)),
+        state: Some(SyncState::Pending),
+        repo: None,
+    };
     let rows = store.mirror_list(&query, 1000).await.unwrap();
     rows.iter().map(|row| row.repo.name().to_owned()).collect()
 }
@@ -70,24 +82,54 @@ async fn an_event_moves_the_mirrors_of_every_home_once(db: &TestDb) {
         assert_eq!(walk(store, name).await, EventWalk::Walked(0));
         assert_eq!(pending(store, name).await, ["infra", "labs"]);
     }
-    let events = db.reopen().await.repository_event_list(0, 10).await.unwrap();
-    let told: Vec<_> = events.iter().map(|event| (event.event.clone(), event.at)).collect();
-    assert_eq!(told, ["infra", "labs", "infra"].map(|name| (push(name), db.now())));
+    let events = db
+        .reopen()
+        .await
+        .repository_event_list(0, 10)
+        .await
+        .unwrap();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (event.event.clone(), event.at))
+        .collect();
+    assert_eq!(
+        told,
+        ["infra", "labs", "infra"].map(|name| (push(name), db.now()))
+    );
     assert!(events.is_sorted_by(|a, b| a.seq < b.seq));
 }
 
 async fn an_event_comes_with_its_delivery_and_only_once(db: &TestDb) {
     let store = db.store();
     for _ in 0..2 {
-        let _first_only = store.delivery_note(&delivery("d1"), &[push("infra"), push("old")], &[]).await.unwrap();
-        let _first_only = store.delivery_accept(&delivery("d2"), &[push("labs")], |_| job("x")).await.unwrap();
+        let _first_only = store
+            .delivery_note(&delivery("d1"), &[push("infra"), push("old")], &[])
+            .await
+            .unwrap();
+        let _first_only = store
+            .delivery_accept(&delivery("d2"), &[push("labs")], |_| job("x"))
+            .await
+            .unwrap();
     }
-    assert_eq!(store.delivery_note(&delivery("d1"), &[push("infra")], &[]).await.unwrap(), Accepted::Duplicate);
+    assert_eq!(
+        store
+            .delivery_note(&delivery("d1"), &[push("infra")], &[])
+            .await
+            .unwrap(),
+        Accepted::Duplicate
+    );
     let events = store.repository_event_list(0, 10).await.unwrap();
     let names: Vec<&str> = events.iter().map(|event| event.event.repo.name()).collect();
     assert_eq!(names, ["infra", "old", "labs"]);
-    let states: Vec<_> = deliveries(&db.url).await.iter().map(|row| row.state.as_str()).collect();
-    assert!(states.contains(&"handled") && states.contains(&"received"), "{states:?}");
+    let states: Vec<_> = deliveries(&db.url)
+        .await
+        .iter()
+        .map(|row| row.state.as_str())
+        .collect();
+    assert!(
+        states.contains(&"handled") && states.contains(&"received"),
+        "{states:?}"
+    );
 }
 
 /// Each of many writers tells of a repository of its own, while somebody walks. Without the order that appending keeps,
@@ -98,9 +140,17 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
     let names: Vec<String> = (0..96).map(|n| format!("r{n:03}")).collect();
     let append = |(n, name): (usize, &String)| {
         // Each in a lane of its own, so that nothing else puts them in order.
-        let (store, news, delivery, lane) = (stores[n % 3].clone(), push(name), delivery(name), name.clone());
+        let (store, news, delivery, lane) = (
+            stores[n % 3].clone(),
+            push(name),
+            delivery(name),
+            name.clone(),
+        );
         tokio::spawn(async move {
-            let _new = store.delivery_accept(&delivery, &[news], |_| job(&lane)).await.unwrap();
+            let _new = store
+                .delivery_accept(&delivery, &[news], |_| job(&lane))
+                .await
+                .unwrap();
         })
     };
     let writers = join_all(names.iter().enumerate().map(append));
@@ -114,7 +164,10 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
             tokio::task::yield_now().await;
         }
     };
-    let (all, in_time) = tokio::join!(writers, tokio::time::timeout(std::time::Duration::from_mins(1), walker));
+    let (all, in_time) = tokio::join!(
+        writers,
+        tokio::time::timeout(std::time::Duration::from_mins(1), walker)
+    );
     for writer in all {
         writer.unwrap();
     }
@@ -126,12 +179,19 @@ async fn of_two_that_walk_for_one_home_each_event_is_walked_once(db: &TestDb) {
     let (store, other) = (db.store(), db.reopen().await);
     store.repository_event_begin(&home("a")).await.unwrap();
     for n in 0..40 {
-        store.repository_event_append(&push(&format!("r{n}"))).await.unwrap();
+        store
+            .repository_event_append(&push(&format!("r{n}")))
+            .await
+            .unwrap();
     }
     let walks = (0..16).map(|n| walk(if n % 2 == 0 { store } else { &other }, "a"));
     let mut walked: usize = 0;
     for came in join_all(walks).await {
-        walked += if let EventWalk::Walked(many) = came { many } else { 0 };
+        walked += if let EventWalk::Walked(many) = came {
+            many
+        } else {
+            0
+        };
     }
     while let EventWalk::Walked(many @ 1..) = walk(store, "a").await {
         walked += many;
@@ -145,11 +205,26 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
     store.head_note(&pull(1), told).await.unwrap();
     store.repository_event_append(&push("past")).await.unwrap();
     assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 2);
-    assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 0, "it has begun");
-    assert_eq!(walk(store, "a").await, EventWalk::Walked(0), "what was before is not walked");
+    assert_eq!(
+        store.repository_event_begin(&home("a")).await.unwrap(),
+        0,
+        "it has begun"
+    );
+    assert_eq!(
+        walk(store, "a").await,
+        EventWalk::Walked(0),
+        "what was before is not walked"
+    );
     assert_eq!(pending(store, "a").await, [pull(1).repo.name(), "past"]);
-    let row = store.mirror_get(&home("a"), &pull(1).repo).await.unwrap().unwrap();
-    assert_eq!((row.installation, row.state), (Some(7), MirrorState::new(db.now())));
+    let row = store
+        .mirror_get(&home("a"), &pull(1).repo)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (row.installation, row.state),
+        (Some(7), MirrorState::new(db.now()))
+    );
 }
 
 /// A server is in step with repositories of which only pushes were seen, long ago; another one joins.
@@ -157,29 +232,64 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
     let store = db.store();
     store.repository_event_begin(&home("a")).await.unwrap();
     for name in ["evicted", "forgotten", "pushed"] {
-        let news = RepositoryNews { installation: Some(7), ..push(name) };
+        let news = RepositoryNews {
+            installation: Some(7),
+            ..push(name)
+        };
         store.repository_event_append(&news).await.unwrap();
     }
     assert_eq!(walk(store, "a").await, EventWalk::Walked(3));
     let evicted = MirrorEvent::Evicted { at: db.now() };
-    let _changed = store.mirror_change(&home("a"), &repo("evicted"), &evicted).await.unwrap();
-    let row = store.mirror_get(&home("a"), &repo("forgotten")).await.unwrap().unwrap();
+    let _changed = store
+        .mirror_change(&home("a"), &repo("evicted"), &evicted)
+        .await
+        .unwrap();
+    let row = store
+        .mirror_get(&home("a"), &repo("forgotten"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(store.mirror_forget(&row).await.unwrap());
     db.clock.advance(std::time::Duration::from_hours(25));
-    assert_eq!(store.repository_event_prune(db.now() - TimeDelta::days(1), 10).await.unwrap(), 3);
+    assert_eq!(
+        store
+            .repository_event_prune(db.now() - TimeDelta::days(1), 10)
+            .await
+            .unwrap(),
+        3
+    );
     assert_eq!(store.repository_event_begin(&home("b")).await.unwrap(), 2);
     assert_eq!(pending(store, "b").await, ["evicted", "pushed"]);
-    let row = store.mirror_get(&home("b"), &repo("pushed")).await.unwrap().unwrap();
-    assert_eq!((row.installation, row.state), (Some(7), MirrorState::new(db.now())));
+    let row = store
+        .mirror_get(&home("b"), &repo("pushed"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (row.installation, row.state),
+        (Some(7), MirrorState::new(db.now()))
+    );
     let due = store.mirror_list_due(&home("b"), 10).await.unwrap();
-    assert_eq!(due.backfill, [repo("pushed")], "what nobody has any more waits until somebody uses it");
-    assert_eq!(store.mirror_ask(&repo("evicted"), by()).await.unwrap(), 2, "or asks for it");
+    assert_eq!(
+        due.backfill,
+        [repo("pushed")],
+        "what nobody has any more waits until somebody uses it"
+    );
+    assert_eq!(
+        store.mirror_ask(&repo("evicted"), by()).await.unwrap(),
+        2,
+        "or asks for it"
+    );
 }
 
 async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) {
     let store = db.store();
     store.repository_event_begin(&home("a")).await.unwrap();
-    let told = |name: &str, kind| RepositoryNews { kind, installation: Some(7), ..push(name) };
+    let told = |name: &str, kind| RepositoryNews {
+        kind,
+        installation: Some(7),
+        ..push(name)
+    };
     for news in [
         told("given", RepositoryEventKind::Changed),
         told("given-and-pushed", RepositoryEventKind::Changed),
@@ -190,13 +300,30 @@ async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) 
     }
     assert_eq!(walk(store, "a").await, EventWalk::Walked(4));
     let due = || async { store.mirror_list_due(&home("a"), 10).await.unwrap() };
-    let MirrorsDue { never, backfill, .. } = due().await;
-    assert_eq!((never, backfill), (vec![repo("given-and-pushed")], vec![repo("given")]), "one that is gone gets none");
-    let row = store.mirror_get(&home("a"), &repo("given")).await.unwrap().unwrap();
+    let MirrorsDue {
+        never, backfill, ..
+    } = due().await;
+    assert_eq!(
+        (never, backfill),
+        (vec![repo("given-and-pushed")], vec![repo("given")]),
+        "one that is gone gets none"
+    );
+    let row = store
+        .mirror_get(&home("a"), &repo("given"))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(row.installation, Some(7));
-    store.repository_event_append(&told("given", RepositoryEventKind::Changed)).await.unwrap();
+    store
+        .repository_event_append(&told("given", RepositoryEventKind::Changed))
+        .await
+        .unwrap();
     assert_eq!(walk(store, "a").await, EventWalk::Walked(1));
-    assert_eq!(due().await.never.len(), 2, "more news of it are as urgent as any");
+    assert_eq!(
+        due().await.never.len(),
+        2,
+        "more news of it are as urgent as any"
+    );
 }
 
 async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
@@ -205,7 +332,10 @@ async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
         store.repository_event_begin(&home(name)).await.unwrap();
     }
     for n in 0..5 {
-        store.repository_event_append(&push(&format!("r{n}"))).await.unwrap();
+        store
+            .repository_event_append(&push(&format!("r{n}")))
+            .await
+            .unwrap();
     }
     let prune = || async {
         let before = db.now() - TimeDelta::days(1);
@@ -214,11 +344,17 @@ async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
     assert_eq!(walk(store, "a").await, EventWalk::Walked(5));
     db.clock.advance(std::time::Duration::from_hours(25));
     assert_eq!(prune().await, 0, "the other has not walked yet");
-    assert_eq!(store.repository_event_walk(&home("b"), 3).await.unwrap(), EventWalk::Walked(3));
+    assert_eq!(
+        store.repository_event_walk(&home("b"), 3).await.unwrap(),
+        EventWalk::Walked(3)
+    );
     assert_eq!((prune().await, prune().await, prune().await), (2, 1, 0));
     assert_eq!(walk(store, "b").await, EventWalk::Walked(2));
     store.repository_event_append(&push("new")).await.unwrap();
-    assert_eq!((walk(store, "a").await, walk(store, "b").await), (EventWalk::Walked(1), EventWalk::Walked(1)));
+    assert_eq!(
+        (walk(store, "a").await, walk(store, "b").await),
+        (EventWalk::Walked(1), EventWalk::Walked(1))
+    );
     assert_eq!((prune().await, prune().await), (2, 0), "what is new stays");
     assert_eq!(pending(store, "b").await.len(), 6);
 }
@@ -227,27 +363,64 @@ async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
     let store = db.store();
     for name in ["alive", "away"] {
         store.repository_event_begin(&home(name)).await.unwrap();
-        store.mirror_know(&home(name), &repo("infra"), None).await.unwrap();
+        store
+            .mirror_know(&home(name), &repo("infra"), None)
+            .await
+            .unwrap();
     }
     db.clock.advance(std::time::Duration::from_hours(24 * 8));
-    assert_eq!(walk(store, "alive").await, EventWalk::Walked(0), "which is a sign of life");
-    let dropped = store.repository_event_drop_cursors(db.now() - TimeDelta::days(7)).await.unwrap();
+    assert_eq!(
+        walk(store, "alive").await,
+        EventWalk::Walked(0),
+        "which is a sign of life"
+    );
+    let dropped = store
+        .repository_event_drop_cursors(db.now() - TimeDelta::days(7))
+        .await
+        .unwrap();
     assert_eq!(dropped, [home("away")]);
     assert_eq!(walk(store, "away").await, EventWalk::NoCursor);
-    assert_eq!((pending(store, "away").await.len(), pending(store, "alive").await.len()), (0, 1));
-    store.head_note(&pull(1), HeadNews::Told(None, None)).await.unwrap();
-    assert_eq!(store.repository_event_begin(&home("away")).await.unwrap(), 1);
+    assert_eq!(
+        (
+            pending(store, "away").await.len(),
+            pending(store, "alive").await.len()
+        ),
+        (0, 1)
+    );
+    store
+        .head_note(&pull(1), HeadNews::Told(None, None))
+        .await
+        .unwrap();
+    assert_eq!(
+        store.repository_event_begin(&home("away")).await.unwrap(),
+        1
+    );
     assert_eq!(pending(store, "away").await, [pull(1).repo.name()]);
 }
 
 async fn a_newer_installation_is_taken_from_events(db: &TestDb) {
     let store = db.store();
     store.repository_event_begin(&home("a")).await.unwrap();
-    let told = |installation| RepositoryNews { installation, ..push("infra") };
-    for (installation, known) in [(None, None), (Some(7), Some(7)), (None, Some(7)), (Some(u64::MAX), Some(u64::MAX))] {
-        store.repository_event_append(&told(installation)).await.unwrap();
+    let told = |installation| RepositoryNews {
+        installation,
+        ..push("infra")
+    };
+    for (installation, known) in [
+        (None, None),
+        (Some(7), Some(7)),
+        (None, Some(7)),
+        (Some(u64::MAX), Some(u64::MAX)),
+    ] {
+        store
+            .repository_event_append(&told(installation))
+            .await
+            .unwrap();
         assert_eq!(walk(store, "a").await, EventWalk::Walked(1));
-        let row = store.mirror_get(&home("a"), &repo("infra")).await.unwrap().unwrap();
+        let row = store
+            .mirror_get(&home("a"), &repo("infra"))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(row.installation, known);
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockkeeper::model::{
-    CommandId, CommandKind, CommandOutcome, CommitSha, ProjectOutcome, PullRef, PullState, RunId, RunKind,
+    CommandId, CommandKind, CommandOutcome, CommitSha, ProjectOutcome, PullRef, PullState, RunId,
+    RunKind,
 };
 use lockkeeper::store::{FinishedCommand, NewRun, OutputPiece, WrittenConfig};
 
@@ -21,7 +22,13 @@ store_test!(
 );
 
 async fn finish(db: &TestDb, id: CommandId) {
-    let end = FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, result: None, outbox: Vec::new() };
+    let end = FinishedCommand {
+        id,
+        outcome: CommandOutcome::Success,
+        reason: None,
+        result: None,
+        outbox: Vec::new(),
+    };
     assert!(db.store().command_finish(&end).await.unwrap());
 }
 
@@ -35,12 +42,31 @@ async fn ended(
 ) -> (CommandId, RunId) {
     let id = command(db.store(), kind, at).await;
     db.store().command_start(id, head, &[]).await.unwrap();
-    let new = NewRun { command: id, kind: RunKind::Plan, pull: at.clone(), project: project("a") };
+    let new = NewRun {
+        command: id,
+        kind: RunKind::Plan,
+        pull: at.clone(),
+        project: project("a"),
+    };
     let run = db.store().run_create(&new).await.unwrap();
     for seq in 1..=pieces {
-        db.store().run_output_append(run, &OutputPiece { seq, text: format!("{seq}\n") }).await.unwrap();
+        db.store()
+            .run_output_append(
+                run,
+                &OutputPiece {
+                    seq,
+                    text: format!("{seq}\n"),
+                },
+            )
+            .await
+            .unwrap();
     }
-    assert!(db.store().run_finish(run, ProjectOutcome::Planned, None).await.unwrap());
+    assert!(
+        db.store()
+            .run_finish(run, ProjectOutcome::Planned, None)
+            .await
+            .unwrap()
+    );
     finish(db, id).await;
     (id, run)
 }
@@ -57,23 +83,47 @@ async fn a_command_goes_with_its_runs_and_what_they_printed(db: &TestDb) {
     let (gone, run) = ended(db, CommandKind::Plan, &pull(1), None, 2).await;
     later(db);
     let (stays, other) = ended(db, CommandKind::Plan, &pull(1), None, 2).await;
-    assert_eq!(over(db).await, [gone], "one that ends now is not older than now");
-    db.store().command_config_keep(gone, &WrittenConfig(None)).await.unwrap();
-    assert_eq!(db.store().command_remove(gone, db.now(), 100).await.unwrap(), 4, "two pieces, a run, a command");
+    assert_eq!(
+        over(db).await,
+        [gone],
+        "one that ends now is not older than now"
+    );
+    db.store()
+        .command_config_keep(gone, &WrittenConfig(None))
+        .await
+        .unwrap();
+    assert_eq!(
+        db.store()
+            .command_remove(gone, db.now(), 100)
+            .await
+            .unwrap(),
+        4,
+        "two pieces, a run, a command"
+    );
     assert_eq!(db.store().command_config(gone).await.unwrap(), None);
     assert!(db.store().command_get(gone).await.unwrap().is_none());
     assert!(db.store().run_get(run).await.unwrap().is_none());
     assert_eq!(db.store().run_output(run).await.unwrap(), "");
     assert!(db.store().command_get(stays).await.unwrap().is_some());
     assert_eq!(db.store().run_output(other).await.unwrap(), "1\n2\n");
-    assert_eq!(db.store().command_remove(gone, db.now(), 100).await.unwrap(), 0);
+    assert_eq!(
+        db.store()
+            .command_remove(gone, db.now(), 100)
+            .await
+            .unwrap(),
+        0
+    );
 }
 
 async fn output_is_removed_in_pieces(db: &TestDb) {
     for (pieces, batch) in [(5, 2), (4, 2), (0, 2)] {
         let (id, _) = ended(db, CommandKind::Plan, &pull(1), None, pieces).await;
         later(db);
-        let removed = db.store().command_remove(id, db.now(), batch).await.unwrap();
+        let removed = db
+            .store()
+            .command_remove(id, db.now(), batch)
+            .await
+            .unwrap();
         assert_eq!(removed, pieces.cast_unsigned() + 2);
     }
 }
@@ -86,9 +136,16 @@ async fn what_has_not_ended_or_is_young_stays(db: &TestDb) {
     let (old, _) = ended(db, CommandKind::Plan, &pull(1), None, 0).await;
     later(db);
     finish(db, late).await;
-    assert_eq!(over(db).await, [old], "what was asked for long ago may have ended a moment ago");
+    assert_eq!(
+        over(db).await,
+        [old],
+        "what was asked for long ago may have ended a moment ago"
+    );
     for id in [waiting, running, late] {
-        assert_eq!(db.store().command_remove(id, db.now(), 10).await.unwrap(), 0);
+        assert_eq!(
+            db.store().command_remove(id, db.now(), 10).await.unwrap(),
+            0
+        );
         assert!(db.store().command_get(id).await.unwrap().is_some());
     }
 }
@@ -100,15 +157,27 @@ async fn the_run_of_a_plan_stays_as_long_as_the_plan_is_on_record(db: &TestDb) {
     finish(db, made).await;
     later(db);
     assert_eq!(over(db).await, []);
-    db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
+    db.store()
+        .pull_close(&one, PullState::Merged, URL, by(), |_| vec![])
+        .await
+        .unwrap();
     assert_eq!(over(db).await, [], "the record names the run");
-    assert_eq!(db.store().plan_prune(db.now(), 10).await.unwrap(), [plan.id]);
+    assert_eq!(
+        db.store().plan_prune(db.now(), 10).await.unwrap(),
+        [plan.id]
+    );
     assert_eq!(over(db).await, [made]);
-    assert_eq!(db.store().command_remove(made, db.now(), 10).await.unwrap(), 2);
+    assert_eq!(
+        db.store().command_remove(made, db.now(), 10).await.unwrap(),
+        2
+    );
 }
 
 async fn what_the_plans_of_a_pull_need_stays_until_the_pull_is_closed(db: &TestDb) {
-    let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
+    let (one, two) = (
+        open_pull(db.store(), 1).await,
+        open_pull(db.store(), 2).await,
+    );
     let plan = planned(db, &one, &project("a")).await;
     let _gate = begin_apply(db.store(), &plan).await;
     let elsewhere: CommitSha = "c3".repeat(20).parse().unwrap();
@@ -119,9 +188,16 @@ async fn what_the_plans_of_a_pull_need_stays_until_the_pull_is_closed(db: &TestD
     later(db);
     assert_eq!(over(db).await, [old_head, other_pull]);
     db.store().plan_discard(&one, &project("a")).await.unwrap();
-    assert_eq!(over(db).await.len(), 2, "a plan that is being applied is not discarded");
+    assert_eq!(
+        over(db).await.len(),
+        2,
+        "a plan that is being applied is not discarded"
+    );
     for id in [apply, same_head] {
-        assert_eq!(db.store().command_remove(id, db.now(), 10).await.unwrap(), 0);
+        assert_eq!(
+            db.store().command_remove(id, db.now(), 10).await.unwrap(),
+            0
+        );
     }
 }
 
@@ -139,7 +215,13 @@ async fn old_rows_go_a_batch_at_a_time(db: &TestDb) {
     }
     assert_eq!(db.store().delivery_prune(db.now(), 2).await.unwrap(), 2);
     let left = deliveries(&db.url).await;
-    assert_eq!(left.iter().map(|d| d.forge_delivery.as_str()).collect::<Vec<_>>(), ["4", "3", "2"], "the oldest first");
+    assert_eq!(
+        left.iter()
+            .map(|d| d.forge_delivery.as_str())
+            .collect::<Vec<_>>(),
+        ["4", "3", "2"],
+        "the oldest first"
+    );
     assert_eq!(db.store().delivery_prune(db.now(), 2).await.unwrap(), 2);
     assert_eq!(db.store().delivery_prune(db.now(), 2).await.unwrap(), 1);
 }

@@ -26,7 +26,10 @@ store_test!(
 );
 
 fn piece(seq: i64, text: &str) -> OutputPiece {
-    OutputPiece { seq, text: text.to_owned() }
+    OutputPiece {
+        seq,
+        text: text.to_owned(),
+    }
 }
 
 fn ids(runs: Vec<RunRow>) -> Vec<RunId> {
@@ -35,15 +38,38 @@ fn ids(runs: Vec<RunRow>) -> Vec<RunId> {
 
 async fn a_run_is_kept_as_it_was_asked_for(db: &TestDb) {
     let command = command(db.store(), CommandKind::Plan, &pull(1)).await;
-    for (kind, project) in [(RunKind::Plan, named("infra/é x", "net~1/a")), (RunKind::Apply, project("."))] {
-        let new = NewRun { command, kind, pull: pull(1), project: project.clone() };
+    for (kind, project) in [
+        (RunKind::Plan, named("infra/é x", "net~1/a")),
+        (RunKind::Apply, project(".")),
+    ] {
+        let new = NewRun {
+            command,
+            kind,
+            pull: pull(1),
+            project: project.clone(),
+        };
         let id = db.store().run_create(&new).await.unwrap();
         let kept = db.reopen().await.run_get(id).await.unwrap().unwrap();
-        assert_eq!((kept.id, kept.command, kept.kind, kept.pull, kept.project), (id, command, kind, pull(1), project));
-        assert_eq!((kept.state, kept.outcome, kept.message), (RunState::Queued, None, None));
-        assert_eq!((kept.created_at, kept.started_at, kept.finished_at), (start_of_time(), None, None));
+        assert_eq!(
+            (kept.id, kept.command, kept.kind, kept.pull, kept.project),
+            (id, command, kind, pull(1), project)
+        );
+        assert_eq!(
+            (kept.state, kept.outcome, kept.message),
+            (RunState::Queued, None, None)
+        );
+        assert_eq!(
+            (kept.created_at, kept.started_at, kept.finished_at),
+            (start_of_time(), None, None)
+        );
     }
-    assert!(db.store().run_get(RunId::next(&*db.ids)).await.unwrap().is_none());
+    assert!(
+        db.store()
+            .run_get(RunId::next(&*db.ids))
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 async fn a_run_starts_and_ends(db: &TestDb) {
@@ -52,13 +78,27 @@ async fn a_run_starts_and_ends(db: &TestDb) {
     let started = db.now();
     db.store().run_start(id).await.unwrap();
     let kept = db.store().run_get(id).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.started_at, kept.finished_at), (RunState::Running, Some(started), None));
+    assert_eq!(
+        (kept.state, kept.started_at, kept.finished_at),
+        (RunState::Running, Some(started), None)
+    );
     db.clock.advance(Duration::from_micros(1));
     let message = format!("{HOSTILE}\0");
-    assert!(db.store().run_finish(id, ProjectOutcome::Planned, Some(&message)).await.unwrap());
+    assert!(
+        db.store()
+            .run_finish(id, ProjectOutcome::Planned, Some(&message))
+            .await
+            .unwrap()
+    );
     let kept = db.store().run_get(id).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.outcome), (RunState::Finished, Some(ProjectOutcome::Planned)));
-    assert_eq!((kept.started_at, kept.finished_at), (Some(started), Some(db.now())));
+    assert_eq!(
+        (kept.state, kept.outcome),
+        (RunState::Finished, Some(ProjectOutcome::Planned))
+    );
+    assert_eq!(
+        (kept.started_at, kept.finished_at),
+        (Some(started), Some(db.now()))
+    );
     assert_eq!(kept.message, Some(format!("{HOSTILE}\u{fffd}")));
 }
 
@@ -66,15 +106,31 @@ async fn a_run_ends_once(db: &TestDb) {
     let id = run(db.store(), RunKind::Plan, &pull(1), &project("net")).await;
     for &outcome in ProjectOutcome::ALL {
         let first = outcome == ProjectOutcome::ALL[0];
-        assert_eq!(db.store().run_finish(id, outcome, None).await.unwrap(), first);
+        assert_eq!(
+            db.store().run_finish(id, outcome, None).await.unwrap(),
+            first
+        );
     }
-    assert_eq!(db.store().run_get(id).await.unwrap().unwrap().outcome, Some(ProjectOutcome::ALL[0]));
-    assert!(!db.store().run_finish(RunId::next(&*db.ids), ProjectOutcome::Failed, None).await.unwrap());
+    assert_eq!(
+        db.store().run_get(id).await.unwrap().unwrap().outcome,
+        Some(ProjectOutcome::ALL[0])
+    );
+    assert!(
+        !db.store()
+            .run_finish(RunId::next(&*db.ids), ProjectOutcome::Failed, None)
+            .await
+            .unwrap()
+    );
 }
 
 async fn a_run_that_has_ended_does_not_start_again(db: &TestDb) {
     let id = run(db.store(), RunKind::Plan, &pull(1), &project("net")).await;
-    assert!(db.store().run_finish(id, ProjectOutcome::Cancelled, None).await.unwrap());
+    assert!(
+        db.store()
+            .run_finish(id, ProjectOutcome::Cancelled, None)
+            .await
+            .unwrap()
+    );
     db.store().run_start(id).await.unwrap();
     let kept = db.store().run_get(id).await.unwrap().unwrap();
     assert_eq!((kept.state, kept.started_at), (RunState::Finished, None));
@@ -84,7 +140,12 @@ async fn runs_of_a_command_are_listed_in_the_order_in_which_they_were_made(db: &
     let ours = command(db.store(), CommandKind::Plan, &pull(1)).await;
     let mut made = Vec::new();
     for dir in ["b", "a", "c"] {
-        let new = NewRun { command: ours, kind: RunKind::Plan, pull: pull(1), project: project(dir) };
+        let new = NewRun {
+            command: ours,
+            kind: RunKind::Plan,
+            pull: pull(1),
+            project: project(dir),
+        };
         made.push(db.store().run_create(&new).await.unwrap());
         run(db.store(), RunKind::Plan, &pull(1), &project(dir)).await;
     }
@@ -94,7 +155,10 @@ async fn runs_of_a_command_are_listed_in_the_order_in_which_they_were_made(db: &
 async fn recent_runs_are_listed_newest_first(db: &TestDb) {
     let mut made = Vec::new();
     for dir in ["b", "a", "c"] {
-        made.insert(0, run(db.store(), RunKind::Plan, &pull(1), &project(dir)).await);
+        made.insert(
+            0,
+            run(db.store(), RunKind::Plan, &pull(1), &project(dir)).await,
+        );
         db.clock.advance(Duration::from_micros(1));
     }
     assert_eq!(ids(db.store().run_list_recent(10).await.unwrap()), made);
@@ -106,71 +170,161 @@ async fn runs_at_a_head_are_those_that_ended_oldest_first(db: &TestDb) {
     let mut ended = Vec::new();
     for (digit, ends) in [("a", true), ("b", true), ("a", false), ("a", true)] {
         let command = command(db.store(), CommandKind::Plan, &pull(1)).await;
-        db.store().command_start(command, Some(&head(digit)), &[]).await.unwrap();
-        let new = NewRun { command, kind: RunKind::Plan, pull: pull(1), project: project("a") };
+        db.store()
+            .command_start(command, Some(&head(digit)), &[])
+            .await
+            .unwrap();
+        let new = NewRun {
+            command,
+            kind: RunKind::Plan,
+            pull: pull(1),
+            project: project("a"),
+        };
         let run = db.store().run_create(&new).await.unwrap();
         if ends {
-            db.store().run_finish(run, ProjectOutcome::Planned, None).await.unwrap();
+            db.store()
+                .run_finish(run, ProjectOutcome::Planned, None)
+                .await
+                .unwrap();
             ended.push((digit, run));
         }
     }
-    let at_a: Vec<_> = ended.iter().filter(|(digit, _)| *digit == "a").map(|(_, run)| *run).collect();
-    assert_eq!(ids(db.store().run_list_of_head(&pull(1), &head("a")).await.unwrap()), at_a);
-    assert!(db.store().run_list_of_head(&pull(2), &head("a")).await.unwrap().is_empty());
+    let at_a: Vec<_> = ended
+        .iter()
+        .filter(|(digit, _)| *digit == "a")
+        .map(|(_, run)| *run)
+        .collect();
+    assert_eq!(
+        ids(db
+            .store()
+            .run_list_of_head(&pull(1), &head("a"))
+            .await
+            .unwrap()),
+        at_a
+    );
+    assert!(
+        db.store()
+            .run_list_of_head(&pull(2), &head("a"))
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn output_comes_back_as_it_was_printed(db: &TestDb) {
     let id = run(db.store(), RunKind::Plan, &pull(1), &project("net")).await;
     let long = "0123456789abcde\n".repeat(1 << 16);
     for (seq, text) in (1..).zip([HOSTILE, "", "nul \0 here", &long]) {
-        db.store().run_output_append(id, &piece(seq, text)).await.unwrap();
+        db.store()
+            .run_output_append(id, &piece(seq, text))
+            .await
+            .unwrap();
     }
     let printed = db.reopen().await.run_output(id).await.unwrap();
-    assert!(printed == format!("{HOSTILE}nul \u{fffd} here{long}"), "{} bytes came back", printed.len());
-    assert_eq!(db.store().run_output(RunId::next(&*db.ids)).await.unwrap(), "");
+    assert!(
+        printed == format!("{HOSTILE}nul \u{fffd} here{long}"),
+        "{} bytes came back",
+        printed.len()
+    );
+    assert_eq!(
+        db.store().run_output(RunId::next(&*db.ids)).await.unwrap(),
+        ""
+    );
 }
 
 async fn output_is_read_on_from_any_place(db: &TestDb) {
     let id = run(db.store(), RunKind::Plan, &pull(1), &project("net")).await;
     let other = run(db.store(), RunKind::Plan, &pull(1), &project("other")).await;
     for seq in [1, 2, 10, 3] {
-        db.store().run_output_append(id, &piece(seq, &seq.to_string())).await.unwrap();
-        db.store().run_output_append(other, &piece(seq, "other")).await.unwrap();
+        db.store()
+            .run_output_append(id, &piece(seq, &seq.to_string()))
+            .await
+            .unwrap();
+        db.store()
+            .run_output_append(other, &piece(seq, "other"))
+            .await
+            .unwrap();
     }
     let after = |seq, limit| db.store().run_output_after(id, seq, limit);
     assert_eq!(after(0, 2).await.unwrap(), [piece(1, "1"), piece(2, "2")]);
-    assert_eq!(after(2, i64::MAX).await.unwrap(), [piece(3, "3"), piece(10, "10")]);
+    assert_eq!(
+        after(2, i64::MAX).await.unwrap(),
+        [piece(3, "3"), piece(10, "10")]
+    );
     assert_eq!(after(10, 2).await.unwrap(), []);
     assert_eq!(db.store().run_output(id).await.unwrap(), "12310");
 }
 
 async fn a_place_in_the_output_is_written_once(db: &TestDb) {
     let id = run(db.store(), RunKind::Plan, &pull(1), &project("net")).await;
-    db.store().run_output_append(id, &piece(1, "first")).await.unwrap();
-    let error = db.store().run_output_append(id, &piece(1, "second")).await.unwrap_err();
-    assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
+    db.store()
+        .run_output_append(id, &piece(1, "first"))
+        .await
+        .unwrap();
+    let error = db
+        .store()
+        .run_output_append(id, &piece(1, "second"))
+        .await
+        .unwrap_err();
+    assert!(
+        error.as_database_error().unwrap().is_unique_violation(),
+        "{error}"
+    );
     assert_eq!(db.store().run_output(id).await.unwrap(), "first");
 }
 
 async fn a_run_of_an_unknown_command_is_an_error(db: &TestDb) {
     let command = lockkeeper::model::CommandId::next(&*db.ids);
-    let new = NewRun { command, kind: RunKind::Plan, pull: pull(1), project: project("net") };
+    let new = NewRun {
+        command,
+        kind: RunKind::Plan,
+        pull: pull(1),
+        project: project("net"),
+    };
     let error = db.store().run_create(&new).await.unwrap_err();
-    assert!(error.as_database_error().unwrap().is_foreign_key_violation(), "{error}");
+    assert!(
+        error
+            .as_database_error()
+            .unwrap()
+            .is_foreign_key_violation(),
+        "{error}"
+    );
 }
 
 async fn a_hook_is_found_by_its_id_and_counts_nowhere(db: &TestDb) {
     let store = db.store();
-    let (id, head) = (command(store, CommandKind::Apply, &pull(1)).await, CommitSha::new(&"a1".repeat(20)).unwrap());
+    let (id, head) = (
+        command(store, CommandKind::Apply, &pull(1)).await,
+        CommitSha::new(&"a1".repeat(20)).unwrap(),
+    );
     store.command_start(id, Some(&head), &[]).await.unwrap();
-    let new = NewRun { command: id, kind: RunKind::Apply, pull: pull(1), project: project(".") };
-    let hook = store.hook_create(&new, &format!("{HOSTILE}\0")).await.unwrap();
+    let new = NewRun {
+        command: id,
+        kind: RunKind::Apply,
+        pull: pull(1),
+        project: project("."),
+    };
+    let hook = store
+        .hook_create(&new, &format!("{HOSTILE}\0"))
+        .await
+        .unwrap();
     store.run_start(hook).await.unwrap();
     let kept = store.run_get(hook).await.unwrap().unwrap();
-    assert_eq!((kept.hook, kept.state), (Some(format!("{HOSTILE}\u{fffd}")), RunState::Running));
-    assert!(store.run_finish(hook, ProjectOutcome::UpToDate, None).await.unwrap());
+    assert_eq!(
+        (kept.hook, kept.state),
+        (Some(format!("{HOSTILE}\u{fffd}")), RunState::Running)
+    );
+    assert!(
+        store
+            .run_finish(hook, ProjectOutcome::UpToDate, None)
+            .await
+            .unwrap()
+    );
     assert_eq!(ids(store.run_list(id).await.unwrap()), []);
-    assert_eq!(ids(store.run_list_of_head(&pull(1), &head).await.unwrap()), []);
+    assert_eq!(
+        ids(store.run_list_of_head(&pull(1), &head).await.unwrap()),
+        []
+    );
     assert_eq!(ids(store.run_list_recent(10).await.unwrap()), []);
     let run = store.run_create(&new).await.unwrap();
     assert_eq!(ids(store.run_list(id).await.unwrap()), [run]);
@@ -179,10 +333,23 @@ async fn a_hook_is_found_by_its_id_and_counts_nowhere(db: &TestDb) {
 async fn hooks_that_were_cut_off_end_and_runs_do_not(db: &TestDb) {
     let store = db.store();
     let id = command(store, CommandKind::Plan, &pull(1)).await;
-    let new = NewRun { command: id, kind: RunKind::Plan, pull: pull(1), project: project(".") };
-    let (ended, cut_off) = (store.hook_create(&new, "a").await.unwrap(), store.hook_create(&new, "b").await.unwrap());
+    let new = NewRun {
+        command: id,
+        kind: RunKind::Plan,
+        pull: pull(1),
+        project: project("."),
+    };
+    let (ended, cut_off) = (
+        store.hook_create(&new, "a").await.unwrap(),
+        store.hook_create(&new, "b").await.unwrap(),
+    );
     let run = store.run_create(&new).await.unwrap();
-    assert!(store.run_finish(ended, ProjectOutcome::Failed, None).await.unwrap());
+    assert!(
+        store
+            .run_finish(ended, ProjectOutcome::Failed, None)
+            .await
+            .unwrap()
+    );
     store.hooks_cut_off(id).await.unwrap();
     for (id, state, outcome) in [
         (ended, RunState::Finished, Some(ProjectOutcome::Failed)),

@@ -2,10 +2,13 @@
 
 use lockkeeper::locks::{Gave, Giving, WhyNot, give};
 use lockkeeper::model::{
-    Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId, PlanRecord,
-    PlanState, ProjectKey, PullNumber, PullRef, PullState, Reason, RepoPath, RunId, RunKind, Sha256Digest,
+    Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId,
+    PlanRecord, PlanState, ProjectKey, PullNumber, PullRef, PullState, Reason, RepoPath, RunId,
+    RunKind, Sha256Digest,
 };
-use lockkeeper::store::{ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
+use lockkeeper::store::{
+    ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock,
+};
 
 use crate::support::db::TestDb;
 use crate::support::rows;
@@ -14,12 +17,14 @@ use crate::support::rows;
 pub const URL: &str = "https://github.com/acme/infra/pull/1";
 
 /// What a person could type, and what must come back as it was. NUL is a case of its own.
-pub const HOSTILE: &str =
-    "'; DROP TABLE locks; -- \" \\ $1 ? %s {{x}} \u{1b}[31m \r\n\t é 漢字 🚤 \u{202e}\u{feff}\u{10ffff}";
+pub const HOSTILE: &str = "'; DROP TABLE locks; -- \" \\ $1 ? %s {{x}} \u{1b}[31m \r\n\t é 漢字 🚤 \u{202e}\u{feff}\u{10ffff}";
 
 /// A pull of `github.com/acme/infra`.
 pub fn pull(number: i64) -> PullRef {
-    PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(number) }
+    PullRef {
+        repo: "github.com/acme/infra".parse().unwrap(),
+        number: PullNumber(number),
+    }
 }
 
 /// A pull of that number which the database knows as open.
@@ -36,14 +41,28 @@ pub fn project(dir: &str) -> ProjectKey {
 
 /// The project of a directory with a name.
 pub fn named(dir: &str, name: &str) -> ProjectKey {
-    ProjectKey { name: Some(name.parse().unwrap()), ..project(dir) }
+    ProjectKey {
+        name: Some(name.parse().unwrap()),
+        ..project(dir)
+    }
 }
 
 /// Takes a lock with sample texts.
 pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLock {
-    let (key, cause) =
-        (LockKey::of(&pull.repo, project), Cause::new(Actor::commenter("ada"), "planned by `lockkeeper plan`"));
-    store.lock_take(&LockWish { key: &key, project, pull, pull_url: URL, cause: &cause }).await.unwrap()
+    let (key, cause) = (
+        LockKey::of(&pull.repo, project),
+        Cause::new(Actor::commenter("ada"), "planned by `lockkeeper plan`"),
+    );
+    store
+        .lock_take(&LockWish {
+            key: &key,
+            project,
+            pull,
+            pull_url: URL,
+            cause: &cause,
+        })
+        .await
+        .unwrap()
 }
 
 /// Takes a lock that is free.
@@ -100,7 +119,13 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
 
 /// Keeps a command of its own lane.
 pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> CommandId {
-    match store.command_create(&new_command(kind, pull), |id| vec![job(&format!("command {id}"))]).await.unwrap() {
+    match store
+        .command_create(&new_command(kind, pull), |id| {
+            vec![job(&format!("command {id}"))]
+        })
+        .await
+        .unwrap()
+    {
         CreateCommand::Created(id) => id,
         CreateCommand::Known => panic!("a command without comment and delivery is always new"),
     }
@@ -116,7 +141,15 @@ pub async fn run(store: &Store, kind: RunKind, pull: &PullRef, project: &Project
         RunKind::StateRm => CommandKind::StateRm,
     };
     let command = command(store, command_kind, pull).await;
-    store.run_create(&NewRun { command, kind, pull: pull.clone(), project: project.clone() }).await.unwrap()
+    store
+        .run_create(&NewRun {
+            command,
+            kind,
+            pull: pull.clone(),
+            project: project.clone(),
+        })
+        .await
+        .unwrap()
 }
 
 /// A plan with changes, not kept yet.
@@ -135,7 +168,13 @@ pub async fn new_plan(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> Plan
         workflow: Sha256Digest::of(b"workflow"),
         order_group: -7,
         digest: Some(Sha256Digest::of(b"plan")),
-        counts: PlanCounts { add: 1, change: 2, destroy: 3, import: 4, forget: u32::MAX },
+        counts: PlanCounts {
+            add: 1,
+            change: 2,
+            destroy: 3,
+            import: 4,
+            forget: u32::MAX,
+        },
         blocked: None,
         state: PlanState::Planned,
         created_at: db.now(),
@@ -147,9 +186,17 @@ pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanR
     let plan = new_plan(db, pull, project).await;
     let lock = match take(db.store(), pull, project).await {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        refused @ (TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("no lock for a plan: {refused:?}"),
+        refused @ (TakeLock::HeldBy(_) | TakeLock::PullClosed) => {
+            panic!("no lock for a plan: {refused:?}")
+        }
     };
-    assert_eq!(db.store().plan_record(&plan, Some(lock.id), None).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(
+        db.store()
+            .plan_record(&plan, Some(lock.id), None)
+            .await
+            .unwrap(),
+        RecordPlan::Recorded
+    );
     plan
 }
 
@@ -160,14 +207,26 @@ pub async fn begin_apply(store: &Store, plan: &PlanRecord) -> ApplyGate {
 }
 
 /// The same in a run that is there.
-pub async fn begin_apply_in(store: &Store, plan: &PlanRecord, run: RunId) -> Result<ApplyGate, sqlx::Error> {
+pub async fn begin_apply_in(
+    store: &Store,
+    plan: &PlanRecord,
+    run: RunId,
+) -> Result<ApplyGate, sqlx::Error> {
     let key = LockKey::of(&plan.pull.repo, &plan.project);
     let cause = Cause::new(Actor::commenter("ada"), "applied by `lockkeeper apply`");
-    let wish = LockWish { key: &key, project: &plan.project, pull: &plan.pull, pull_url: URL, cause: &cause };
+    let wish = LockWish {
+        key: &key,
+        project: &plan.project,
+        pull: &plan.pull,
+        pull_url: URL,
+        cause: &cause,
+    };
     store.apply_begin(plan, run, Some(&wish)).await
 }
 
 /// The state of a plan in the database.
 pub async fn plan_state(db: &TestDb, plan: &PlanRecord) -> PlanState {
-    rows::plan_state(&db.url, plan.id).await.expect("the plan was kept")
+    rows::plan_state(&db.url, plan.id)
+        .await
+        .expect("the plan was kept")
 }

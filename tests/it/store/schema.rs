@@ -16,31 +16,51 @@ async fn store_schemas_are_alike() {
     let sqlite = sqlite_schema(&TestDb::new(Backend::Sqlite).await).await;
     let postgres = postgres_schema(&TestDb::new(Backend::Postgres).await).await;
     assert!(
-        sqlite.contains_key("locks") && sqlite["locks"].contains(&"unique (repo, dir, workspace, scope)".to_owned())
+        sqlite.contains_key("locks")
+            && sqlite["locks"].contains(&"unique (repo, dir, workspace, scope)".to_owned())
     );
-    assert_eq!(sqlite.keys().collect::<Vec<_>>(), postgres.keys().collect::<Vec<_>>());
+    assert_eq!(
+        sqlite.keys().collect::<Vec<_>>(),
+        postgres.keys().collect::<Vec<_>>()
+    );
     for (table, lines) in &sqlite {
-        assert_eq!(lines, &postgres[table], "table {table}: SQLite left, PostgreSQL right");
+        assert_eq!(
+            lines, &postgres[table],
+            "table {table}: SQLite left, PostgreSQL right"
+        );
     }
 }
 
 async fn sqlite_schema(db: &TestDb) -> Schema {
-    let DatabaseUrl::Sqlite(path) = &db.url else { panic!("asked for SQLite") };
-    let mut connection = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path)).await.unwrap();
+    let DatabaseUrl::Sqlite(path) = &db.url else {
+        panic!("asked for SQLite")
+    };
+    let mut connection =
+        SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path))
+            .await
+            .unwrap();
     let mut rows = Vec::new();
     for sql in [SQLITE_COLUMNS, SQLITE_REFERENCES, SQLITE_INDEXES] {
-        let more: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut connection).await.unwrap();
+        let more: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
         rows.extend(more);
     }
     collect(rows)
 }
 
 async fn postgres_schema(db: &TestDb) -> Schema {
-    let DatabaseUrl::Postgres(options) = &db.url else { panic!("asked for PostgreSQL") };
+    let DatabaseUrl::Postgres(options) = &db.url else {
+        panic!("asked for PostgreSQL")
+    };
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     let mut rows = Vec::new();
     for sql in [POSTGRES_COLUMNS, POSTGRES_REFERENCES, POSTGRES_INDEXES] {
-        let more: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut connection).await.unwrap();
+        let more: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
         rows.extend(more);
     }
     collect(rows)
@@ -49,10 +69,18 @@ async fn postgres_schema(db: &TestDb) -> Schema {
 /// Conditions of partial indexes are compared without the type names and parentheses that PostgreSQL writes.
 fn collect(rows: Vec<(String, String)>) -> Schema {
     let mut schema = Schema::new();
-    for (table, line) in rows.into_iter().filter(|(table, _)| !table.starts_with("_sqlx")) {
-        let line = line.replace("::text", "").replace("= ANY (ARRAY[", "IN (").replace("])", ")");
+    for (table, line) in rows
+        .into_iter()
+        .filter(|(table, _)| !table.starts_with("_sqlx"))
+    {
+        let line = line
+            .replace("::text", "")
+            .replace("= ANY (ARRAY[", "IN (")
+            .replace("])", ")");
         let line = match line.split_once(" where ") {
-            Some((index, condition)) => format!("{index} where {}", condition.replace(['(', ')'], "")),
+            Some((index, condition)) => {
+                format!("{index} where {}", condition.replace(['(', ')'], ""))
+            }
             None => line,
         };
         schema.entry(table).or_default().push(line);

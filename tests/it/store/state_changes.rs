@@ -1,7 +1,8 @@
 //! The gate of `import` and `state rm` (P3, P6), and their end.
 
 use lockkeeper::model::{
-    Actor, Cause, LockKey, PlanState, ProjectKey, ProjectOutcome, PullRef, PullState, RunId, RunKind,
+    Actor, Cause, LockKey, PlanState, ProjectKey, ProjectOutcome, PullRef, PullState, RunId,
+    RunKind,
 };
 use lockkeeper::store::{LockWish, RunState, StateChanged, StateGate, Store};
 
@@ -19,9 +20,21 @@ store_test!(
 );
 
 async fn ask(store: &Store, pull: &PullRef, project: &ProjectKey, run: RunId) -> StateGate {
-    let (key, cause) = (LockKey::of(&pull.repo, project), Cause::new(Actor::commenter("ada"), "imported by comment"));
-    let wish = LockWish { key: &key, project, pull, pull_url: URL, cause: &cause };
-    store.state_change_begin(pull, project, run, Some(&wish)).await.unwrap()
+    let (key, cause) = (
+        LockKey::of(&pull.repo, project),
+        Cause::new(Actor::commenter("ada"), "imported by comment"),
+    );
+    let wish = LockWish {
+        key: &key,
+        project,
+        pull,
+        pull_url: URL,
+        cause: &cause,
+    };
+    store
+        .state_change_begin(pull, project, run, Some(&wish))
+        .await
+        .unwrap()
 }
 
 /// A pull with an import under way; the lock was taken for it.
@@ -29,45 +42,93 @@ async fn importing(db: &TestDb) -> (PullRef, RunId) {
     let one = open_pull(db.store(), 1).await;
     let import = run(db.store(), RunKind::Import, &one, &project("a")).await;
     let gate = ask(db.store(), &one, &project("a"), import).await;
-    assert!(matches!(gate, StateGate::Granted { fresh_lock: true }), "{gate:?}");
+    assert!(
+        matches!(gate, StateGate::Granted { fresh_lock: true }),
+        "{gate:?}"
+    );
     (one, import)
 }
 
 async fn end(store: &Store, pull: &PullRef, run: RunId, touched: bool, give_back: bool) -> bool {
-    let outcome = if touched { ProjectOutcome::Imported } else { ProjectOutcome::Failed };
-    let end = StateChanged { outcome, message: Some("it ended"), touched, give_back };
-    store.state_change_end(pull, &project("a"), run, &end, by()).await.unwrap()
+    let outcome = if touched {
+        ProjectOutcome::Imported
+    } else {
+        ProjectOutcome::Failed
+    };
+    let end = StateChanged {
+        outcome,
+        message: Some("it ended"),
+        touched,
+        give_back,
+    };
+    store
+        .state_change_end(pull, &project("a"), run, &end, by())
+        .await
+        .unwrap()
 }
 
 async fn a_granted_change_is_on_record_before_it_starts_and_has_the_lock(db: &TestDb) {
     let (one, import) = importing(db).await;
     let other = db.reopen().await;
     let locks = other.lock_list_of_pull(&one).await.unwrap();
-    assert_eq!(locks.iter().map(|lock| lock.reason.as_str()).collect::<Vec<_>>(), ["imported by comment"]);
+    assert_eq!(
+        locks
+            .iter()
+            .map(|lock| lock.reason.as_str())
+            .collect::<Vec<_>>(),
+        ["imported by comment"]
+    );
     let row = other.run_get(import).await.unwrap().unwrap();
-    assert_eq!((row.state, row.started_at), (RunState::Running, Some(db.now())));
+    assert_eq!(
+        (row.state, row.started_at),
+        (RunState::Running, Some(db.now()))
+    );
     // The next one finds the lock ours.
     assert!(end(&other, &one, import, true, false).await);
     let again = run(&other, RunKind::StateRm, &one, &project("a")).await;
     let gate = ask(&other, &one, &project("a"), again).await;
-    assert!(matches!(gate, StateGate::Granted { fresh_lock: false }), "{gate:?}");
+    assert!(
+        matches!(gate, StateGate::Granted { fresh_lock: false }),
+        "{gate:?}"
+    );
 }
 
 async fn a_refused_change_leaves_nothing_behind(db: &TestDb) {
-    let (store, one, two) = (db.store(), open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
+    let (store, one, two) = (
+        db.store(),
+        open_pull(db.store(), 1).await,
+        open_pull(db.store(), 2).await,
+    );
     let held = taken(store, &two, &project("b")).await;
     let import = run(store, RunKind::Import, &one, &project("b")).await;
-    assert!(matches!(ask(store, &one, &project("b"), import).await, StateGate::HeldBy(lock) if *lock == held));
+    assert!(
+        matches!(ask(store, &one, &project("b"), import).await, StateGate::HeldBy(lock) if *lock == held)
+    );
     let elsewhere = run(store, RunKind::Import, &one, &project("a")).await;
     store.pull_seen(&one, PullState::Closed, URL).await.unwrap();
-    assert!(matches!(ask(store, &one, &project("a"), elsewhere).await, StateGate::PullClosed));
-    let gate = store.state_change_begin(&one, &project("a"), elsewhere, None).await.unwrap();
-    assert!(matches!(gate, StateGate::PullClosed), "also where locks are switched off: {gate:?}");
+    assert!(matches!(
+        ask(store, &one, &project("a"), elsewhere).await,
+        StateGate::PullClosed
+    ));
+    let gate = store
+        .state_change_begin(&one, &project("a"), elsewhere, None)
+        .await
+        .unwrap();
+    assert!(
+        matches!(gate, StateGate::PullClosed),
+        "also where locks are switched off: {gate:?}"
+    );
     let lock = stop_applies(store, "bob", "incident").await;
     let gate = ask(store, &two, &project("b"), import).await;
-    assert!(matches!(&gate, StateGate::ApplyLocked(locks) if *locks == [lock]), "{gate:?}");
+    assert!(
+        matches!(&gate, StateGate::ApplyLocked(locks) if *locks == [lock]),
+        "{gate:?}"
+    );
     for id in [import, elsewhere] {
-        assert_eq!(store.run_get(id).await.unwrap().unwrap().state, RunState::Queued);
+        assert_eq!(
+            store.run_get(id).await.unwrap().unwrap().state,
+            RunState::Queued
+        );
     }
     assert_eq!(store.lock_list().await.unwrap(), [held]);
 }
@@ -92,7 +153,10 @@ async fn a_change_discards_the_plan_only_if_the_state_may_be_another_one(db: &Te
     for (touched, state) in [(false, PlanState::Planned), (true, PlanState::Discarded)] {
         let import = run(db.store(), RunKind::Import, &one, &project("a")).await;
         let gate = ask(db.store(), &one, &project("a"), import).await;
-        assert!(matches!(gate, StateGate::Granted { fresh_lock: false }), "{gate:?}");
+        assert!(
+            matches!(gate, StateGate::Granted { fresh_lock: false }),
+            "{gate:?}"
+        );
         assert!(end(db.store(), &one, import, touched, false).await);
         assert_eq!(plan_state(db, &plan).await, state);
         assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap().len(), 1);
@@ -107,7 +171,13 @@ async fn a_lock_that_was_taken_for_nothing_goes_back(db: &TestDb) {
 
 async fn a_change_that_ended_after_the_pull_closed_gives_the_lock_back(db: &TestDb) {
     let (one, import) = importing(db).await;
-    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap(), []);
+    assert_eq!(
+        db.store()
+            .pull_close(&one, PullState::Merged, URL, by(), |_| vec![])
+            .await
+            .unwrap(),
+        []
+    );
     assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap().len(), 1);
     assert!(end(db.store(), &one, import, true, false).await);
     assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap(), []);
@@ -117,6 +187,13 @@ async fn a_change_ends_once(db: &TestDb) {
     let (one, import) = importing(db).await;
     assert!(end(db.store(), &one, import, true, false).await);
     assert!(!end(db.store(), &one, import, false, true).await);
-    assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap().len(), 1, "the second end changes nothing");
-    assert_eq!(db.store().run_get(import).await.unwrap().unwrap().outcome, Some(ProjectOutcome::Imported));
+    assert_eq!(
+        db.store().lock_list_of_pull(&one).await.unwrap().len(),
+        1,
+        "the second end changes nothing"
+    );
+    assert_eq!(
+        db.store().run_get(import).await.unwrap().unwrap().outcome,
+        Some(ProjectOutcome::Imported)
+    );
 }

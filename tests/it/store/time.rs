@@ -24,7 +24,12 @@ struct Replica {
 impl Replica {
     async fn new(db: &TestDb, ids: &Arc<CountingIds>, time: DateTime<Utc>) -> Self {
         let clock = Arc::new(ManualClock::new(time));
-        Self { store: Store::open(&db.url, clock.clone(), ids.clone()).await.unwrap(), clock }
+        Self {
+            store: Store::open(&db.url, clock.clone(), ids.clone())
+                .await
+                .unwrap(),
+            clock,
+        }
     }
 
     /// So much later by its own clock.
@@ -33,11 +38,18 @@ impl Replica {
     }
 
     async fn claim(&self, lasts: TimeDelta) -> bool {
-        self.store.job_claim("it", self.after(lasts), "", "", i64::MAX).await.unwrap().is_some()
+        self.store
+            .job_claim("it", self.after(lasts), "", "", i64::MAX)
+            .await
+            .unwrap()
+            .is_some()
     }
 
     async fn requeue(&self) -> u64 {
-        self.store.job_requeue_orphans(self.clock.now()).await.unwrap()
+        self.store
+            .job_requeue_orphans(self.clock.now())
+            .await
+            .unwrap()
     }
 }
 
@@ -55,12 +67,22 @@ async fn nobody_takes_a_job_from_a_live_holder_whose_clock_differs() {
     let (_db, replicas) = two().await;
     for (holder, other) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])] {
         holder.store.job_push(&job("lane")).await.unwrap();
-        let lease = holder.store.job_claim("it", holder.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
+        let lease = holder
+            .store
+            .job_claim("it", holder.after(LEASE), "", "", i64::MAX)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(other.requeue().await, 0);
         assert_eq!(
             holder
                 .store
-                .replica_beat(&replica("it"), Presence::Serving, &[lease.id], holder.after(LEASE))
+                .replica_beat(
+                    &replica("it"),
+                    Presence::Serving,
+                    &[lease.id],
+                    holder.after(LEASE)
+                )
                 .await
                 .unwrap(),
             [lease.id]
@@ -76,9 +98,17 @@ async fn no_job_outlives_a_dead_holder_whose_clock_differs() {
     let (_db, replicas) = two().await;
     for (holder, other) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])] {
         holder.store.job_push(&job("lane")).await.unwrap();
-        assert!(holder.claim(TimeDelta::zero()).await, "it may run at once, whoever's clock");
+        assert!(
+            holder.claim(TimeDelta::zero()).await,
+            "it may run at once, whoever's clock"
+        );
         assert_eq!(other.requeue().await, 1, "the lease is over by now");
-        let lease = other.store.job_claim("it", other.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
+        let lease = other
+            .store
+            .job_claim("it", other.after(LEASE), "", "", i64::MAX)
+            .await
+            .unwrap()
+            .unwrap();
         let _end = other.store.job_finish(&lease).await.unwrap();
     }
 }
@@ -86,14 +116,32 @@ async fn no_job_outlives_a_dead_holder_whose_clock_differs() {
 #[tokio::test]
 async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
     let (_db, replicas) = two().await;
-    for (n, (pusher, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])].into_iter().enumerate() {
-        let later = NewJob { run_after: Some(pusher.after(TimeDelta::seconds(30))), ..job(&format!("later {n}")) };
+    for (n, (pusher, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])]
+        .into_iter()
+        .enumerate()
+    {
+        let later = NewJob {
+            run_after: Some(pusher.after(TimeDelta::seconds(30))),
+            ..job(&format!("later {n}"))
+        };
         pusher.store.job_push(&later).await.unwrap();
         assert!(!other.claim(LEASE).await);
-        let now = NewJob { run_after: Some(pusher.after(TimeDelta::zero())), ..job(&format!("now {n}")) };
+        let now = NewJob {
+            run_after: Some(pusher.after(TimeDelta::zero())),
+            ..job(&format!("now {n}"))
+        };
         pusher.store.job_push(&now).await.unwrap();
-        let lease = other.store.job_claim("it", other.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
-        let _end = other.store.job_retry(&lease, other.after(TimeDelta::seconds(30)), "later").await.unwrap();
+        let lease = other
+            .store
+            .job_claim("it", other.after(LEASE), "", "", i64::MAX)
+            .await
+            .unwrap()
+            .unwrap();
+        let _end = other
+            .store
+            .job_retry(&lease, other.after(TimeDelta::seconds(30)), "later")
+            .await
+            .unwrap();
         assert!(!pusher.claim(LEASE).await);
     }
 }
@@ -101,17 +149,47 @@ async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
 #[tokio::test]
 async fn a_lease_is_held_and_ends_whoever_looks() {
     let (_db, replicas) = two().await;
-    for (n, (holder, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])].into_iter().enumerate() {
-        let [ours, theirs] = ["a", "b"].map(|holder| Hold { key: format!("mirror {n}"), holder: holder.to_owned() });
-        let new = |hold, until| NewLease { hold, purpose: "sync it", until };
-        let taken = holder.store.lease_take(new(&ours, holder.after(LEASE))).await.unwrap();
-        let TakeLease::Taken(lease) = taken else { panic!("it is free") };
-        let refused = other.store.lease_take(new(&theirs, other.after(LEASE))).await.unwrap();
+    for (n, (holder, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])]
+        .into_iter()
+        .enumerate()
+    {
+        let [ours, theirs] = ["a", "b"].map(|holder| Hold {
+            key: format!("mirror {n}"),
+            holder: holder.to_owned(),
+        });
+        let new = |hold, until| NewLease {
+            hold,
+            purpose: "sync it",
+            until,
+        };
+        let taken = holder
+            .store
+            .lease_take(new(&ours, holder.after(LEASE)))
+            .await
+            .unwrap();
+        let TakeLease::Taken(lease) = taken else {
+            panic!("it is free")
+        };
+        let refused = other
+            .store
+            .lease_take(new(&theirs, other.after(LEASE)))
+            .await
+            .unwrap();
         assert_eq!(refused, TakeLease::HeldBy(lease.clone()));
         assert_eq!(live_lease(&other.store, &ours.key).await, Some(lease));
-        assert!(holder.store.lease_renew(&ours, holder.after(TimeDelta::zero())).await.unwrap());
+        assert!(
+            holder
+                .store
+                .lease_renew(&ours, holder.after(TimeDelta::zero()))
+                .await
+                .unwrap()
+        );
         assert_eq!(live_lease(&other.store, &ours.key).await, None);
-        let taken = other.store.lease_take(new(&theirs, other.after(LEASE))).await.unwrap();
+        let taken = other
+            .store
+            .lease_take(new(&theirs, other.after(LEASE)))
+            .await
+            .unwrap();
         assert!(matches!(taken, TakeLease::Taken(_)));
     }
 }
@@ -129,16 +207,34 @@ async fn what_was_asked_for_first_is_older_whoever_took_it() {
 
 #[tokio::test]
 async fn the_clock_of_the_database_says_when_an_apply_lock_ends() {
-    let (db, ids) = (TestDb::new(Backend::Postgres).await, Arc::new(CountingIds::default()));
-    let year = |year: &str| format!("{year}-01-01T00:00:00Z").parse::<DateTime<Utc>>().unwrap();
+    let (db, ids) = (
+        TestDb::new(Backend::Postgres).await,
+        Arc::new(CountingIds::default()),
+    );
+    let year = |year: &str| {
+        format!("{year}-01-01T00:00:00Z")
+            .parse::<DateTime<Utc>>()
+            .unwrap()
+    };
     let set = async |clock: &str, end: &str| {
         let replica = Replica::new(&db, &ids, year(clock)).await;
-        let outcome = replica.store.apply_lock_set(&ApplyScope::Server, Some(year(end)), by()).await.unwrap();
-        (outcome, replica.store.apply_lock_list().await.unwrap(), replica.store.apply_lock_expire().await.unwrap())
+        let outcome = replica
+            .store
+            .apply_lock_set(&ApplyScope::Server, Some(year(end)), by())
+            .await
+            .unwrap();
+        (
+            outcome,
+            replica.store.apply_lock_list().await.unwrap(),
+            replica.store.apply_lock_expire().await.unwrap(),
+        )
     };
     // To come by the clock of the server, over by that of the database.
     let (outcome, listed, expired) = set("2000", "2020").await;
-    assert!(matches!(outcome, SetApplyLock::Over(now) if now > year("2020")), "{outcome:?}");
+    assert!(
+        matches!(outcome, SetApplyLock::Over(now) if now > year("2020")),
+        "{outcome:?}"
+    );
     assert_eq!((listed, expired), (vec![], vec![]));
     // The other way round.
     let (outcome, listed, expired) = set("9500", "9000").await;

@@ -20,11 +20,17 @@ store_test!(
 const HOUR: TimeDelta = TimeDelta::hours(1);
 
 fn of(name: &str) -> PullRef {
-    PullRef { repo: format!("github.com/acme/{name}").parse().unwrap(), ..pull(1) }
+    PullRef {
+        repo: format!("github.com/acme/{name}").parse().unwrap(),
+        ..pull(1)
+    }
 }
 
 async fn tell(db: &TestDb, name: &str, installation: Option<u64>) {
-    db.store().head_note(&of(name), HeadNews::Told(None, installation)).await.unwrap();
+    db.store()
+        .head_note(&of(name), HeadNews::Told(None, installation))
+        .await
+        .unwrap();
 }
 
 async fn due(db: &TestDb) -> Vec<WatchedRepo> {
@@ -38,32 +44,57 @@ fn names(watched: &[WatchedRepo]) -> Vec<&str> {
 async fn an_event_makes_a_repository_known_and_names_its_installation(db: &TestDb) {
     let start = db.now();
     tell(db, "infra", None).await;
-    for (told, known) in [(Some(7), Some(7)), (None, Some(7)), (Some(u64::MAX), Some(u64::MAX))] {
+    for (told, known) in [
+        (Some(7), Some(7)),
+        (None, Some(7)),
+        (Some(u64::MAX), Some(u64::MAX)),
+    ] {
         db.clock.advance(std::time::Duration::from_secs(1));
         tell(db, "infra", told).await;
         let watched = due(db).await.remove(0);
         assert_eq!(
-            (watched.installation, watched.known_at, watched.due_at, watched.failures),
+            (
+                watched.installation,
+                watched.known_at,
+                watched.due_at,
+                watched.failures
+            ),
             (known, start, start, 0)
         );
     }
 }
 
 async fn repositories_of_pulls_on_record_are_found(db: &TestDb) {
-    db.store().pull_seen(&of("infra"), PullState::Open, URL).await.unwrap();
+    db.store()
+        .pull_seen(&of("infra"), PullState::Open, URL)
+        .await
+        .unwrap();
     let start = db.now();
     db.clock.advance(std::time::Duration::from_mins(1));
     db.store()
-        .pull_seen(&PullRef { number: lockkeeper::model::PullNumber(2), ..of("infra") }, PullState::Open, URL)
+        .pull_seen(
+            &PullRef {
+                number: lockkeeper::model::PullNumber(2),
+                ..of("infra")
+            },
+            PullState::Open,
+            URL,
+        )
         .await
         .unwrap();
     tell(db, "told", None).await;
-    db.store().pull_seen(&of("told"), PullState::Open, URL).await.unwrap();
+    db.store()
+        .pull_seen(&of("told"), PullState::Open, URL)
+        .await
+        .unwrap();
     assert_eq!(db.store().watched_discover().await.unwrap(), 1);
     assert_eq!(db.store().watched_discover().await.unwrap(), 0);
     let watched = due(db).await;
     assert_eq!(names(&watched), ["infra", "told"]);
-    assert_eq!((watched[0].known_at, watched[0].installation), (start, None));
+    assert_eq!(
+        (watched[0].known_at, watched[0].installation),
+        (start, None)
+    );
 }
 
 async fn whoever_was_not_looked_at_for_longest_goes_first(db: &TestDb) {
@@ -72,7 +103,12 @@ async fn whoever_was_not_looked_at_for_longest_goes_first(db: &TestDb) {
     }
     let all = due(db).await;
     assert_eq!(names(&all), ["a", "b", "c"]);
-    assert!(db.store().watched_claim(&all[0], db.now() + HOUR).await.unwrap());
+    assert!(
+        db.store()
+            .watched_claim(&all[0], db.now() + HOUR)
+            .await
+            .unwrap()
+    );
     assert_eq!(names(&due(db).await), ["b", "c"]);
     assert_eq!(names(&db.store().watched_list_due(1).await.unwrap()), ["b"]);
     db.clock.advance(std::time::Duration::from_hours(1));
@@ -82,15 +118,31 @@ async fn whoever_was_not_looked_at_for_longest_goes_first(db: &TestDb) {
 async fn of_many_that_claim_a_turn_one_gets_it(db: &TestDb) {
     tell(db, "infra", None).await;
     let watched = due(db).await.remove(0);
-    let claims = (0..8).map(|_| async { db.reopen().await.watched_claim(&watched, db.now() + HOUR).await.unwrap() });
-    assert_eq!(join_all(claims).await.into_iter().filter(|claimed| *claimed).count(), 1);
+    let claims = (0..8).map(|_| async {
+        db.reopen()
+            .await
+            .watched_claim(&watched, db.now() + HOUR)
+            .await
+            .unwrap()
+    });
+    assert_eq!(
+        join_all(claims)
+            .await
+            .into_iter()
+            .filter(|claimed| *claimed)
+            .count(),
+        1
+    );
 }
 
 async fn an_event_of_a_repository_that_could_not_be_seen_makes_it_due_at_once(db: &TestDb) {
     tell(db, "infra", Some(7)).await;
     let repo = of("infra").repo;
     for _ in 0..2 {
-        db.store().watched_failed(&repo, db.now() + HOUR).await.unwrap();
+        db.store()
+            .watched_failed(&repo, db.now() + HOUR)
+            .await
+            .unwrap();
     }
     assert!(due(db).await.is_empty());
     tell(db, "infra", Some(8)).await;
@@ -98,20 +150,40 @@ async fn an_event_of_a_repository_that_could_not_be_seen_makes_it_due_at_once(db
     assert_eq!((watched.failures, watched.installation), (0, Some(8)));
     db.store().watched_failed(&repo, db.now()).await.unwrap();
     let watched = due(db).await.remove(0);
-    assert_eq!((watched.failures, watched.installation), (1, None), "which installation is right is found out anew");
+    assert_eq!(
+        (watched.failures, watched.installation),
+        (1, None),
+        "which installation is right is found out anew"
+    );
     db.store().watched_seen(&repo, false).await.unwrap();
     assert_eq!(due(db).await[0].failures, 0);
 }
 
 async fn pages_are_kept_replaced_and_forgotten(db: &TestDb) {
     let (infra, other): (RepoId, RepoId) = (of("infra").repo, of("other").repo);
-    let page = |page, etag: &str| ForgePage { page, etag: etag.to_owned(), content: HOSTILE.replace('\0', "") };
+    let page = |page, etag: &str| ForgePage {
+        page,
+        etag: etag.to_owned(),
+        content: HOSTILE.replace('\0', ""),
+    };
     for kept in [page(2, "b"), page(1, "old"), page(1, "a"), page(3, "c")] {
         db.store().forge_page_keep(&infra, &kept).await.unwrap();
     }
-    db.store().forge_page_keep(&other, &page(1, "x")).await.unwrap();
-    assert_eq!(db.reopen().await.forge_page_list(&infra).await.unwrap(), [page(1, "a"), page(2, "b"), page(3, "c")]);
+    db.store()
+        .forge_page_keep(&other, &page(1, "x"))
+        .await
+        .unwrap();
+    assert_eq!(
+        db.reopen().await.forge_page_list(&infra).await.unwrap(),
+        [page(1, "a"), page(2, "b"), page(3, "c")]
+    );
     db.store().forge_page_forget(&infra, 2).await.unwrap();
-    assert_eq!(db.store().forge_page_list(&infra).await.unwrap(), [page(1, "a")]);
-    assert_eq!(db.store().forge_page_list(&other).await.unwrap(), [page(1, "x")]);
+    assert_eq!(
+        db.store().forge_page_list(&infra).await.unwrap(),
+        [page(1, "a")]
+    );
+    assert_eq!(
+        db.store().forge_page_list(&other).await.unwrap(),
+        [page(1, "x")]
+    );
 }

@@ -9,7 +9,8 @@ use lockkeeper::handlers::applications::{Deed, ask, ask_to_stop, queued_or_why};
 use lockkeeper::handlers::dashboard;
 use lockkeeper::locks::{Gave, Giving};
 use lockkeeper::model::{
-    Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome, Rights, RunKind,
+    Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome,
+    Rights, RunKind,
 };
 use lockkeeper::queue::Tick;
 use lockkeeper::store::{Application, CommandState, DiscardedPlan};
@@ -36,24 +37,51 @@ async fn register(bot: &Bot, fields: ApplicationFields<'_>) -> Application {
     register_for(bot, "net", "https://github.test/acme/infra", fields).await
 }
 
-async fn register_for(bot: &Bot, owner: &str, url: &str, fields: ApplicationFields<'_>) -> Application {
+async fn register_for(
+    bot: &Bot,
+    owner: &str,
+    url: &str,
+    fields: ApplicationFields<'_>,
+) -> Application {
     let owner = OwnerName::new(owner).unwrap();
     drop(bot.store().owner_create(&owner, by()).await.unwrap());
     let url = Some(url);
     let branch = fields.branch.or(Some("main"));
-    let spec = ApplicationFields { url, branch, ..fields }.spec(&ForgeHosts::public()).unwrap();
-    application_add(bot.store(), &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap()
+    let spec = ApplicationFields {
+        url,
+        branch,
+        ..fields
+    }
+    .spec(&ForgeHosts::public())
+    .unwrap();
+    application_add(bot.store(), &owner, &spec, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap()
 }
 
 async fn network(bot: &Bot) -> Application {
-    register(bot, ApplicationFields { dir: Some("network"), ..ApplicationFields::default() }).await
+    register(
+        bot,
+        ApplicationFields {
+            dir: Some("network"),
+            ..ApplicationFields::default()
+        },
+    )
+    .await
 }
 
 /// Asks for a run, or tells why it was not taken.
 async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, String> {
-    let actor = Actor { login: "ops".to_owned(), origin: Origin::Api };
+    let actor = Actor {
+        login: "ops".to_owned(),
+        origin: Origin::Api,
+    };
     let asked = ask(bot.store(), app.id, deed, &actor).await.unwrap();
-    let why = |why: Option<lockkeeper::handlers::locks::Explanation>| why.map(|why| without_ids(&why.message));
+    let why = |why: Option<lockkeeper::handlers::locks::Explanation>| {
+        why.map(|why| without_ids(&why.message))
+    };
     queued_or_why(asked).map_err(|explained| why(explained).unwrap_or_default())
 }
 
@@ -61,20 +89,34 @@ async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, St
 async fn told(bot: &Bot, app: &Application, deed: Deed) -> String {
     let command = asked(bot, app, deed).await.unwrap();
     bot.settle().await;
-    let text = bot.store().command_result(command).await.unwrap().expect("something is told");
+    let text = bot
+        .store()
+        .command_result(command)
+        .await
+        .unwrap()
+        .expect("something is told");
     without_ids(&text)
 }
 
 async fn last_plan(bot: &Bot, app: &Application) -> Option<PlanState> {
-    let runs = bot.store().application_runs(&app.at().unwrap(), 9).await.unwrap();
+    let runs = bot
+        .store()
+        .application_runs(&app.at().unwrap(), 9)
+        .await
+        .unwrap();
     runs.plan.map(|plan| plan.state)
 }
 
 fn applies(bot: &Bot) -> usize {
-    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+    bot.calls()
+        .iter()
+        .filter(|call| call.starts_with("apply "))
+        .count()
 }
 
-async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_out_until_then(backend: Backend) {
+async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_out_until_then(
+    backend: Backend,
+) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
     assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: there is none.");
@@ -107,7 +149,9 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
     <sub>Commit `872810df` · 0 s</sub>
     "#);
     assert_eq!(bot.locks().await, [LOCK]);
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
     assert_snapshot!(bot.answer(pull), @"
     Ran Plan for dir: `network` workspace: `default`: waiting
 
@@ -121,11 +165,23 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
 
     <sub>Commit `ed94f5c7` · 0 s</sub>
     ");
-    let in_use = application_remove(bot.store(), app.id, by()).await.unwrap().or_why().unwrap_err();
-    assert!(in_use.starts_with("Application network (branch main) holds the lock of"), "{in_use}");
-    let moved = ApplicationFields { dir: Some("dns"), ..ApplicationFields::default() };
+    let in_use = application_remove(bot.store(), app.id, by())
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap_err();
+    assert!(
+        in_use.starts_with("Application network (branch main) holds the lock of"),
+        "{in_use}"
+    );
+    let moved = ApplicationFields {
+        dir: Some("dns"),
+        ..ApplicationFields::default()
+    };
     let moved = moved.change(&ForgeHosts::public()).unwrap();
-    let moved = application_change(bot.store(), app.id, &moved, (Rights::Whole, by())).await.unwrap();
+    let moved = application_change(bot.store(), app.id, &moved, (Rights::Whole, by()))
+        .await
+        .unwrap();
     assert!(matches!(moved, ApplicationSaved::InUse(..)), "{moved:?}");
     assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: applied
@@ -148,14 +204,30 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
     assert!(!bot.statuses(pull).contains("application"));
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
     let turn = bot.answer(pull);
-    assert!(turn.contains("this pull request was next in line after application network (branch main)."), "{turn}");
+    assert!(
+        turn.contains(
+            "this pull request was next in line after application network (branch main)."
+        ),
+        "{turn}"
+    );
     let told = told(&bot, &app, Deed::Plan).await;
-    assert!(told.contains("**Plan refused**: pull request [#1]("), "{told}");
-    assert!(told.contains(" holds the lock of this directory and workspace. `alice` has had it since"), "{told}");
+    assert!(
+        told.contains("**Plan refused**: pull request [#1]("),
+        "{told}"
+    );
+    assert!(
+        told.contains(" holds the lock of this directory and workspace. `alice` has had it since"),
+        "{told}"
+    );
     let history = bot.store().lock_event_list(99).await.unwrap();
     let of_app = |kept: &lockkeeper::model::LockEvent| {
-        let whom = kept.of_whom().filter(|whom| whom.starts_with("application"))?;
-        Some(format!("{} {whom} by {}: {}", kept.event.kind, kept.event.cause.actor.login, kept.event.cause.reason))
+        let whom = kept
+            .of_whom()
+            .filter(|whom| whom.starts_with("application"))?;
+        Some(format!(
+            "{} {whom} by {}: {}",
+            kept.event.kind, kept.event.cause.actor.login, kept.event.cause.reason
+        ))
     };
     let lines: Vec<String> = history.iter().rev().filter_map(of_app).collect();
     assert_snapshot!(lines.join("\n"), @"
@@ -163,14 +235,24 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
     released application network (branch main) by ops: the apply ended
     ");
     let removed = application_remove(bot.store(), app.id, by()).await.unwrap();
-    assert!(matches!(removed, ApplicationRemoved::Removed(_)), "{removed:?}");
+    assert!(
+        matches!(removed, ApplicationRemoved::Removed(_)),
+        "{removed:?}"
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(backend: Backend) {
     let demands = r#"{"repos": [{"id": "/.*/", "apply_requirements": ["undiverged"]}]}"#;
-    let mut bot =
-        Bot::with(backend, &[NETWORK], &[("repo-config-json", demands), ("checkout-strategy", "merge")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK],
+        &[
+            ("repo-config-json", demands),
+            ("checkout-strategy", "merge"),
+        ],
+    )
+    .await;
     let app = network(&bot).await;
     told(&bot, &app, Deed::Plan).await;
     stop_applies(bot.store(), "olga", "no changes today").await;
@@ -183,7 +265,8 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
     <sub>Commit `872810df` · 0 s</sub>
     ");
     assert!(allow_applies(bot.store()).await);
-    bot.push("main", &[("network/main.tf", "# fake: no changes\n")]).await;
+    bot.push("main", &[("network/main.tf", "# fake: no changes\n")])
+        .await;
     bot.settle().await;
     assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
@@ -196,14 +279,26 @@ async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(b
 
     <sub>Commit `124c1bfd` · 0 s</sub>
     ");
-    assert_eq!((applies(&bot), bot.locks().await), (0, vec![LOCK.to_owned()]));
+    assert_eq!(
+        (applies(&bot), bot.locks().await),
+        (0, vec![LOCK.to_owned()])
+    );
     let discarded = bot.store().application_discard(app.id, by()).await.unwrap();
     assert!(matches!(discarded, DiscardedPlan::Done(freed) if freed.len() == 1));
-    assert_eq!((last_plan(&bot, &app).await, bot.locks().await), (Some(PlanState::Discarded), vec![]));
+    assert_eq!(
+        (last_plan(&bot, &app).await, bot.locks().await),
+        (Some(PlanState::Discarded), vec![])
+    );
     assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: the last one was thrown away.");
     let unchanged = told(&bot, &app, Deed::Plan).await;
-    assert!(unchanged.contains("Nothing has to be applied."), "{unchanged}");
-    assert_eq!((last_plan(&bot, &app).await, bot.locks().await), (Some(PlanState::NoChanges), vec![]));
+    assert!(
+        unchanged.contains("Nothing has to be applied."),
+        "{unchanged}"
+    );
+    assert_eq!(
+        (last_plan(&bot, &app).await, bot.locks().await),
+        (Some(PlanState::NoChanges), vec![])
+    );
     bot.push("main", &[NETWORK]).await;
     bot.settle().await;
     told(&bot, &app, Deed::Plan).await;
@@ -243,19 +338,35 @@ async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend
     drop(working.await);
     bot.crash_and_restart().await;
     bot.settle().await;
-    let text = bot.store().command_result(command).await.unwrap().expect("something is told");
-    assert!(text.contains("The server stopped in the middle of this apply") && !text.contains("comment"), "{text}");
+    let text = bot
+        .store()
+        .command_result(command)
+        .await
+        .unwrap()
+        .expect("something is told");
+    assert!(
+        text.contains("The server stopped in the middle of this apply")
+            && !text.contains("comment"),
+        "{text}"
+    );
     let row = bot.store().command_get(command).await.unwrap().unwrap();
     assert_eq!((row.state, applies(&bot)), (CommandState::Finished, 1));
-    assert!(asked(&bot, &app, Deed::Apply).await.is_err(), "nobody can say how far it came");
+    assert!(
+        asked(&bot, &app, Deed::Apply).await.is_err(),
+        "nobody can say how far it came"
+    );
     let runs = bot.store().run_list(command).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.kind).collect::<Vec<_>>(), [RunKind::Apply]);
+    assert_eq!(
+        runs.iter().map(|run| run.kind).collect::<Vec<_>>(),
+        [RunKind::Apply]
+    );
     drop(bot.store().application_discard(app.id, by()).await.unwrap());
     bot.end(&[]).await;
 }
 
 async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
-    let config = "version: 3\nprojects:\n- dir: network\n  name: net\n- dir: network\n  name: net-b\n";
+    let config =
+        "version: 3\nprojects:\n- dir: network\n  name: net\n- dir: network\n  name: net-b\n";
     let bot = Bot::new(backend, &[NETWORK, ("atlantis.yaml", config)]).await;
     let nameless = network(&bot).await;
     assert_snapshot!(told(&bot, &nameless, Deed::Plan).await, @"
@@ -263,14 +374,22 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
 
     <sub>Commit `480e17f6` · 0 s</sub>
     ");
-    let fields = |dir, name, branch| ApplicationFields { dir, name, branch, ..ApplicationFields::default() };
+    let fields = |dir, name, branch| ApplicationFields {
+        dir,
+        name,
+        branch,
+        ..ApplicationFields::default()
+    };
     let wrong = register(&bot, fields(Some("dns"), Some("net"), None)).await;
     assert_snapshot!(told(&bot, &wrong, Deed::Plan).await, @"
     **Plan refused**: the application is registered under the name `net`, and the configuration of the repository has no project of that name in `dns` with the workspace `default`. Add it there, or change the application.
 
     <sub>Commit `480e17f6` · 0 s</sub>
     ");
-    let gone = ApplicationFields { any_branch: Some(true), ..fields(Some("network"), Some("net"), Some("gone")) };
+    let gone = ApplicationFields {
+        any_branch: Some(true),
+        ..fields(Some("network"), Some("net"), Some("gone"))
+    };
     let gone = register(&bot, gone).await;
     assert_snapshot!(told(&bot, &gone, Deed::Plan).await, @"
     **Plan refused**: the branch `gone` is not in the repository.
@@ -279,60 +398,104 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
 
     <sub>0 s</sub>
     ");
-    let name = ApplicationFields { name: Some("net"), ..ApplicationFields::default() };
+    let name = ApplicationFields {
+        name: Some("net"),
+        ..ApplicationFields::default()
+    };
     let name = name.change(&ForgeHosts::public()).unwrap();
-    let named =
-        application_change(bot.store(), nameless.id, &name, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    let named = application_change(bot.store(), nameless.id, &name, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .or_why()
+        .unwrap();
     let planned = told(&bot, &named, Deed::Plan).await;
     assert!(
-        planned.starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned"),
+        planned.starts_with(
+            "Ran Plan for project: `net` dir: `network` workspace: `default`: planned"
+        ),
         "{planned}"
     );
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[LOCK]).await;
 }
 
-async fn an_application_stays_with_its_repository_when_another_one_takes_the_name(backend: Backend) {
+async fn an_application_stays_with_its_repository_when_another_one_takes_the_name(
+    backend: Backend,
+) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
     assert!(told(&bot, &app, Deed::Plan).await.contains("2 to add"));
     // Nobody hears of it.
     bot.github.set_delivering(Delivering::Held).await;
-    bot.github.rename_repo(REPO, "acme/network", "alice").await.unwrap();
-    bot.github.create_repo(REPO, &[("network/main.tf", "# fake: add 9 change 0 destroy 0\n")]).await.unwrap();
+    bot.github
+        .rename_repo(REPO, "acme/network", "alice")
+        .await
+        .unwrap();
+    bot.github
+        .create_repo(
+            REPO,
+            &[("network/main.tf", "# fake: add 9 change 0 destroy 0\n")],
+        )
+        .await
+        .unwrap();
     while bot.github.lose_next().is_some() {}
     bot.github.set_delivering(Delivering::Immediately).await;
     let said = told(&bot, &app, Deed::Plan).await;
-    assert!(said.contains("2 to add") && !said.contains("9 to add"), "{said}");
+    assert!(
+        said.contains("2 to add") && !said.contains("9 to add"),
+        "{said}"
+    );
     bot.end(&["acme/network/network/default by #-1"]).await;
 }
 
 fn olga(origin: Origin) -> Actor {
-    Actor { login: "olga".to_owned(), origin }
+    Actor {
+        login: "olga".to_owned(),
+        origin,
+    }
 }
 
 /// What came of a run that has ended.
 async fn end_of(bot: &Bot, command: CommandId) -> String {
     let row = bot.store().command_get(command).await.unwrap().unwrap();
     assert_eq!(row.state, CommandState::Finished);
-    without_ids(&bot.store().command_result(command).await.unwrap().expect("something is told"))
+    without_ids(
+        &bot.store()
+            .command_result(command)
+            .await
+            .unwrap()
+            .expect("something is told"),
+    )
 }
 
 /// Asks on the command line, which only has the database; tells why not, if so.
 async fn stop_asked(bot: &Bot, app: &Application, force: bool) -> Result<CommandId, String> {
-    let asked = ask_to_stop(bot.store(), app.id, &olga(Origin::Cli), force).await.unwrap();
+    let asked = ask_to_stop(bot.store(), app.id, &olga(Origin::Cli), force)
+        .await
+        .unwrap();
     let asked = asked.map(|command| command.id);
-    asked.map_err(|why| why.map_or_else(String::new, |why| format!("{} {}", why.code, without_ids(&why.message))))
+    asked.map_err(|why| {
+        why.map_or_else(String::new, |why| {
+            format!("{} {}", why.code, without_ids(&why.message))
+        })
+    })
 }
 
-async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plans(backend: Backend) {
+async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plans(
+    backend: Backend,
+) {
     let bot = Bot::new(backend, &[("network/main.tf", "# fake: hang plan\n")]).await;
     let app = network(&bot).await;
     assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"over No such run of application network (branch main) waits or is under way: it has ended, or there was none.");
     let ctx = &bot.replica.ctx;
     let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
-    let cancelled = dashboard::cancel_command(ctx, waiting, &olga(Origin::Page), false).await.unwrap();
-    assert_eq!((cancelled.dropped.len(), cancelled.interrupted.len()), (1, 0));
+    let cancelled = dashboard::cancel_command(ctx, waiting, &olga(Origin::Page), false)
+        .await
+        .unwrap();
+    assert_eq!(
+        (cancelled.dropped.len(), cancelled.interrupted.len()),
+        (1, 0)
+    );
     assert_snapshot!(end_of(&bot, waiting).await, @"
     **Plan cancelled**: `olga` cancelled it on the dashboard before its turn came. Nothing was run.
 
@@ -340,7 +503,10 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     ");
     let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
     assert_eq!(stop_asked(&bot, &app, false).await.unwrap(), waiting);
-    assert!(asked(&bot, &app, Deed::Plan).await.is_err(), "a server has to end it first");
+    assert!(
+        asked(&bot, &app, Deed::Plan).await.is_err(),
+        "a server has to end it first"
+    );
     bot.settle().await;
     assert_snapshot!(end_of(&bot, waiting).await, @"
     **Plan cancelled**: `olga` cancelled it on the command line before its turn came. Nothing was run.
@@ -351,8 +517,13 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     let running = asked(&bot, &app, Deed::Plan).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
-    let cancelled = dashboard::cancel_command(ctx, running, &olga(Origin::Api), false).await.unwrap();
-    assert_eq!((cancelled.dropped.len(), cancelled.interrupted.len()), (0, 1));
+    let cancelled = dashboard::cancel_command(ctx, running, &olga(Origin::Api), false)
+        .await
+        .unwrap();
+    assert_eq!(
+        (cancelled.dropped.len(), cancelled.interrupted.len()),
+        (0, 1)
+    );
     assert_eq!(working.await.unwrap(), Tick::Worked);
     bot.settle().await;
     assert_snapshot!(end_of(&bot, running).await, @"
@@ -371,7 +542,10 @@ async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plan
     ");
     assert_eq!(
         (bot.calls(), last_plan(&bot, &app).await),
-        (vec!["init network".to_owned(), "plan network".to_owned()], None)
+        (
+            vec!["init network".to_owned(), "plan network".to_owned()],
+            None
+        )
     );
     bot.end(&[]).await;
 }
@@ -383,7 +557,9 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
     let command = asked(&bot, &app, Deed::Apply).await.unwrap();
     let working = bot.begin_command();
     bot.printed("hanging").await;
-    let spared = dashboard::cancel_command(&bot.replica.ctx, command, &olga(Origin::Page), false).await.unwrap();
+    let spared = dashboard::cancel_command(&bot.replica.ctx, command, &olga(Origin::Page), false)
+        .await
+        .unwrap();
     assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
     assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"apply_running The apply of application network (branch main) that `ops` asked for is under way, so it was not interrupted: an apply that is cut off can leave the infrastructure half changed.");
     bot.replica.tick("stops").await.unwrap();
@@ -410,9 +586,22 @@ async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backen
     <sub>Commit `89a5fa19` · 0 s</sub>
     ");
     let runs = bot.store().run_list(command).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.outcome).collect::<Vec<_>>(), [Some(ProjectOutcome::Cancelled)]);
-    assert_eq!((applies(&bot), last_plan(&bot, &app).await), (1, Some(PlanState::ApplyFailed)));
-    assert_eq!(stop_asked(&bot, &app, true).await.unwrap_err().split(' ').next(), Some("over"));
+    assert_eq!(
+        runs.iter().map(|run| run.outcome).collect::<Vec<_>>(),
+        [Some(ProjectOutcome::Cancelled)]
+    );
+    assert_eq!(
+        (applies(&bot), last_plan(&bot, &app).await),
+        (1, Some(PlanState::ApplyFailed))
+    );
+    assert_eq!(
+        stop_asked(&bot, &app, true)
+            .await
+            .unwrap_err()
+            .split(' ')
+            .next(),
+        Some("over")
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -426,8 +615,18 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
     let standing = bot.store().lock_standing(&lock).await.unwrap();
     assert!(standing.is_idle(), "{standing:?}");
     let actor = olga(Origin::Page);
-    let release = Giving { lock: lock.id, to: None, force: false, reason: None, actor, remote: None };
-    let Gave::Done(given) = dashboard::give_lock(&bot.replica.ctx, &release).await.unwrap() else {
+    let release = Giving {
+        lock: lock.id,
+        to: None,
+        force: false,
+        reason: None,
+        actor,
+        remote: None,
+    };
+    let Gave::Done(given) = dashboard::give_lock(&bot.replica.ctx, &release)
+        .await
+        .unwrap()
+    else {
         panic!("nothing is to be merged first")
     };
     assert_eq!((given.applied, given.plan, given.now), (false, true, None));
@@ -438,7 +637,10 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
 /// Who does not know the server's forge keeps the letter case of an address: a claim of its own, of the same repository.
 async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backend) {
     let bot = Bot::new(backend, &[NETWORK]).await;
-    let fields = ApplicationFields { dir: Some("network"), ..ApplicationFields::default() };
+    let fields = ApplicationFields {
+        dir: Some("network"),
+        ..ApplicationFields::default()
+    };
     let other = register_for(&bot, "dns", "https://github.test/Acme/Infra", fields).await;
     assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
     **Plan refused**: nobody has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
@@ -459,6 +661,10 @@ async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backe
     ");
     assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]));
     let told = told(&bot, &own, Deed::Plan).await;
-    assert!(told.starts_with("Ran Plan for dir: `network` workspace: `default`: planned"), "{told}");
-    bot.end(&[&format!("acme/infra/network/default by #{}", own.number)]).await;
+    assert!(
+        told.starts_with("Ran Plan for dir: `network` workspace: `default`: planned"),
+        "{told}"
+    );
+    bot.end(&[&format!("acme/infra/network/default by #{}", own.number)])
+        .await;
 }

@@ -43,7 +43,10 @@ async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
 }
 
 fn applies(bot: &Bot) -> usize {
-    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+    bot.calls()
+        .iter()
+        .filter(|call| call.starts_with("apply "))
+        .count()
 }
 
 async fn a_plan_is_applied(backend: Backend) {
@@ -73,7 +76,10 @@ async fn a_plan_is_applied(backend: Backend) {
     ");
     let line = bot.machine_line(pull);
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"applied","plan":null}]} -->"#);
-    assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
+    assert_eq!(
+        bot.calls(),
+        ["init network", "plan network", "apply network"]
+    );
     bot.merge(pull).await;
     assert_snapshot!(bot.comment(pull), @"
     This pull request was merged: its lock is free, and plans that were not applied are discarded.
@@ -130,10 +136,18 @@ async fn a_plan_without_changes_is_up_to_date(backend: Backend) {
 
 async fn one_of_two_plans_is_applied(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply -d app").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n")
+    );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Pending, 1/2 projects applied.
     lockkeeper/apply: app/default: Success, Apply succeeded.
@@ -219,7 +233,10 @@ async fn an_apply_that_fails_keeps_its_plan_and_can_be_tried_again(backend: Back
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     assert_eq!(applies(&bot), 2);
     bot.end(&[NET_LOCK]).await;
 }
@@ -228,7 +245,11 @@ async fn an_apply_that_fails_keeps_its_plan_and_can_be_tried_again(backend: Back
 async fn a_plan_for_another_commit_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.github.set_delivering(Delivering::Held).await;
-    bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 9\n")]).await;
+    bot.push(
+        "wider",
+        &[("network/main.tf", "# fake: add 0 change 0 destroy 9\n")],
+    )
+    .await;
     while bot.github.lose_next().is_some() {}
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -256,10 +277,14 @@ async fn a_plan_for_another_commit_is_refused(backend: Backend) {
 /// The new commit cannot be planned at all, so the plan of the one before is the newest there is.
 async fn up_to_date_is_only_said_of_the_newest_commit(backend: Backend) {
     let (mut bot, pull) = planned(backend, "# fake: no changes\n").await;
-    bot.update("wider", &[("lockkeeper.yaml", "version: 99\n")]).await;
+    bot.update("wider", &[("lockkeeper.yaml", "version: 99\n")])
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).contains("**Apply refused**: the plan was made for commit "));
+    assert!(
+        bot.comment(pull)
+            .contains("**Apply refused**: the plan was made for commit ")
+    );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
     lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
@@ -272,7 +297,10 @@ async fn a_plan_against_another_base_branch_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.push("release", &[("NEWS", "a release\n")]).await;
     bot.github.set_delivering(Delivering::Held).await;
-    bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
+    bot.github
+        .change_base(REPO, pull, "alice", "release")
+        .await
+        .unwrap();
     while bot.github.lose_next().is_some() {}
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -296,11 +324,21 @@ async fn a_plan_against_another_base_branch_is_refused(backend: Backend) {
 /// A push comes between the look at the plan and the word to apply it.
 async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 9\n# fake: wait plan\n")]).await;
+    bot.push(
+        "wider",
+        &[(
+            "network/main.tf",
+            "# fake: add 0 change 0 destroy 9\n# fake: wait plan\n",
+        )],
+    )
+    .await;
     bot.settle_short().await;
     let planning = bot.begin_command();
     bot.printed("waiting").await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.db.clock.advance(std::time::Duration::from_secs(30));
     bot.go();
@@ -326,14 +364,26 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     ");
     assert_eq!((comments.len(), applies(&bot)), (2, 0));
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&[NET_LOCK]).await;
 }
 
 async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
-    let file = bot.db.dir.path().join(format!("plans/plans/{}.tfplan", plan.id));
+    let plan = bot
+        .store()
+        .plan_list(&Bot::pull_ref(pull))
+        .await
+        .unwrap()
+        .remove(0);
+    let file = bot
+        .db
+        .dir
+        .path()
+        .join(format!("plans/plans/{}.tfplan", plan.id));
     std::fs::write(&file, "a plan of somebody else").unwrap();
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -396,7 +446,10 @@ async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
     assert_eq!(applies(&bot), 0);
     bot.say(pull, "lockkeeper plan").await;
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comments(pull)[1].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comments(pull)[1]
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&[NET_LOCK]).await;
 }
 
@@ -418,10 +471,16 @@ async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     assert!(allow_applies(bot.store()).await);
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&[NET_LOCK]).await;
 }
 
@@ -429,9 +488,14 @@ async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
 async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("parallel-pool-size", "1")]).await;
     let slow = "# fake: wait apply\n";
-    let pull = bot.open_pull("both", &[("network/main.tf", slow), ("app/main.tf", slow)]).await;
+    let pull = bot
+        .open_pull("both", &[("network/main.tf", slow), ("app/main.tf", slow)])
+        .await;
     bot.heard(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let applying = bot.begin_command();
     bot.printed("waiting").await;
@@ -440,7 +504,10 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     assert_eq!(applying.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comment = bot.comment(pull);
-    assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
+    assert!(
+        comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"),
+        "{comment}"
+    );
     assert!(
         comment.contains(
             "**Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until \
@@ -450,18 +517,26 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     );
     assert_eq!(applies(&bot), 1);
     let statuses = bot.statuses(pull);
-    assert!(statuses.contains("/default: Failure, Applies are stopped on this server by olga."), "{statuses}");
+    assert!(
+        statuses.contains("/default: Failure, Applies are stopped on this server by olga."),
+        "{statuses}"
+    );
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
 
 async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     for _ in 0..2 {
-        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        bot.github
+            .comment(REPO, pull, "alice", "lockkeeper apply")
+            .await
+            .unwrap();
     }
     bot.settle().await;
     let comments = bot.comments(pull);
-    assert!(comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     assert_snapshot!(comments[1], @"
     Ran Apply for dir: `network` workspace: `default`: nothing to apply
 
@@ -486,25 +561,53 @@ async fn what_was_discarded_cannot_be_applied(backend: Backend) {
     bot.say(pull, "lockkeeper unlock").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("**Apply refused**: there is no plan to apply in this pull request.\n")
+    );
     assert_eq!(applies(&bot), 0);
     bot.end(&[]).await;
 }
 
 async fn an_apply_takes_the_lock_that_was_given_back(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
-    assert!(bot.store().lock_release(&plan.pull, &plan.project, by()).await.unwrap());
+    let plan = bot
+        .store()
+        .plan_list(&Bot::pull_ref(pull))
+        .await
+        .unwrap()
+        .remove(0);
+    assert!(
+        bot.store()
+            .lock_release(&plan.pull, &plan.project, by())
+            .await
+            .unwrap()
+    );
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&[NET_LOCK]).await;
 }
 
 async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
-    assert!(bot.store().lock_release(&plan.pull, &plan.project, by()).await.unwrap());
-    let other = bot.open_pull("other", &[("network/main.tf", "# fake: no changes\n")]).await;
+    let plan = bot
+        .store()
+        .plan_list(&Bot::pull_ref(pull))
+        .await
+        .unwrap()
+        .remove(0);
+    assert!(
+        bot.store()
+            .lock_release(&plan.pull, &plan.project, by())
+            .await
+            .unwrap()
+    );
+    let other = bot
+        .open_pull("other", &[("network/main.tf", "# fake: no changes\n")])
+        .await;
     bot.heard(other);
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -558,14 +661,19 @@ async fn a_pull_request_into_a_branch_that_is_gone_applies_nothing(backend: Back
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     bot.push("release", &[("notes", "1.0\n")]).await;
     bot.push("wider", &[WIDER]).await;
-    let pull = bot.open(NewPull::from_branch("wider").into_base("release")).await;
+    let pull = bot
+        .open(NewPull::from_branch("wider").into_base("release"))
+        .await;
     bot.heard(pull);
     bot.github.delete_branch(REPO, "release").await.unwrap();
     for (command, refused) in [("apply", "**Apply refused**"), ("plan", "**Plan refused**")] {
         bot.say(pull, &format!("lockkeeper {command}")).await;
         let comment = bot.comment(pull);
         let first = comment.lines().next().unwrap();
-        assert_eq!(first, format!("{refused}: the branch `release` is gone from the repository."));
+        assert_eq!(
+            first,
+            format!("{refused}: the branch `release` is gone from the repository.")
+        );
     }
     assert_eq!(applies(&bot), 0);
     bot.end(&[NET_LOCK]).await;

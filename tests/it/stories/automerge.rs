@@ -46,7 +46,11 @@ const NET_LOCK: &str = "acme/infra/network/default by #1";
 const MERGES: &str = "PUT /repos/*/*/pulls/*/merge";
 
 /// A bot in whose repository pull requests are merged, and one whose plans were read.
-async fn planned(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> (Bot, PullNumber) {
+async fn planned(
+    backend: Backend,
+    files: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> (Bot, PullNumber) {
     let mut bot = Bot::with(backend, &[NETWORK, APP, MERGING], flags).await;
     let pull = bot.open_pull("wider", files).await;
     bot.heard(pull);
@@ -59,14 +63,22 @@ fn state(bot: &Bot, pull: PullNumber) -> PullState {
 
 /// Number of requests to merge.
 fn merges(bot: &Bot) -> usize {
-    bot.github.requests().iter().filter(|request| request.method == "PUT" && request.path.ends_with("/merge")).count()
+    bot.github
+        .requests()
+        .iter()
+        .filter(|request| request.method == "PUT" && request.path.ends_with("/merge"))
+        .count()
 }
 
 /// The only request to merge.
 fn request(bot: &Bot) -> String {
     let requests = bot.github.requests();
     let mut merges = requests.iter().filter(|request| request.method == "PUT");
-    let body = merges.next().expect("a request to merge").request_body.clone();
+    let body = merges
+        .next()
+        .expect("a request to merge")
+        .request_body
+        .clone();
     assert!(merges.next().is_none(), "one request is enough");
     body
 }
@@ -75,9 +87,16 @@ fn request(bot: &Bot) -> String {
 fn merged(bot: &mut Bot, pull: PullNumber) -> String {
     let mut heard = bot.heard(pull);
     assert_eq!(heard.len(), 2, "{heard:#?}");
-    assert!(heard[1].starts_with("This pull request was merged"), "{}", heard[1]);
+    assert!(
+        heard[1].starts_with("This pull request was merged"),
+        "{}",
+        heard[1]
+    );
     let found = bot.github.pull(REPO, pull).unwrap();
-    assert_eq!((found.state, found.merged_by.as_deref()), (PullState::Merged, Some(LOGIN)));
+    assert_eq!(
+        (found.state, found.merged_by.as_deref()),
+        (PullState::Merged, Some(LOGIN))
+    );
     heard.remove(0)
 }
 
@@ -86,14 +105,21 @@ fn not_merged(bot: &mut Bot, pull: PullNumber) -> String {
     let mut heard = bot.heard(pull);
     heard.retain(|comment| !comment.starts_with("Ran Plan"));
     assert_eq!(heard.len(), 2, "{heard:#?}");
-    assert!(heard[0].contains("Lockkeeper merges it now") && heard[0].contains("applied"), "{}", heard[0]);
+    assert!(
+        heard[0].contains("Lockkeeper merges it now") && heard[0].contains("applied"),
+        "{}",
+        heard[0]
+    );
     assert_eq!(state(bot, pull), PullState::Open);
     heard.remove(1)
 }
 
 /// The apply is carried out; nothing that follows from it is.
 async fn apply_alone(bot: &Bot, pull: PullNumber) {
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     assert_eq!(bot.begin_command().await.unwrap(), Tick::Worked);
 }
@@ -140,8 +166,17 @@ async fn a_pull_request_is_merged_once_all_of_it_is_applied(backend: Backend) {
     <sub>Commit `98c543a7` · 0 s</sub>
     ");
     let head = bot.github.pull(REPO, pull).unwrap().head;
-    assert_eq!(request(&bot), format!(r#"{{"merge_method":"merge","sha":"{head}"}}"#));
-    assert_eq!(bot.calls().iter().filter(|call| call.starts_with("apply ")).count(), 2);
+    assert_eq!(
+        request(&bot),
+        format!(r#"{{"merge_method":"merge","sha":"{head}"}}"#)
+    );
+    assert_eq!(
+        bot.calls()
+            .iter()
+            .filter(|call| call.starts_with("apply "))
+            .count(),
+        2
+    );
     bot.end(&[]).await;
 }
 
@@ -158,7 +193,12 @@ async fn the_server_can_merge_everywhere_and_a_repository_can_decline(backend: B
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
-    let pull = bot.open_pull("more", &[MORE, ("atlantis.yaml", "version: 3\nautomerge: false\n")]).await;
+    let pull = bot
+        .open_pull(
+            "more",
+            &[MORE, ("atlantis.yaml", "version: 3\nautomerge: false\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(!bot.comment(pull).contains("merge"));
@@ -166,11 +206,23 @@ async fn the_server_can_merge_everywhere_and_a_repository_can_decline(backend: B
     bot.end(&["acme/infra/app/default by #2"]).await;
 }
 
-async fn the_method_is_that_of_the_comment_then_the_servers_then_the_first_allowed(backend: Backend) {
+async fn the_method_is_that_of_the_comment_then_the_servers_then_the_first_allowed(
+    backend: Backend,
+) {
     let cases = [
-        (&MergeMethod::ALL[..], "rebase", "lockkeeper apply --auto-merge-method squash", "squash"),
+        (
+            &MergeMethod::ALL[..],
+            "rebase",
+            "lockkeeper apply --auto-merge-method squash",
+            "squash",
+        ),
         (&MergeMethod::ALL, "rebase", "lockkeeper apply", "rebase"),
-        (&[MergeMethod::Rebase, MergeMethod::Squash], "", "lockkeeper apply", "rebase"),
+        (
+            &[MergeMethod::Rebase, MergeMethod::Squash],
+            "",
+            "lockkeeper apply",
+            "rebase",
+        ),
         (&[MergeMethod::Squash], "", "lockkeeper apply", "squash"),
     ];
     for (allowed, flag, comment, method) in cases {
@@ -178,15 +230,22 @@ async fn the_method_is_that_of_the_comment_then_the_servers_then_the_first_allow
         bot.github.set_merge_methods(REPO, allowed).unwrap();
         bot.say(pull, comment).await;
         merged(&mut bot, pull);
-        assert!(request(&bot).contains(&format!(r#""merge_method":"{method}""#)), "{}", request(&bot));
+        assert!(
+            request(&bot).contains(&format!(r#""merge_method":"{method}""#)),
+            "{}",
+            request(&bot)
+        );
         bot.end(&[]).await;
     }
 }
 
 async fn a_method_that_the_repository_does_not_allow_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
-    bot.github.set_merge_methods(REPO, &[MergeMethod::Merge, MergeMethod::Squash]).unwrap();
-    bot.say(pull, "lockkeeper apply --auto-merge-method rebase").await;
+    bot.github
+        .set_merge_methods(REPO, &[MergeMethod::Merge, MergeMethod::Squash])
+        .unwrap();
+    bot.say(pull, "lockkeeper apply --auto-merge-method rebase")
+        .await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: the repository does not allow the method `rebase` (`--auto-merge-method`); it allows `merge` and `squash`.
 
@@ -195,14 +254,16 @@ async fn a_method_that_the_repository_does_not_allow_is_refused(backend: Backend
 
     <sub>Commit `4282ac93`</sub>
     ");
-    bot.say(pull, "lockkeeper apply --auto-merge-method squash").await;
+    bot.say(pull, "lockkeeper apply --auto-merge-method squash")
+        .await;
     assert!(merged(&mut bot, pull).contains("nothing to apply"));
     bot.end(&[]).await;
 }
 
 async fn a_comment_can_leave_the_pull_request_open(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
-    bot.say(pull, "lockkeeper apply --auto-merge-disabled").await;
+    bot.say(pull, "lockkeeper apply --auto-merge-disabled")
+        .await;
     assert!(!bot.comment(pull).contains("merge"));
     assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 0));
     bot.end(&[NET_LOCK]).await;
@@ -212,7 +273,8 @@ async fn a_method_without_merging_is_refused_before_the_apply(backend: Backend) 
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
-    bot.say(pull, "lockkeeper apply --auto-merge-method squash").await;
+    bot.say(pull, "lockkeeper apply --auto-merge-method squash")
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     **Apply refused**: `--auto-merge-method squash` has no effect here, because pull requests are not merged automatically.
 
@@ -230,7 +292,10 @@ async fn a_label_keeps_a_pull_request_open(backend: Backend) {
     bot.github.set_labels(REPO, pull, &["Hold"]).unwrap();
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
-    assert!(told.contains("Not merged, because the pull request has the label `hold`."), "{told}");
+    assert!(
+        told.contains("Not merged, because the pull request has the label `hold`."),
+        "{told}"
+    );
     bot.github.set_labels(REPO, pull, &[]).unwrap();
     apply_alone(&bot, pull).await;
     // Somebody sets it at the last moment.
@@ -250,7 +315,11 @@ async fn a_label_keeps_a_pull_request_open(backend: Backend) {
 async fn what_was_pushed_after_the_apply_is_not_merged(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
     apply_alone(&bot, pull).await;
-    bot.push("wider", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
+    bot.push(
+        "wider",
+        &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")],
+    )
+    .await;
     bot.settle().await;
     assert_snapshot!(not_merged(&mut bot, pull), @"
     **Not merged**: commit `4282ac93` was applied, and the newest commit of the pull request is `028606a0` now.
@@ -289,7 +358,8 @@ async fn a_forge_that_is_away_for_a_moment_is_asked_again(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[("repo-config-json", rules)]).await;
     bot.approve(pull, "bob");
     apply_alone(&bot, pull).await;
-    bot.github.fault("GET /repos/*/*/pulls/*/reviews", 2, Fault::BadGateway);
+    bot.github
+        .fault("GET /repos/*/*/pulls/*/reviews", 2, Fault::BadGateway);
     bot.settle().await;
     merged(&mut bot, pull);
     bot.end(&[]).await;
@@ -300,7 +370,10 @@ async fn a_project_without_changes_has_requirements_too(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[SAME], &[("repo-config-json", rules)]).await;
     bot.say(pull, "lockkeeper apply").await;
     let told = not_merged_nothing_applied(&mut bot, pull);
-    assert!(told.starts_with("**Not merged**: `approved` is required"), "{told}");
+    assert!(
+        told.starts_with("**Not merged**: `approved` is required"),
+        "{told}"
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
@@ -333,10 +406,18 @@ async fn a_project_that_was_never_planned_keeps_the_pull_request_open(backend: B
 }
 
 async fn a_project_that_could_not_be_planned_keeps_the_pull_request_open(backend: Backend) {
-    let (mut bot, pull) = planned(backend, &[WIDER, ("app/main.tf", "# fake: fail plan once\n")], &[]).await;
+    let (mut bot, pull) = planned(
+        backend,
+        &[WIDER, ("app/main.tf", "# fake: fail plan once\n")],
+        &[],
+    )
+    .await;
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
-    assert!(told.contains("Not merged yet: dir: `app` workspace: `default`"), "{told}");
+    assert!(
+        told.contains("Not merged yet: dir: `app` workspace: `default`"),
+        "{told}"
+    );
     assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 0));
     bot.end(&[NET_LOCK]).await;
 }
@@ -344,11 +425,20 @@ async fn a_project_that_could_not_be_planned_keeps_the_pull_request_open(backend
 async fn a_plan_that_was_discarded_keeps_the_pull_request_open(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
     apply_alone(&bot, pull).await;
-    let at = PullRef { repo: format!("github.test/{REPO}").parse().unwrap(), number: pull };
-    bot.store().plan_discard(&at, &ProjectKey::of_dir("network".parse().unwrap())).await.unwrap();
+    let at = PullRef {
+        repo: format!("github.test/{REPO}").parse().unwrap(),
+        number: pull,
+    };
+    bot.store()
+        .plan_discard(&at, &ProjectKey::of_dir("network".parse().unwrap()))
+        .await
+        .unwrap();
     bot.settle().await;
     let told = not_merged(&mut bot, pull);
-    assert!(told.contains("dir: `network` workspace: `default` has no plan."), "{told}");
+    assert!(
+        told.contains("dir: `network` workspace: `default` has no plan."),
+        "{told}"
+    );
     bot.end(&[NET_LOCK]).await;
 }
 
@@ -376,12 +466,20 @@ async fn with_hooks_the_whole_pull_request_has_to_be_planned(backend: Backend) {
 async fn with_hooks_projects_that_are_only_planned_by_comment_have_to_be(backend: Backend) {
     let rules = r#"{"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": "true"}]}]}"#;
     let config = "version: 3\nautomerge: true\nprojects:\n- dir: network\n- dir: app\n  autoplan: {enabled: false}\n";
-    let mut bot = Bot::with(backend, &[NETWORK, APP, ("atlantis.yaml", config)], &[("repo-config-json", rules)]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, APP, ("atlantis.yaml", config)],
+        &[("repo-config-json", rules)],
+    )
+    .await;
     let pull = bot.open_pull("wider", &[WIDER, MORE]).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let told = not_merged(&mut bot, pull);
-    assert!(told.contains("no plan of the whole pull request was made"), "{told}");
+    assert!(
+        told.contains("no plan of the whole pull request was made"),
+        "{told}"
+    );
     bot.say(pull, "lockkeeper plan").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
@@ -391,38 +489,56 @@ async fn with_hooks_projects_that_are_only_planned_by_comment_have_to_be(backend
 
 async fn what_was_planned_in_part_keeps_the_pull_request_open(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
-    bot.say(pull, "lockkeeper plan -- -target=terraform_data.it").await;
+    bot.say(pull, "lockkeeper plan -- -target=terraform_data.it")
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
-    assert!(told.contains("Not merged yet: dir: `network` workspace: `default` was planned only in part"), "{told}");
+    assert!(
+        told.contains(
+            "Not merged yet: dir: `network` workspace: `default` was planned only in part"
+        ),
+        "{told}"
+    );
     assert_eq!((state(&bot, pull), merges(&bot)), (PullState::Open, 0));
     bot.end(&[NET_LOCK]).await;
 }
 
 async fn another_base_branch_at_the_last_moment_keeps_the_pull_request_open(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
-    bot.github.push(REPO, "prod", &[Change::write("notes", "\n")]).await.unwrap();
+    bot.github
+        .push(REPO, "prod", &[Change::write("notes", "\n")])
+        .await
+        .unwrap();
     apply_alone(&bot, pull).await;
     // After everything else was looked at.
     bot.github.fault("GET /repos/*/*", 1, Fault::Hang);
     let merging = async {
         bot.github.hanging(1).await;
-        bot.github.change_base(REPO, pull, "alice", "prod").await.unwrap();
+        bot.github
+            .change_base(REPO, pull, "alice", "prod")
+            .await
+            .unwrap();
         bot.github.clear_faults();
     };
     tokio::join!(bot.settle_short(), merging);
     bot.settle().await;
     let told = not_merged(&mut bot, pull);
-    assert!(told.starts_with("**Not merged**: its base branch was changed from `main` to `prod`."), "{told}");
+    assert!(
+        told.starts_with("**Not merged**: its base branch was changed from `main` to `prod`."),
+        "{told}"
+    );
     assert_eq!(merges(&bot), 0);
     bot.end(&[NET_LOCK]).await;
 }
 
 async fn the_status_of_the_apply_is_set_before_the_merge(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
-    bot.github.protect(REPO, "main", Protection::of_checks(&["lockkeeper/apply"])).unwrap();
-    bot.github.fault("POST /repos/*/*/statuses/*", 6, Fault::BadGateway);
+    bot.github
+        .protect(REPO, "main", Protection::of_checks(&["lockkeeper/apply"]))
+        .unwrap();
+    bot.github
+        .fault("POST /repos/*/*/statuses/*", 6, Fault::BadGateway);
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
     assert_eq!(merges(&bot), 1);
@@ -431,7 +547,9 @@ async fn the_status_of_the_apply_is_set_before_the_merge(backend: Backend) {
 
 async fn github_refuses_with_its_reason_and_the_way_out(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER], &[]).await;
-    bot.github.protect(REPO, "main", Protection::of_checks(&["ci"])).unwrap();
+    bot.github
+        .protect(REPO, "main", Protection::of_checks(&["ci"]))
+        .unwrap();
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(not_merged(&mut bot, pull), @r#"
     **Not merged**: github.test refused to merge: Required status check "ci" is expected.
@@ -443,11 +561,21 @@ async fn github_refuses_with_its_reason_and_the_way_out(backend: Backend) {
     // GitHub may only be computing whether the pull can be merged.
     assert_eq!(merges(&bot), 4);
     let line = bot.machine_line(pull);
-    assert!(line.contains(r#""event":"not_merged""#) && line.contains(r#""outcome":"refused""#), "{line}");
+    assert!(
+        line.contains(r#""event":"not_merged""#) && line.contains(r#""outcome":"refused""#),
+        "{line}"
+    );
     let head = bot.github.pull(REPO, pull).unwrap().head;
-    let status =
-        NewStatus { state: "success".to_owned(), context: Some("ci".to_owned()), description: None, target_url: None };
-    bot.github.set_status(REPO, &head, "ci", status).await.unwrap();
+    let status = NewStatus {
+        state: "success".to_owned(),
+        context: Some("ci".to_owned()),
+        description: None,
+        target_url: None,
+    };
+    bot.github
+        .set_status(REPO, &head, "ci", status)
+        .await
+        .unwrap();
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);
     bot.end(&[]).await;
@@ -481,34 +609,61 @@ async fn a_merge_whose_answer_was_lost_is_found(backend: Backend) {
 const KILLS: [usize; 6] = [20, 110, 180, 240, 340, 500];
 
 async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backend) {
-    let dirs: Vec<String> = (0..KILLS.len()).map(|n| format!("p{n:02}/main.tf")).collect();
-    let files: Vec<(&str, &str)> = dirs.iter().map(|file| (file.as_str(), "# narrow\n")).chain([MERGING]).collect();
+    let dirs: Vec<String> = (0..KILLS.len())
+        .map(|n| format!("p{n:02}/main.tf"))
+        .collect();
+    let files: Vec<(&str, &str)> = dirs
+        .iter()
+        .map(|file| (file.as_str(), "# narrow\n"))
+        .chain([MERGING])
+        .collect();
     let mut bot = Bot::new(backend, &files).await;
     let mut count = 0;
     for (file, wakes) in dirs.iter().zip(KILLS) {
-        let pull = bot.open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
+        let pull = bot
+            .open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")])
+            .await;
         bot.heard(pull);
-        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        bot.github
+            .comment(REPO, pull, "alice", "lockkeeper apply")
+            .await
+            .unwrap();
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;
         bot.settle().await;
         let told = bot.heard(pull);
-        let interrupted = told.iter().any(|comment| comment.contains("stopped in the middle of this apply"));
-        let expected = if interrupted { PullState::Open } else { PullState::Merged };
-        assert_eq!(state(&bot, pull), expected, "killed after {wakes}: {told:#?}");
+        let interrupted = told
+            .iter()
+            .any(|comment| comment.contains("stopped in the middle of this apply"));
+        let expected = if interrupted {
+            PullState::Open
+        } else {
+            PullState::Merged
+        };
+        assert_eq!(
+            state(&bot, pull),
+            expected,
+            "killed after {wakes}: {told:#?}"
+        );
         count += usize::from(!interrupted);
         if interrupted {
             bot.merge(pull).await;
             bot.heard(pull);
         }
     }
-    assert!(count > KILLS.len() / 2, "only {count} pull requests were merged");
+    assert!(
+        count > KILLS.len() / 2,
+        "only {count} pull requests were merged"
+    );
     bot.end(&[]).await;
 }
 
 /// How far the projects of a pull were when Atlantis ended, at its newest commit.
 fn in_atlantis(bot: &Bot, pull: PullNumber, projects: &[(&str, ImportStatus)]) -> ImportBatch {
-    let at = PullRef { repo: format!("github.test/{REPO}").parse().unwrap(), number: pull };
+    let at = PullRef {
+        repo: format!("github.test/{REPO}").parse().unwrap(),
+        number: pull,
+    };
     let found = bot.github.pull(REPO, pull).unwrap();
     let statuses = ImportStatuses {
         pull: at.clone(),
@@ -517,27 +672,51 @@ fn in_atlantis(bot: &Bot, pull: PullNumber, projects: &[(&str, ImportStatus)]) -
         holder: "Atlantis".to_owned(),
         reason: "taken over from Atlantis".to_owned(),
         spec: "{}".to_owned(),
-        projects: projects.iter().map(|(dir, status)| (ProjectKey::of_dir(dir.parse().unwrap()), *status)).collect(),
+        projects: projects
+            .iter()
+            .map(|(dir, status)| (ProjectKey::of_dir(dir.parse().unwrap()), *status))
+            .collect(),
     };
     let url = bot.github.pull_url(REPO, pull);
-    ImportBatch { pulls: vec![(at, url)], statuses: vec![statuses], ..ImportBatch::default() }
+    ImportBatch {
+        pulls: vec![(at, url)],
+        statuses: vec![statuses],
+        ..ImportBatch::default()
+    }
 }
 
 async fn what_atlantis_had_applied_counts(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[WIDER, MORE], &[("disable-autoplan", "true")]).await;
-    let batch = in_atlantis(&bot, pull, &[("network", ImportStatus::Applied), ("app", ImportStatus::Unplanned)]);
+    let batch = in_atlantis(
+        &bot,
+        pull,
+        &[
+            ("network", ImportStatus::Applied),
+            ("app", ImportStatus::Unplanned),
+        ],
+    );
     let imported = bot.store().import(&batch, ImportMode::Write).await.unwrap();
-    assert!(bot.store().import_verify(&batch, &imported).await.unwrap().is_empty());
+    assert!(
+        bot.store()
+            .import_verify(&batch, &imported)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     bot.say(pull, "lockkeeper apply").await;
     let told = bot.comment(pull);
     assert!(
-        told.contains("nothing to apply") && told.contains("Not merged yet: dir: `app` workspace: `default`"),
+        told.contains("nothing to apply")
+            && told.contains("Not merged yet: dir: `app` workspace: `default`"),
         "{told}"
     );
     bot.say(pull, "lockkeeper plan -d app").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(merged(&mut bot, pull).contains("applied"));
-    assert!(!bot.calls().iter().any(|call| call.ends_with(" network")), "nothing is run where all is applied");
+    assert!(
+        !bot.calls().iter().any(|call| call.ends_with(" network")),
+        "nothing is run where all is applied"
+    );
     bot.end(&[]).await;
 }

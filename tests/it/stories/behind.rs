@@ -26,16 +26,27 @@ async fn what_was_merged_is_part_of_the_plan(backend: Backend) {
     bot.say(first, "lockkeeper apply").await;
     bot.merge(first).await;
     let comment = bot.comment(second);
-    assert!(comment.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{comment}");
-    assert!(comment.contains("**Plan: 2 to add, 1 to change, 0 to destroy.**"), "{comment}");
+    assert!(
+        comment.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"),
+        "{comment}"
+    );
+    assert!(
+        comment.contains("**Plan: 2 to add, 1 to change, 0 to destroy.**"),
+        "{comment}"
+    );
     bot.heard(first);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
 async fn a_plan_of_the_branch_says_what_it_lacks(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[BRANCH]).await;
-    let second = bot.open_pull("second", &[BESIDE, ("app/outputs.tf", "# nothing yet\n")]).await;
-    assert!(bot.comment(second).starts_with("Ran Plan for 2 projects: 2 planned\n"));
+    let second = bot
+        .open_pull("second", &[BESIDE, ("app/outputs.tf", "# nothing yet\n")])
+        .await;
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for 2 projects: 2 planned\n")
+    );
     bot.push("main", &[WIDER]).await;
     bot.say(second, "lockkeeper plan").await;
     let comment = bot.comment(second);
@@ -45,8 +56,15 @@ async fn a_plan_of_the_branch_says_what_it_lacks(backend: Backend) {
     This branch does not include changes to `network` that were merged into `main` since it branched off: `85684520` Update network/main.tf. Applying a plan without them may undo them. Merge `main` into this branch or rebase it; the push is planned automatically.
     ");
     bot.say(second, "lockkeeper plan -d app").await;
-    assert!(bot.comment(second).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn the_plan_of_a_turn_says_what_it_lacks(backend: Backend) {
@@ -72,8 +90,18 @@ async fn what_concerns_no_project_of_the_pull_request_is_not_mentioned(backend: 
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[BRANCH]).await;
     let pull = bot.open_pull("second", &[BESIDE]).await;
     bot.heard(pull);
-    bot.push("main", &[("app/main.tf", "# fake: add 1 change 0 destroy 0\n"), ("network/README.md", "text\n")]).await;
+    bot.push(
+        "main",
+        &[
+            ("app/main.tf", "# fake: add 1 change 0 destroy 0\n"),
+            ("network/README.md", "text\n"),
+        ],
+    )
+    .await;
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

@@ -35,8 +35,13 @@ async fn comments(bot: &Bot, pull: PullNumber, who: &str, text: &str) {
 
 async fn planning(backend: Backend) -> (Bot, PullNumber, JoinHandle<Tick>) {
     let bot = Bot::new(backend, &[NETWORK, APP]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
@@ -129,7 +134,10 @@ async fn cancel_names_a_running_apply_and_leaves_it_alone(backend: Backend) {
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"cancel","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"apply_running","projects":[]} -->"#);
     bot.go();
     end_of(&bot, command).await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -175,7 +183,13 @@ async fn cancel_by_force_interrupts_an_apply_which_tells_how_far_it_came(backend
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
-    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    assert_eq!(
+        bot.calls()
+            .iter()
+            .filter(|call| *call == "apply network")
+            .count(),
+        1
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -208,8 +222,14 @@ async fn an_apply_that_does_not_listen_is_killed(backend: Backend) {
 }
 
 async fn a_cancelled_apply_leaves_the_plans_it_had_not_begun(backend: Backend) {
-    let files = [("a/main.tf", "# fake: hang apply\n"), ("b/main.tf", "# fake: add 3 change 0 destroy 0\n")];
-    let mut before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    let files = [
+        ("a/main.tf", "# fake: hang apply\n"),
+        ("b/main.tf", "# fake: add 3 change 0 destroy 0\n"),
+    ];
+    let mut before: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, _)| (*path, "# narrow\n"))
+        .collect();
     before.push(("atlantis.yaml", "version: 3\nparallel_apply: false\n"));
     let mut bot = Bot::new(backend, &before).await;
     let pull = bot.open_pull("wider", &files).await;
@@ -220,34 +240,64 @@ async fn a_cancelled_apply_leaves_the_plans_it_had_not_begun(backend: Backend) {
     comments(&bot, pull, "bob", "lockkeeper cancel --force").await;
     end_of(&bot, command).await;
     let told = bot.comments(pull).remove(1);
-    assert!(told.contains("**Apply refused**: `bob` cancelled it before anything was applied."), "{told}");
-    assert!(bot.ask(pull, "lockkeeper apply -d b").await.contains(": applied\n"));
-    bot.end(&["acme/infra/a/default by #1", "acme/infra/b/default by #1"]).await;
+    assert!(
+        told.contains("**Apply refused**: `bob` cancelled it before anything was applied."),
+        "{told}"
+    );
+    assert!(
+        bot.ask(pull, "lockkeeper apply -d b")
+            .await
+            .contains(": applied\n")
+    );
+    bot.end(&["acme/infra/a/default by #1", "acme/infra/b/default by #1"])
+        .await;
 }
 
 async fn a_plan_that_waits_for_a_place_is_cancelled(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("parallel-pool-size", "1")]).await;
-    let files = [("network/main.tf", "# fake: hang plan\n"), ("app/main.tf", "# fake: hang plan\n")];
+    let files = [
+        ("network/main.tf", "# fake: hang plan\n"),
+        ("app/main.tf", "# fake: hang plan\n"),
+    ];
     bot.push("wider", &files).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
     comments(&bot, pull, "bob", "lockkeeper cancel").await;
     end_of(&bot, command).await;
     let told = bot.comments(pull).remove(1);
-    assert!(told.contains("**Plan cancelled**: `bob` cancelled it, so `terraform plan` was interrupted."), "{told}");
-    assert!(told.contains("**Plan cancelled**: `bob` cancelled it before its turn came."), "{told}");
+    assert!(
+        told.contains(
+            "**Plan cancelled**: `bob` cancelled it, so `terraform plan` was interrupted."
+        ),
+        "{told}"
+    );
+    assert!(
+        told.contains("**Plan cancelled**: `bob` cancelled it before its turn came."),
+        "{told}"
+    );
     bot.end(&[]).await;
 }
 
 async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
     let (mut bot, pull, command) = applying(backend, "# fake: hang apply\n", "hanging").await;
     let run = bot.store().run_list_recent(1).await.unwrap().remove(0);
-    let ops = Actor { login: "ops".to_owned(), origin: Origin::Page };
-    let spared = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, false).await.unwrap();
+    let ops = Actor {
+        login: "ops".to_owned(),
+        origin: Origin::Page,
+    };
+    let spared = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, false)
+        .await
+        .unwrap();
     assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
-    let cut = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, true).await.unwrap();
+    let cut = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, true)
+        .await
+        .unwrap();
     assert_eq!(cut.interrupted.len(), 1);
     end_of(&bot, command).await;
     let told = bot.comment(pull);
@@ -260,27 +310,51 @@ async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
 const KILLS: [usize; 10] = [1, 2, 3, 5, 8, 12, 17, 24, 40, 80];
 
 async fn a_cancel_that_is_killed_anywhere_is_told_once(backend: Backend) {
-    let files: Vec<String> = (0..KILLS.len()).map(|n| format!("p{n:02}/main.tf")).collect();
-    let before: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "# narrow\n")).collect();
+    let files: Vec<String> = (0..KILLS.len())
+        .map(|n| format!("p{n:02}/main.tf"))
+        .collect();
+    let before: Vec<(&str, &str)> = files
+        .iter()
+        .map(|file| (file.as_str(), "# narrow\n"))
+        .collect();
     let mut bot = Bot::new(backend, &before).await;
     for (file, wakes) in files.iter().zip(KILLS) {
-        bot.push(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
-        let pull = bot.github.open_pull(REPO, NewPull::from_branch(file)).await.unwrap();
+        bot.push(file, &[(file, "# fake: add 1 change 0 destroy 0\n")])
+            .await;
+        let pull = bot
+            .github
+            .open_pull(REPO, NewPull::from_branch(file))
+            .await
+            .unwrap();
         bot.settle_short().await;
-        bot.github.comment(REPO, pull, "alice", "lockkeeper plan -d .").await.unwrap();
-        bot.github.comment(REPO, pull, "bob", "lockkeeper cancel").await.unwrap();
+        bot.github
+            .comment(REPO, pull, "alice", "lockkeeper plan -d .")
+            .await
+            .unwrap();
+        bot.github
+            .comment(REPO, pull, "bob", "lockkeeper cancel")
+            .await
+            .unwrap();
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;
         bot.settle().await;
         let told = bot.heard(pull);
-        let cancels = told.iter().filter(|comment| comment.starts_with("Ran Cancel")).count();
-        let plans =
-            told.iter().filter(|comment| comment.contains("an Plan for") || comment.contains("**Plan ")).count();
+        let cancels = told
+            .iter()
+            .filter(|comment| comment.starts_with("Ran Cancel"))
+            .count();
+        let plans = told
+            .iter()
+            .filter(|comment| comment.contains("an Plan for") || comment.contains("**Plan "))
+            .count();
         // The plan that the push led to is told when it was begun, and dropped without a word when it was not.
         assert_eq!(cancels, 1, "killed after {wakes}: {told:#?}");
         assert!(plans == 1 || plans == 2, "killed after {wakes}: {told:#?}");
         // What is planned may wait to be applied; no plan may go on.
-        let plans = bot.pending(pull).into_iter().filter(|line| line.starts_with("lockkeeper/plan"));
+        let plans = bot
+            .pending(pull)
+            .into_iter()
+            .filter(|line| line.starts_with("lockkeeper/plan"));
         assert_eq!(plans.collect::<Vec<_>>(), [""; 0], "killed after {wakes}");
         bot.say(pull, "lockkeeper unlock").await;
         bot.heard(pull);
@@ -316,11 +390,23 @@ async fn a_plan_that_was_cut_off_and_cancelled_is_not_made_again(backend: Backen
 
 async fn cancel_is_answered_while_the_forge_does_not_tell_of_the_pull(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "wider",
+            &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.answer(pull);
-    bot.github.fault("GET /repos/*/*/pulls/*", 1, lockkeeper::emulator::Fault::BadGateway);
+    bot.github.fault(
+        "GET /repos/*/*/pulls/*",
+        1,
+        lockkeeper::emulator::Fault::BadGateway,
+    );
     comments(&bot, pull, "bob", "lockkeeper cancel").await;
-    assert!(bot.comment(pull).starts_with("Ran Cancel: nothing of this pull request was waiting"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Cancel: nothing of this pull request was waiting")
+    );
     bot.github.clear_faults();
     bot.end(&[LOCK]).await;
 }

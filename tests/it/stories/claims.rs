@@ -39,8 +39,17 @@ async fn owner(bot: &Bot) -> OwnerName {
 }
 
 async fn claim(bot: &Bot) {
-    let owner = bot.store().owner_get(&owner(bot).await).await.unwrap().unwrap();
-    let acquired = bot.store().claim_acquire(owner.id, &url(), by()).await.unwrap();
+    let owner = bot
+        .store()
+        .owner_get(&owner(bot).await)
+        .await
+        .unwrap()
+        .unwrap();
+    let acquired = bot
+        .store()
+        .claim_acquire(owner.id, &url(), by())
+        .await
+        .unwrap();
     assert!(matches!(acquired, Acquired::Claimed(_)));
 }
 
@@ -50,28 +59,44 @@ fn credentials(bot: &Bot) -> &Credentials {
 
 async fn add(bot: &Bot, access: &Access) -> CredentialId {
     let owner = owner(bot).await;
-    credentials(bot).add(&owner, &url(), access, (Rights::Whole, by())).await.unwrap().id
+    credentials(bot)
+        .add(&owner, &url(), access, (Rights::Whole, by()))
+        .await
+        .unwrap()
+        .id
 }
 
 fn token(text: &str) -> Access {
-    Access::Token { user: None, token: Secret::new(text) }
+    Access::Token {
+        user: None,
+        token: Secret::new(text),
+    }
 }
 
 /// A file of keys that only we may read.
 pub(super) fn key_file(dir: &tempfile::TempDir) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let path = dir.path().join("keys");
-    std::fs::write(&path, key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef").expose()).unwrap();
+    std::fs::write(
+        &path,
+        key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef").expose(),
+    )
+    .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     path.display().to_string()
 }
 
 fn authors(bot: &Bot, pull: PullNumber) -> Vec<String> {
     let comments = bot.github.comments(REPO, pull).unwrap().into_iter();
-    comments.filter(|comment| comment.author != "alice").map(|comment| comment.author).collect()
+    comments
+        .filter(|comment| comment.author != "alice")
+        .map(|comment| comment.author)
+        .collect()
 }
 
-async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_claimed(backend: Backend) {
+async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_claimed(
+    backend: Backend,
+) {
     let mut bot = Bot::with(backend, FILES, &[("require-claims", "true")]).await;
     let pull = bot.open_pull("wider", CHANGED).await;
     assert_snapshot!(bot.answer(pull), @"
@@ -87,11 +112,23 @@ async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_cl
     assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]));
     let refused = "nobody has claimed the repository (--require-claims)";
     let deliveries = bot.deliveries().await;
-    let of = |event: &str| deliveries.iter().filter(|line| **line == format!("{event} refused: {refused}")).count();
-    assert_eq!((of("pull_request"), of("issue_comment")), (1, 1), "{deliveries:#?}");
+    let of = |event: &str| {
+        deliveries
+            .iter()
+            .filter(|line| **line == format!("{event} refused: {refused}"))
+            .count()
+    };
+    assert_eq!(
+        (of("pull_request"), of("issue_comment")),
+        (1, 1),
+        "{deliveries:#?}"
+    );
     claim(&bot).await;
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.answer(pull).contains("lockkeeper apply"), "it is served from now on");
+    assert!(
+        bot.answer(pull).contains("lockkeeper apply"),
+        "it is served from now on"
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -104,7 +141,10 @@ async fn without_the_flag_nobody_has_to_claim_anything(backend: Backend) {
 
 async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
     let keys = tempfile::tempdir().unwrap();
-    let flags = [("require-claims", "true"), ("encryption-key-file", &key_file(&keys))];
+    let flags = [
+        ("require-claims", "true"),
+        ("encryption-key-file", &key_file(&keys)),
+    ];
     let mut bot = Bot::with(backend, FILES, &flags).await;
     let id = add(&bot, &token(TEAM_TOKEN)).await;
     let pull = bot.open_pull("wider", CHANGED).await;
@@ -128,7 +168,10 @@ async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
 
 async fn a_repository_that_nobody_has_claimed_has_no_mirror(backend: Backend) {
     let keys = tempfile::tempdir().unwrap();
-    let flags = [("require-claims", "true"), ("encryption-key-file", &key_file(&keys))];
+    let flags = [
+        ("require-claims", "true"),
+        ("encryption-key-file", &key_file(&keys)),
+    ];
     let mut bot = Bot::with(backend, FILES, &flags).await;
     round(&bot.replica).await;
     bot.push("side", &[("README.md", "The first.\n")]).await;
@@ -137,17 +180,38 @@ async fn a_repository_that_nobody_has_claimed_has_no_mirror(backend: Backend) {
     round(&bot.replica).await;
     let ignored = "push ignored: nobody has claimed the repository (--require-claims)";
     let deliveries = bot.deliveries().await;
-    assert!(deliveries.iter().any(|line| line == ignored), "{deliveries:#?}");
-    assert!(!deliveries.iter().any(|line| line == "push handled"), "{deliveries:#?}");
-    let told = async |bot: &Bot| bot.store().repository_event_list(0, 99).await.unwrap().len();
+    assert!(
+        deliveries.iter().any(|line| line == ignored),
+        "{deliveries:#?}"
+    );
+    assert!(
+        !deliveries.iter().any(|line| line == "push handled"),
+        "{deliveries:#?}"
+    );
+    let told = async |bot: &Bot| {
+        bot.store()
+            .repository_event_list(0, 99)
+            .await
+            .unwrap()
+            .len()
+    };
     assert_eq!((told(&bot).await, bot.fetches()), (0, 0));
-    let mirror = async |bot: &Bot| bot.store().mirror_get(bot.replica.ctx.syncer.home(), &infra()).await.unwrap();
+    let mirror = async |bot: &Bot| {
+        bot.store()
+            .mirror_get(bot.replica.ctx.syncer.home(), &infra())
+            .await
+            .unwrap()
+    };
     assert_eq!(mirror(&bot).await, None);
 
     let id = add(&bot, &token(TEAM_TOKEN)).await;
     bot.push("side", &[("README.md", "The second.\n")]).await;
     round(&bot.replica).await;
-    assert_eq!(infra_of(&bot.replica).await.state, SyncState::Synced, "it is served from now on");
+    assert_eq!(
+        infra_of(&bot.replica).await.state,
+        SyncState::Synced,
+        "it is served from now on"
+    );
 
     // Asked for while it was claimed: the worker comes upon it when it is not any more.
     bot.ask_for_sync().await;
@@ -164,7 +228,10 @@ async fn a_repository_that_nobody_has_claimed_has_no_mirror(backend: Backend) {
 async fn the_token_of_the_owner_is_used_for_git_and_the_api(backend: Backend) {
     let keys = tempfile::tempdir().unwrap();
     // With its own token the server could not even fetch.
-    let flags = [("gh-token", UNKNOWN), ("encryption-key-file", &key_file(&keys))];
+    let flags = [
+        ("gh-token", UNKNOWN),
+        ("encryption-key-file", &key_file(&keys)),
+    ];
     let mut bot = Bot::with(backend, FILES, &flags).await;
     let id = add(&bot, &token(TEAM_TOKEN)).await;
     let pull = bot.open_pull("wider", CHANGED).await;
@@ -172,15 +239,34 @@ async fn the_token_of_the_owner_is_used_for_git_and_the_api(backend: Backend) {
     assert_eq!(authors(&bot, pull), [TEAM_LOGIN, TEAM_LOGIN]);
     let statuses = bot.statuses(pull);
     assert!(statuses.contains("lockkeeper/apply: Success"), "{statuses}");
-    assert!(bot.store().credential_get(id).await.unwrap().unwrap().used_at.is_some());
+    assert!(
+        bot.store()
+            .credential_get(id)
+            .await
+            .unwrap()
+            .unwrap()
+            .used_at
+            .is_some()
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn the_app_installation_of_the_owner_is_used_for_git_and_the_api(backend: Backend) {
     let keys = tempfile::tempdir().unwrap();
-    let flags = [("gh-token", UNKNOWN), ("encryption-key-file", &key_file(&keys))];
+    let flags = [
+        ("gh-token", UNKNOWN),
+        ("encryption-key-file", &key_file(&keys)),
+    ];
     let mut bot = Bot::beside_app(backend, FILES, &flags).await;
-    add(&bot, &Access::App { app_id: 7, installation: 70, key: Secret::new(APP_KEY) }).await;
+    add(
+        &bot,
+        &Access::App {
+            app_id: 7,
+            installation: 70,
+            key: Secret::new(APP_KEY),
+        },
+    )
+    .await;
     let pull = bot.open_pull("wider", CHANGED).await;
     assert!(bot.answer(pull).contains("lockkeeper apply"));
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -196,25 +282,43 @@ async fn a_token_that_was_replaced_is_not_used_any_more(backend: Backend) {
     bot.store().credential_remove(id, by()).await.unwrap();
     bot.say(pull, "lockkeeper plan").await;
     assert_eq!(bot.heard(pull).len(), 1, "and again");
-    assert_eq!(authors(&bot, pull).iter().filter(|author| *author == TEAM_LOGIN).count(), 1);
+    assert_eq!(
+        authors(&bot, pull)
+            .iter()
+            .filter(|author| *author == TEAM_LOGIN)
+            .count(),
+        1
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn the_token_of_the_owner_goes_along_with_a_renamed_repository(backend: Backend) {
     const NEW: &str = "acme/network";
     let keys = tempfile::tempdir().unwrap();
-    let flags = [("require-claims", "true"), ("encryption-key-file", &key_file(&keys))];
+    let flags = [
+        ("require-claims", "true"),
+        ("encryption-key-file", &key_file(&keys)),
+    ];
     let mut bot = Bot::with(backend, FILES, &flags).await;
     add(&bot, &token(TEAM_TOKEN)).await;
     let pull = bot.open_pull("wider", CHANGED).await;
     bot.github.rename_repo(REPO, NEW, "alice").await.unwrap();
     bot.settle().await;
-    bot.github.comment(NEW, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(NEW, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle().await;
     let comments = bot.github.comments(NEW, pull).unwrap().into_iter();
-    let told: Vec<String> =
-        comments.filter(|comment| comment.author == TEAM_LOGIN).map(|comment| comment.body).collect();
+    let told: Vec<String> = comments
+        .filter(|comment| comment.author == TEAM_LOGIN)
+        .map(|comment| comment.body)
+        .collect();
     assert_eq!(told.len(), 2, "{told:#?}");
-    assert!(told[1].starts_with("Ran Apply for dir: `network`"), "{}", told[1]);
+    assert!(
+        told[1].starts_with("Ran Apply for dir: `network`"),
+        "{}",
+        told[1]
+    );
     bot.end(&["acme/network/network/default by #1"]).await;
 }

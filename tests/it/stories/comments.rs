@@ -216,7 +216,11 @@ async fn the_bot_listens_to_the_names_it_was_given(backend: Backend) {
     assert_eq!(bot.ask(pull, "@lockbot help").await, help);
     bot.say(pull, "lockkeeper help").await;
     bot.say(pull, "atlantis help").await;
-    assert_eq!(bot.heard(pull), [""; 0], "other servers may listen to these names");
+    assert_eq!(
+        bot.heard(pull),
+        [""; 0],
+        "other servers may listen to these names"
+    );
     assert_snapshot!(bot.ask(pull, "sluice unlcok").await, @"
     **Nothing was run**: `unlcok` is not a command. Did you mean `unlock`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
 
@@ -238,11 +242,25 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     bot.answer(pull);
     let before = bot.deliveries().await.len();
     // A command, but written with the bot's own account.
-    bot.github.comment(REPO, pull, LOGIN, "lockkeeper help").await.unwrap();
+    bot.github
+        .comment(REPO, pull, LOGIN, "lockkeeper help")
+        .await
+        .unwrap();
     // The bot's comment, repeated by somebody else: perhaps another Lockkeeper.
-    bot.github.comment(REPO, pull, "mallory", &own.body).await.unwrap();
+    bot.github
+        .comment(REPO, pull, "mallory", &own.body)
+        .await
+        .unwrap();
     let hidden = own.body.lines().last().unwrap();
-    bot.github.comment(REPO, pull, "mallory", &format!("lockkeeper help\n\n{hidden}")).await.unwrap();
+    bot.github
+        .comment(
+            REPO,
+            pull,
+            "mallory",
+            &format!("lockkeeper help\n\n{hidden}"),
+        )
+        .await
+        .unwrap();
     bot.settle().await;
     assert_snapshot!(bot.deliveries().await[before - 1..].join("\n"), @"
     issue_comment ignored: the comment is Lockkeeper's own
@@ -250,7 +268,9 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it asks for nothing
     issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it asks for nothing
     ");
-    bot.heard(pull).iter().for_each(|text| assert_eq!(text, "lockkeeper help", "nothing but what was written"));
+    bot.heard(pull)
+        .iter()
+        .for_each(|text| assert_eq!(text, "lockkeeper help", "nothing but what was written"));
     bot.end(&[]).await;
 }
 

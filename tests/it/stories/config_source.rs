@@ -28,8 +28,14 @@ story!(
     a_link_that_is_turned_is_a_change_and_the_same_text_is_none,
 );
 
-const NAMED: (&str, &str) = ("atlantis.yaml", "version: 3\nprojects:\n- {name: net, dir: network}\n");
-const OTHER: (&str, &str) = ("atlantis.yaml", "version: 3\nprojects:\n- {name: mine, dir: network}\n");
+const NAMED: (&str, &str) = (
+    "atlantis.yaml",
+    "version: 3\nprojects:\n- {name: net, dir: network}\n",
+);
+const OTHER: (&str, &str) = (
+    "atlantis.yaml",
+    "version: 3\nprojects:\n- {name: mine, dir: network}\n",
+);
 const BROKEN: (&str, &str) = ("atlantis.yaml", "version: 3\nprojcts: []\n");
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 
@@ -37,34 +43,68 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 async fn planned(bot: &mut Bot, pull: lockkeeper::model::PullNumber) -> String {
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan").await;
-    bot.comment(pull).lines().next().unwrap_or_default().to_owned()
+    bot.comment(pull)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 async fn what_the_pull_says_about_projects_counts_by_itself(backend: Backend) {
     for flags in [&[][..], &[("repo-config-source", "pull_head")]] {
         let mut bot = Bot::with(backend, &[NETWORK, NAMED], flags).await;
         let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
-        assert!(bot.comment(pull).starts_with("Ran Plan for project: `mine` dir: `network`"));
+        assert!(
+            bot.comment(pull)
+                .starts_with("Ran Plan for project: `mine` dir: `network`")
+        );
         bot.end(&["acme/infra/network/default by #1"]).await;
     }
 }
 
 async fn a_pull_cannot_change_what_is_read_from_the_base_branch(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[("repo-config-source", "base")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, NAMED],
+        &[("repo-config-source", "base")],
+    )
+    .await;
     let pull = bot.open_pull("own", &[WIDER, BROKEN]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for project: `net` dir: `network`")
+    );
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for project: `net` dir: `network`"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for project: `net` dir: `network`")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, BROKEN], &[("repo-config-source", "base")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, BROKEN],
+        &[("repo-config-source", "base")],
+    )
+    .await;
     let pull = bot.open_pull("own", &[WIDER, NAMED]).await;
     let comment = bot.comment(pull);
-    let commit = bot.github.pull("acme/infra", pull).unwrap().base.short().to_owned();
-    let note = format!("The file is read from the base branch `main` at {commit}, not from this pull request");
-    assert!(comment.contains("`projcts` is not a key of the file") && comment.contains(&note), "{comment}");
+    let commit = bot
+        .github
+        .pull("acme/infra", pull)
+        .unwrap()
+        .base
+        .short()
+        .to_owned();
+    let note = format!(
+        "The file is read from the base branch `main` at {commit}, not from this pull request"
+    );
+    assert!(
+        comment.contains("`projcts` is not a key of the file") && comment.contains(&note),
+        "{comment}"
+    );
     bot.end(&[]).await;
 }
 
@@ -77,35 +117,69 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
         )
     };
     let flags = [("repo-config-source", "base"), ("repo-config-json", json)];
-    let mut bot = Bot::with(backend, &[NETWORK, APP, ("atlantis.yaml", &file(""))], &flags).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, APP, ("atlantis.yaml", &file(""))],
+        &flags,
+    )
+    .await;
+    let pull = bot
+        .open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")])
+        .await;
     bot.heard(pull);
     // What is demanded from now on holds for what is planned from now on.
-    bot.push("main", &[("atlantis.yaml", &file(", apply_requirements: [approved], workflow: own"))]).await;
+    bot.push(
+        "main",
+        &[(
+            "atlantis.yaml",
+            &file(", apply_requirements: [approved], workflow: own"),
+        )],
+    )
+    .await;
     bot.say(pull, "lockkeeper plan -p app").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
-    assert!(answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{answer}");
-    assert_eq!(bot.calls().last().map(String::as_str), Some("apply network"), "{answer}");
+    assert!(
+        answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"),
+        "{answer}"
+    );
+    assert_eq!(
+        bot.calls().last().map(String::as_str),
+        Some("apply network"),
+        "{answer}"
+    );
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;
     bot.heard(pull);
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
-async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn(backend: Backend) {
+async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn(
+    backend: Backend,
+) {
     // What is merged is another checkout in the same place for every state of the base branch.
     for (strategy, is_shared) in [("branch", true), ("merge", false)] {
         let flags = [("checkout-strategy", strategy), ("parallel-apply", "true")];
         let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
-        let slow = [("network/main.tf", "# fake: wait apply\n"), ("app/main.tf", "# fake: wait apply\n")];
+        let slow = [
+            ("network/main.tf", "# fake: wait apply\n"),
+            ("app/main.tf", "# fake: wait apply\n"),
+        ];
         let pull = bot.open_pull("both", &slow).await;
-        bot.push("main", &[("README.md", "# Merged meanwhile\n")]).await;
+        bot.push("main", &[("README.md", "# Merged meanwhile\n")])
+            .await;
         bot.say(pull, "lockkeeper plan -d network").await;
         bot.heard(pull);
-        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        bot.github
+            .comment(REPO, pull, "alice", "lockkeeper apply")
+            .await
+            .unwrap();
         bot.settle_short().await;
         let command = bot.begin_command();
         bot.printed("waiting in app").await;
@@ -114,13 +188,24 @@ async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_othe
         }
         bot.settle_short().await;
         let statuses = bot.statuses(pull);
-        assert!(statuses.contains("lockkeeper/apply: app/default: Pending, Apply in progress..."), "{statuses}");
-        assert_eq!(statuses.contains("lockkeeper/apply: network/default: Pending"), is_shared, "{statuses}");
+        assert!(
+            statuses.contains("lockkeeper/apply: app/default: Pending, Apply in progress..."),
+            "{statuses}"
+        );
+        assert_eq!(
+            statuses.contains("lockkeeper/apply: network/default: Pending"),
+            is_shared,
+            "{statuses}"
+        );
         bot.go();
         assert_eq!(command.await.unwrap(), Tick::Worked);
         bot.settle().await;
         assert!(bot.comment(pull).contains("2 applied"));
-        bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+        bot.end(&[
+            "acme/infra/app/default by #1",
+            "acme/infra/network/default by #1",
+        ])
+        .await;
     }
 }
 
@@ -131,27 +216,47 @@ async fn each_plan_is_applied_in_the_state_of_the_base_branch_it_was_made_of(bac
         "workflows": {"telling": {"apply": {"steps": [{"run": tell}, "apply"]}}},
     });
     let config = config.to_string();
-    let flags = [("checkout-strategy", "merge"), ("repo-config-json", config.as_str())];
-    let before = [NETWORK, APP, ("zone/main.tf", "# narrow\n"), ("ground", "sand")];
+    let flags = [
+        ("checkout-strategy", "merge"),
+        ("repo-config-json", config.as_str()),
+    ];
+    let before = [
+        NETWORK,
+        APP,
+        ("zone/main.tf", "# narrow\n"),
+        ("ground", "sand"),
+    ];
     let mut bot = Bot::with(backend, &before, &flags).await;
     let add = "# fake: add 1\n";
-    let pull = bot.open_pull("all", &[WIDER, ("app/main.tf", add), ("zone/main.tf", add)]).await;
+    let pull = bot
+        .open_pull("all", &[WIDER, ("app/main.tf", add), ("zone/main.tf", add)])
+        .await;
     bot.push("main", &[("ground", "rock")]).await;
     bot.say(pull, "lockkeeper plan -d network").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
     // One after the other, and the last where the first was, although another was there in between.
-    for told in ["app is built on sand", "network is built on rock", "zone is built on sand", "3 applied"] {
+    for told in [
+        "app is built on sand",
+        "network is built on rock",
+        "zone is built on sand",
+        "3 applied",
+    ] {
         assert!(answer.contains(told), "{answer}");
     }
     bot.end(
-        &["app", "network", "zone"].map(|dir| format!("acme/infra/{dir}/default by #1")).each_ref().map(String::as_str),
+        &["app", "network", "zone"]
+            .map(|dir| format!("acme/infra/{dir}/default by #1"))
+            .each_ref()
+            .map(String::as_str),
     )
     .await;
 }
 
-async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on(backend: Backend) {
+async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on(
+    backend: Backend,
+) {
     // On the base branch of now `app` has to be approved.
     let generate = "printf 'version: 3\nprojects:\n- {name: net, dir: network}\n- {name: app, dir: app%s}\n' \
                     \"$(cat demands 2>/dev/null)\" >atlantis.yaml";
@@ -159,36 +264,73 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
         "id": "/.*/", "allowed_overrides": ["apply_requirements"], "pre_workflow_hooks": [{"run": generate}],
     }]});
     let config = config.to_string();
-    let flags = [("checkout-strategy", "merge"), ("repo-config-json", config.as_str())];
+    let flags = [
+        ("checkout-strategy", "merge"),
+        ("repo-config-json", config.as_str()),
+    ];
     let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")]).await;
+    let pull = bot
+        .open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")])
+        .await;
     bot.heard(pull);
-    bot.push("main", &[("demands", ", apply_requirements: [approved]")]).await;
+    bot.push("main", &[("demands", ", apply_requirements: [approved]")])
+        .await;
     bot.say(pull, "lockkeeper plan -p app").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
-    assert!(answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{answer}");
+    assert!(
+        answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"),
+        "{answer}"
+    );
     // They have run for `app`, and what else they may have made is not there for `net`.
     let why = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, so \
                what they make would be missing. Nothing was applied.";
-    assert!(answer.contains(why) && answer.contains("2 refused"), "{answer}");
+    assert!(
+        answer.contains(why) && answer.contains("2 refused"),
+        "{answer}"
+    );
     bot.say(pull, "lockkeeper apply -p net").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for project: `net`"));
-    assert_eq!(bot.calls().last().map(String::as_str), Some("apply network"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for project: `net`")
+    );
+    assert_eq!(
+        bot.calls().last().map(String::as_str),
+        Some("apply network")
+    );
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;
     bot.heard(pull);
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn a_named_branch_is_read_as_it_is_now(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, OTHER], &[("repo-config-source", "branch:config")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, OTHER],
+        &[("repo-config-source", "branch:config")],
+    )
+    .await;
     bot.push("config", &[NAMED]).await;
     let pull = bot.open_pull("own", &[WIDER]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
-    bot.push("config", &[("atlantis.yaml", "version: 3\nprojects:\n- {name: late, dir: network}\n")]).await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for project: `net` dir: `network`")
+    );
+    bot.push(
+        "config",
+        &[(
+            "atlantis.yaml",
+            "version: 3\nprojects:\n- {name: late, dir: network}\n",
+        )],
+    )
+    .await;
     assert_eq!(
         planned(&mut bot, pull).await,
         "Ran Plan for project: `late` dir: `network` workspace: `default`: planned"
@@ -200,11 +342,15 @@ async fn a_named_branch_that_is_not_there_stops_plan_and_apply(backend: Backend)
     let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[]).await;
     let pull = bot.open_pull("own", &[WIDER]).await;
     bot.heard(pull);
-    bot.restart_with(&[("repo-config-source", &["branch:config"])]).await;
+    bot.restart_with(&[("repo-config-source", &["branch:config"])])
+        .await;
     bot.say(pull, "lockkeeper apply").await;
     let apply = bot.comment(pull);
     let why = "the configuration is to be read from the branch `config` (`repo_config_source`), and it cannot be";
-    assert!(apply.starts_with("**Apply refused**") && apply.contains(why), "{apply}");
+    assert!(
+        apply.starts_with("**Apply refused**") && apply.contains(why),
+        "{apply}"
+    );
     bot.say(pull, "lockkeeper plan").await;
     let plan = bot.comment(pull);
     assert!(plan.contains("and there is no such branch"), "{plan}");
@@ -213,15 +359,26 @@ async fn a_named_branch_that_is_not_there_stops_plan_and_apply(backend: Backend)
 
 async fn an_entry_of_the_servers_file_wins_over_the_flag(backend: Backend) {
     let json = r#"{"repos": [{"id": "/.*/", "repo_config_source": "base"}]}"#;
-    let flags = [("repo-config-source", "pull_head"), ("repo-config-json", json)];
+    let flags = [
+        ("repo-config-source", "pull_head"),
+        ("repo-config-json", json),
+    ];
     let mut bot = Bot::with(backend, &[NETWORK, NAMED], &flags).await;
     let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for project: `net` dir: `network`")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn the_merge_is_read_where_only_the_head_is_checked_out(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, APP], &[("repo-config-source", "merge_result")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, APP],
+        &[("repo-config-source", "merge_result")],
+    )
+    .await;
     let pull = bot.open_pull("own", &[WIDER]).await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network`"));
     bot.push("main", &[NAMED]).await;
@@ -235,10 +392,18 @@ async fn the_merge_is_read_where_only_the_head_is_checked_out(backend: Backend) 
 async fn another_file_than_the_usual_one_is_read_alone(backend: Backend) {
     let json = r#"{"repos": [{"id": "/.*/", "repo_config_file": "ci/keeper.yaml"}]}"#;
     let mut bot = Bot::with(backend, &[NETWORK, BROKEN], &[("repo-config-json", json)]).await;
-    let pull = bot.open_pull("own", &[WIDER, ("ci/keeper.yaml", NAMED.1)]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    let pull = bot
+        .open_pull("own", &[WIDER, ("ci/keeper.yaml", NAMED.1)])
+        .await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for project: `net` dir: `network`")
+    );
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for project: `net` dir: `network`"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for project: `net` dir: `network`")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -250,7 +415,8 @@ async fn with_file(backend: Backend, text: &str) -> (Bot, PathBuf, tempfile::Tem
     let json = r#"{"repos": [{"id": "/.*/", "repo_config_source": "base"}]}"#;
     let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[("repo-config-json", json)]).await;
     let name = path.display().to_string();
-    bot.restart_with(&[("repo-config-json", &[]), ("repo-config", &[&name])]).await;
+    bot.restart_with(&[("repo-config-json", &[]), ("repo-config", &[&name])])
+        .await;
     (bot, path, dir)
 }
 
@@ -260,11 +426,26 @@ const FROM_BASE: &str = "repos:\n- id: /.*/\n  repo_config_source: base\n";
 async fn a_changed_file_of_the_server_holds_from_the_next_command_on(backend: Backend) {
     let (mut bot, path, _dir) = with_file(backend, FROM_PULL).await;
     let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `mine`"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for project: `mine`")
+    );
     std::fs::write(&path, FROM_BASE).unwrap();
-    assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `mine`"), "nobody has looked yet");
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Taken(vec![]));
-    assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `net`"));
+    assert!(
+        planned(&mut bot, pull)
+            .await
+            .starts_with("Ran Plan for project: `mine`"),
+        "nobody has looked yet"
+    );
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        Look::Taken(vec![])
+    );
+    assert!(
+        planned(&mut bot, pull)
+            .await
+            .starts_with("Ran Plan for project: `net`")
+    );
     assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -275,27 +456,61 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
     bot.heard(pull);
     let before = bot.replica.ctx.live.file().unwrap();
     std::fs::write(&path, "repos:\n- id: /.*/\n  repo_config_sorce: base\n").unwrap();
-    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else { panic!("there is no such key") };
-    assert!(error.contains("`repo_config_sorce` is not a key") && error.contains("repos.yaml:3:3"), "{error}");
-    assert!(error.contains("did you mean `repo_config_source`?"), "{error}");
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same, "it is told once");
+    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+        panic!("there is no such key")
+    };
+    assert!(
+        error.contains("`repo_config_sorce` is not a key") && error.contains("repos.yaml:3:3"),
+        "{error}"
+    );
+    assert!(
+        error.contains("did you mean `repo_config_source`?"),
+        "{error}"
+    );
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        Look::Same,
+        "it is told once"
+    );
     let during = bot.replica.ctx.live.file().unwrap();
-    assert_eq!((during.digest(), during.since), (before.digest(), before.since));
+    assert_eq!(
+        (during.digest(), during.since),
+        (before.digest(), before.since)
+    );
     assert_eq!(during.refused.map(|refused| refused.error), Some(error));
-    assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `mine`"));
-    std::fs::write(&path, format!("{FROM_PULL}environment_profiles: {{prod: {{plan: [TOKEN]}}}}\n")).unwrap();
+    assert!(
+        planned(&mut bot, pull)
+            .await
+            .starts_with("Ran Plan for project: `mine`")
+    );
+    std::fs::write(
+        &path,
+        format!("{FROM_PULL}environment_profiles: {{prod: {{plan: [TOKEN]}}}}\n"),
+    )
+    .unwrap();
     let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
         panic!("nobody has its variables")
     };
-    assert!(error.starts_with("`environment_profiles` has changed") && error.ends_with("restart it"), "{error}");
+    assert!(
+        error.starts_with("`environment_profiles` has changed") && error.ends_with("restart it"),
+        "{error}"
+    );
     std::fs::remove_file(&path).unwrap();
-    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else { panic!("the file is gone") };
-    assert!(error.ends_with("cannot be read: No such file or directory (os error 2)"), "{error}");
+    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+        panic!("the file is gone")
+    };
+    assert!(
+        error.ends_with("cannot be read: No such file or directory (os error 2)"),
+        "{error}"
+    );
     std::fs::write(&path, FROM_PULL).unwrap();
     assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Back);
     assert_eq!(bot.replica.ctx.live.file().unwrap(), before);
     std::fs::write(&path, FROM_BASE).unwrap();
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Taken(vec![]));
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        Look::Taken(vec![])
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -310,6 +525,9 @@ async fn a_link_that_is_turned_is_a_change_and_the_same_text_is_none(backend: Ba
     turn("1", FROM_PULL);
     assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same);
     turn("2", FROM_BASE);
-    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Taken(vec![]));
+    assert_eq!(
+        bot.replica.tick_repo_config().await.unwrap(),
+        Look::Taken(vec![])
+    );
     bot.end(&[]).await;
 }

@@ -35,7 +35,9 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const NETWORK: (&str, &str) = ("network/main.tf", "# narrow\n");
 
 /// Where the server is killed: after so many wake-ups. Dense where a command begins, and reaching beyond its end.
-const KILLS: [usize; 16] = [1, 2, 4, 7, 11, 16, 22, 30, 45, 70, 100, 140, 200, 300, 450, 800];
+const KILLS: [usize; 16] = [
+    1, 2, 4, 7, 11, 16, 22, 30, 45, 70, 100, 140, 200, 300, 450, 800,
+];
 
 fn directories(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("p{n:02}/main.tf")).collect()
@@ -43,31 +45,46 @@ fn directories(count: usize) -> Vec<String> {
 
 async fn many_projects(backend: Backend) -> (Bot, Vec<String>) {
     let files = directories(KILLS.len());
-    let before: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "# narrow\n")).collect();
+    let before: Vec<(&str, &str)> = files
+        .iter()
+        .map(|file| (file.as_str(), "# narrow\n"))
+        .collect();
     (Bot::new(backend, &before).await, files)
 }
 
 fn held(count: usize) -> Vec<String> {
-    (0..count).map(|n| format!("acme/infra/p{n:02}/default by #{}", n + 1)).collect()
+    (0..count)
+        .map(|n| format!("acme/infra/p{n:02}/default by #{}", n + 1))
+        .collect()
 }
 
 async fn end_holding_all(bot: Bot) {
     let locks = held(KILLS.len());
-    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
 }
 
 async fn a_plan_that_is_killed_anywhere_is_told_once(backend: Backend) {
     let (mut bot, files) = many_projects(backend).await;
     let mut cut = 0;
     for (file, wakes) in files.iter().zip(KILLS) {
-        bot.push(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
-        let pull = bot.github.open_pull(REPO, NewPull::from_branch(file)).await.unwrap();
+        bot.push(file, &[(file, "# fake: add 1 change 0 destroy 0\n")])
+            .await;
+        let pull = bot
+            .github
+            .open_pull(REPO, NewPull::from_branch(file))
+            .await
+            .unwrap();
         cut += usize::from(bot.work_until_killed(wakes).await);
         bot.crash_and_restart().await;
         bot.settle().await;
         let told = bot.heard(pull);
         assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
-        assert!(told[0].contains(": planned\n"), "killed after {wakes}: {}", told[0]);
+        assert!(
+            told[0].contains(": planned\n"),
+            "killed after {wakes}: {}",
+            told[0]
+        );
         assert_eq!(bot.pending(pull), [""; 0], "killed after {wakes}");
     }
     assert!(cut > KILLS.len() / 2, "only {cut} plans were cut off");
@@ -78,9 +95,14 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
     let (mut bot, files) = many_projects(backend).await;
     let mut cut = 0;
     for (file, wakes) in files.iter().zip(KILLS) {
-        let pull = bot.open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
+        let pull = bot
+            .open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")])
+            .await;
         assert_eq!(bot.heard(pull).len(), 1);
-        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        bot.github
+            .comment(REPO, pull, "alice", "lockkeeper apply")
+            .await
+            .unwrap();
         cut += usize::from(bot.work_until_killed(wakes).await);
         bot.crash_and_restart().await;
         bot.settle().await;
@@ -91,7 +113,10 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
         assert!(applied || stopped, "killed after {wakes}: {}", told[0]);
         let calls = format!("apply {}", file.trim_end_matches("/main.tf"));
         let calls = bot.calls().iter().filter(|call| **call == calls).count();
-        assert!(calls == 1 || (calls == 0 && stopped), "killed after {wakes}: applied {calls} times");
+        assert!(
+            calls == 1 || (calls == 0 && stopped),
+            "killed after {wakes}: applied {calls} times"
+        );
         assert_eq!(bot.pending(pull), [""; 0], "killed after {wakes}");
     }
     assert!(cut > KILLS.len() / 2, "only {cut} applies were cut off");
@@ -100,11 +125,17 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
 
 /// A pull request whose apply hangs, and the server has just died over it.
 async fn dead_in_apply(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
-    let before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    let before: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, _)| (*path, "# narrow\n"))
+        .collect();
     let mut bot = Bot::new(backend, &before).await;
     let pull = bot.open_pull("wider", files).await;
     bot.answer(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
@@ -115,7 +146,8 @@ async fn dead_in_apply(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNu
 }
 
 async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend) {
-    let (mut bot, pull) = dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    let (mut bot, pull) =
+        dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
     assert!(!bot.pending(pull).is_empty(), "the apply was under way");
     bot.crash_and_restart().await;
     bot.settle().await;
@@ -152,7 +184,13 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
-    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    assert_eq!(
+        bot.calls()
+            .iter()
+            .filter(|call| *call == "apply network")
+            .count(),
+        1
+    );
     let again = bot.ask(pull, "lockkeeper apply").await;
     assert_snapshot!(again, @"
     **Apply refused**: there is no plan to apply in this pull request.
@@ -164,8 +202,13 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     bot.end(&[LOCK]).await;
 }
 
-async fn a_lock_of_terraform_that_was_left_behind_is_told_with_the_command_that_clears_it(backend: Backend) {
-    let files = [("network/main.tf", "# fake: hang apply\n# fake: leaves lock\n")];
+async fn a_lock_of_terraform_that_was_left_behind_is_told_with_the_command_that_clears_it(
+    backend: Backend,
+) {
+    let files = [(
+        "network/main.tf",
+        "# fake: hang apply\n# fake: leaves lock\n",
+    )];
     let (mut bot, pull) = dead_in_apply(backend, &files).await;
     bot.crash_and_restart().await;
     bot.settle().await;
@@ -193,15 +236,24 @@ async fn a_lock_of_terraform_that_was_left_behind_is_told_with_the_command_that_
 }
 
 async fn an_apply_that_was_cut_off_is_told_although_github_was_away(backend: Backend) {
-    let (mut bot, pull) = dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
-    for route in ["GET /repos/*/*/pulls/*", "POST /repos/*/*/issues/*/comments"] {
-        bot.github.fault(route, 1000, lockkeeper::emulator::Fault::BadGateway);
+    let (mut bot, pull) =
+        dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    for route in [
+        "GET /repos/*/*/pulls/*",
+        "POST /repos/*/*/issues/*/comments",
+    ] {
+        bot.github
+            .fault(route, 1000, lockkeeper::emulator::Fault::BadGateway);
     }
     bot.crash_and_restart().await;
-    bot.settle_until(bot.db.now() + chrono::TimeDelta::minutes(10)).await;
+    bot.settle_until(bot.db.now() + chrono::TimeDelta::minutes(10))
+        .await;
     bot.github.clear_faults();
     bot.settle().await;
-    assert!(bot.answer(pull).contains("The server stopped in the middle of this apply"));
+    assert!(
+        bot.answer(pull)
+            .contains("The server stopped in the middle of this apply")
+    );
     assert_eq!(bot.pending(pull), [""; 0]);
     bot.end(&[LOCK]).await;
 }
@@ -294,17 +346,24 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     let rest = bot.ask(pull, "lockkeeper apply -d c").await;
     assert!(rest.contains(": applied\n"), "{rest}");
     let locks = ["a", "b", "c"].map(|dir| format!("acme/infra/{dir}/default by #1"));
-    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
 }
 
 /// The same with a single place for runs, so that a project waits.
 async fn dead_in_apply_one_by_one(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
-    let mut before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    let mut before: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, _)| (*path, "# narrow\n"))
+        .collect();
     before.push(("atlantis.yaml", "version: 3\nparallel_apply: false\n"));
     let mut bot = Bot::new(backend, &before).await;
     let pull = bot.open_pull("wider", files).await;
     bot.answer(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
@@ -315,8 +374,13 @@ async fn dead_in_apply_one_by_one(backend: Backend, files: &[(&str, &str)]) -> (
 
 async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -337,8 +401,14 @@ async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
 /// A plan was cut off, and before the server is back a push moves the pull on.
 async fn cut_off_and_moved_on(backend: Backend) -> (Bot, PullNumber, CommitSha) {
     let bot = Bot::new(backend, &[NETWORK]).await;
-    let old = bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    let old = bot
+        .push("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -346,13 +416,16 @@ async fn cut_off_and_moved_on(backend: Backend) -> (Bot, PullNumber, CommitSha) 
     command.await.unwrap_err();
     bot.settle_short().await;
     assert!(!pending_on(&bot, &old).is_empty());
-    bot.push("wider", &[("network/main.tf", "# fake: no changes\n")]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: no changes\n")])
+        .await;
     (bot, pull, old)
 }
 
 fn pending_on(bot: &Bot, commit: &CommitSha) -> Vec<String> {
     let statuses = bot.github.statuses(REPO, commit).unwrap().latest;
-    let pending = statuses.into_iter().filter(|status| status.state == StatusState::Pending);
+    let pending = statuses
+        .into_iter()
+        .filter(|status| status.state == StatusState::Pending);
     pending.map(|status| status.context).collect()
 }
 
@@ -362,11 +435,17 @@ async fn a_plan_that_was_cut_off_leaves_nothing_pending_on_an_older_commit(backe
     bot.settle().await;
     assert_eq!(pending_on(&bot, &old), [""; 0]);
     assert_eq!(bot.pending(pull), [""; 0]);
-    assert_eq!(bot.heard(pull).len(), 1, "the plan of the push takes the place of the one that was cut off");
+    assert_eq!(
+        bot.heard(pull).len(),
+        1,
+        "the plan of the push takes the place of the one that was cut off"
+    );
     bot.end(&[LOCK]).await;
 }
 
-async fn a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_and_was_closed(backend: Backend) {
+async fn a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_and_was_closed(
+    backend: Backend,
+) {
     let (mut bot, pull, old) = cut_off_and_moved_on(backend).await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.crash_and_restart().await;
@@ -381,23 +460,41 @@ async fn runs(bot: &Bot) -> String {
     let mut runs = bot.store().run_list_recent(100).await.unwrap();
     runs.sort_by_key(|run| run.id);
     let line = |run: &lockkeeper::store::RunRow| {
-        let outcome = run.outcome.map(|outcome| outcome.to_string()).unwrap_or_default();
-        format!("{} {}: {} {outcome} ({})", run.kind, run.project, run.state, run.message.as_deref().unwrap_or("-"))
+        let outcome = run
+            .outcome
+            .map(|outcome| outcome.to_string())
+            .unwrap_or_default();
+        format!(
+            "{} {}: {} {outcome} ({})",
+            run.kind,
+            run.project,
+            run.state,
+            run.message.as_deref().unwrap_or("-")
+        )
     };
     runs.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     bot.replica.ctx.interrupt.cancel();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
-    assert_eq!(bot.heard(pull), [""; 0], "nothing is told of a plan that is made again");
+    assert_eq!(
+        bot.heard(pull),
+        [""; 0],
+        "nothing is told of a plan that is made again"
+    );
     assert_eq!(bot.locks().await, [LOCK], "nobody else may come in between");
     std::fs::write(bot.tools.join("go"), "").unwrap();
     bot.crash_and_restart().await;
@@ -409,9 +506,14 @@ async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: B
 
 async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: hang apply\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# fake: hang apply\n")])
+        .await;
     bot.answer(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
@@ -448,12 +550,21 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
     bot.crash_and_restart().await;
     bot.settle().await;
     assert_eq!(bot.heard(pull), [""; 0], "it is told once");
-    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    assert_eq!(
+        bot.calls()
+            .iter()
+            .filter(|call| *call == "apply network")
+            .count(),
+        1
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backend: Backend) {
-    let files = [("a/main.tf", "# fake: no changes\n"), ("b/main.tf", "# fake: add 1 change 0 destroy 0\n")];
+    let files = [
+        ("a/main.tf", "# fake: no changes\n"),
+        ("b/main.tf", "# fake: add 1 change 0 destroy 0\n"),
+    ];
     let mut bot = Bot::new(backend, &files.map(|(path, _)| (path, "# narrow\n"))).await;
     let plans = bot.db.dir.path().join("plans");
     std::fs::remove_dir_all(&plans).unwrap();
@@ -472,19 +583,30 @@ async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backen
     lockkeeper/plan: a/default: Failure, Plan failed.
     lockkeeper/plan: b/default: Failure, Plan failed.
     ");
-    assert!(bot.ask(pull, "lockkeeper apply").await.contains("there is no plan to apply"));
+    assert!(
+        bot.ask(pull, "lockkeeper apply")
+            .await
+            .contains("there is no plan to apply")
+    );
     bot.end_given_up(&[], &["run_command"]).await;
 }
 
 async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
-    let closed = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
-    let open = bot.open_pull("names", &[("dns/main.tf", "# wider\n")]).await;
+    let closed = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
+    let open = bot
+        .open_pull("names", &[("dns/main.tf", "# wider\n")])
+        .await;
     bot.answer(closed);
     bot.answer(open);
     bot.github.set_delivering(Delivering::Held).await;
     bot.github.close(REPO, closed, "alice").await.unwrap();
-    assert_eq!(bot.github.lose_next().unwrap().action.as_deref(), Some("closed"));
+    assert_eq!(
+        bot.github.lose_next().unwrap().action.as_deref(),
+        Some("closed")
+    );
     bot.settle().await;
     assert_eq!(bot.locks().await.len(), 2, "nobody knows of it");
     bot.replica.tick("closed_pulls").await.unwrap();
@@ -500,11 +622,16 @@ async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
 
 async fn a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
     bot.answer(pull);
     bot.github.set_delivering(Delivering::Held).await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
-    assert_eq!(bot.github.lose_next().unwrap().action.as_deref(), Some("closed"));
+    assert_eq!(
+        bot.github.lose_next().unwrap().action.as_deref(),
+        Some("closed")
+    );
     bot.github.set_delivering(Delivering::Immediately).await;
     bot.say(pull, "lockkeeper plan").await;
     let told = bot.heard(pull);
@@ -524,25 +651,49 @@ async fn a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back(backend
 
 async fn what_is_old_is_forgotten(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
-    let closed = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
-    let open = bot.open_pull("names", &[("dns/main.tf", "# wider\n")]).await;
+    let closed = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
+    let open = bot
+        .open_pull("names", &[("dns/main.tf", "# wider\n")])
+        .await;
     bot.answer(closed);
     bot.answer(open);
     bot.github.close(REPO, closed, "alice").await.unwrap();
     bot.settle().await;
     bot.answer(closed);
     assert_eq!(plan_files(&bot), 2);
-    bot.db.clock.advance(std::time::Duration::from_hours(24 * 6));
+    bot.db
+        .clock
+        .advance(std::time::Duration::from_hours(24 * 6));
     bot.replica.tick("retention").await.unwrap();
-    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (2, false), "it is not old yet");
-    bot.db.clock.advance(std::time::Duration::from_hours(24 * 2));
+    assert_eq!(
+        (plan_files(&bot), bot.deliveries().await.is_empty()),
+        (2, false),
+        "it is not old yet"
+    );
+    bot.db
+        .clock
+        .advance(std::time::Duration::from_hours(24 * 2));
     bot.replica.tick("retention").await.unwrap();
-    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, false), "the discarded plan is gone");
-    bot.db.clock.advance(std::time::Duration::from_hours(24 * 23));
+    assert_eq!(
+        (plan_files(&bot), bot.deliveries().await.is_empty()),
+        (1, false),
+        "the discarded plan is gone"
+    );
+    bot.db
+        .clock
+        .advance(std::time::Duration::from_hours(24 * 23));
     bot.replica.tick("retention").await.unwrap();
-    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, true));
+    assert_eq!(
+        (plan_files(&bot), bot.deliveries().await.is_empty()),
+        (1, true)
+    );
     let applied = bot.ask(open, "lockkeeper apply").await;
-    assert!(applied.contains(": applied\n"), "a plan that is still wanted is kept: {applied}");
+    assert!(
+        applied.contains(": applied\n"),
+        "a plan that is still wanted is kept: {applied}"
+    );
     bot.end(&["acme/infra/dns/default by #2"]).await;
 }
 
@@ -552,35 +703,56 @@ fn plan_files(bot: &Bot) -> usize {
 
 fn plan_file_names(bot: &Bot) -> Vec<String> {
     let entries = std::fs::read_dir(bot.db.dir.path().join("plans/plans")).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
 
 /// Writes a file among the plan files, or takes the one that is there, and dates it by the clock of the story.
 fn written_now(bot: &Bot, name: &str) {
-    let file =
-        std::fs::File::options().create(true).append(true).open(bot.db.dir.path().join("plans/plans").join(name));
-    file.unwrap().set_modified(bot.db.clock.now().into()).unwrap();
+    let file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(bot.db.dir.path().join("plans/plans").join(name));
+    file.unwrap()
+        .set_modified(bot.db.clock.now().into())
+        .unwrap();
 }
 
 async fn a_plan_file_without_a_record_goes_when_no_run_could_have_written_it(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
     bot.answer(pull);
     let [recorded] = plan_file_names(&bot).try_into().unwrap();
     let left = |n: u32, ending: &str| format!("00000000-0000-7000-9000-{n:012}{ending}");
-    let (whole, cut_off, of_others) = (left(1, ".tfplan"), left(2, ".tfplan#1"), "notes.txt".to_owned());
+    let (whole, cut_off, of_others) = (
+        left(1, ".tfplan"),
+        left(2, ".tfplan#1"),
+        "notes.txt".to_owned(),
+    );
     for name in [&recorded, &whole, &cut_off, &of_others] {
         written_now(&bot, name);
     }
     bot.db.clock.advance(Duration::from_mins(50));
     bot.replica.tick("retention").await.unwrap();
-    assert_eq!(plan_files(&bot), 4, "the record of a young file may be on its way");
+    assert_eq!(
+        plan_files(&bot),
+        4,
+        "the record of a young file may be on its way"
+    );
 
     bot.db.clock.advance(Duration::from_mins(50));
-    bot.push("names", &[("dns/main.tf", "# fake: wait plan\n")]).await;
-    let busy = bot.github.open_pull(REPO, NewPull::from_branch("names")).await.unwrap();
+    bot.push("names", &[("dns/main.tf", "# fake: wait plan\n")])
+        .await;
+    let busy = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("names"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -590,7 +762,11 @@ async fn a_plan_file_without_a_record_goes_when_no_run_could_have_written_it(bac
     bot.replica.tick("retention").await.unwrap();
     let mut stay = [recorded.clone(), of_the_run, of_others.clone()];
     stay.sort();
-    assert_eq!(plan_file_names(&bot), stay, "a run that is under way began before the file was written");
+    assert_eq!(
+        plan_file_names(&bot),
+        stay,
+        "a run that is under way began before the file was written"
+    );
 
     bot.go();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
@@ -598,16 +774,32 @@ async fn a_plan_file_without_a_record_goes_when_no_run_could_have_written_it(bac
     assert!(bot.answer(busy).contains(": planned\n"));
     bot.replica.tick("retention").await.unwrap();
     let names = plan_file_names(&bot);
-    assert!(names.len() == 3 && names.contains(&recorded) && names.contains(&of_others), "{names:?}");
-    assert!(bot.ask(pull, "lockkeeper apply").await.contains(": applied\n"));
-    bot.end(&["acme/infra/dns/default by #2", "acme/infra/network/default by #1"]).await;
+    assert!(
+        names.len() == 3 && names.contains(&recorded) && names.contains(&of_others),
+        "{names:?}"
+    );
+    assert!(
+        bot.ask(pull, "lockkeeper apply")
+            .await
+            .contains(": applied\n")
+    );
+    bot.end(&[
+        "acme/infra/dns/default by #2",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: late apply\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# fake: late apply\n")])
+        .await;
     bot.answer(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
@@ -615,14 +807,22 @@ async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Ba
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
     let told = bot.answer(pull);
-    assert!(told.contains(": applied\n") && told.contains("Interrupt received."), "{told}");
+    assert!(
+        told.contains(": applied\n") && told.contains("Interrupt received."),
+        "{told}"
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     for times in 1..=4 {
         let command = bot.begin_command();

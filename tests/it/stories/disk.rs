@@ -23,8 +23,11 @@ story!(
     what_a_closed_pull_left_behind_goes,
 );
 
-const LOCKS: [&str; 3] =
-    ["acme/infra/app/default by #2", "acme/infra/db/default by #3", "acme/infra/network/default by #1"];
+const LOCKS: [&str; 3] = [
+    "acme/infra/app/default by #2",
+    "acme/infra/db/default by #3",
+    "acme/infra/network/default by #1",
+];
 
 impl Bot {
     async fn disk(&self) -> Vec<DiskUse> {
@@ -43,7 +46,9 @@ impl Bot {
     }
 
     fn checkout(&self, pull: PullNumber) -> PathBuf {
-        self.db.dir.path().join(format!("data/checkouts/github.test/acme/infra/{pull}/default"))
+        self.db.dir.path().join(format!(
+            "data/checkouts/github.test/acme/infra/{pull}/default"
+        ))
     }
 
     /// From now on there is a little less room than is taken.
@@ -58,7 +63,9 @@ impl Bot {
 async fn three(backend: Backend) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DB]).await;
     for dir in ["network", "app", "db"] {
-        let pull = bot.open_pull(dir, &[(&format!("{dir}/main.tf"), "# wider\n")]).await;
+        let pull = bot
+            .open_pull(dir, &[(&format!("{dir}/main.tf"), "# wider\n")])
+            .await;
         bot.answer(pull);
         bot.db.clock.advance(Duration::from_hours(1));
     }
@@ -68,12 +75,20 @@ async fn three(backend: Backend) -> Bot {
 
 async fn without_a_quota_nothing_is_removed(backend: Backend) {
     let bot = three(backend).await;
-    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 3, repaired: 0 });
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap(),
+        Found {
+            looked_at: 3,
+            repaired: 0
+        }
+    );
     assert_eq!(bot.checked_out().await, [1, 2, 3]);
     bot.end(&LOCKS).await;
 }
 
-async fn what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_needed(backend: Backend) {
+async fn what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_needed(
+    backend: Backend,
+) {
     let mut bot = three(backend).await;
     bot.say(PullNumber(1), "lockkeeper plan").await;
     bot.answer(PullNumber(1));
@@ -93,7 +108,9 @@ async fn what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_ne
 
 async fn a_checkout_with_a_local_state_stays(backend: Backend) {
     let mut bot = three(backend).await;
-    let state = bot.checkout(PullNumber(1)).join("network/terraform.tfstate");
+    let state = bot
+        .checkout(PullNumber(1))
+        .join("network/terraform.tfstate");
     std::fs::write(&state, "{}").unwrap();
     bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
     assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 2);
@@ -104,7 +121,11 @@ async fn a_checkout_with_a_local_state_stays(backend: Backend) {
     assert_eq!(std::fs::read_to_string(&state).unwrap(), "{}");
     bot.close(PullNumber(1)).await;
     bot.answer(PullNumber(1));
-    assert_eq!(bot.checked_out().await, [0; 0], "the README says that it goes with its pull request");
+    assert_eq!(
+        bot.checked_out().await,
+        [0; 0],
+        "the README says that it goes with its pull request"
+    );
     bot.end(&LOCKS[..2]).await;
 }
 
@@ -113,8 +134,13 @@ async fn what_is_in_use_stays(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
     let idle = bot.open_pull("idle", &[("app/main.tf", "# wider\n")]).await;
     bot.answer(idle);
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
-    let busy = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
+    let busy = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -125,7 +151,11 @@ async fn what_is_in_use_stays(backend: Backend) {
     bot.settle().await;
     assert!(bot.answer(busy).contains(": planned\n"));
     assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 2);
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #2"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #2",
+    ])
+    .await;
 }
 
 /// A program as the server has downloaded it.
@@ -140,11 +170,19 @@ fn downloaded(bot: &Bot, name: &str, script: &str) -> PathBuf {
 }
 
 async fn downloaded_programs_go_first_and_never_from_under_a_run(backend: Backend) {
-    let pinned = ("lockkeeper.yaml", "version: 3\nprojects:\n- dir: network\n  terraform_version: 1.11.4\n");
+    let pinned = (
+        "lockkeeper.yaml",
+        "version: 3\nprojects:\n- dir: network\n  terraform_version: 1.11.4\n",
+    );
     let mut bot = Bot::with(backend, &[NETWORK, pinned], &[("tf-download", "true")]).await;
-    let run = format!("#!/bin/sh\nexec '{}' \"$@\"\n", bot.tools.join("terraform").display());
+    let run = format!(
+        "#!/bin/sh\nexec '{}' \"$@\"\n",
+        bot.tools.join("terraform").display()
+    );
     let used = downloaded(&bot, "terraform1.11.4", &run);
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
     assert!(bot.answer(pull).contains(": planned\n"));
     // It was used after the checkout, which goes all the same after it.
     bot.db.clock.advance(Duration::from_hours(1));
@@ -157,11 +195,15 @@ async fn downloaded_programs_go_first_and_never_from_under_a_run(backend: Backen
         2,
         "both programs: the one of the plan, and the idle one"
     );
-    assert_eq!((used.exists(), idle.exists(), bot.checked_out().await), (false, false, vec![pull.0]));
+    assert_eq!(
+        (used.exists(), idle.exists(), bot.checked_out().await),
+        (false, false, vec![pull.0])
+    );
 
     let used = downloaded(&bot, "terraform1.11.4", &run);
     bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -184,7 +226,13 @@ async fn what_a_closed_pull_left_behind_goes(backend: Backend) {
     let left = bot.checkout(PullNumber(1));
     std::fs::create_dir_all(&left).unwrap();
     std::fs::write(left.join("terraform.tfstate"), "{}").unwrap();
-    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 3, repaired: 1 });
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap(),
+        Found {
+            looked_at: 3,
+            repaired: 1
+        }
+    );
     assert_eq!(bot.checked_out().await, [2, 3]);
     bot.end(&LOCKS[..2]).await;
 }

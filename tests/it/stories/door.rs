@@ -38,8 +38,12 @@ fn help(id: u64) -> serde_json::Value {
 
 async fn a_signed_delivery_is_taken_as_json_and_as_a_form(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    let json = bot.post(&Parcel::new("d-1", "issue_comment", &help(901))).await;
-    let form = bot.post(&Parcel::new("d-2", "issue_comment", &help(902)).into_form()).await;
+    let json = bot
+        .post(&Parcel::new("d-1", "issue_comment", &help(901)))
+        .await;
+    let form = bot
+        .post(&Parcel::new("d-2", "issue_comment", &help(902)).into_form())
+        .await;
     assert_eq!((json.0, form.0), (200, 200));
     assert_eq!(json.1, "taken\n");
     bot.settle().await;
@@ -51,14 +55,28 @@ async fn any_of_several_secrets_may_sign_while_they_are_rotated(backend: Backend
     let (mut bot, _) = Bot::talking(backend, &[]).await;
     let ping = |id: &str, secret: &str| Parcel::new(id, "ping", &json!({})).signed_with(secret);
     let status = async |bot: &Bot, parcel: Parcel| bot.post(&parcel).await.0;
-    assert_eq!(status(&bot, ping("d-1", "the-next-webhook-secret")).await, 401);
-    bot.restart_with(&[("gh-webhook-secret", &["the-webhook-secret", "the-next-webhook-secret"])]).await;
+    assert_eq!(
+        status(&bot, ping("d-1", "the-next-webhook-secret")).await,
+        401
+    );
+    bot.restart_with(&[(
+        "gh-webhook-secret",
+        &["the-webhook-secret", "the-next-webhook-secret"],
+    )])
+    .await;
     assert_eq!(status(&bot, ping("d-2", "the-webhook-secret")).await, 200);
-    assert_eq!(status(&bot, ping("d-3", "the-next-webhook-secret")).await, 200);
+    assert_eq!(
+        status(&bot, ping("d-3", "the-next-webhook-secret")).await,
+        200
+    );
     assert_eq!(status(&bot, ping("d-4", "a-third-secret")).await, 401);
-    bot.restart_with(&[("gh-webhook-secret", &["the-next-webhook-secret"])]).await;
+    bot.restart_with(&[("gh-webhook-secret", &["the-next-webhook-secret"])])
+        .await;
     assert_eq!(status(&bot, ping("d-5", "the-webhook-secret")).await, 401);
-    assert_eq!(status(&bot, ping("d-6", "the-next-webhook-secret")).await, 200);
+    assert_eq!(
+        status(&bot, ping("d-6", "the-next-webhook-secret")).await,
+        200
+    );
     bot.end(&[]).await;
 }
 
@@ -69,13 +87,22 @@ async fn a_delivery_without_a_good_signature_is_refused_and_leaves_nothing(backe
     let forged = [
         signed.clone().unsigned(),
         signed.clone().signed_with("a-guess"),
-        signed.clone().unsigned().with("x-hub-signature", "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59"),
+        signed.clone().unsigned().with(
+            "x-hub-signature",
+            "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59",
+        ),
         signed.clone().with("x-hub-signature-256", "sha256=00"),
         Parcel::new("d-1", "issue_comment", &help(902)).with("x-hub-signature-256", "sha256="),
     ];
     for parcel in &forged {
         let answer = bot.post(parcel).await;
-        assert_eq!(answer, (401, "the signature of this delivery is missing or wrong\n".to_owned()));
+        assert_eq!(
+            answer,
+            (
+                401,
+                "the signature of this delivery is missing or wrong\n".to_owned()
+            )
+        );
     }
     assert_eq!(bot.deliveries().await, before);
     bot.end(&[]).await;
@@ -85,10 +112,17 @@ async fn unsigned_deliveries_are_taken_only_when_allowed(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     let unsigned = |id: u64| Parcel::new(&format!("d-{id}"), "issue_comment", &help(id)).unsigned();
     assert_eq!(bot.post(&unsigned(901)).await.0, 401);
-    bot.restart_with(&[("gh-webhook-secret", &[]), ("allow-unsigned-webhooks", &["true"])]).await;
+    bot.restart_with(&[
+        ("gh-webhook-secret", &[]),
+        ("allow-unsigned-webhooks", &["true"]),
+    ])
+    .await;
     assert_eq!(bot.post(&unsigned(902)).await.0, 200);
     bot.settle().await;
-    assert!(bot.answer(pull).contains("lockkeeper plan"), "the unsigned comment is answered");
+    assert!(
+        bot.answer(pull).contains("lockkeeper plan"),
+        "the unsigned comment is answered"
+    );
     bot.end(&[]).await;
 }
 
@@ -105,8 +139,21 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
     let told = [
         answer_with_log(&bot, pull(json!("one"))).await,
         answer_with_log(&bot, pull(json!(-4))).await,
-        answer_with_log(&bot, Parcel::raw("d-1", "issue_comment", "application/json", b"{\"action\": ".to_vec())).await,
-        answer_with_log(&bot, Parcel::raw("d-1", "issue_comment", "text/xml", b"<action/>".to_vec())).await,
+        answer_with_log(
+            &bot,
+            Parcel::raw(
+                "d-1",
+                "issue_comment",
+                "application/json",
+                b"{\"action\": ".to_vec(),
+            ),
+        )
+        .await,
+        answer_with_log(
+            &bot,
+            Parcel::raw("d-1", "issue_comment", "text/xml", b"<action/>".to_vec()),
+        )
+        .await,
         answer_with_log(&bot, Parcel::new("", "issue_comment", &help(901))).await,
     ];
     assert_snapshot!(told.join("\n"), @r#"
@@ -132,19 +179,26 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
 /// The answer to a delivery, and what the log says of it.
 async fn answer_with_log(bot: &Bot, parcel: Parcel) -> String {
     let listening = log::listen();
-    let answer = http::door(Arc::clone(&bot.replica.ctx)).oneshot(parcel.into_request()).await.unwrap();
+    let answer = http::door(Arc::clone(&bot.replica.ctx))
+        .oneshot(parcel.into_request())
+        .await
+        .unwrap();
     let heard = listening.end();
     let ours = |line: &&str| line.contains(" lockkeeper::http::events: ");
     let logged: String = heard.split_inclusive('\n').filter(ours).collect();
     let status = answer.status();
-    let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
+    let body = axum::body::to_bytes(answer.into_body(), 10_000)
+        .await
+        .unwrap();
     format!("{status}: {}log: {logged}", String::from_utf8_lossy(&body))
 }
 
 async fn a_body_over_the_limit_is_refused(backend: Backend) {
     let (bot, _) = Bot::talking(backend, &[]).await;
     let before = bot.deliveries().await;
-    let push = |size: usize| Parcel::raw("d-1", "star", "application/json", vec![b' '; size]).into_request();
+    let push = |size: usize| {
+        Parcel::raw("d-1", "star", "application/json", vec![b' '; size]).into_request()
+    };
     let door = || http::door(Arc::clone(&bot.replica.ctx));
     let over = door().oneshot(push(25 * 1024 * 1024 + 1)).await.unwrap();
     assert_eq!(over.status(), 413);
@@ -195,28 +249,52 @@ async fn the_same_delivery_is_one_run_however_often_it_comes(backend: Backend) {
     let opened = lockkeeper::emulator::NewPull::from_branch("wider");
     let pull = bot.github.open_pull(REPO, opened).await.unwrap();
     bot.settle().await;
-    let delivery = bot.github.deliveries().into_iter().find(|d| d.event == "pull_request").unwrap();
+    let delivery = bot
+        .github
+        .deliveries()
+        .into_iter()
+        .find(|d| d.event == "pull_request")
+        .unwrap();
     let again = bot.github.redeliver(delivery.id).await.unwrap();
     assert_eq!(again.outcome(), Some(&Attempt::Answered(200)));
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);
 
-    let parcel = Parcel::new("d-1", "issue_comment", &comment_payload(pull, 901, "alice", "lockkeeper plan"));
+    let parcel = Parcel::new(
+        "d-1",
+        "issue_comment",
+        &comment_payload(pull, 901, "alice", "lockkeeper plan"),
+    );
     let answers = join_all((0..20).map(|_| bot.post(&parcel))).await;
-    let taken = answers.iter().filter(|answer| answer.1 == "taken\n").count();
-    let repeated = answers.iter().filter(|answer| answer.1 == "this delivery was taken before\n").count();
+    let taken = answers
+        .iter()
+        .filter(|answer| answer.1 == "taken\n")
+        .count();
+    let repeated = answers
+        .iter()
+        .filter(|answer| answer.1 == "this delivery was taken before\n")
+        .count();
     assert!(answers.iter().all(|answer| answer.0 == 200), "{answers:?}");
     assert_eq!((taken, repeated), (1, 19));
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);
-    assert_eq!(bot.calls().iter().filter(|call| *call == "plan network").count(), 2, "one by itself, one by comment");
+    assert_eq!(
+        bot.calls()
+            .iter()
+            .filter(|call| *call == "plan network")
+            .count(),
+        2,
+        "one by itself, one by comment"
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn the_same_comment_in_two_deliveries_is_one_command(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     for id in ["d-1", "d-2"] {
-        let answer = bot.post(&Parcel::new(id, "issue_comment", &help(901))).await;
+        let answer = bot
+            .post(&Parcel::new(id, "issue_comment", &help(901)))
+            .await;
         assert_eq!(answer, (200, "taken\n".to_owned()));
     }
     bot.settle().await;
@@ -226,23 +304,37 @@ async fn the_same_comment_in_two_deliveries_is_one_command(backend: Backend) {
 
 async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(backend: Backend) {
     let (mut bot, first) = Bot::talking(backend, &[]).await;
-    let second = bot.open_pull("other", &[("README.md", "Other networks.\n")]).await;
+    let second = bot
+        .open_pull("other", &[("README.md", "Other networks.\n")])
+        .await;
     bot.github.close(REPO, second, "alice").await.unwrap();
     bot.settle().await;
     let infra = "github.test/acme/infra".parse().unwrap();
-    let id = bot.store().repository_id(&infra).await.unwrap().expect("the deliveries of before have told it");
+    let id = bot
+        .store()
+        .repository_id(&infra)
+        .await
+        .unwrap()
+        .expect("the deliveries of before have told it");
     let mut answers = String::new();
     for (name, event, parcel) in recorded(id) {
         let before = bot.deliveries().await.len();
         let told = bot.post(&parcel).await;
         bot.settle().await;
-        let (kept, comments) = (bot.deliveries().await, bot.heard(first).len() + bot.heard(second).len());
+        let (kept, comments) = (
+            bot.deliveries().await,
+            bot.heard(first).len() + bot.heard(second).len(),
+        );
         let what = kept[before].strip_prefix(&event).unwrap();
         writeln!(answers, "{name}: {},{what}; {comments} comments", told.0).unwrap();
         assert_eq!(bot.post(&parcel).await.0, told.0, "{name} comes again");
         bot.settle().await;
         assert_eq!(bot.deliveries().await, kept, "{name} comes again");
-        assert_eq!(bot.heard(first).len() + bot.heard(second).len(), 0, "{name} comes again");
+        assert_eq!(
+            bot.heard(first).len() + bot.heard(second).len(),
+            0,
+            "{name} comes again"
+        );
     }
     assert_snapshot!(answers, @"
     check_run.completed: 200, ignored: events of type `check_run` are not used; 0 comments
@@ -278,22 +370,42 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
 /// The recordings, as if the repository in them were the one with this identifier.
 fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/github");
-    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let mut paths: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     paths.sort();
     assert!(paths.len() > 20, "the recordings are gone");
     paths
         .iter()
         .map(|path| {
-            let mut file: RecordedDelivery = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            let mut file: RecordedDelivery =
+                serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
             if let Some(told) = file.body.get_mut("repository") {
                 told["id"] = json!(repository);
             }
-            let installed = file.body.get_mut("repositories").and_then(Value::as_array_mut);
-            installed.into_iter().flatten().for_each(|told| told["id"] = json!(repository));
-            let (id, event) = (&file.headers["X-GitHub-Delivery"], &file.headers["X-GitHub-Event"]);
+            let installed = file
+                .body
+                .get_mut("repositories")
+                .and_then(Value::as_array_mut);
+            installed
+                .into_iter()
+                .flatten()
+                .for_each(|told| told["id"] = json!(repository));
+            let (id, event) = (
+                &file.headers["X-GitHub-Delivery"],
+                &file.headers["X-GitHub-Event"],
+            );
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            (name, event.clone(), Parcel::raw(id, event, "application/json", file.body_bytes()))
+            (
+                name,
+                event.clone(),
+                Parcel::raw(id, event, "application/json", file.body_bytes()),
+            )
         })
         .collect()
 }
@@ -301,7 +413,10 @@ fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
 async fn while_the_database_is_away_the_door_says_so_and_a_redelivery_works(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     bot.store().close().await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper help").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper help")
+        .await
+        .unwrap();
     let refused = bot.github.deliveries().pop().unwrap();
     assert_eq!(refused.outcome(), Some(&Attempt::Answered(503)));
     bot.crash_and_restart().await;
@@ -316,8 +431,14 @@ async fn while_the_database_is_away_the_door_says_so_and_a_redelivery_works(back
 
 async fn a_delivery_that_was_answered_is_worked_on_after_a_crash(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper help").await.unwrap();
-    assert_eq!(bot.github.deliveries().pop().unwrap().outcome(), Some(&Attempt::Answered(200)));
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper help")
+        .await
+        .unwrap();
+    assert_eq!(
+        bot.github.deliveries().pop().unwrap().outcome(),
+        Some(&Attempt::Answered(200))
+    );
     bot.crash_and_restart().await;
     bot.settle().await;
     assert_eq!(bot.heard(pull).len(), 1);

@@ -47,12 +47,26 @@ async fn the_lock(bot: &Bot) -> Lock {
 }
 
 fn olga(lock: &Lock) -> Giving {
-    let actor = Actor { login: "olga".to_owned(), origin: Origin::Page };
-    Giving { lock: lock.id, to: None, force: false, reason: None, actor, remote: None }
+    let actor = Actor {
+        login: "olga".to_owned(),
+        origin: Origin::Page,
+    };
+    Giving {
+        lock: lock.id,
+        to: None,
+        force: false,
+        reason: None,
+        actor,
+        remote: None,
+    }
 }
 
 fn by_force(lock: &Lock) -> Giving {
-    Giving { force: true, reason: Reason::read("the outage first").unwrap(), ..olga(lock) }
+    Giving {
+        force: true,
+        reason: Reason::read("the outage first").unwrap(),
+        ..olga(lock)
+    }
 }
 
 async fn give(bot: &Bot, giving: &Giving) -> Gave {
@@ -120,7 +134,10 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     <sub>Commit `d8765de0` · 0 s</sub>
     ");
     bot.say(first, "lockkeeper apply").await;
-    assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
+    assert!(
+        bot.comment(first)
+            .starts_with("**Apply refused**: there is no plan to apply in this pull request.\n")
+    );
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -129,7 +146,17 @@ async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backe
     let pull = bot.open_pull("first", &[WIDER]).await;
     bot.heard(pull);
     let reason = Reason::read("it is `forgotten`, says @olga").unwrap();
-    assert!(matches!(give(&bot, &Giving { reason, ..olga(&the_lock(&bot).await) }).await, Gave::Done(_)));
+    assert!(matches!(
+        give(
+            &bot,
+            &Giving {
+                reason,
+                ..olga(&the_lock(&bot).await)
+            }
+        )
+        .await,
+        Gave::Done(_)
+    ));
     bot.settle().await;
     assert_snapshot!(bot.comment(pull), @"
     **Lock released**: `olga` gave the lock of dir: `network` workspace: `default` back on the dashboard. Its plan is discarded.
@@ -149,13 +176,20 @@ async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backe
 
 async fn a_lock_is_taken_by_force_from_a_plan_that_is_being_made(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("first", &[("network/main.tf", "# fake: hang plan\n")]).await;
-    let first = bot.github.open_pull(REPO, NewPull::from_branch("first")).await.unwrap();
+    bot.push("first", &[("network/main.tf", "# fake: hang plan\n")])
+        .await;
+    let first = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("first"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let planning = bot.begin_command();
     bot.printed("hanging").await;
     let lock = the_lock(&bot).await;
-    let Gave::Refused(_, why) = give(&bot, &olga(&lock)).await else { panic!("it is in use") };
+    let Gave::Refused(_, why) = give(&bot, &olga(&lock)).await else {
+        panic!("it is in use")
+    };
     assert_eq!(why, WhyNot::PlanRunning);
     assert!(matches!(give(&bot, &by_force(&lock)).await, Gave::Done(_)));
     assert_eq!(planning.await.unwrap(), Tick::Worked);
@@ -199,7 +233,9 @@ async fn a_lock_under_which_something_was_applied_is_taken_by_force(backend: Bac
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).contains(": applied\n"));
     let lock = the_lock(&bot).await;
-    let Gave::Refused(_, why) = give(&bot, &olga(&lock)).await else { panic!("it was used") };
+    let Gave::Refused(_, why) = give(&bot, &olga(&lock)).await else {
+        panic!("it was used")
+    };
     assert_eq!(why, WhyNot::Applied);
     assert!(matches!(give(&bot, &by_force(&lock)).await, Gave::Done(_)));
     bot.settle().await;
@@ -225,28 +261,42 @@ async fn a_lock_under_which_something_was_applied_is_taken_by_force(backend: Bac
 
 async fn a_lock_under_which_an_apply_runs_is_left_alone(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("first", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    let pull = bot
+        .open_pull("first", &[("network/main.tf", "# fake: wait apply\n")])
+        .await;
     bot.heard(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let applying = bot.begin_command();
     bot.printed("waiting").await;
     let lock = the_lock(&bot).await;
     for giving in [olga(&lock), by_force(&lock)] {
-        let Gave::Refused(held, why) = give(&bot, &giving).await else { panic!("an apply is running") };
+        let Gave::Refused(held, why) = give(&bot, &giving).await else {
+            panic!("an apply is running")
+        };
         assert_eq!((*held, why), (lock.clone(), WhyNot::ApplyRunning));
     }
     bot.go();
     assert_eq!(applying.await.unwrap(), Tick::Worked);
     bot.settle().await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     let reason = Reason::read("the outage first").unwrap();
-    let giving = Giving { to: Some(third), reason, ..olga(&the_lock(&bot).await) };
+    let giving = Giving {
+        to: Some(third),
+        reason,
+        ..olga(&the_lock(&bot).await)
+    };
     assert!(matches!(give(&bot, &giving).await, Gave::Done(_)));
     bot.settle().await;
     assert_snapshot!(bot.comment(first), @"
@@ -274,18 +324,27 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend)
 
 async fn a_pull_request_that_lost_its_lock_gets_in_line_again(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    assert!(matches!(give(&bot, &by_force(&the_lock(&bot).await)).await, Gave::Done(_)));
+    assert!(matches!(
+        give(&bot, &by_force(&the_lock(&bot).await)).await,
+        Gave::Done(_)
+    ));
     bot.settle().await;
     bot.heard(second);
     bot.heard(first);
     bot.say(first, "lockkeeper plan -d network").await;
-    assert!(bot.comment(first).contains("This pull request is **number 2 in line**"));
+    assert!(
+        bot.comment(first)
+            .contains("This pull request is **number 2 in line**")
+    );
     bot.merge(second).await;
     bot.heard(second);
     bot.heard(third);
     bot.say(third, "lockkeeper unlock").await;
     bot.heard(third);
-    assert!(bot.comment(first).contains("next in line after pull request 3"));
+    assert!(
+        bot.comment(first)
+            .contains("next in line after pull request 3")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -297,38 +356,99 @@ async fn locks_are_shown_released_and_handed_over_on_the_command_line(backend: B
     let call = |args: &[&str]| lockkeeper(&["locks", args[0]], &url, &args[1..], &[]);
 
     let list = call(&["list"]);
-    assert!(list.out.contains("acme/infra/network/default of #1 by alice since 2026-03-02T09:00:00Z: planned when"));
-    assert_eq!(call(&["list", "--repo", "acme/other"]).err, "No lock is held.\n");
+    assert!(list.out.contains(
+        "acme/infra/network/default of #1 by alice since 2026-03-02T09:00:00Z: planned when"
+    ));
+    assert_eq!(
+        call(&["list", "--repo", "acme/other"]).err,
+        "No lock is held.\n"
+    );
     let listed = call(&["list", "--json", "--repo", "GitHub.test/acme/infra"]).json();
-    assert_eq!((listed[0]["pull"].clone(), listed[0]["dir"].clone()), (1.into(), "network".into()));
+    assert_eq!(
+        (listed[0]["pull"].clone(), listed[0]["dir"].clone()),
+        (1.into(), "network".into())
+    );
     let shown = call(&["show", NAME]);
     assert_eq!(shown.code, 0, "{}", shown.err);
-    assert!(shown.out.contains("Waiting in line: 2\n  1. #2 by alice since 2026-03-02T09:00:00Z\n"), "{}", shown.out);
+    assert!(
+        shown
+            .out
+            .contains("Waiting in line: 2\n  1. #2 by alice since 2026-03-02T09:00:00Z\n"),
+        "{}",
+        shown.out
+    );
     let facts = call(&["show", NAME, "--json"]).json();
-    assert_eq!((facts["waiting"].clone(), facts["history"][2]["kind"].clone()), (2.into(), "taken".into()));
+    assert_eq!(
+        (
+            facts["waiting"].clone(),
+            facts["history"][2]["kind"].clone()
+        ),
+        (2.into(), "taken".into())
+    );
 
     let nobody = call(&["hand-over", NAME, "--to", "9"]);
     assert_eq!((nobody.code, nobody.out.as_str()), (1, ""));
-    assert!(nobody.err.contains("error: Pull request #9 is not in line for this lock. Nothing was changed.\n"));
+    assert!(
+        nobody.err.contains(
+            "error: Pull request #9 is not in line for this lock. Nothing was changed.\n"
+        )
+    );
     let unexplained = call(&["release", NAME, "--force"]);
-    assert!(unexplained.err.contains("Say in a few words why."), "{}", unexplained.err);
+    assert!(
+        unexplained.err.contains("Say in a few words why."),
+        "{}",
+        unexplained.err
+    );
     let unknown = call(&["release", "acme/infra/nowhere/default"]);
-    assert!(unknown.code == 1 && unknown.err.contains("no lock is known as \"acme/infra/nowhere/default\""));
+    assert!(
+        unknown.code == 1
+            && unknown
+                .err
+                .contains("no lock is known as \"acme/infra/nowhere/default\"")
+    );
 
     let id = the_lock(&bot).await.id.to_string();
-    let done = call(&["hand-over", &id, "--to", "#3", "--reason", "the outage first"]);
+    let done = call(&[
+        "hand-over",
+        &id,
+        "--to",
+        "#3",
+        "--reason",
+        "the outage first",
+    ]);
     assert_eq!(
         done.out,
         "Handed over the lock of acme/infra/network/default from pull request #1: pull request #3 has it now. \
          Its plan is discarded.\n"
     );
-    assert!(done.err.contains("The pull requests are told by the server"), "{}", done.err);
-    let event = bot.store().lock_event_list(2).await.unwrap().remove(1).event;
-    assert_eq!((event.kind, event.cause.actor.origin), (LockEventKind::Stolen, Origin::Cli));
+    assert!(
+        done.err
+            .contains("The pull requests are told by the server"),
+        "{}",
+        done.err
+    );
+    let event = bot
+        .store()
+        .lock_event_list(2)
+        .await
+        .unwrap()
+        .remove(1)
+        .event;
+    assert_eq!(
+        (event.kind, event.cause.actor.origin),
+        (LockEventKind::Stolen, Origin::Cli)
+    );
     bot.settle().await;
     let told = bot.comment(first);
-    assert!(told.starts_with("**Lock handed over**: ") && told.contains(" on the command line. Its plan"), "{told}");
-    assert!(bot.comment(third).contains("this pull request was given it by "));
+    assert!(
+        told.starts_with("**Lock handed over**: ")
+            && told.contains(" on the command line. Its plan"),
+        "{told}"
+    );
+    assert!(
+        bot.comment(third)
+            .contains("this pull request was given it by ")
+    );
 
     let done = call(&["release", NAME]);
     assert_eq!(
@@ -347,12 +467,18 @@ async fn a_notice_is_posted_once_though_the_server_dies(backend: Backend) {
         let mut bot = Bot::new(backend, &[NETWORK]).await;
         let pull = bot.open_pull("first", &[WIDER]).await;
         bot.heard(pull);
-        assert!(matches!(give(&bot, &olga(&the_lock(&bot).await)).await, Gave::Done(_)));
+        assert!(matches!(
+            give(&bot, &olga(&the_lock(&bot).await)).await,
+            Gave::Done(_)
+        ));
         bot.work_until_killed(wakes).await;
         bot.crash_and_restart().await;
         bot.settle().await;
         let told = bot.heard(pull);
-        assert!(told.len() == 1 && told[0].starts_with("**Lock released**"), "killed after {wakes}: {told:#?}");
+        assert!(
+            told.len() == 1 && told[0].starts_with("**Lock released**"),
+            "killed after {wakes}: {told:#?}"
+        );
         bot.end(&[]).await;
     }
 }

@@ -46,7 +46,10 @@ impl Bot {
 
     /// Who holds what is told, also while nothing is known.
     fn plans_made(&self) -> usize {
-        self.calls().iter().filter(|call| call.starts_with("plan ")).count()
+        self.calls()
+            .iter()
+            .filter(|call| call.starts_with("plan "))
+            .count()
     }
 }
 
@@ -93,9 +96,12 @@ async fn a_repository_that_is_found_again_keeps_its_locks(backend: Backend) {
 async fn a_pull_that_is_gone_gives_its_locks_back(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    let second = bot.open_pull("second", &[("app/main.tf", "# wider\n")]).await;
+    let second = bot
+        .open_pull("second", &[("app/main.tf", "# wider\n")])
+        .await;
     assert_eq!((bot.heard(first).len(), bot.heard(second).len()), (1, 1));
-    bot.github.fault("GET /repos/*/*/pulls/1", 2, Fault::NotFound);
+    bot.github
+        .fault("GET /repos/*/*/pulls/1", 2, Fault::NotFound);
     for _ in 0..2 {
         assert_eq!(bot.locks().await, ["acme/infra/app/default by #2", LOCK]);
         bot.db.clock.advance(Duration::from_mins(5));
@@ -111,16 +117,28 @@ async fn a_pull_that_is_not_found_although_it_is_listed_gives_its_locks_back(bac
     let first = bot.open_pull("first", &[WIDER]).await;
     assert_eq!(bot.heard(first).len(), 1);
     bot.github.set_delivering(Delivering::Held).await;
-    bot.github.push(REPO, "first", &[Change::write("network/main.tf", "# wider\n")]).await.unwrap();
+    bot.github
+        .push(
+            REPO,
+            "first",
+            &[Change::write("network/main.tf", "# wider\n")],
+        )
+        .await
+        .unwrap();
     while bot.github.lose_next().is_some() {}
-    bot.github.fault("GET /repos/*/*/pulls/1", 2, Fault::NotFound);
+    bot.github
+        .fault("GET /repos/*/*/pulls/1", 2, Fault::NotFound);
     for _ in 0..2 {
         assert_eq!(bot.locks().await, [LOCK]);
         bot.db.clock.advance(Duration::from_mins(5));
         bot.replica.tick("missed_events").await.unwrap();
     }
     assert_eq!(bot.locks().await, [""; 0]);
-    assert!(bot.why_released().await[0].starts_with("the pull request is gone"), "{:?}", bot.why_released().await);
+    assert!(
+        bot.why_released().await[0].starts_with("the pull request is gone"),
+        "{:?}",
+        bot.why_released().await
+    );
     bot.settle().await;
     bot.end(&[]).await;
 }
@@ -131,10 +149,14 @@ async fn a_pull_that_is_not_found_twice_and_found_between_keeps_its_locks(backen
     assert_eq!(bot.heard(first).len(), 1);
     for content in ["# wider\n", "# wider still\n"] {
         bot.github.set_delivering(Delivering::Held).await;
-        bot.github.push(REPO, "first", &[Change::write("network/main.tf", content)]).await.unwrap();
+        bot.github
+            .push(REPO, "first", &[Change::write("network/main.tf", content)])
+            .await
+            .unwrap();
         while bot.github.lose_next().is_some() {}
         bot.github.set_delivering(Delivering::Immediately).await;
-        bot.github.fault("GET /repos/*/*/pulls/1", 1, Fault::NotFound);
+        bot.github
+            .fault("GET /repos/*/*/pulls/1", 1, Fault::NotFound);
         for _ in 0..2 {
             bot.db.clock.advance(Duration::from_mins(5));
             bot.replica.tick("missed_events").await.unwrap();
@@ -153,9 +175,13 @@ async fn a_pull_that_is_not_found_twice_within_days_keeps_its_locks(backend: Bac
     assert_eq!(bot.heard(first).len(), 1);
     for wait in [Duration::from_mins(5), Duration::from_hours(72)] {
         bot.db.clock.advance(wait);
-        bot.github.fault("GET /repos/*/*/pulls/1", 1, Fault::NotFound);
+        bot.github
+            .fault("GET /repos/*/*/pulls/1", 1, Fault::NotFound);
         bot.replica.tick("closed_pulls").await.unwrap();
-        assert_eq!((bot.github.faults_left(), bot.locks().await), (0, vec![LOCK.to_owned()]));
+        assert_eq!(
+            (bot.github.faults_left(), bot.locks().await),
+            (0, vec![LOCK.to_owned()])
+        );
     }
     bot.settle().await;
     bot.end(&[LOCK]).await;
@@ -171,7 +197,11 @@ async fn an_archived_repository_gives_its_locks_back(backend: Backend) {
     assert_snapshot!(bot.why_released().await.join("\n"), @"the repository is archived: nothing in it can be merged or closed");
     bot.look_after(Duration::from_mins(5)).await;
     bot.look_after(Duration::from_mins(5)).await;
-    assert_eq!(bot.plans_made(), 1, "its open pull requests are not planned anew");
+    assert_eq!(
+        bot.plans_made(),
+        1,
+        "its open pull requests are not planned anew"
+    );
     bot.end(&[]).await;
 }
 
@@ -179,14 +209,32 @@ async fn a_repository_that_refuses_us_keeps_no_other_waiting_and_fails_no_repair
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     bot.heard(first);
-    bot.github.create_repo("acme/other", &[NETWORK]).await.unwrap();
-    bot.github.push("acme/other", "wider", &[Change::write("network/main.tf", "# wider\n")]).await.unwrap();
-    let other = bot.github.open_pull("acme/other", NewPull::from_branch("wider")).await.unwrap();
+    bot.github
+        .create_repo("acme/other", &[NETWORK])
+        .await
+        .unwrap();
+    bot.github
+        .push(
+            "acme/other",
+            "wider",
+            &[Change::write("network/main.tf", "# wider\n")],
+        )
+        .await
+        .unwrap();
+    let other = bot
+        .github
+        .open_pull("acme/other", NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle().await;
     bot.github.set_delivering(Delivering::Held).await;
-    bot.github.close("acme/other", other, "alice").await.unwrap();
+    bot.github
+        .close("acme/other", other, "alice")
+        .await
+        .unwrap();
     bot.github.lose_next().unwrap();
-    bot.github.fault("GET /repos/acme/infra/pulls/1", 1, Fault::Unauthorized);
+    bot.github
+        .fault("GET /repos/acme/infra/pulls/1", 1, Fault::Unauthorized);
     let found = bot.replica.tick("closed_pulls").await.unwrap();
     assert_eq!((found.looked_at, found.repaired), (2, 1));
     bot.settle().await;
@@ -198,17 +246,26 @@ async fn a_repository_whose_app_was_removed_gives_its_locks_back(backend: Backen
     let first = bot.open_pull("first", &[WIDER]).await;
     bot.heard(first);
     bot.github.fault("GET /repos/*/*", 100, Fault::NotFound);
-    bot.github.fault("GET /repos/*/*/pulls", 100, Fault::NotFound);
-    bot.github.fault("GET /repos/*/*/pulls/*", 100, Fault::NotFound);
-    bot.github.fault("GET /repos/*/*/installation", 100, Fault::NotFound);
+    bot.github
+        .fault("GET /repos/*/*/pulls", 100, Fault::NotFound);
+    bot.github
+        .fault("GET /repos/*/*/pulls/*", 100, Fault::NotFound);
+    bot.github
+        .fault("GET /repos/*/*/installation", 100, Fault::NotFound);
     for _ in 0..2 {
         assert_eq!(bot.locks().await, [LOCK]);
         bot.look_after(Duration::from_mins(5)).await;
     }
-    assert!(bot.why_released().await[0].starts_with("the repository is gone, or Lockkeeper may not see it any more: "));
+    assert!(
+        bot.why_released().await[0]
+            .starts_with("the repository is gone, or Lockkeeper may not see it any more: ")
+    );
     bot.github.clear_faults();
     bot.say(PullNumber(1), "lockkeeper plan").await;
-    assert!(bot.comment(PullNumber(1)).contains("**Plan: 2 to add"), "when it is back it goes on");
+    assert!(
+        bot.comment(PullNumber(1)).contains("**Plan: 2 to add"),
+        "when it is back it goes on"
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -221,9 +278,15 @@ async fn a_deleted_repository_whose_name_another_one_takes_leaves_it_nothing(bac
     bot.github.set_delivering(Delivering::Immediately).await;
     let pull = bot.open_pull("anew", &[WIDER]).await;
     assert_eq!(pull, PullNumber(1), "it counts from 1 again");
-    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned")
+    );
     let locks = bot.locks().await;
-    assert!(locks.len() == 2 && locks[0] == LOCK && locks[1].starts_with("acme/infra~"), "{locks:?}");
+    assert!(
+        locks.len() == 2 && locks[0] == LOCK && locks[1].starts_with("acme/infra~"),
+        "{locks:?}"
+    );
     for _ in 0..2 {
         bot.look_after(Duration::from_mins(5)).await;
     }

@@ -35,7 +35,9 @@ async fn planned(backend: Backend) -> (Bot, PullNumber) {
 impl Bot {
     /// So long nobody does anything; then the locks are looked at.
     async fn nothing_happens_for(&self, hours: i64) {
-        self.db.clock.advance_to(self.db.now() + TimeDelta::hours(hours));
+        self.db
+            .clock
+            .advance_to(self.db.now() + TimeDelta::hours(hours));
         self.replica.tick("idle_locks").await.unwrap();
         self.settle().await;
     }
@@ -99,7 +101,11 @@ async fn whoever_waits_for_an_idle_lock_gets_it(backend: Backend) {
 async fn whatever_people_do_at_a_pull_request_keeps_its_locks(backend: Backend) {
     let (mut bot, pull) = planned(backend).await;
     bot.nothing_happens_for(80).await;
-    assert_eq!(bot.heard(pull).len(), 1, "the warning, which is no activity");
+    assert_eq!(
+        bot.heard(pull).len(),
+        1,
+        "the warning, which is no activity"
+    );
     bot.say(pull, "I am on it, wait please.").await;
     bot.nothing_happens_for(79).await;
     assert_eq!(bot.heard(pull), [""; 0], "the time started anew");
@@ -112,19 +118,31 @@ async fn whatever_people_do_at_a_pull_request_keeps_its_locks(backend: Backend) 
 
 async fn a_lock_is_kept_while_its_pull_request_is_worked_on(backend: Backend) {
     let (mut bot, pull) = planned(backend).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")])
+        .await;
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
     for _ in 0..3 {
-        bot.db.clock.advance_to(bot.db.now() + TimeDelta::hours(100));
+        bot.db
+            .clock
+            .advance_to(bot.db.now() + TimeDelta::hours(100));
         bot.replica.tick_leases().await.unwrap();
-        assert_eq!(bot.replica.tick("idle_locks").await.unwrap(), Found { looked_at: 1, repaired: 0 });
+        assert_eq!(
+            bot.replica.tick("idle_locks").await.unwrap(),
+            Found {
+                looked_at: 1,
+                repaired: 0
+            }
+        );
     }
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.nothing_happens_for(79).await;
-    assert!(bot.answer(pull).contains(": planned\n"), "no warning: the time began with the end of the plan");
+    assert!(
+        bot.answer(pull).contains(": planned\n"),
+        "no warning: the time began with the end of the plan"
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -135,7 +153,10 @@ async fn what_was_applied_and_not_merged_is_warned_of(backend: Backend) {
     bot.nothing_happens_for(80).await;
     bot.nothing_happens_for(20).await;
     let heard = bot.heard(pull);
-    assert!(heard[1].contains("Something of this pull request was applied"), "{heard:#?}");
+    assert!(
+        heard[1].contains("Something of this pull request was applied"),
+        "{heard:#?}"
+    );
     bot.end(&[]).await;
 }
 

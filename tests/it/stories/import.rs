@@ -50,7 +50,8 @@ fn calls(bot: &Bot, call: &str) -> usize {
 async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[], WIDER.1).await;
     let statuses = bot.statuses(pull);
-    bot.say(pull, &format!("{IMPORT} -- -lock-timeout=5s")).await;
+    bot.say(pull, &format!("{IMPORT} -- -lock-timeout=5s"))
+        .await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Import for dir: `network` workspace: `default`: imported
 
@@ -78,9 +79,15 @@ async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backen
          lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.\n"
     );
     let arguments = std::fs::read_to_string(bot.tools.join("arguments")).unwrap();
-    assert_eq!(arguments.lines().last(), Some("import -lock-timeout=5s -- terraform_data.it an id"));
+    assert_eq!(
+        arguments.lines().last(),
+        Some("import -lock-timeout=5s -- terraform_data.it an id")
+    );
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("**Apply refused**: there is no plan to apply in this pull request."));
+    assert!(
+        bot.comment(pull)
+            .starts_with("**Apply refused**: there is no plan to apply in this pull request.")
+    );
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).contains(": planned\n"));
     assert_eq!(bot.statuses(pull), statuses);
@@ -91,7 +98,9 @@ async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backen
 
 async fn an_import_is_refused_where_another_pull_has_the_lock(backend: Backend) {
     let (mut bot, _) = planned(backend, &[], WIDER.1).await;
-    let second = bot.open_pull("other", &[("app/main.tf", "# fake: no changes\n")]).await;
+    let second = bot
+        .open_pull("other", &[("app/main.tf", "# fake: no changes\n")])
+        .await;
     bot.comment(second);
     bot.say(second, IMPORT).await;
     assert_snapshot!(bot.comment(second), @"
@@ -110,11 +119,24 @@ async fn an_import_is_refused_where_another_pull_has_the_lock(backend: Backend) 
 
     <sub>Commit `41b2dfcd` · 0 s</sub>
     ");
-    bot.say(second, "lockkeeper state rm -d network 'a[\"b\"]' c.d").await;
+    bot.say(second, "lockkeeper state rm -d network 'a[\"b\"]' c.d")
+        .await;
     let comment = bot.comment(second);
-    assert!(comment.contains("**State `rm` refused**: pull request [#1]"), "{comment}");
-    assert!(comment.contains("lockkeeper state rm -d network 'a[\"b\"]' c.d\n"), "{comment}");
-    assert_eq!((calls(&bot, "import network"), calls(&bot, "state rm network")), (0, 0));
+    assert!(
+        comment.contains("**State `rm` refused**: pull request [#1]"),
+        "{comment}"
+    );
+    assert!(
+        comment.contains("lockkeeper state rm -d network 'a[\"b\"]' c.d\n"),
+        "{comment}"
+    );
+    assert_eq!(
+        (
+            calls(&bot, "import network"),
+            calls(&bot, "state rm network")
+        ),
+        (0, 0)
+    );
     bot.end(&["acme/infra/app/default by #2", LOCK]).await;
 }
 
@@ -142,13 +164,23 @@ async fn what_stops_applies_stops_imports_and_removals(backend: Backend) {
     ");
     bot.say(pull, "lockkeeper state rm terraform_data.it").await;
     let comment = bot.comment(pull);
-    assert!(comment.contains("What stops applies stops `state rm` too"), "{comment}");
-    assert_eq!((calls(&bot, "import network"), calls(&bot, "state rm network")), (0, 0));
+    assert!(
+        comment.contains("What stops applies stops `state rm` too"),
+        "{comment}"
+    );
+    assert_eq!(
+        (
+            calls(&bot, "import network"),
+            calls(&bot, "state rm network")
+        ),
+        (0, 0)
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
-    let config = json!({"repos": [{"id": "/.*/", "import_requirements": ["approved"]}]}).to_string();
+    let config =
+        json!({"repos": [{"id": "/.*/", "import_requirements": ["approved"]}]}).to_string();
     let (mut bot, pull) = planned(backend, &[("repo-config-json", &config)], WIDER.1).await;
     bot.say(pull, IMPORT).await;
     assert_snapshot!(bot.comment(pull), @"
@@ -169,7 +201,8 @@ async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
     <sub>Commit `85684520` · 0 s</sub>
     ");
     // Nothing is demanded of a removal.
-    bot.say(pull, "lockkeeper state rm -d network terraform_data.old").await;
+    bot.say(pull, "lockkeeper state rm -d network terraform_data.old")
+        .await;
     assert!(bot.comment(pull).contains(": removed from the state\n"));
     bot.approve(pull, "bob");
     bot.say(pull, IMPORT).await;
@@ -179,7 +212,9 @@ async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
 
 async fn an_import_has_to_mean_one_project(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: no changes\n")]).await;
+    let pull = bot
+        .open_pull("both", &[WIDER, ("app/main.tf", "# fake: no changes\n")])
+        .await;
     bot.comment(pull);
     bot.say(pull, "lockkeeper import terraform_data.it x").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -189,16 +224,29 @@ async fn an_import_has_to_mean_one_project(backend: Backend) {
 
     <sub>Commit `dbb95be4` · 0 s</sub>
     ");
-    assert!(bot.machine_line(pull).contains(r#""reason":"several_projects""#));
+    assert!(
+        bot.machine_line(pull)
+            .contains(r#""reason":"several_projects""#)
+    );
     bot.say(pull, IMPORT).await;
     assert!(bot.comment(pull).contains(": imported\n"));
-    assert_eq!((calls(&bot, "import network"), calls(&bot, "import app")), (1, 0));
+    assert_eq!(
+        (calls(&bot, "import network"), calls(&bot, "import app")),
+        (1, 0)
+    );
     bot.end(&["acme/infra/app/default by #1", LOCK]).await;
 }
 
 async fn an_import_that_fails_changes_nothing_and_gives_its_own_lock_back(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL, ("disable-autoplan", "true")]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: fail import\n")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, APP],
+        &[ALL, ("disable-autoplan", "true")],
+    )
+    .await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# fake: fail import\n")])
+        .await;
     bot.say(pull, IMPORT).await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Import for dir: `network` workspace: `default`: failed
@@ -235,9 +283,20 @@ async fn an_import_that_fails_keeps_the_plan(backend: Backend) {
 }
 
 async fn resources_leave_the_states_of_several_projects(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL, ("disable-autoplan", "true")]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: fail state rm\n")]).await;
-    bot.say(pull, "lockkeeper state rm terraform_data.old --verbose -- -lock=false").await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, APP],
+        &[ALL, ("disable-autoplan", "true")],
+    )
+    .await;
+    let pull = bot
+        .open_pull("both", &[WIDER, ("app/main.tf", "# fake: fail state rm\n")])
+        .await;
+    bot.say(
+        pull,
+        "lockkeeper state rm terraform_data.old --verbose -- -lock=false",
+    )
+    .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran State `rm` for 2 projects: 1 failed, 1 removed from the state
 
@@ -331,7 +390,12 @@ async fn the_operators_steps_and_hooks_are_for_imports_too(backend: Backend) {
         "repos": [{"id": "/.*/", "workflow": "w", "pre_workflow_hooks": [hook]}],
         "workflows": {"w": {"import": {"steps": steps}}},
     });
-    let (mut bot, pull) = planned(backend, &[("repo-config-json", &config.to_string())], WIDER.1).await;
+    let (mut bot, pull) = planned(
+        backend,
+        &[("repo-config-json", &config.to_string())],
+        WIDER.1,
+    )
+    .await;
     bot.say(pull, "lockkeeper import terraform_data.it x").await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Import for dir: `network` workspace: `default`: imported
@@ -357,10 +421,14 @@ async fn the_operators_steps_and_hooks_are_for_imports_too(backend: Backend) {
     bot.say(pull, "lockkeeper state rm a.b").await;
     bot.comment(pull);
     let runs = bot.store().run_list_recent(50).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.kind.as_str()).collect::<Vec<_>>(), ["state_rm", "import", "plan"]);
+    assert_eq!(
+        runs.iter().map(|run| run.kind.as_str()).collect::<Vec<_>>(),
+        ["state_rm", "import", "plan"]
+    );
     let statuses = bot.statuses(pull);
     assert!(
-        statuses.contains(r"lockkeeper/pre_workflow_hook: Pre workflow hook #0: Success, state \a\.\b"),
+        statuses
+            .contains(r"lockkeeper/pre_workflow_hook: Pre workflow hook #0: Success, state \a\.\b"),
         "{statuses}"
     );
     bot.end(&[LOCK]).await;
@@ -371,7 +439,12 @@ async fn what_a_command_of_the_operator_did_before_it_failed_discards_the_plan(b
         "repos": [{"id": "/.*/", "workflow": "w"}],
         "workflows": {"w": {"state_rm": {"steps": [{"run": "echo removed it; exit 3"}]}}},
     });
-    let (mut bot, pull) = planned(backend, &[("repo-config-json", &config.to_string())], WIDER.1).await;
+    let (mut bot, pull) = planned(
+        backend,
+        &[("repo-config-json", &config.to_string())],
+        WIDER.1,
+    )
+    .await;
     bot.say(pull, "lockkeeper state rm a.b").await;
     assert_snapshot!(bot.comment(pull), @"
     Ran State `rm` for dir: `network` workspace: `default`: failed
@@ -400,7 +473,10 @@ async fn what_a_command_of_the_operator_did_before_it_failed_discards_the_plan(b
 
 async fn an_import_that_was_cut_off_is_told_and_not_done_again(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[], "# fake: hang import\n").await;
-    bot.github.comment(REPO, pull, "alice", IMPORT).await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", IMPORT)
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
@@ -447,13 +523,21 @@ async fn an_import_that_was_cut_off_is_told_and_not_done_again(backend: Backend)
 const KILLS: [usize; 10] = [1, 4, 11, 22, 45, 70, 100, 140, 200, 450];
 
 async fn an_import_that_is_killed_anywhere_is_told_once_and_done_at_most_once(backend: Backend) {
-    let files: Vec<String> = (0..KILLS.len()).map(|n| format!("p{n:02}/main.tf")).collect();
-    let before: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "# narrow\n")).collect();
+    let files: Vec<String> = (0..KILLS.len())
+        .map(|n| format!("p{n:02}/main.tf"))
+        .collect();
+    let before: Vec<(&str, &str)> = files
+        .iter()
+        .map(|file| (file.as_str(), "# narrow\n"))
+        .collect();
     let mut bot = Bot::with(backend, &before, &[ALL, ("disable-autoplan", "true")]).await;
     let (mut cut, mut locks) = (0, Vec::new());
     for (file, wakes) in files.iter().zip(KILLS) {
         let pull = bot.open_pull(file, &[(file, "# wider\n")]).await;
-        bot.github.comment(REPO, pull, "alice", "lockkeeper import a.b c").await.unwrap();
+        bot.github
+            .comment(REPO, pull, "alice", "lockkeeper import a.b c")
+            .await
+            .unwrap();
         cut += usize::from(bot.work_until_killed(wakes).await);
         bot.crash_and_restart().await;
         bot.settle().await;
@@ -464,16 +548,23 @@ async fn an_import_that_is_killed_anywhere_is_told_once_and_done_at_most_once(ba
         assert!(imported || stopped, "killed after {wakes}: {}", told[0]);
         let dir = file.trim_end_matches("/main.tf");
         let calls = calls(&bot, &format!("import {dir}"));
-        assert!(calls == 1 || (calls == 0 && stopped), "killed after {wakes}: imported {calls} times");
+        assert!(
+            calls == 1 || (calls == 0 && stopped),
+            "killed after {wakes}: imported {calls} times"
+        );
         locks.push(format!("acme/infra/{dir}/default by #{pull}"));
     }
     assert!(cut > KILLS.len() / 2, "only {cut} imports were cut off");
-    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
 }
 
 async fn closing_the_pull_leaves_the_lock_until_the_import_has_ended(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[], "# fake: wait import\n").await;
-    bot.github.comment(REPO, pull, "alice", IMPORT).await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", IMPORT)
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -485,34 +576,58 @@ async fn closing_the_pull_leaves_the_lock_until_the_import_has_ended(backend: Ba
     assert_eq!(bot.locks().await, [""; 0]);
     bot.settle().await;
     let told = bot.heard(pull).join("\n");
-    assert!(told.contains("The pull request was closed while this ran; its lock is free now."), "{told}");
+    assert!(
+        told.contains("The pull request was closed while this ran; its lock is free now."),
+        "{told}"
+    );
     bot.end(&[]).await;
 }
 
 async fn a_running_import_is_cancelled_by_force_only(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[], "# fake: hang import\n").await;
-    bot.github.comment(REPO, pull, "alice", IMPORT).await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", IMPORT)
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
-    bot.github.comment(REPO, pull, "bob", "lockkeeper cancel").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper cancel")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let spared = bot.comment(pull);
-    assert!(spared.contains("it is under way and was left alone"), "{spared}");
-    bot.github.comment(REPO, pull, "bob", "lockkeeper cancel --force").await.unwrap();
+    assert!(
+        spared.contains("it is under way and was left alone"),
+        "{spared}"
+    );
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper cancel --force")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let _ = command.await.unwrap();
     bot.settle().await;
     let told = bot.heard(pull).join("\n");
-    assert!(told.contains("**Import cancelled**: `bob` cancelled it, so `terraform import` was stopped."), "{told}");
-    assert!(told.contains("so the plan that was made before is discarded"), "{told}");
+    assert!(
+        told.contains(
+            "**Import cancelled**: `bob` cancelled it, so `terraform import` was stopped."
+        ),
+        "{told}"
+    );
+    assert!(
+        told.contains("so the plan that was made before is discarded"),
+        "{told}"
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn a_pull_without_projects_is_told_how_to_name_one(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[ALL]).await;
     let pull = bot.open_pull("docs", &[("README.md", "words\n")]).await;
-    bot.say(pull, "lockkeeper import a.b 'c d' -- -lock=false").await;
+    bot.say(pull, "lockkeeper import a.b 'c d' -- -lock=false")
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Import for 0 projects
 
@@ -535,8 +650,15 @@ async fn a_pull_without_projects_is_told_how_to_name_one(backend: Backend) {
 }
 
 async fn files_that_did_not_change_can_be_named(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL, ("restrict-file-list", "true")]).await;
-    let pull = bot.open_pull("app", &[("app/main.tf", "# fake: no changes\n")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, APP],
+        &[ALL, ("restrict-file-list", "true")],
+    )
+    .await;
+    let pull = bot
+        .open_pull("app", &[("app/main.tf", "# fake: no changes\n")])
+        .await;
     bot.comment(pull);
     bot.say(pull, IMPORT).await;
     assert!(bot.comment(pull).contains(": imported\n"));
@@ -549,7 +671,9 @@ async fn imports_are_switched_off_unless_the_operator_allows_them(backend: Backe
     for (comment, word) in [(IMPORT, "import"), ("lockkeeper state rm a.b", "state")] {
         bot.say(pull, comment).await;
         let refused = bot.comment(pull);
-        let why = format!("`{word}` is switched off on this server; its operator can allow it with `--allow-commands`");
+        let why = format!(
+            "`{word}` is switched off on this server; its operator can allow it with `--allow-commands`"
+        );
         assert!(refused.contains(&why), "{refused}");
     }
     bot.end(&[]).await;

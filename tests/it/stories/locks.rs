@@ -57,7 +57,12 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
     bot.heard(first);
-    let second = bot.open_pull("second", &[OTHER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let second = bot
+        .open_pull(
+            "second",
+            &[OTHER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     assert_snapshot!(bot.comment(second), @r#"
     Ran Plan for 2 projects: 1 waiting, 1 planned
 
@@ -128,7 +133,11 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     <sub>Commit `034f9036` · 0 s</sub>
     "#);
-    bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #2",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
@@ -138,7 +147,10 @@ async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
     bot.heard(first);
     bot.heard(second);
     bot.say(second, "lockkeeper plan -d network").await;
-    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     assert_snapshot!(bot.statuses(second), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 0 to add, 3 to change, 0 to destroy.
@@ -157,16 +169,27 @@ async fn after_a_merge_the_other_pull_request_can_plan(backend: Backend) {
     ");
     bot.heard(second);
     bot.say(second, "lockkeeper plan").await;
-    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
 async fn another_workspace_of_the_directory_is_no_conflict(backend: Backend) {
     let (mut bot, _, second) = two(backend).await;
     bot.heard(second);
-    bot.say(second, "lockkeeper plan -d network -w staging").await;
-    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `staging`: planned\n"));
-    bot.end(&["acme/infra/network/default by #1", "acme/infra/network/staging by #2"]).await;
+    bot.say(second, "lockkeeper plan -d network -w staging")
+        .await;
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for dir: `network` workspace: `staging`: planned\n")
+    );
+    bot.end(&[
+        "acme/infra/network/default by #1",
+        "acme/infra/network/staging by #2",
+    ])
+    .await;
 }
 
 async fn the_same_pull_request_has_its_lock_as_often_as_it_likes(backend: Backend) {
@@ -176,7 +199,11 @@ async fn the_same_pull_request_has_its_lock_as_often_as_it_likes(backend: Backen
     bot.say(pull, "lockkeeper plan").await;
     bot.say(pull, "lockkeeper plan -d network").await;
     let comments = bot.comments(pull);
-    assert!(comments.iter().all(|c| c.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")));
+    assert!(
+        comments
+            .iter()
+            .all(|c| c.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"))
+    );
     assert_eq!(bot.store().lock_list().await.unwrap(), [lock]);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

@@ -73,6 +73,9 @@ impl Bot {
 
     /// The pull with its repository.
     pub fn pull_ref(number: PullNumber) -> PullRef {
-        PullRef { repo: format!("github.test/{REPO}").parse().unwrap(), number }
+        PullRef {
+            repo: format!("github.test/{REPO}").parse().unwrap(),
+            number,
+        }
     }
 }

@@ -32,20 +32,29 @@ const NET_LOCK: &str = "acme/infra/network/default by #1";
 /// A bot whose server says this of every repository, and a pull request of `alice`.
 async fn planned(backend: Backend, rules: &str, flags: &[(&str, &str)]) -> (Bot, PullNumber) {
     let rules = format!(r#"{{"repos": [{{"id": "/.*/", {rules}}}]}}"#);
-    let flags: Vec<_> = [("repo-config-json", rules.as_str())].into_iter().chain(flags.iter().copied()).collect();
+    let flags: Vec<_> = [("repo-config-json", rules.as_str())]
+        .into_iter()
+        .chain(flags.iter().copied())
+        .collect();
     let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     (bot, pull)
 }
 
 fn applies(bot: &Bot) -> usize {
-    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+    bot.calls()
+        .iter()
+        .filter(|call| call.starts_with("apply "))
+        .count()
 }
 
 async fn applied(bot: &mut Bot, pull: PullNumber) {
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
-    assert!(comment.starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"), "{comment}");
+    assert!(
+        comment.starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"),
+        "{comment}"
+    );
     assert_eq!(applies(bot), 1);
 }
 
@@ -53,7 +62,10 @@ async fn applied(bot: &mut Bot, pull: PullNumber) {
 async fn refused(bot: &mut Bot, pull: PullNumber) -> String {
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
-    assert!(comment.starts_with("Ran Apply for dir: `network` workspace: `default`: refused\n"), "{comment}");
+    assert!(
+        comment.starts_with("Ran Apply for dir: `network` workspace: `default`: refused\n"),
+        "{comment}"
+    );
     assert_eq!(applies(bot), 0);
     comment
 }
@@ -99,7 +111,10 @@ async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Back
     bot.approve(pull, "carol");
     bot.github.dismiss_reviews(REPO, pull, "carol").unwrap();
     let comment = refused(&mut bot, pull).await;
-    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    let line = comment
+        .lines()
+        .find(|line| line.starts_with("**Apply refused**"))
+        .unwrap();
     assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` had reviewed it, which was dismissed.");
     bot.approve(pull, "bob");
     applied(&mut bot, pull).await;
@@ -112,8 +127,16 @@ const MERGEABLE: &str = r#""apply_requirements": ["mergeable"]"#;
 async fn check(bot: &Bot, pull: PullNumber, context: &str, state: &str) {
     let head = bot.github.pull(REPO, pull).unwrap().head;
     let (description, target_url) = (None, None);
-    let status = NewStatus { state: state.to_owned(), context: Some(context.to_owned()), description, target_url };
-    bot.github.set_status(REPO, &head, "ci", status).await.unwrap();
+    let status = NewStatus {
+        state: state.to_owned(),
+        context: Some(context.to_owned()),
+        description,
+        target_url,
+    };
+    bot.github
+        .set_status(REPO, &head, "ci", status)
+        .await
+        .unwrap();
 }
 
 async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend) {
@@ -151,12 +174,20 @@ async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend
 }
 
 async fn an_apply_does_not_wait_for_its_own_status(backend: Backend) {
-    let (mut bot, pull) = planned(backend, MERGEABLE, &[("ignore-vcs-status-names", "atlantis-eu")]).await;
+    let (mut bot, pull) = planned(
+        backend,
+        MERGEABLE,
+        &[("ignore-vcs-status-names", "atlantis-eu")],
+    )
+    .await;
     bot.heard(pull);
     let rules = Protection::of_checks(&["lockkeeper/apply", "atlantis-eu/apply", "ci/test"]);
     bot.github.protect(REPO, "main", rules).unwrap();
     let comment = refused(&mut bot, pull).await;
-    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    let line = comment
+        .lines()
+        .find(|line| line.starts_with("**Apply refused**"))
+        .unwrap();
     assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` has not been set.");
     check(&bot, pull, "ci/test", "success").await;
     applied(&mut bot, pull).await;
@@ -167,7 +198,9 @@ async fn a_rule_that_cannot_be_looked_at_refuses(backend: Backend) {
     let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
     bot.heard(pull);
     let rules = || Protection::of_checks(&["lockkeeper/apply"]);
-    bot.github.protect(REPO, "main", rules().with_conversations()).unwrap();
+    bot.github
+        .protect(REPO, "main", rules().with_conversations())
+        .unwrap();
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
@@ -195,7 +228,10 @@ async fn github_may_need_a_moment(backend: Backend) {
     bot.heard(pull);
     bot.github.unsettle(REPO, pull, 100).unwrap();
     let comment = refused(&mut bot, pull).await;
-    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    let line = comment
+        .lines()
+        .find(|line| line.starts_with("**Apply refused**"))
+        .unwrap();
     assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the forge is still working out whether the pull request can be merged.");
     bot.github.unsettle(REPO, pull, 4).unwrap();
     applied(&mut bot, pull).await;
@@ -267,7 +303,10 @@ async fn everything_that_is_missing_is_said_at_once(backend: Backend) {
     let (mut bot, pull) = planned(backend, all, &[BRANCH]).await;
     bot.heard(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
-    bot.github.convert_to_draft(REPO, pull, "alice").await.unwrap();
+    bot.github
+        .convert_to_draft(REPO, pull, "alice")
+        .await
+        .unwrap();
     bot.settle().await;
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
@@ -294,7 +333,12 @@ async fn everything_that_is_missing_is_said_at_once(backend: Backend) {
 }
 
 async fn a_plan_that_needs_approval_takes_no_lock(backend: Backend) {
-    let (mut bot, pull) = planned(backend, r#""plan_requirements": ["approved", "undiverged"]"#, &[]).await;
+    let (mut bot, pull) = planned(
+        backend,
+        r#""plan_requirements": ["approved", "undiverged"]"#,
+        &[],
+    )
+    .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: refused
 
@@ -319,7 +363,10 @@ async fn a_plan_that_needs_approval_takes_no_lock(backend: Backend) {
     assert_eq!((bot.locks().await.len(), bot.calls().len()), (0, 0));
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
 }
@@ -329,22 +376,37 @@ async fn the_repository_may_demand_more_where_it_is_allowed(backend: Backend) {
     let own = "version: 3\nprojects:\n  - dir: network\n    apply_requirements: [approved]\n  - dir: app\n";
     let files = [NETWORK, APP, ("atlantis.yaml", own)];
     let mut bot = Bot::with(backend, &files, &[("repo-config-json", rules)]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
-    assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
-    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    assert!(
+        comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"),
+        "{comment}"
+    );
+    let line = comment
+        .lines()
+        .find(|line| line.starts_with("**Apply refused**"))
+        .unwrap();
     assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 4 of `atlantis.yaml`), and nobody has approved the pull request.");
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply -d network").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
 
 /// `app` was planned before the repository demanded anything; `network` is planned after that.
 async fn plans_of_an_older_commit_say_nothing_about_those_of_this_one(backend: Backend) {
-    let demanding = "version: 3\nprojects:\n- {dir: app}\n- {dir: network, apply_requirements: [approved]}\n";
+    let demanding =
+        "version: 3\nprojects:\n- {dir: app}\n- {dir: network, apply_requirements: [approved]}\n";
     let rules = r#"{"repos": [{"id": "/.*/", "allowed_overrides": ["apply_requirements"]}]}"#;
     let flags = [("repo-config-json", rules), ("disable-autoplan", "true")];
     let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
@@ -355,7 +417,10 @@ async fn plans_of_an_older_commit_say_nothing_about_those_of_this_one(backend: B
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
-    assert!(comment.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{comment}");
+    assert!(
+        comment.contains("`approved` is required (line 4 of `atlantis.yaml`)"),
+        "{comment}"
+    );
     assert!(comment.contains("and the pull request is at"), "{comment}");
     assert_eq!(applies(&bot), 0);
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
@@ -365,7 +430,8 @@ async fn an_apply_is_refused_while_the_forge_says_nothing(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
     bot.heard(pull);
     bot.approve(pull, "bob");
-    bot.github.fault("GET /repos/*/*/pulls/*/reviews", 3, Fault::BadGateway);
+    bot.github
+        .fault("GET /repos/*/*/pulls/*/reviews", 3, Fault::BadGateway);
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused
 
@@ -397,7 +463,10 @@ async fn results_can_be_left_out_of_comments_but_not_failures(backend: Backend) 
     applied(&mut bot, pull).await;
     bot.push(
         "wider",
-        &[("network/main.tf", "# fake: fail plan\n"), ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        &[
+            ("network/main.tf", "# fake: fail plan\n"),
+            ("app/main.tf", "# fake: add 1 change 0 destroy 0\n"),
+        ],
     )
     .await;
     bot.settle().await;
@@ -429,7 +498,9 @@ async fn results_can_be_left_out_of_comments_but_not_failures(backend: Backend) 
 
 async fn pull_requests_into_other_branches_are_left_alone(backend: Backend) {
     let (mut bot, pull) = planned(backend, r#""branch": "/^release/""#, &[]).await;
-    assert!(bot.heard(pull).is_empty() && bot.statuses(pull).is_empty() && bot.locks().await.is_empty());
+    assert!(
+        bot.heard(pull).is_empty() && bot.statuses(pull).is_empty() && bot.locks().await.is_empty()
+    );
     bot.say(pull, "lockkeeper plan").await;
     assert_snapshot!(bot.comment(pull), @"
     **Plan refused**: this pull request goes into `main`, and the server only works for pull requests into branches that match `/^release/` (line 1 of the server's `--repo-config-json`, for `/.*/`).
@@ -440,16 +511,32 @@ async fn pull_requests_into_other_branches_are_left_alone(backend: Backend) {
     <sub>Commit `85684520` · 0 s</sub>
     ");
     bot.push("release/1", &[("README.md", "release\n")]).await;
-    bot.github.change_base(REPO, pull, "alice", "release/1").await.unwrap();
+    bot.github
+        .change_base(REPO, pull, "alice", "release/1")
+        .await
+        .unwrap();
     bot.settle().await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     // Locks can be given back from anywhere.
-    bot.github.change_base(REPO, pull, "alice", "main").await.unwrap();
+    bot.github
+        .change_base(REPO, pull, "alice", "main")
+        .await
+        .unwrap();
     bot.settle().await;
     bot.say(pull, "lockkeeper unlock").await;
     assert!(bot.comment(pull).starts_with("Ran Unlock"));
-    let other = bot.github.open_pull(REPO, NewPull::from_branch("wider").into_base("release/1")).await.unwrap();
+    let other = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider").into_base("release/1"))
+        .await
+        .unwrap();
     bot.settle().await;
-    assert!(bot.comment(other).starts_with("Ran Plan for dir: `network`"));
+    assert!(
+        bot.comment(other)
+            .starts_with("Ran Plan for dir: `network`")
+    );
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

@@ -35,7 +35,10 @@ async fn a_project_comes_after_the_one_it_depends_on(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DEPENDENT]).await;
     let pull = bot.open_pull("both", &[APP_CHANGE, NETWORK_CHANGE]).await;
     assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
-    assert_eq!(bot.calls(), ["init network", "plan network", "init app", "plan app"]);
+    assert_eq!(
+        bot.calls(),
+        ["init network", "plan network", "init app", "plan app"]
+    );
 
     bot.say(pull, "lockkeeper apply -p app").await;
     assert_snapshot!(bot.answer(pull), @"
@@ -59,18 +62,37 @@ async fn a_project_comes_after_the_one_it_depends_on(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
     assert_eq!(bot.calls()[4..], ["apply network", "apply app"]);
-    assert!(bot.statuses(pull).contains("lockkeeper/apply: Success, 2/2 projects applied successfully."));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    assert!(
+        bot.statuses(pull)
+            .contains("lockkeeper/apply: Success, 2/2 projects applied successfully.")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn a_dependency_without_changes_keeps_nobody_waiting(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DEPENDENT]).await;
-    let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: no changes\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[APP_CHANGE, ("network/main.tf", "# fake: no changes\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply -p app").await;
-    assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n")
+    );
 
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn a_dependency_that_the_pull_request_does_not_concern_is_not_waited_for(backend: Backend) {
@@ -78,22 +100,39 @@ async fn a_dependency_that_the_pull_request_does_not_concern_is_not_waited_for(b
     let pull = bot.open_pull("app", &[APP_CHANGE]).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
 async fn a_failure_keeps_later_groups_from_running_in_both_modes(backend: Backend) {
     for parallel in ["true", "false"] {
-        let (file, text) = grouped(&format!("abort_on_execution_order_fail: true\nparallel_plan: {parallel}\n"));
+        let (file, text) = grouped(&format!(
+            "abort_on_execution_order_fail: true\nparallel_plan: {parallel}\n"
+        ));
         let mut bot = Bot::new(backend, &[NETWORK, APP, (file, &text)]).await;
-        let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")]).await;
+        let pull = bot
+            .open_pull(
+                "both",
+                &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")],
+            )
+            .await;
         let answer = bot.answer(pull);
         let why = "Not tried, because `net` did not succeed: it is in group 0 of the order, this project in group 1, and \
                    the configuration file says `abort_on_execution_order_fail: true`.";
         assert!(answer.contains(why), "parallel_plan: {parallel}\n{answer}");
-        assert_eq!(bot.calls(), ["init network", "plan network"], "parallel_plan: {parallel}");
+        assert_eq!(
+            bot.calls(),
+            ["init network", "plan network"],
+            "parallel_plan: {parallel}"
+        );
         assert!(bot.machine_line(pull).contains(r#""outcome":"skipped""#));
-        assert!(bot.statuses(pull).contains("lockkeeper/plan: Failure, 2/2 projects failed to plan."));
+        assert!(
+            bot.statuses(pull)
+                .contains("lockkeeper/plan: Failure, 2/2 projects failed to plan.")
+        );
         // Neither the one that failed nor the one that was not tried keeps its lock.
         bot.end(&[]).await;
     }
@@ -102,27 +141,49 @@ async fn a_failure_keeps_later_groups_from_running_in_both_modes(backend: Backen
 async fn without_the_key_later_groups_run_after_a_failure(backend: Backend) {
     let (file, text) = grouped("");
     let mut bot = Bot::new(backend, &[NETWORK, APP, (file, &text)]).await;
-    let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")],
+        )
+        .await;
     bot.heard(pull);
-    assert_eq!(bot.calls(), ["init network", "plan network", "init app", "plan app"]);
+    assert_eq!(
+        bot.calls(),
+        ["init network", "plan network", "init app", "plan app"]
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
 async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: Backend) {
     let (file, text) = grouped("abort_on_execution_order_fail: true\n");
     let mut bot = Bot::new(backend, &[NETWORK, APP, (file, &text)]).await;
-    let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: fail apply once\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[APP_CHANGE, ("network/main.tf", "# fake: fail apply once\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).contains("Not tried, because"));
     assert!(!bot.calls().contains(&"apply app".to_owned()));
     // Its plan is as good as before.
     bot.say(pull, "lockkeeper apply -p app").await;
-    assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
-async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over_in_silence(backend: Backend) {
+async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over_in_silence(
+    backend: Backend,
+) {
     let app = "dependency \"net\" {\n  config_path = \"../${get_env(\"NET\")}\"\n}\n";
     let files = [
         ("live/app/main.tf", "# narrow\n"),
@@ -133,7 +194,9 @@ async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over
         ("README.md", "Networks.\n"),
     ];
     let mut bot = Bot::new(backend, &files).await;
-    let planned = bot.open_pull("vpc", &[("live/vpc/main.tf", "# fake: add 2\n")]).await;
+    let planned = bot
+        .open_pull("vpc", &[("live/vpc/main.tf", "# fake: add 2\n")])
+        .await;
     let told = bot.answer(planned);
     assert!(told.starts_with("Ran Plan for dir: `live/vpc`"), "{told}");
     assert!(
@@ -154,11 +217,26 @@ async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over
 
     <sub>Commit `1d6437b5` · 0 s</sub>
     ");
-    let both = bot.open_pull("both", &[("live/vpc.yaml", "a: 3\n"), ("live/app/main.tf", "# fake: add 1\n")]).await;
-    assert!(!bot.answer(both).contains("may concern more"), "the unit of which something is not known is planned");
+    let both = bot
+        .open_pull(
+            "both",
+            &[
+                ("live/vpc.yaml", "a: 3\n"),
+                ("live/app/main.tf", "# fake: add 1\n"),
+            ],
+        )
+        .await;
+    assert!(
+        !bot.answer(both).contains("may concern more"),
+        "the unit of which something is not known is planned"
+    );
     let prose = bot.open_pull("prose", &[("README.md", "Nets.\n")]).await;
     assert_eq!(bot.heard(prose), [""; 0], "no unit goes by such a file");
-    bot.end(&["acme/infra/live/app/default by #3", "acme/infra/live/vpc/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/live/app/default by #3",
+        "acme/infra/live/vpc/default by #1",
+    ])
+    .await;
 }
 
 async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
@@ -170,14 +248,23 @@ async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
         ("live/vpc/terragrunt.hcl", ""),
     ];
     let mut bot = Bot::new(backend, &files).await;
-    let changes = [("live/app/main.tf", "# fake: add 1\n"), ("live/vpc/main.tf", "# fake: add 2\n")];
+    let changes = [
+        ("live/app/main.tf", "# fake: add 1\n"),
+        ("live/vpc/main.tf", "# fake: add 2\n"),
+    ];
     let pull = bot.open_pull("both", &changes).await;
     assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
-    assert_eq!(bot.calls(), ["init vpc", "plan vpc", "init app", "plan app"]);
+    assert_eq!(
+        bot.calls(),
+        ["init vpc", "plan vpc", "init app", "plan app"]
+    );
 
     bot.say(pull, "lockkeeper explain").await;
     let explained = bot.answer(pull);
-    assert!(explained.contains("* **order**: in group 1, after the units that it needs\n"), "{explained}");
+    assert!(
+        explained.contains("* **order**: in group 1, after the units that it needs\n"),
+        "{explained}"
+    );
     assert!(
         explained.contains(
             "* `live/app/terragrunt.hcl:5`: the `source` is not known: `run_cmd()` runs a program \
@@ -192,5 +279,9 @@ async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
     assert_eq!(bot.calls()[6..], ["apply vpc", "apply app"]);
-    bot.end(&["acme/infra/live/app/default by #1", "acme/infra/live/vpc/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/live/app/default by #1",
+        "acme/infra/live/vpc/default by #1",
+    ])
+    .await;
 }

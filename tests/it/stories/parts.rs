@@ -38,20 +38,28 @@ story!(
 const SUBMODULES: [(&str, &str); 1] = [("checkout-submodules", "true")];
 const LFS: [(&str, &str); 1] = [("checkout-lfs", "true")];
 /// What reads the module of a submodule.
-const USES_VPC: &str = "# fake: reads ../lib/vpc/main.tf\nmodule \"vpc\" {\n  source = \"../lib/vpc\"\n}\n";
+const USES_VPC: &str =
+    "# fake: reads ../lib/vpc/main.tf\nmodule \"vpc\" {\n  source = \"../lib/vpc\"\n}\n";
 const READS_BUNDLE: &str = "# fake: reads bundle.pem\n";
 
 /// A commit that has the submodule `lib`.
 fn with_submodule(url: &str, commit: &CommitSha) -> [Change; 3] {
     let list = format!("[submodule \"lib\"]\n\tpath = lib\n\turl = {url}\n");
-    [Change::write("app/main.tf", USES_VPC), Change::write(".gitmodules", &list), Change::submodule("lib", commit)]
+    [
+        Change::write("app/main.tf", USES_VPC),
+        Change::write(".gitmodules", &list),
+        Change::submodule("lib", commit),
+    ]
 }
 
 /// A commit that keeps a file with LFS, for which this text stands.
 fn with_lfs(pointer: &str) -> [Change; 3] {
     [
         Change::write("app/main.tf", READS_BUNDLE),
-        Change::write(".gitattributes", "*.pem filter=lfs diff=lfs merge=lfs -text\n"),
+        Change::write(
+            ".gitattributes",
+            "*.pem filter=lfs diff=lfs merge=lfs -text\n",
+        ),
         Change::write("app/bundle.pem", pointer),
     ]
 }
@@ -59,12 +67,19 @@ fn with_lfs(pointer: &str) -> [Change; 3] {
 impl Bot {
     /// A repository with a module; returns its commit.
     async fn modules(&self, name: &str) -> CommitSha {
-        self.github.create_repo(name, &[("vpc/main.tf", "# the module\n")]).await.unwrap()
+        self.github
+            .create_repo(name, &[("vpc/main.tf", "# the module\n")])
+            .await
+            .unwrap()
     }
 
     async fn open_pull_of(&self, changes: &[Change]) -> PullNumber {
         self.github.push(REPO, "change", changes).await.unwrap();
-        let pull = self.github.open_pull(REPO, NewPull::from_branch("change")).await.unwrap();
+        let pull = self
+            .github
+            .open_pull(REPO, NewPull::from_branch("change"))
+            .await
+            .unwrap();
         self.settle().await;
         pull
     }
@@ -86,7 +101,11 @@ impl Bot {
         let name = OwnerName::new(owner).unwrap();
         drop(self.store().owner_create(&name, by()).await.unwrap());
         let owner = self.store().owner_get(&name).await.unwrap().unwrap();
-        let acquired = self.store().claim_acquire(owner.id, &url_of(repo), by()).await.unwrap();
+        let acquired = self
+            .store()
+            .claim_acquire(owner.id, &url_of(repo), by())
+            .await
+            .unwrap();
         assert!(matches!(acquired, Acquired::Claimed(_)));
     }
 }
@@ -97,40 +116,68 @@ fn first_line(comment: &str) -> String {
 
 /// Its first line, and what the stand-in has read.
 fn read_in(comment: &str) -> String {
-    let lines =
-        comment.lines().enumerate().filter(|(at, line)| *at == 0 || line.contains(": ") && line.contains("main.tf"));
+    let lines = comment
+        .lines()
+        .enumerate()
+        .filter(|(at, line)| *at == 0 || line.contains(": ") && line.contains("main.tf"));
     lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
 }
 
 async fn a_module_in_a_submodule_is_there_for_plan_and_apply(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     let commit = bot.modules("acme/modules").await;
-    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../modules.git", &commit))
+        .await;
     assert_snapshot!(read_in(&bot.answer(pull)), @"
     Ran Plan for dir: `app` workspace: `default`: planned
     ../lib/vpc/main.tf: # the module
     ");
     std::fs::remove_dir_all(bot.db.dir.path().join("data/checkouts")).unwrap();
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.answer(pull).starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n"));
-    let module = bot.db.dir.path().join("data/checkouts/github.test/acme/infra/1/default/lib/vpc/main.tf");
-    assert_eq!(std::fs::read_to_string(module).unwrap(), "# the module\n", "an apply has it too");
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n")
+    );
+    let module = bot
+        .db
+        .dir
+        .path()
+        .join("data/checkouts/github.test/acme/infra/1/default/lib/vpc/main.tf");
+    assert_eq!(
+        std::fs::read_to_string(module).unwrap(),
+        "# the module\n",
+        "an apply has it too"
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
 async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     let commit = bot.modules("acme/modules").await;
-    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../modules.git", &commit))
+        .await;
     bot.heard(pull);
     // It has nothing on its disk yet, and the submodule comes last.
     let other = bot.replica_beside().await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
-    bot.github.fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
+    bot.github
+        .fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
     let apply = tokio::spawn(async move { other.tick_command().await.unwrap() });
     bot.github.hanging(1).await;
-    bot.github.push(REPO, "change", &[Change::write("app/more.tf", "# nobody has planned this\n")]).await.unwrap();
+    bot.github
+        .push(
+            REPO,
+            "change",
+            &[Change::write("app/more.tf", "# nobody has planned this\n")],
+        )
+        .await
+        .unwrap();
     bot.github.clear_faults();
     assert_eq!(apply.await.unwrap(), Tick::Worked);
     bot.settle().await;
@@ -140,11 +187,17 @@ async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backen
 
     **Apply refused**: the plan was made for commit `154b1da1`, and the pull request is at `5ac47eeb` now. Nothing was applied.
     ");
-    assert!(!bot.calls().contains(&"apply app".to_owned()), "{:?}", bot.calls());
+    assert!(
+        !bot.calls().contains(&"apply app".to_owned()),
+        "{:?}",
+        bot.calls()
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
-async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backend) {
+async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_refuses_it(
+    backend: Backend,
+) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     let commit = bot.modules("acme/modules").await;
     let changes = with_submodule("../modules.git", &commit);
@@ -152,30 +205,55 @@ async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_re
     bot.heard(pull);
     let planned = bot.github.pull(REPO, pull).unwrap().head;
     let other = bot.replica_beside().await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
-    bot.github.fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
+    bot.github
+        .fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
     let apply = tokio::spawn(async move { other.tick_command().await.unwrap() });
     bot.github.hanging(1).await;
     // The same commit in a pull request of the same number.
     bot.github.set_delivering(Delivering::Held).await;
     bot.github.delete_repo(REPO, "alice").await.unwrap();
     bot.github.create_repo(REPO, &[APP]).await.unwrap();
-    assert_eq!(bot.github.push(REPO, "change", &changes).await.unwrap(), planned);
-    assert_eq!(bot.github.open_pull(REPO, NewPull::from_branch("change")).await.unwrap(), pull);
+    assert_eq!(
+        bot.github.push(REPO, "change", &changes).await.unwrap(),
+        planned
+    );
+    assert_eq!(
+        bot.github
+            .open_pull(REPO, NewPull::from_branch("change"))
+            .await
+            .unwrap(),
+        pull
+    );
     while bot.github.lose_next().is_some() {}
     bot.github.clear_faults();
     assert_eq!(apply.await.unwrap(), Tick::Worked);
-    assert!(!bot.calls().contains(&"apply app".to_owned()), "{:?}", bot.calls());
+    assert!(
+        !bot.calls().contains(&"apply app".to_owned()),
+        "{:?}",
+        bot.calls()
+    );
     let why = "github.test/acme/infra is another repository now than the one that was planned";
     let runs = bot.store().run_list_recent(1).await.unwrap();
-    assert!(runs[0].message.as_ref().is_some_and(|message| message.contains(why)), "{runs:?}");
+    assert!(
+        runs[0]
+            .message
+            .as_ref()
+            .is_some_and(|message| message.contains(why)),
+        "{runs:?}"
+    );
 }
 
 async fn without_the_flag_a_submodule_is_an_empty_directory(backend: Backend) {
     let mut bot = Bot::new(backend, &[APP]).await;
     let commit = bot.modules("acme/modules").await;
-    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../modules.git", &commit))
+        .await;
     assert_snapshot!(bot.answer(pull), @"
     Ran Plan for dir: `app` workspace: `default`: failed
 
@@ -204,20 +282,29 @@ async fn without_the_flag_a_submodule_is_an_empty_directory(backend: Backend) {
 async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     let commit = bot.modules("other/modules").await;
-    let pull = bot.open_pull_of(&with_submodule("../../other/modules.git", &commit)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../../other/modules.git", &commit))
+        .await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/other/modules, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add github.test/other/modules to `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`.
 
     <sub>Commit `7bbe809e` · 0 s</sub>
     ");
     assert_eq!(bot.locks().await, [""; 0]);
-    let said = bot.answer_to(pull, &with_submodule("/srv/git/acme/modules.git", &commit)).await;
+    let said = bot
+        .answer_to(pull, &with_submodule("/srv/git/acme/modules.git", &commit))
+        .await;
     assert_snapshot!(said, @"
     **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL begins with `/srv/git/acme/modules.git`, and only those of the same forge may be used: `https://…`, `git@…` or `../…`. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
 
     <sub>Commit `9b229790` · 0 s</sub>
     ");
-    let said = bot.answer_to(pull, &with_submodule("https://evil.example/acme/modules.git", &commit)).await;
+    let said = bot
+        .answer_to(
+            pull,
+            &with_submodule("https://evil.example/acme/modules.git", &commit),
+        )
+        .await;
     assert_snapshot!(said, @"
     **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL leads to `https://evil.example`, another host or port than that of the repository. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
 
@@ -227,54 +314,113 @@ async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
     bot.end(&[]).await;
 }
 
-async fn a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_credential(backend: Backend) {
+async fn a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_credential(
+    backend: Backend,
+) {
     let keys = tempfile::tempdir().unwrap();
-    let flags = [("checkout-submodules", "true"), ("encryption-key-file", &key_file(&keys))];
+    let flags = [
+        ("checkout-submodules", "true"),
+        ("encryption-key-file", &key_file(&keys)),
+    ];
     let mut bot = Bot::with(backend, &[APP], &flags).await;
     bot.claim_for("net", REPO).await;
     bot.claim_for("dns", "acme/dns-secrets").await;
     bot.claim_for("net", "acme/modules").await;
-    let (secrets, own) = (bot.modules("acme/dns-secrets").await, bot.modules("acme/modules").await);
-    let pull = bot.open_pull_of(&with_submodule("../dns-secrets.git", &secrets)).await;
+    let (secrets, own) = (
+        bot.modules("acme/dns-secrets").await,
+        bot.modules("acme/modules").await,
+    );
+    let pull = bot
+        .open_pull_of(&with_submodule("../dns-secrets.git", &secrets))
+        .await;
     assert_snapshot!(first_line(&bot.answer(pull)), @"**Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/acme/dns-secrets, which is owned by `dns`, and the server's own credential is not used for that. Give github.test/acme/infra a credential that may read both (`lockkeeper credentials add --owner net --url https://github.test/acme/infra`), or name another repository in `.gitmodules`.");
-    assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]), "nothing has run");
-    let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git");
+    assert_eq!(
+        (bot.calls(), bot.locks().await),
+        (vec![], vec![]),
+        "nothing has run"
+    );
+    let mirror = bot
+        .db
+        .dir
+        .path()
+        .join("data/mirrors/github.test/acme/infra.git");
     assert!(!mirror.join("modules").exists(), "nothing was fetched");
 
-    let said = bot.answer_to(pull, &with_submodule("../modules.git", &own)).await;
-    assert_eq!(first_line(&said), "Ran Plan for dir: `app` workspace: `default`: planned", "one of its own");
+    let said = bot
+        .answer_to(pull, &with_submodule("../modules.git", &own))
+        .await;
+    assert_eq!(
+        first_line(&said),
+        "Ran Plan for dir: `app` workspace: `default`: planned",
+        "one of its own"
+    );
 
-    let (net, token) = (OwnerName::new("net").unwrap(), Access::Token { user: None, token: Secret::new(TEAM_TOKEN) });
-    bot.replica.ctx.credentials.add(&net, &url_of(REPO), &token, (Rights::Whole, by())).await.unwrap();
-    bot.github.push(REPO, "change", &with_submodule("../dns-secrets.git", &secrets)).await.unwrap();
+    let (net, token) = (
+        OwnerName::new("net").unwrap(),
+        Access::Token {
+            user: None,
+            token: Secret::new(TEAM_TOKEN),
+        },
+    );
+    bot.replica
+        .ctx
+        .credentials
+        .add(&net, &url_of(REPO), &token, (Rights::Whole, by()))
+        .await
+        .unwrap();
+    bot.github
+        .push(
+            REPO,
+            "change",
+            &with_submodule("../dns-secrets.git", &secrets),
+        )
+        .await
+        .unwrap();
     bot.settle().await;
     let said = bot.github.comments(REPO, pull).unwrap().pop().unwrap().body;
-    assert!(said.contains("Ran Plan for dir: `app` workspace: `default`: planned\n"), "what `net` may read: {said}");
+    assert!(
+        said.contains("Ran Plan for dir: `app` workspace: `default`: planned\n"),
+        "what `net` may read: {said}"
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
-async fn a_submodule_that_is_claimed_is_refused_where_nobody_has_claimed_its_parent(backend: Backend) {
+async fn a_submodule_that_is_claimed_is_refused_where_nobody_has_claimed_its_parent(
+    backend: Backend,
+) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     bot.claim_for("dns", "acme/dns-secrets").await;
     let secrets = bot.modules("acme/dns-secrets").await;
-    let pull = bot.open_pull_of(&with_submodule("../dns-secrets.git", &secrets)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../dns-secrets.git", &secrets))
+        .await;
     let said = bot.answer(pull);
-    assert!(said.contains("which is owned by `dns`") && said.contains("--owner TEAM --url"), "{said}");
+    assert!(
+        said.contains("which is owned by `dns`") && said.contains("--owner TEAM --url"),
+        "{said}"
+    );
     assert_eq!(bot.calls(), [""; 0], "nothing has run");
     bot.end(&[]).await;
 }
 
-async fn a_submodule_that_nobody_has_claimed_is_refused_where_claims_are_demanded(backend: Backend) {
+async fn a_submodule_that_nobody_has_claimed_is_refused_where_claims_are_demanded(
+    backend: Backend,
+) {
     let flags = [("checkout-submodules", "true"), ("require-claims", "true")];
     let mut bot = Bot::with(backend, &[APP], &flags).await;
     bot.claim_for("net", REPO).await;
     let commit = bot.modules("acme/modules").await;
-    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../modules.git", &commit))
+        .await;
     assert_snapshot!(first_line(&bot.answer(pull)), @"**Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/acme/modules, which nobody has claimed, and this server only works for repositories that have an owner (`--require-claims`). Have it claimed (`lockkeeper credentials add --owner net --url https://github.test/acme/modules`, or `lockkeeper apps add`), or name another repository in `.gitmodules`.");
     assert_eq!(bot.calls(), [""; 0], "nothing has run");
     bot.claim_for("net", "acme/modules").await;
     bot.say(pull, "lockkeeper plan").await;
-    assert_eq!(first_line(&bot.answer(pull)), "Ran Plan for dir: `app` workspace: `default`: planned");
+    assert_eq!(
+        first_line(&bot.answer(pull)),
+        "Ran Plan for dir: `app` workspace: `default`: planned"
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
@@ -282,13 +428,17 @@ async fn a_submodule_that_cannot_be_had_is_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     bot.modules("acme/modules").await;
     let gone: CommitSha = "ab".repeat(20).parse().unwrap();
-    let pull = bot.open_pull_of(&with_submodule("../modules.git", &gone)).await;
+    let pull = bot
+        .open_pull_of(&with_submodule("../modules.git", &gone))
+        .await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: github.test/acme/modules has no commit `abababab` (any more): push it there, or name another one here.
 
     <sub>Commit `f703f7bc` · 0 s</sub>
     ");
-    let said = bot.answer_to(pull, &with_submodule("../none.git", &gone)).await;
+    let said = bot
+        .answer_to(pull, &with_submodule("../none.git", &gone))
+        .await;
     assert_snapshot!(said.replace(bot.github.base_url().trim_start_matches("http://"), "FORGE"), @"
     **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: the forge does not show github.test/acme/none to the account or App that reads this repository (remote: Repository not found. fatal: repository 'http:&#8203;//FORGE/acme/none.git/' not found). Let it read github.test/acme/none, mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
 
@@ -300,7 +450,10 @@ async fn a_submodule_that_cannot_be_had_is_refused(backend: Backend) {
 
 async fn a_file_kept_with_lfs_is_there_for_the_plan(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &LFS).await;
-    let pointer = bot.github.keep_lfs(REPO, &"the bundle\n".repeat(200)).unwrap();
+    let pointer = bot
+        .github
+        .keep_lfs(REPO, &"the bundle\n".repeat(200))
+        .unwrap();
     let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
     let planned = bot.answer(pull);
     assert!(planned.contains("bundle.pem: the bundle\n"), "{planned}");
@@ -309,16 +462,25 @@ async fn a_file_kept_with_lfs_is_there_for_the_plan(backend: Backend) {
 
 async fn without_the_flag_a_file_kept_with_lfs_is_the_text_that_stands_for_it(backend: Backend) {
     let mut bot = Bot::new(backend, &[APP]).await;
-    let pointer = bot.github.keep_lfs(REPO, &"the bundle\n".repeat(200)).unwrap();
+    let pointer = bot
+        .github
+        .keep_lfs(REPO, &"the bundle\n".repeat(200))
+        .unwrap();
     let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
     let planned = bot.answer(pull);
-    assert!(planned.contains("bundle.pem: version https://git-lfs.github.com/spec/v1\n"), "{planned}");
+    assert!(
+        planned.contains("bundle.pem: version https://git-lfs.github.com/spec/v1\n"),
+        "{planned}"
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
 async fn a_file_that_was_not_uploaded_is_named(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &LFS).await;
-    let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 8\n", "ab".repeat(32));
+    let pointer = format!(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 8\n",
+        "ab".repeat(32)
+    );
     let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: cannot fetch the files of github.test/acme/infra that are kept with LFS: the forge does not have the content of `app/bundle.pem`. Push it with `git lfs push --all origin` from a clone that has it, or have whoever runs Lockkeeper switch off `--checkout-lfs`.
@@ -341,13 +503,30 @@ impl SubmoduleRules for Nobody {
 
 async fn a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &[SUBMODULES[0], LFS[0]]).await;
-    let pull = bot.open_pull_of(&[Change::write("app/main.tf", "# wider\n")]).await;
-    assert_eq!(first_line(&bot.answer(pull)), "Ran Plan for dir: `app` workspace: `default`: planned");
-    let plans = bot.store().plan_list(&PullRef { repo: infra(), number: pull }).await.unwrap();
+    let pull = bot
+        .open_pull_of(&[Change::write("app/main.tf", "# wider\n")])
+        .await;
+    assert_eq!(
+        first_line(&bot.answer(pull)),
+        "Ran Plan for dir: `app` workspace: `default`: planned"
+    );
+    let plans = bot
+        .store()
+        .plan_list(&PullRef {
+            repo: infra(),
+            number: pull,
+        })
+        .await
+        .unwrap();
     let (ctx, source) = (&bot.replica.ctx, Source::of_plan(&plans[0]));
     let gate = ctx.syncer.gate(&infra()).await;
-    let parts = ctx.checkouts.bring_parts(&*ctx.forge, &source, None, &Nobody);
-    tokio::time::timeout(Duration::from_mins(1), parts).await.expect("it does not wait").unwrap();
+    let parts = ctx
+        .checkouts
+        .bring_parts(&*ctx.forge, &source, None, &Nobody);
+    tokio::time::timeout(Duration::from_mins(1), parts)
+        .await
+        .expect("it does not wait")
+        .unwrap();
     drop(gate);
     bot.end(&["acme/infra/app/default by #1"]).await;
 }

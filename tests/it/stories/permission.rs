@@ -28,7 +28,10 @@ story!(
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-const LIST: (&str, &str) = ("gh-team-allowlist", "*:plan, Ops:apply, leads:apply, devs:unlock");
+const LIST: (&str, &str) = (
+    "gh-team-allowlist",
+    "*:plan, Ops:apply, leads:apply, devs:unlock",
+);
 
 fn team(bot: &Bot, team: NewTeam) {
     bot.github.set_team("acme", team).unwrap();
@@ -60,7 +63,10 @@ async fn an_apply_needs_a_team_that_may_apply(backend: Backend) {
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"refused","reason":"not_allowed","projects":[]} -->"#);
     assert_eq!(runs(&bot, "apply"), 0);
     bot.hear(pull, "olga", "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -68,22 +74,34 @@ async fn a_member_of_a_child_team_may_what_its_parent_may(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     team(&bot, NewTeam::new("Ops EMEA").below("ops").with(&["emil"]));
     bot.hear(pull, "emil", "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn somebody_who_was_put_into_a_team_may_half_a_minute_later(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("**Apply refused**: `alice` may not apply"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("**Apply refused**: `alice` may not apply")
+    );
     team(&bot, NewTeam::new("Ops").with(&["alice"]));
     bot.db.clock.advance(std::time::Duration::from_secs(30));
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     team(&bot, NewTeam::new("Ops"));
     bot.db.clock.advance(std::time::Duration::from_secs(30));
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("**Apply refused**: `alice` may not apply"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("**Apply refused**: `alice` may not apply")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -118,7 +136,12 @@ async fn unlock_of_the_own_pull_request_needs_a_team_too(backend: Backend) {
 }
 
 async fn a_push_of_somebody_who_may_not_plan_is_noted_on_the_dashboard_only(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK], &[("gh-team-allowlist", "ops:*,devs:plan")]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK],
+        &[("gh-team-allowlist", "ops:*,devs:plan")],
+    )
+    .await;
     team(&bot, NewTeam::new("Ops").with(&["olga"]));
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert_eq!(bot.heard(pull), [""; 0]);
@@ -126,7 +149,10 @@ async fn a_push_of_somebody_who_may_not_plan_is_noted_on_the_dashboard_only(back
     let command = bot.store().command_list(10).await.unwrap().remove(0);
     assert_snapshot!(command.reason.unwrap(), @"not_allowed: `alice` may not plan: `--gh-team-allowlist` gives `plan` to the teams `ops` and `devs` of `acme`, and `alice` is in none of them.");
     bot.hear(pull, "olga", "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -146,7 +172,8 @@ async fn an_apply_is_not_waved_through_while_nobody_tells_of_teams(backend: Back
     ");
     assert_eq!(runs(&bot, "apply"), 0);
     bot.github.clear_faults();
-    bot.end_given_up(&["acme/infra/network/default by #1"], &["run_command"]).await;
+    bot.end_given_up(&["acme/infra/network/default by #1"], &["run_command"])
+        .await;
 }
 
 async fn a_plan_waits_for_the_forge_to_tell_of_teams(backend: Backend) {
@@ -154,7 +181,10 @@ async fn a_plan_waits_for_the_forge_to_tell_of_teams(backend: Backend) {
     bot.db.clock.advance(std::time::Duration::from_mins(1));
     bot.github.fault(MEMBERSHIPS, 40, Fault::BadGateway);
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -169,7 +199,11 @@ async fn cancel_needs_a_team_and_so_does_cutting_off_an_apply(backend: Backend) 
     ] {
         bot.hear(pull, who, command).await;
         let told = bot.comment(pull);
-        let expected = if may { "Ran Cancel: nothing of this pull request" } else { "**Cancel refused**: `" };
+        let expected = if may {
+            "Ran Cancel: nothing of this pull request"
+        } else {
+            "**Cancel refused**: `"
+        };
         assert!(told.starts_with(expected), "{who} {command}: {told}");
     }
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -184,16 +218,26 @@ async fn help_is_given_to_everybody(backend: Backend) {
 
 /// How often Terraform was started for this.
 fn runs(bot: &Bot, step: &str) -> usize {
-    bot.calls().iter().filter(|call| call.starts_with(step)).count()
+    bot.calls()
+        .iter()
+        .filter(|call| call.starts_with(step))
+        .count()
 }
 
 /// Writes a program beside the stand-in for Terraform; each call of it is noted.
 fn program(bot: &Bot, script: &str) -> TeamAuthz {
     let path = bot.tools.join("may.sh");
     let notes = bot.tools.join("asked");
-    std::fs::write(&path, format!("#!/bin/sh\necho \"$*\" >>'{}'\n{script}\n", notes.display())).unwrap();
+    std::fs::write(
+        &path,
+        format!("#!/bin/sh\necho \"$*\" >>'{}'\n{script}\n", notes.display()),
+    )
+    .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    TeamAuthz { command: path.display().to_string(), args: vec!["--mode".to_owned(), "two words".to_owned()] }
+    TeamAuthz {
+        command: path.display().to_string(),
+        args: vec!["--mode".to_owned(), "two words".to_owned()],
+    }
 }
 
 fn asked(bot: &Bot) -> String {
@@ -213,8 +257,12 @@ async fn a_program_decides_in_place_of_the_teams(backend: Backend) {
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
-    bot.say(pull, "lockkeeper plan -d network -- -target=a,b").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.say(pull, "lockkeeper plan -d network -- -target=a,b")
+        .await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     assert_snapshot!(asked(&bot), @"
     --mode two words apply acme/infra acme/ops
     --mode two words plan acme/infra acme/devs
@@ -222,9 +270,18 @@ async fn a_program_decides_in_place_of_the_teams(backend: Backend) {
     ");
     let environment = std::fs::read_to_string(bot.tools.join("may.sh.env")).unwrap();
     let head = bot.github.pull(REPO, pull).unwrap().head.to_string();
-    let environment = environment.replace(bot.github.base_url(), "GITHUB").replace(&head, "HEAD");
-    let by_the_shell = |line: &&str| ["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|name| line.starts_with(name));
-    let environment: Vec<&str> = environment.lines().filter(|line| !by_the_shell(line)).collect();
+    let environment = environment
+        .replace(bot.github.base_url(), "GITHUB")
+        .replace(&head, "HEAD");
+    let by_the_shell = |line: &&str| {
+        ["PWD=", "OLDPWD=", "SHLVL=", "_="]
+            .iter()
+            .any(|name| line.starts_with(name))
+    };
+    let environment: Vec<&str> = environment
+        .lines()
+        .filter(|line| !by_the_shell(line))
+        .collect();
     assert_snapshot!(environment.join("\n"), @r"
     BASE_BRANCH_NAME=main
     BASE_REPO_NAME=infra
@@ -249,7 +306,11 @@ async fn a_program_decides_in_place_of_the_teams(backend: Backend) {
 
 async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[]).await;
-    bot.restart_asking(TeamAuthz { command: "/nowhere/may".to_owned(), args: vec![] }).await;
+    bot.restart_asking(TeamAuthz {
+        command: "/nowhere/may".to_owned(),
+        args: vec![],
+    })
+    .await;
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @r#"
     **Apply refused**: `olga` may not apply: the program `may` (`team_authz.command`) has to answer `pass`, and it could not be asked: the program "/nowhere/may" was not found or is not executable (searched: that path only).
@@ -261,7 +322,10 @@ async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
     let may = program(&bot, "echo pass; exit 3");
     bot.restart_asking(may).await;
     bot.hear(pull, "olga", "lockkeeper apply").await;
-    assert!(bot.comment(pull).contains("it ended with exit code 3, its last line being `pass`"));
+    assert!(
+        bot.comment(pull)
+            .contains("it ended with exit code 3, its last line being `pass`")
+    );
     assert_snapshot!(asked(&bot), @"--mode two words apply acme/infra acme/ops");
     assert_eq!(runs(&bot, "apply"), 0);
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -269,9 +333,20 @@ async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
 
 async fn a_program_may_judge_by_project(backend: Backend) {
     let (mut bot, _) = planned(backend, &[("disable-autoplan", "true")]).await;
-    bot.push("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("both")).await.unwrap();
-    let may = program(&bot, "[ \"$REPO_REL_PATH\" = app ] && echo 'not app' || echo pass");
+    bot.push(
+        "both",
+        &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+    )
+    .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("both"))
+        .await
+        .unwrap();
+    let may = program(
+        &bot,
+        "[ \"$REPO_REL_PATH\" = app ] && echo 'not app' || echo pass",
+    );
     bot.restart_asking(may).await;
     bot.say(pull, "lockkeeper plan").await;
     assert_snapshot!(bot.comment(pull), @r#"

@@ -92,14 +92,27 @@ async fn a_push_is_planned_and_its_plan_replaces_the_one_before(backend: Backend
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
-    bot.update("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 7\n")]).await;
-    assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 7 to destroy.**"));
+    bot.update(
+        "wider",
+        &[("network/main.tf", "# fake: add 0 change 0 destroy 7\n")],
+    )
+    .await;
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 0 to add, 0 to change, 7 to destroy.**")
+    );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 0 to add, 0 to change, 7 to destroy.
     ");
     let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
-    assert_eq!(plans.iter().map(|plan| plan.counts.destroy).collect::<Vec<_>>(), [7]);
+    assert_eq!(
+        plans
+            .iter()
+            .map(|plan| plan.counts.destroy)
+            .collect::<Vec<_>>(),
+        [7]
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -115,7 +128,10 @@ async fn a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened(ba
     ");
     assert!(bot.locks().await.is_empty());
     bot.reopen(pull).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -123,15 +139,27 @@ async fn a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened(ba
 async fn another_base_branch_makes_other_projects(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     bot.push("release", &[("NEWS", "a release\n")]).await;
-    bot.push("both", &[("app/main.tf", "# fake: fail plan\n")]).await;
-    let first = bot.open(NewPull::from_branch("both").into_base("release")).await;
+    bot.push("both", &[("app/main.tf", "# fake: fail plan\n")])
+        .await;
+    let first = bot
+        .open(NewPull::from_branch("both").into_base("release"))
+        .await;
     bot.merge(first).await;
     bot.heard(first);
     let pull = bot.open_pull("both", &[WIDER]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 1 failed, 1 planned\n"));
-    bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for 2 projects: 1 failed, 1 planned\n")
+    );
+    bot.github
+        .change_base(REPO, pull, "alice", "release")
+        .await
+        .unwrap();
     bot.settle().await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: app/default: Success, Not part of the newest plan.
@@ -144,16 +172,29 @@ async fn a_draft_is_left_alone_until_it_is_ready(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     bot.push("wider", &[WIDER]).await;
     let pull = bot.open(NewPull::from_branch("wider").draft()).await;
-    bot.update("wider", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
+    bot.update(
+        "wider",
+        &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")],
+    )
+    .await;
     assert!(bot.heard(pull).is_empty());
     assert_eq!(bot.statuses(pull), "");
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).contains("**Plan: 3 to add, 0 to change, 0 to destroy.**"));
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 3 to add, 0 to change, 0 to destroy.**")
+    );
     bot.say(pull, "lockkeeper unlock").await;
     bot.heard(pull);
-    bot.github.ready_for_review(REPO, pull, "alice").await.unwrap();
+    bot.github
+        .ready_for_review(REPO, pull, "alice")
+        .await
+        .unwrap();
     bot.settle().await;
-    assert!(bot.comment(pull).contains("**Plan: 3 to add, 0 to change, 0 to destroy.**"));
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 3 to add, 0 to change, 0 to destroy.**")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -161,7 +202,10 @@ async fn drafts_are_planned_where_the_server_allows_it(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("allow-draft-prs", "true")]).await;
     bot.push("wider", &[WIDER]).await;
     let pull = bot.open(NewPull::from_branch("wider").draft()).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -170,14 +214,19 @@ async fn a_plan_by_comment_is_made_even_without_autoplan(backend: Backend) {
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert!(bot.heard(pull).is_empty());
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     assert!(bot.machine_line(pull).contains(r#""command":"plan""#));
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn a_plan_without_changes_leaves_nothing_to_apply(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("tidy", &[("network/main.tf", "# fake: no changes\n")]).await;
+    let pull = bot
+        .open_pull("tidy", &[("network/main.tf", "# fake: no changes\n")])
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: no changes
 
@@ -206,7 +255,11 @@ async fn a_plan_without_changes_leaves_nothing_to_apply(backend: Backend) {
 
 async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DB]).await;
-    let files = [WIDER, ("app/main.tf", "# fake: no changes\n"), ("db/main.tf", "# fake: fail plan\n")];
+    let files = [
+        WIDER,
+        ("app/main.tf", "# fake: no changes\n"),
+        ("db/main.tf", "# fake: fail plan\n"),
+    ];
     let pull = bot.open_pull("all", &files).await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Plan for 3 projects: 1 failed, 1 planned, 1 without changes
@@ -317,12 +370,18 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
     ");
     let line = bot.machine_line(pull);
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"99b62b322b7bc564a5c0d5bf843534acdcf54eaa","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"no_changes","plan":{"add":0,"change":0,"destroy":0,"import":0,"forget":0}},{"name":null,"dir":"db","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn an_init_that_fails_shows_why(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("broken", &[("network/main.tf", "# fake: fail init\n")]).await;
+    let pull = bot
+        .open_pull("broken", &[("network/main.tf", "# fake: fail init\n")])
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: failed
 
@@ -351,9 +410,15 @@ async fn an_init_that_fails_shows_why(backend: Backend) {
 
 async fn when_every_project_fails_nothing_stays_locked(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let files = [("network/main.tf", "# fake: fail plan\n"), ("app/main.tf", "# fake: fail init\n")];
+    let files = [
+        ("network/main.tf", "# fake: fail plan\n"),
+        ("app/main.tf", "# fake: fail init\n"),
+    ];
     let pull = bot.open_pull("broken", &files).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 2 failed\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for 2 projects: 2 failed\n")
+    );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, 2/2 projects failed to plan.
     lockkeeper/plan: app/default: Failure, Plan failed.
@@ -399,7 +464,11 @@ async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Bac
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
-    bot.say(pull, "lockkeeper plan -d network -- -target='module.a[\"b c\"]' -var-file=big.tfvars").await;
+    bot.say(
+        pull,
+        "lockkeeper plan -d network -- -target='module.a[\"b c\"]' -var-file=big.tfvars",
+    )
+    .await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Plan for dir: `network` workspace: `default`: planned
 
@@ -444,7 +513,10 @@ async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Bac
     "#);
     let arguments = bot.arguments();
     let last = arguments.lines().next_back().unwrap();
-    assert!(last.ends_with(r#"/plan.tfplan -target=module.a["b c"] -var-file=big.tfvars"#), "{last}");
+    assert!(
+        last.ends_with(r#"/plan.tfplan -target=module.a["b c"] -var-file=big.tfvars"#),
+        "{last}"
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -453,7 +525,8 @@ async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
     let calls = bot.calls();
-    bot.say(pull, "lockkeeper plan -d network -- -chdir=/etc").await;
+    bot.say(pull, "lockkeeper plan -d network -- -chdir=/etc")
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     **Nothing was run**: `-chdir=/etc` may not be handed to Terraform. The operator of this server forbids `chdir` (`--blocked-extra-args`).
 
@@ -486,7 +559,11 @@ async fn a_variables_file_outside_of_the_project_is_refused(backend: Backend) {
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
     let (calls, statuses) = (bot.calls(), bot.statuses(pull));
-    bot.say(pull, "lockkeeper plan -d network -- -var-file=../../secrets.tfvars").await;
+    bot.say(
+        pull,
+        "lockkeeper plan -d network -- -var-file=../../secrets.tfvars",
+    )
+    .await;
     assert_snapshot!(bot.comment(pull), @"
     **Plan refused**: the variables file `../../secrets.tfvars` lies outside of the project's directory.
 
@@ -501,26 +578,38 @@ async fn a_variables_file_outside_of_the_project_is_refused(backend: Backend) {
 
 async fn a_very_long_plan_is_told_in_several_comments(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("huge", &[("network/main.tf", "# fake: big 3400\n")]).await;
+    let pull = bot
+        .open_pull("huge", &[("network/main.tf", "# fake: big 3400\n")])
+        .await;
     let comments = bot.heard(pull);
     assert!(comments.iter().all(|comment| comment.len() < 65_536));
-    let lines: usize = comments.iter().map(|comment| comment.matches(" of a very large plan").count()).sum();
+    let lines: usize = comments
+        .iter()
+        .map(|comment| comment.matches(" of a very large plan").count())
+        .sum();
     assert_eq!((comments.len(), lines), (4, 3400), "no line is lost");
     let last = &comments[3];
     assert!(
-        last.contains("Plan: 1 to add, 0 to change, 0 to destroy.") && last.contains("lockkeeper apply -d network")
+        last.contains("Plan: 1 to add, 0 to change, 0 to destroy.")
+            && last.contains("lockkeeper apply -d network")
     );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn very_many_projects_fit_into_several_comments(backend: Backend) {
     let names: Vec<String> = (0..120).map(|n| format!("team/p{n:03}/main.tf")).collect();
-    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "# fake: big 20\n")).collect();
+    let files: Vec<(&str, &str)> = names
+        .iter()
+        .map(|name| (name.as_str(), "# fake: big 20\n"))
+        .collect();
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("all", &files).await;
     let comments = bot.comments(pull);
     assert!(comments.iter().all(|comment| comment.len() <= 65_536));
-    let ends: Vec<(&str, &str)> = comments.iter().map(|c| (first_line(c), last_line(c))).collect();
+    let ends: Vec<(&str, &str)> = comments
+        .iter()
+        .map(|c| (first_line(c), last_line(c)))
+        .collect();
     insta::assert_debug_snapshot!(ends, @r#"
     [
         (
@@ -551,9 +640,15 @@ async fn very_many_projects_fit_into_several_comments(backend: Backend) {
     "#);
     let statuses = bot.statuses(pull);
     assert_eq!(statuses.lines().count(), 121);
-    assert!(statuses.starts_with("lockkeeper/plan: Success, 120/120 projects planned successfully.\n"), "{statuses}");
+    assert!(
+        statuses.starts_with("lockkeeper/plan: Success, 120/120 projects planned successfully.\n"),
+        "{statuses}"
+    );
     bot.say(pull, "lockkeeper unlock").await;
-    assert!(bot.comment(pull).starts_with("Ran Unlock for 120 projects\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Unlock for 120 projects\n")
+    );
     bot.end(&[]).await;
 }
 
@@ -567,12 +662,20 @@ fn last_line(text: &str) -> &str {
 
 async fn with_a_pool_of_one_projects_run_one_after_the_other(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP, DB], &[("parallel-pool-size", "1")]).await;
-    let files = [WIDER, ("app/main.tf", "# fake: no changes\n"), ("db/main.tf", "# fake: no changes\n")];
+    let files = [
+        WIDER,
+        ("app/main.tf", "# fake: no changes\n"),
+        ("db/main.tf", "# fake: no changes\n"),
+    ];
     let pull = bot.open_pull("all", &files).await;
     bot.heard(pull);
     let calls = bot.calls();
     for pair in calls.chunks(2) {
-        assert_eq!(pair[0].strip_prefix("init "), pair[1].strip_prefix("plan "), "{calls:?}");
+        assert_eq!(
+            pair[0].strip_prefix("init "),
+            pair[1].strip_prefix("plan "),
+            "{calls:?}"
+        );
     }
     assert_eq!(calls.len(), 6);
     let names = ["app", "db", "network"].map(|dir| format!("acme/infra/{dir}/default by #1"));
@@ -581,11 +684,20 @@ async fn with_a_pool_of_one_projects_run_one_after_the_other(backend: Backend) {
 
 async fn the_merge_of_base_and_head_is_planned_and_a_conflict_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("checkout-strategy", "merge")]).await;
-    bot.push("wider", &[("network/variables.tf", "# nothing yet\n")]).await;
-    bot.push("main", &[("network/main.tf", "# fake: add 5 change 0 destroy 0\n")]).await;
+    bot.push("wider", &[("network/variables.tf", "# nothing yet\n")])
+        .await;
+    bot.push(
+        "main",
+        &[("network/main.tf", "# fake: add 5 change 0 destroy 0\n")],
+    )
+    .await;
     let pull = bot.open(NewPull::from_branch("wider")).await;
-    assert!(bot.comment(pull).contains("**Plan: 5 to add, 0 to change, 0 to destroy.**"));
-    bot.push("main", &[("network/variables.tf", "# something else\n")]).await;
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 5 to add, 0 to change, 0 to destroy.**")
+    );
+    bot.push("main", &[("network/variables.tf", "# something else\n")])
+        .await;
     bot.say(pull, "lockkeeper plan").await;
     assert_snapshot!(bot.comment(pull), @"
     **Plan refused**: this pull request cannot be merged into `main` without conflicts in `network/variables.tf`.
@@ -603,7 +715,9 @@ async fn the_merge_of_base_and_head_is_planned_and_a_conflict_refused(backend: B
 
 async fn a_plan_that_takes_too_long_is_stopped(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("run-timeout", "1s")]).await;
-    let pull = bot.open_pull("endless", &[("network/main.tf", "# fake: hang plan\n")]).await;
+    let pull = bot
+        .open_pull("endless", &[("network/main.tf", "# fake: hang plan\n")])
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: failed
 
@@ -654,6 +768,9 @@ async fn a_missing_terraform_says_who_can_help(backend: Backend) {
     std::fs::remove_file(bot.tools.join("terraform")).unwrap();
     bot.say(pull, "lockkeeper plan").await;
     let comment = bot.comment(pull);
-    assert!(comment.contains("no `terraform` was found in ") || comment.contains("1.9.8 is asked for"), "{comment}");
+    assert!(
+        comment.contains("no `terraform` was found in ") || comment.contains("1.9.8 is asked for"),
+        "{comment}"
+    );
     bot.end(&[]).await;
 }

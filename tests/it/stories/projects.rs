@@ -33,18 +33,33 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 
 async fn one_directory_is_planned_and_the_plans_of_others_stay(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: no changes\n")]).await;
+    let pull = bot
+        .open_pull("both", &[WIDER, ("app/main.tf", "# fake: no changes\n")])
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan -d app").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `app` workspace: `default`: no changes\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `app` workspace: `default`: no changes\n")
+    );
     let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
-    assert_eq!(plans.iter().map(|plan| plan.project.dir.as_str()).collect::<Vec<_>>(), ["app", "network"]);
+    assert_eq!(
+        plans
+            .iter()
+            .map(|plan| plan.project.dir.as_str())
+            .collect::<Vec<_>>(),
+        ["app", "network"]
+    );
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 2/2 projects planned successfully.
     lockkeeper/plan: app/default: Success, No changes.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn a_workspace_that_is_missing_is_made(backend: Backend) {
@@ -89,13 +104,25 @@ async fn a_workspace_that_is_missing_is_made(backend: Backend) {
 
     <sub>Commit `c99a6621` · 0 s</sub>
     "#);
-    let first = ["init network", "workspace select network", "workspace new network", "plan network"];
+    let first = [
+        "init network",
+        "workspace select network",
+        "workspace new network",
+        "plan network",
+    ];
     assert_eq!(bot.calls(), first);
     bot.say(pull, "lockkeeper plan -d network -w staging").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `staging`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `staging`: planned\n")
+    );
     assert_eq!(bot.calls()[4..], ["init network", "plan network"]);
-    bot.say(pull, "lockkeeper apply -d network -w staging").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `staging`: applied\n"));
+    bot.say(pull, "lockkeeper apply -d network -w staging")
+        .await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `staging`: applied\n")
+    );
     bot.end(&["acme/infra/network/staging by #1"]).await;
 }
 
@@ -145,9 +172,9 @@ async fn a_configured_project_is_planned_by_its_name(backend: Backend) {
     <sub>Commit `20399fa0` · 0 s</sub>
     "#);
     bot.say(pull, "lockkeeper plan -p one").await;
-    assert!(
-        bot.comment(pull).starts_with("Ran Plan for project: `one` dir: `apps/one` workspace: `default`: planned\n")
-    );
+    assert!(bot.comment(pull).starts_with(
+        "Ran Plan for project: `one` dir: `apps/one` workspace: `default`: planned\n"
+    ));
     bot.say(pull, "lockkeeper apply -p net").await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for project: `net` dir: `network` workspace: `default`: applied
@@ -172,23 +199,37 @@ async fn a_configured_project_is_planned_by_its_name(backend: Backend) {
     lockkeeper/plan: net: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     lockkeeper/plan: one: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
-    bot.end(&["acme/infra/apps/one/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/apps/one/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn a_pattern_chooses_among_configured_directories(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, DB, ONE, TWO, CONFIG]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper plan -d apps/*").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 2 planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for 2 projects: 2 planned\n")
+    );
     bot.say(pull, "lockkeeper apply -d apps/*").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for 2 projects: 2 applied\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Apply for 2 projects: 2 applied\n")
+    );
     bot.say(pull, "lockkeeper plan -d nothing/*").await;
     assert_snapshot!(bot.comment(pull), @"
     **Plan refused**: no project in the configuration file has a directory that matches `nothing/*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`.
 
     <sub>Commit `e2f1b0ce` · 0 s</sub>
     ");
-    bot.end(&["acme/infra/apps/one/default by #1", "acme/infra/apps/two/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/apps/one/default by #1",
+        "acme/infra/apps/two/default by #1",
+    ])
+    .await;
 }
 
 async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
@@ -221,7 +262,10 @@ async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
 
 async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let wrong = ("lockkeeper.yaml", "version: 3\nprojects:\n- name: net\n  dri: network\n");
+    let wrong = (
+        "lockkeeper.yaml",
+        "version: 3\nprojects:\n- name: net\n  dri: network\n",
+    );
     let pull = bot.open_pull("configured", &[WIDER, wrong]).await;
     assert_snapshot!(bot.comment(pull), @"
     **Plan failed**: the configuration of this repository has to be mended first.
@@ -248,16 +292,27 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     ");
     assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Plan failed.");
     assert!(bot.calls().is_empty());
-    bot.update("configured", &[("lockkeeper.yaml", "version: 3\nprojects:\n- name: net\n  dir: network\n")]).await;
+    bot.update(
+        "configured",
+        &[(
+            "lockkeeper.yaml",
+            "version: 3\nprojects:\n- name: net\n  dir: network\n",
+        )],
+    )
+    .await;
     assert!(
-        bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned\n")
+        bot.comment(pull).starts_with(
+            "Ran Plan for project: `net` dir: `network` workspace: `default`: planned\n"
+        )
     );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 /// The lock of `network` is to be taken by an apply, says the repository.
-const LATE_LOCKS: (&str, &str) =
-    ("atlantis.yaml", "version: 3\nprojects:\n- dir: network\n  repo_locks: {mode: on_apply}\n");
+const LATE_LOCKS: (&str, &str) = (
+    "atlantis.yaml",
+    "version: 3\nprojects:\n- dir: network\n  repo_locks: {mode: on_apply}\n",
+);
 
 async fn who_may_decide_about_locks_is_up_to_the_server(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, LATE_LOCKS]).await;
@@ -280,18 +335,32 @@ async fn who_may_decide_about_locks_is_up_to_the_server(backend: Backend) {
     ");
     bot.end(&[]).await;
 
-    let allowed = r#"{"repos": [{"id": "/github.test/acme/.*/", "allowed_overrides": ["repo_locks"]}]}"#;
-    let mut bot = Bot::with(backend, &[NETWORK, LATE_LOCKS], &[("repo-config-json", allowed)]).await;
+    let allowed =
+        r#"{"repos": [{"id": "/github.test/acme/.*/", "allowed_overrides": ["repo_locks"]}]}"#;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK, LATE_LOCKS],
+        &[("repo-config-json", allowed)],
+    )
+    .await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.answer(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn a_configuration_that_would_be_overlooked_is_pointed_out(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("configured", &[WIDER, ("atlantis.yml", "version: 3\n")]).await;
+    let pull = bot
+        .open_pull("configured", &[WIDER, ("atlantis.yml", "version: 3\n")])
+        .await;
     assert_snapshot!(bot.comment(pull), @"
     **Plan failed**: the configuration of this repository has to be mended first.
 
@@ -303,36 +372,68 @@ async fn a_configuration_that_would_be_overlooked_is_pointed_out(backend: Backen
 
     <sub>Commit `5f808ddf` · 0 s</sub>
     ");
-    bot.change("configured", &[Change::rename("atlantis.yml", "atlantis.yaml")]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.change(
+        "configured",
+        &[Change::rename("atlantis.yml", "atlantis.yaml")],
+    )
+    .await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn a_project_without_autoplan_waits_to_be_asked(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, DB, ONE, TWO, CONFIG]).await;
-    let pull = bot.open_pull("data", &[("db/main.tf", "# fake: add 4 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "data",
+            &[("db/main.tf", "# fake: add 4 change 0 destroy 0\n")],
+        )
+        .await;
     assert!(bot.heard(pull).is_empty());
     bot.say(pull, "lockkeeper plan").await;
     assert!(
-        bot.comment(pull).starts_with("Ran Plan for project: `database` dir: `db` workspace: `default`: planned\n")
+        bot.comment(pull).starts_with(
+            "Ran Plan for project: `database` dir: `db` workspace: `default`: planned\n"
+        )
     );
     bot.end(&["acme/infra/db/default by #1"]).await;
 }
 
 async fn a_file_that_moves_concerns_both_projects(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, ("network/old.tf", "# moves\n"), APP]).await;
-    bot.change("move", &[Change::rename("network/old.tf", "app/new.tf")]).await;
-    let pull = bot.open(lockkeeper::emulator::NewPull::from_branch("move")).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 2 planned\n"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.change("move", &[Change::rename("network/old.tf", "app/new.tf")])
+        .await;
+    let pull = bot
+        .open(lockkeeper::emulator::NewPull::from_branch("move"))
+        .await;
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for 2 projects: 2 planned\n")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn a_project_that_leaves_the_pull_request_loses_plan_and_lock(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.update("both", &[APP]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper apply -d app").await;
     assert_snapshot!(bot.comment(pull), @"
     **Apply refused**: there is no plan of that project in this pull request.
@@ -349,7 +450,10 @@ async fn a_project_that_leaves_the_pull_request_loses_plan_and_lock(backend: Bac
 }
 
 async fn a_version_that_is_not_here_is_named(backend: Backend) {
-    let config = ("lockkeeper.yaml", "version: 3\nprojects:\n- dir: network\n  terraform_version: 1.5.7\n");
+    let config = (
+        "lockkeeper.yaml",
+        "version: 3\nprojects:\n- dir: network\n  terraform_version: 1.5.7\n",
+    );
     let mut bot = Bot::new(backend, &[NETWORK, config]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert_snapshot!(bot.comment(pull), @"

@@ -19,7 +19,10 @@ story!(
 );
 
 const NEEDS: &str = "# fake: provider\n# fake: add 1 change 0 destroy 0\n";
-const LOCKS: [&str; 2] = ["acme/infra/app/default by #2", "acme/infra/network/default by #1"];
+const LOCKS: [&str; 2] = [
+    "acme/infra/app/default by #2",
+    "acme/infra/network/default by #1",
+];
 
 /// One workflow with these steps for the directory `network`; the built-in one for others.
 fn for_network(plan: &Value) -> String {
@@ -30,15 +33,23 @@ fn for_network(plan: &Value) -> String {
     .to_string()
 }
 
-const PROJECTS: (&str, &str) =
-    ("lockkeeper.yaml", "version: 3\nprojects:\n- {dir: network, workflow: custom}\n- {dir: app}\n");
+const PROJECTS: (&str, &str) = (
+    "lockkeeper.yaml",
+    "version: 3\nprojects:\n- {dir: network, workflow: custom}\n- {dir: app}\n",
+);
 
 async fn planned_by(backend: Backend, plan: &Value, flags: &[(&str, &str)]) -> Bot {
     let config = for_network(plan);
-    let flags: Vec<(&str, &str)> = flags.iter().copied().chain([("repo-config-json", config.as_str())]).collect();
+    let flags: Vec<(&str, &str)> = flags
+        .iter()
+        .copied()
+        .chain([("repo-config-json", config.as_str())])
+        .collect();
     let mut bot = Bot::with(backend, &[NETWORK, APP, PROJECTS], &flags).await;
     for dir in ["network", "app"] {
-        let pull = bot.open_pull(dir, &[(&format!("{dir}/main.tf"), NEEDS)]).await;
+        let pull = bot
+            .open_pull(dir, &[(&format!("{dir}/main.tf"), NEEDS)])
+            .await;
         assert!(bot.answer(pull).contains(": planned\n"));
     }
     bot
@@ -55,23 +66,45 @@ impl Bot {
     }
 
     fn kept(&self) -> PathBuf {
-        self.db.dir.path().join("data/plugin-cache/example.com/acme/fake/1.0.0/here")
+        self.db
+            .dir
+            .path()
+            .join("data/plugin-cache/example.com/acme/fake/1.0.0/here")
     }
 }
 
 async fn a_command_that_is_an_init_shares_packages_with_the_built_in_one(backend: Backend) {
     let plan = json!([{"run": "terraform${ATLANTIS_TERRAFORM_VERSION} init -input=false"}, "plan"]);
-    let mut bot = planned_by(backend, &json!([{"run": "terraform init -input=false"}, "plan"]), &[]).await;
+    let mut bot = planned_by(
+        backend,
+        &json!([{"run": "terraform init -input=false"}, "plan"]),
+        &[],
+    )
+    .await;
     assert_eq!(bot.provider_of(1, "network"), Some(bot.kept()));
-    assert_eq!(bot.provider_of(2, "app"), Some(bot.kept()), "the built-in init takes the same");
-    let said = |bot: &Bot, text: &str| bot.arguments().lines().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        bot.provider_of(2, "app"),
+        Some(bot.kept()),
+        "the built-in init takes the same"
+    );
+    let said = |bot: &Bot, text: &str| {
+        bot.arguments()
+            .lines()
+            .filter(|line| line.contains(text))
+            .count()
+    };
     assert_eq!(said(&bot, "init -input=false"), 2);
     // The version is in the name of no program here, so the command fails; nothing is left of its session.
     bot.configure("repo-config-json", &for_network(&plan));
     bot.crash_and_restart().await;
     bot.say(PullNumber(1), "lockkeeper plan").await;
     assert!(bot.answer(PullNumber(1)).contains(": failed\n"));
-    assert_eq!(std::fs::read_dir(bot.db.dir.path().join("data/tmp")).unwrap().count(), 0);
+    assert_eq!(
+        std::fs::read_dir(bot.db.dir.path().join("data/tmp"))
+            .unwrap()
+            .count(),
+        0
+    );
     assert_eq!(bot.provider_of(1, "network"), Some(bot.kept()));
     bot.end(&LOCKS[..1]).await;
 }
@@ -87,30 +120,62 @@ async fn what_does_more_than_an_init_keeps_its_packages_to_itself(backend: Backe
 async fn packages_that_no_checkout_links_to_go_after_a_while(backend: Backend) {
     let mut bot = planned_by(backend, &json!(["init", "plan"]), &[]).await;
     bot.db.clock.advance(Duration::from_hours(24 * 40));
-    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 3, repaired: 0 }, "pulls are open");
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap(),
+        Found {
+            looked_at: 3,
+            repaired: 0
+        },
+        "pulls are open"
+    );
     bot.close(PullNumber(1)).await;
     bot.answer(PullNumber(1));
-    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 2, repaired: 0 }, "one still links to it");
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap(),
+        Found {
+            looked_at: 2,
+            repaired: 0
+        },
+        "one still links to it"
+    );
     bot.close(PullNumber(2)).await;
     bot.answer(PullNumber(2));
     assert!(bot.kept().exists());
-    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 1, repaired: 1 });
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap(),
+        Found {
+            looked_at: 1,
+            repaired: 1
+        }
+    );
     assert!(!bot.kept().exists());
     bot.end(&[]).await;
 }
 
 async fn packages_go_for_room_after_the_checkouts_that_link_to_them(backend: Backend) {
     let mut bot = planned_by(backend, &json!(["init", "plan"]), &[]).await;
-    let state = bot.db.dir.path().join("data/checkouts/github.test/acme/infra/2/default/app/terraform.tfstate");
+    let state = bot
+        .db
+        .dir
+        .path()
+        .join("data/checkouts/github.test/acme/infra/2/default/app/terraform.tfstate");
     std::fs::write(&state, "{}").unwrap();
     bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
     assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 1);
     assert!(bot.kept().exists(), "a checkout that stays links to it");
     std::fs::remove_file(&state).unwrap();
-    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 3, "a checkout, the mirror, and the package");
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap().repaired,
+        3,
+        "a checkout, the mirror, and the package"
+    );
     assert!(!bot.kept().exists());
     bot.say(PullNumber(1), "lockkeeper apply").await;
     assert!(bot.answer(PullNumber(1)).contains(": applied\n"));
-    assert_eq!(bot.provider_of(1, "network"), Some(bot.kept()), "it is made anew when it is needed");
+    assert_eq!(
+        bot.provider_of(1, "network"),
+        Some(bot.kept()),
+        "it is made anew when it is needed"
+    );
     bot.end(&LOCKS).await;
 }

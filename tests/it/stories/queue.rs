@@ -121,9 +121,17 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
     lockkeeper/plan: Pending, Waiting for #1 (alice), number 2 in line.
     lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), number 2 in line.
     ");
-    assert!(bot.machine_line(second).contains(r#""outcome":"waiting","projects":[{"#), "{}", bot.machine_line(second));
+    assert!(
+        bot.machine_line(second)
+            .contains(r#""outcome":"waiting","projects":[{"#),
+        "{}",
+        bot.machine_line(second)
+    );
     // Nobody mends what is meant to stay pending.
-    assert_eq!(bot.replica.tick("pending_statuses").await.unwrap(), Found::default());
+    assert_eq!(
+        bot.replica.tick("pending_statuses").await.unwrap(),
+        Found::default()
+    );
     bot.heard(second);
     bot.heard(third);
 
@@ -140,7 +148,10 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
     bot.merge(first).await;
     bot.heard(first);
     bot.answer(third);
-    assert!(bot.statuses(third).contains("lockkeeper/plan: Success, 1/1 projects planned successfully.\n"));
+    assert!(
+        bot.statuses(third)
+            .contains("lockkeeper/plan: Success, 1/1 projects planned successfully.\n")
+    );
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
 
@@ -162,7 +173,11 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     bot.heard(second);
     bot.heard(third);
-    bot.push("second", &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.push(
+        "second",
+        &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")],
+    )
+    .await;
     bot.settle_short().await;
     bot.settle().await;
     assert!(bot.comment(second).contains("**next in line**"));
@@ -180,7 +195,10 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     ");
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
-    assert!(bot.comment(third).contains("next in line after pull request 1"));
+    assert!(
+        bot.comment(third)
+            .contains("next in line after pull request 1")
+    );
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
 
@@ -188,13 +206,17 @@ async fn arguments_of_the_one_who_waits_are_kept(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     bot.heard(second);
     bot.heard(third);
-    bot.say(second, "lockkeeper plan -d network -- -refresh=false").await;
+    bot.say(second, "lockkeeper plan -d network -- -refresh=false")
+        .await;
     bot.heard(second);
     let before = bot.calls().len();
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
     let planned = bot.comment(second);
-    assert!(planned.contains("lockkeeper plan -d network -- '-refresh=false'"), "{planned}");
+    assert!(
+        planned.contains("lockkeeper plan -d network -- '-refresh=false'"),
+        "{planned}"
+    );
     assert_eq!(bot.calls()[before..], ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
@@ -206,7 +228,11 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     let second = bot.open_pull("second", &[app]).await;
     bot.heard(first);
     bot.heard(second);
-    bot.push("first", &[("app/more.tf", "# fake: add 2 change 0 destroy 0\n")]).await;
+    bot.push(
+        "first",
+        &[("app/more.tf", "# fake: add 2 change 0 destroy 0\n")],
+    )
+    .await;
     bot.settle().await;
     bot.heard(first);
     bot.push("second", &[OTHER]).await;
@@ -248,11 +274,21 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     <sub>Commit `53d617ee` · 0 s</sub>
     ");
     let planned = bot.comment(first);
-    assert!(planned.contains("this pull request was next in line after pull request 2."), "{planned}");
+    assert!(
+        planned.contains("this pull request was next in line after pull request 2."),
+        "{planned}"
+    );
     bot.merge(first).await;
     bot.heard(first);
-    assert!(bot.comment(second).starts_with("Ran Plan for 2 projects: 2 planned\n"));
-    bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #2"]).await;
+    assert!(
+        bot.comment(second)
+            .starts_with("Ran Plan for 2 projects: 2 planned\n")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #2",
+        "acme/infra/network/default by #2",
+    ])
+    .await;
 }
 
 async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(backend: Backend) {
@@ -260,13 +296,23 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
     bot.heard(second);
     bot.heard(third);
     let elsewhere = Change::write("app/main.tf", "# fake: add 1 change 0 destroy 0\n");
-    bot.github.push(REPO, "second", &[Change::delete(OTHER.0), elsewhere]).await.unwrap();
+    bot.github
+        .push(REPO, "second", &[Change::delete(OTHER.0), elsewhere])
+        .await
+        .unwrap();
     bot.settle().await;
     bot.heard(second);
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
-    assert!(bot.comment(third).contains("next in line after pull request 1"));
-    bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #3"]).await;
+    assert!(
+        bot.comment(third)
+            .contains("next in line after pull request 1")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #2",
+        "acme/infra/network/default by #3",
+    ])
+    .await;
 }
 
 /// The first pull request is merged, and the second was handed its lock; the plan that follows has not begun.
@@ -283,12 +329,23 @@ async fn at_the_turn_of_the_second(backend: Backend) -> (Bot, [PullNumber; 3]) {
 
 async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
-    bot.github.comment(REPO, second, "alice", "lockkeeper cancel").await.unwrap();
+    bot.github
+        .comment(REPO, second, "alice", "lockkeeper cancel")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.settle().await;
     let told = bot.heard(second);
-    assert!(told.iter().any(|text| text.contains("Ran Cancel for 1 command")), "{told:#?}");
-    assert!(told.iter().any(|text| text.contains("before its turn came. Nothing was run.")), "{told:#?}");
+    assert!(
+        told.iter()
+            .any(|text| text.contains("Ran Cancel for 1 command")),
+        "{told:#?}"
+    );
+    assert!(
+        told.iter()
+            .any(|text| text.contains("before its turn came. Nothing was run.")),
+        "{told:#?}"
+    );
     assert_eq!(bot.pending(second), [""; 0]);
     assert!(bot.comment(third).contains(": planned\n"));
     bot.end(&["acme/infra/network/default by #3"]).await;
@@ -296,15 +353,26 @@ async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
 
 async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
-    bot.push("second", &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.push(
+        "second",
+        &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")],
+    )
+    .await;
     bot.settle_short().await;
     // The turn ends without a word, because the push is planned next.
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
     assert_eq!(bot.heard(second), [""; 0]);
-    bot.github.comment(REPO, second, "alice", "lockkeeper cancel").await.unwrap();
+    bot.github
+        .comment(REPO, second, "alice", "lockkeeper cancel")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.settle().await;
-    assert_eq!(bot.heard(second).len(), 2, "the answer to `cancel`, and the end of the plan");
+    assert_eq!(
+        bot.heard(second).len(),
+        2,
+        "the answer to `cancel`, and the end of the plan"
+    );
     assert_eq!(bot.pending(second), [""; 0]);
     assert!(bot.comment(third).contains(": planned\n"));
     bot.end(&["acme/infra/network/default by #3"]).await;
@@ -312,11 +380,18 @@ async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(back
 
 async fn a_push_takes_the_place_of_a_turn_and_keeps_its_lock(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
-    bot.push("second", &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.push(
+        "second",
+        &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")],
+    )
+    .await;
     bot.settle_short().await;
     bot.settle().await;
     let told = bot.heard(second);
-    assert!(told.len() == 1 && told[0].contains("4 to change"), "{told:#?}");
+    assert!(
+        told.len() == 1 && told[0].contains("4 to change"),
+        "{told:#?}"
+    );
     assert_eq!(bot.heard(third), [""; 0], "it still waits");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

@@ -19,23 +19,35 @@ const FIRST: PullNumber = PullNumber(1);
 
 /// A pull request in a repository that is not on the allow-list.
 async fn stranger(bot: &Bot) {
-    bot.github.create_repo(OTHER, &[("lab/main.tf", "# a lab\n")]).await.unwrap();
+    bot.github
+        .create_repo(OTHER, &[("lab/main.tf", "# a lab\n")])
+        .await
+        .unwrap();
     let changes = [Change::write("lab/main.tf", "# another lab\n")];
     bot.github.push(OTHER, "wider", &changes).await.unwrap();
-    bot.github.open_pull(OTHER, NewPull::from_branch("wider")).await.unwrap();
+    bot.github
+        .open_pull(OTHER, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle().await;
 }
 
 fn told(bot: &Bot) -> Vec<String> {
     let comments = bot.github.comments(OTHER, FIRST).unwrap().into_iter();
-    comments.filter(|comment| comment.author == LOGIN).map(|comment| comment.body).collect()
+    comments
+        .filter(|comment| comment.author == LOGIN)
+        .map(|comment| comment.body)
+        .collect()
 }
 
 async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend: Backend) {
     let bot = Bot::new(backend, &[]).await;
     stranger(&bot).await;
     assert_eq!(told(&bot), [""; 0], "nobody asked");
-    bot.github.comment(OTHER, FIRST, "alice", "lockkeeper plan").await.unwrap();
+    bot.github
+        .comment(OTHER, FIRST, "alice", "lockkeeper plan")
+        .await
+        .unwrap();
     let refused = bot.github.deliveries().pop().unwrap();
     assert_eq!(refused.outcome(), Some(&Attempt::Answered(403)));
     let again = bot.github.redeliver(refused.id).await.unwrap();
@@ -52,7 +64,10 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
 
     <!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000007","pull":1,"head":null,"outcome":"refused","reason":"not_allowlisted","projects":[]} -->
     "#);
-    bot.github.comment(OTHER, FIRST, "alice", "Just talking.").await.unwrap();
+    bot.github
+        .comment(OTHER, FIRST, "alice", "Just talking.")
+        .await
+        .unwrap();
     bot.settle().await;
     assert_eq!(told(&bot).len(), 1);
     assert_snapshot!(bot.deliveries().await.join("\n"), @"
@@ -69,19 +84,35 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
 async fn a_repository_that_is_not_served_is_left_in_silence_when_told_so(backend: Backend) {
     let bot = Bot::with(backend, &[], &[("silence-allowlist-errors", "true")]).await;
     stranger(&bot).await;
-    bot.github.comment(OTHER, FIRST, "alice", "lockkeeper plan").await.unwrap();
-    assert_eq!(bot.github.deliveries().pop().unwrap().outcome(), Some(&Attempt::Answered(403)));
+    bot.github
+        .comment(OTHER, FIRST, "alice", "lockkeeper plan")
+        .await
+        .unwrap();
+    assert_eq!(
+        bot.github.deliveries().pop().unwrap().outcome(),
+        Some(&Attempt::Answered(403))
+    );
     bot.settle().await;
     assert_eq!(told(&bot), [""; 0]);
     let last = bot.deliveries().await.pop().unwrap();
-    assert_eq!(last, "issue_comment refused: 403: the repository is not on the allow-list (--repo-allowlist)");
+    assert_eq!(
+        last,
+        "issue_comment refused: 403: the repository is not on the allow-list (--repo-allowlist)"
+    );
     bot.end(&[]).await;
 }
 
 /// A pull request of `mallory` from her copy of the repository.
 async fn from_fork(bot: &Bot) -> PullNumber {
     let fork = bot.github.fork(REPO, "mallory").await.unwrap();
-    bot.github.push(&fork, "wider", &[Change::write("network/main.tf", "# wider\n")]).await.unwrap();
+    bot.github
+        .push(
+            &fork,
+            "wider",
+            &[Change::write("network/main.tf", "# wider\n")],
+        )
+        .await
+        .unwrap();
     let pull = NewPull::from_branch("wider").from_fork(&fork).by("mallory");
     let pull = bot.github.open_pull(REPO, pull).await.unwrap();
     bot.settle().await;
@@ -103,7 +134,11 @@ async fn a_pull_request_from_a_fork_is_refused_unless_allowed(backend: Backend) 
     ");
     assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"fcff6ae650c6b5a441700664f9af535e725eb85f","outcome":"refused","reason":"fork","projects":[]} -->"#);
     assert_eq!(bot.statuses(pull), "");
-    assert!(bot.ask(pull, "lockkeeper apply").await.contains("does not run code from forks"));
+    assert!(
+        bot.ask(pull, "lockkeeper apply")
+            .await
+            .contains("does not run code from forks")
+    );
     assert_eq!(bot.calls(), [""; 0]);
     bot.restart_with(&[("allow-fork-prs", &["true"])]).await;
     let planned = bot.ask(pull, "lockkeeper plan").await;

@@ -35,7 +35,10 @@ const HELD: &str = "acme/network/network/default by #1";
 impl Bot {
     /// `alice` comments in some repository, and everything that follows from it is done.
     async fn say_in(&self, repo: &str, pull: PullNumber, text: &str) {
-        self.github.comment(repo, pull, "alice", text).await.unwrap();
+        self.github
+            .comment(repo, pull, "alice", text)
+            .await
+            .unwrap();
         self.settle().await;
     }
 
@@ -43,7 +46,8 @@ impl Bot {
     fn told_in(&self, repo: &str, pull: PullNumber) -> Vec<String> {
         let comments = self.github.comments(repo, pull).unwrap().into_iter();
         let own = comments.filter(|comment| comment.author.starts_with(LOGIN));
-        own.map(|comment| comment.body.lines().next().unwrap_or_default().to_owned()).collect()
+        own.map(|comment| comment.body.lines().next().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// Renames the repository of the stories, and nobody hears of it.
@@ -59,7 +63,11 @@ impl Bot {
     }
 
     fn mirror(&self, name: &str) -> PathBuf {
-        self.db.dir.path().join("data/mirrors/github.test/acme").join(format!("{name}.git"))
+        self.db
+            .dir
+            .path()
+            .join("data/mirrors/github.test/acme")
+            .join(format!("{name}.git"))
     }
 }
 
@@ -80,21 +88,46 @@ async fn a_renamed_repository_keeps_its_lock_its_line_its_plan_and_its_mirror(ba
     bot.settle().await;
     assert_eq!(bot.locks().await, [HELD]);
     assert!(!bot.mirror("infra").exists());
-    assert_eq!(std::fs::metadata(bot.mirror("network")).unwrap().ino(), mirror, "it was not cloned again");
-    let event = bot.store().lock_event_list(1).await.unwrap().remove(0).event;
+    assert_eq!(
+        std::fs::metadata(bot.mirror("network")).unwrap().ino(),
+        mirror,
+        "it was not cloned again"
+    );
+    let event = bot
+        .store()
+        .lock_event_list(1)
+        .await
+        .unwrap()
+        .remove(0)
+        .event;
     assert_eq!(event.kind, LockEventKind::RepositoryRenamed);
     assert_eq!(
         event.cause.reason,
         "github.test/acme/infra is github.test/acme/network now: the forge has given it another name"
     );
     bot.say_in(NEW, first, "lockkeeper apply").await;
-    assert_eq!((bot.count("plan network"), bot.count("apply network")), (1, 1), "the plan of before was applied");
-    assert!(bot.told_in(NEW, first)[1].starts_with("Ran Apply for dir: `network`"), "{:?}", bot.told_in(NEW, first));
+    assert_eq!(
+        (bot.count("plan network"), bot.count("apply network")),
+        (1, 1),
+        "the plan of before was applied"
+    );
+    assert!(
+        bot.told_in(NEW, first)[1].starts_with("Ran Apply for dir: `network`"),
+        "{:?}",
+        bot.told_in(NEW, first)
+    );
     bot.github.merge(NEW, first, "alice").await.unwrap();
     bot.settle().await;
-    assert!(bot.told_in(NEW, second)[1].starts_with("Ran Plan for dir: `network`"), "{:?}", bot.told_in(NEW, second));
+    assert!(
+        bot.told_in(NEW, second)[1].starts_with("Ran Plan for dir: `network`"),
+        "{:?}",
+        bot.told_in(NEW, second)
+    );
     round(&bot.replica).await;
-    assert!(!bot.mirror("infra").exists(), "nothing comes to be under the old name");
+    assert!(
+        !bot.mirror("infra").exists(),
+        "nothing comes to be under the old name"
+    );
     bot.end(&["acme/network/network/default by #2"]).await;
 }
 
@@ -104,7 +137,11 @@ async fn a_rename_that_nobody_told_is_found_out_by_the_next_event(backend: Backe
     bot.say_in(NEW, second, "lockkeeper plan").await;
     assert_eq!(bot.locks().await, [HELD], "one directory has one lock");
     assert_eq!(bot.count("plan network"), 1, "the second pull still waits");
-    assert!(bot.told_in(NEW, second)[1].ends_with(": waiting"), "{:?}", bot.told_in(NEW, second));
+    assert!(
+        bot.told_in(NEW, second)[1].ends_with(": waiting"),
+        "{:?}",
+        bot.told_in(NEW, second)
+    );
     bot.say_in(NEW, first, "lockkeeper apply").await;
     assert_eq!(bot.count("apply network"), 1);
     bot.end(&[HELD]).await;
@@ -125,38 +162,66 @@ async fn a_rename_that_nobody_told_is_found_out_when_the_forge_sends_us_on(backe
 async fn a_delivery_of_the_old_name_that_comes_late_counts_under_the_new_one(backend: Backend) {
     let (bot, first, _) = two(backend).await;
     bot.github.set_delivering(Delivering::Held).await;
-    bot.github.comment(REPO, first, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, first, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     let late = bot.github.lose_next().unwrap();
     bot.github.set_delivering(Delivering::Immediately).await;
     bot.github.rename_repo(REPO, NEW, "alice").await.unwrap();
     bot.settle().await;
     bot.github.redeliver(late.id).await.unwrap();
     bot.settle().await;
-    assert_eq!((bot.locks().await, bot.count("apply network")), (vec![HELD.to_owned()], 1));
+    assert_eq!(
+        (bot.locks().await, bot.count("apply network")),
+        (vec![HELD.to_owned()], 1)
+    );
     assert!(bot.told_in(NEW, first)[1].starts_with("Ran Apply for dir: `network`"));
-    assert!(bot.store().command_list(9).await.unwrap().iter().all(|command| command.pull.repo.name() == "network"));
+    assert!(
+        bot.store()
+            .command_list(9)
+            .await
+            .unwrap()
+            .iter()
+            .all(|command| command.pull.repo.name() == "network")
+    );
     bot.end(&[HELD]).await;
 }
 
 async fn a_rename_during_an_apply_waits_for_its_end(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let first = bot.open_pull("first", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    let first = bot
+        .open_pull("first", &[("network/main.tf", "# fake: wait apply\n")])
+        .await;
     bot.heard(first);
-    bot.github.comment(REPO, first, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, first, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let apply = bot.begin_command();
     bot.printed("waiting").await;
     bot.github.rename_repo(REPO, NEW, "alice").await.unwrap();
     bot.settle_short().await;
-    bot.github.comment(NEW, first, "alice", "lockkeeper unlock").await.unwrap();
+    bot.github
+        .comment(NEW, first, "alice", "lockkeeper unlock")
+        .await
+        .unwrap();
     bot.settle_short().await;
-    assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"], "it stays as long as the apply runs");
+    assert_eq!(
+        bot.locks().await,
+        ["acme/infra/network/default by #1"],
+        "it stays as long as the apply runs"
+    );
     bot.go();
     assert_eq!(apply.await.unwrap(), Tick::Worked);
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
     bot.settle().await;
     let told = bot.told_in(NEW, first);
-    assert!(told[1].starts_with("Ran Apply for dir: `network` workspace: `default`: applied"), "{told:?}");
+    assert!(
+        told[1].starts_with("Ran Apply for dir: `network` workspace: `default`: applied"),
+        "{told:?}"
+    );
     assert!(told[2].starts_with("Ran Unlock"), "{told:?}");
     bot.end(&[]).await;
 }
@@ -168,8 +233,14 @@ async fn a_name_that_another_repository_has_taken_takes_nothing_with_it(backend:
     bot.github.create_repo(REPO, &[NETWORK]).await.unwrap();
     let other = bot.open_pull("other", &[OTHER]).await;
     assert_eq!(other, first);
-    assert!(bot.answer(other).starts_with("Ran Plan for dir: `network` workspace: `default`: planned"));
-    assert_eq!(bot.locks().await, ["acme/infra/network/default by #1", HELD]);
+    assert!(
+        bot.answer(other)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned")
+    );
+    assert_eq!(
+        bot.locks().await,
+        ["acme/infra/network/default by #1", HELD]
+    );
     bot.say_in(NEW, first, "lockkeeper apply").await;
     assert_eq!(bot.count("apply network"), 1);
     assert!(bot.told_in(NEW, first)[1].starts_with("Ran Apply for dir: `network`"));
@@ -193,12 +264,31 @@ async fn a_name_that_another_repository_has_taken_releases_nothing_of_the_first(
 
 async fn two_repositories_that_have_swapped_names_keep_their_locks(backend: Backend) {
     let (bot, first, _) = two(backend).await;
-    bot.github.create_repo(NEW, &[("db/main.tf", "# nothing yet\n")]).await.unwrap();
-    bot.github.push(NEW, "wider", &[Change::write("db/main.tf", "# wider\n")]).await.unwrap();
-    bot.github.open_pull(NEW, NewPull::from_branch("wider")).await.unwrap();
+    bot.github
+        .create_repo(NEW, &[("db/main.tf", "# nothing yet\n")])
+        .await
+        .unwrap();
+    bot.github
+        .push(NEW, "wider", &[Change::write("db/main.tf", "# wider\n")])
+        .await
+        .unwrap();
+    bot.github
+        .open_pull(NEW, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle().await;
-    assert_eq!(bot.locks().await, ["acme/infra/network/default by #1", "acme/network/db/default by #1"]);
-    for (from, to) in [(REPO, "acme/for-a-moment"), (NEW, REPO), ("acme/for-a-moment", NEW)] {
+    assert_eq!(
+        bot.locks().await,
+        [
+            "acme/infra/network/default by #1",
+            "acme/network/db/default by #1"
+        ]
+    );
+    for (from, to) in [
+        (REPO, "acme/for-a-moment"),
+        (NEW, REPO),
+        ("acme/for-a-moment", NEW),
+    ] {
         bot.rename_unheard(from, to).await;
     }
     bot.say_in(NEW, first, "lockkeeper apply").await;
@@ -211,12 +301,18 @@ async fn two_repositories_that_have_swapped_names_keep_their_locks(backend: Back
     bot.end(&["acme/infra/db/default by #1", HELD]).await;
 }
 
-async fn a_repository_that_was_transferred_to_where_nobody_is_served_keeps_its_lock(backend: Backend) {
+async fn a_repository_that_was_transferred_to_where_nobody_is_served_keeps_its_lock(
+    backend: Backend,
+) {
     let (bot, first, _) = two(backend).await;
-    bot.github.rename_repo(REPO, "elsewhere/infra", "alice").await.unwrap();
+    bot.github
+        .rename_repo(REPO, "elsewhere/infra", "alice")
+        .await
+        .unwrap();
     bot.settle().await;
     assert_eq!(bot.locks().await, ["elsewhere/infra/network/default by #1"]);
-    bot.say_in("elsewhere/infra", first, "lockkeeper apply").await;
+    bot.say_in("elsewhere/infra", first, "lockkeeper apply")
+        .await;
     assert_eq!(bot.count("apply network"), 0);
     bot.end(&["elsewhere/infra/network/default by #1"]).await;
 }
@@ -241,7 +337,12 @@ async fn mirrors_on_the_disks_of_other_servers_follow_too(backend: Backend) {
     if backend == Backend::Postgres {
         let beside = bot.replica_beside().await;
         round(&beside).await;
-        let mirror = |name: &str| bot.db.dir.path().join(format!("data-2/mirrors/github.test/acme/{name}.git"));
+        let mirror = |name: &str| {
+            bot.db
+                .dir
+                .path()
+                .join(format!("data-2/mirrors/github.test/acme/{name}.git"))
+        };
         let before = std::fs::metadata(mirror("infra")).unwrap().ino();
         bot.github.rename_repo(REPO, NEW, "alice").await.unwrap();
         bot.settle().await;

@@ -8,7 +8,9 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use futures::future::join_all;
 use lockkeeper::emulator::Fault;
-use lockkeeper::model::{CommitSha, FailureKind, PullNumber, PullRef, RepoId, SyncState, Verification};
+use lockkeeper::model::{
+    CommitSha, FailureKind, PullNumber, PullRef, RepoId, SyncState, Verification,
+};
 use lockkeeper::sync::Attempt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -33,9 +35,19 @@ const TALK: &str = "POST /acme/infra.git/git-upload-pack";
 impl Bot {
     async fn page_of_infra(&self) -> String {
         let pages = self.pages_of(&self.replica).await;
-        let request = Request::get(format!("/repos/{}", infra())).header("host", "locks.example.com");
-        let response = pages.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-        String::from_utf8(to_bytes(response.into_body(), 1 << 24).await.unwrap().to_vec()).unwrap()
+        let request =
+            Request::get(format!("/repos/{}", infra())).header("host", "locks.example.com");
+        let response = pages
+            .oneshot(request.body(Body::empty()).unwrap())
+            .await
+            .unwrap();
+        String::from_utf8(
+            to_bytes(response.into_body(), 1 << 24)
+                .await
+                .unwrap()
+                .to_vec(),
+        )
+        .unwrap()
     }
 
     /// An attempt that goes on until the forge hangs in it.
@@ -47,12 +59,25 @@ impl Bot {
     }
 
     async fn lease_of_infra(&self) -> Option<String> {
-        let key = format!("repository_sync:{}:{}", self.replica.ctx.syncer.home(), infra());
-        live_lease(self.store(), &key).await.map(|lease| lease.purpose)
+        let key = format!(
+            "repository_sync:{}:{}",
+            self.replica.ctx.syncer.home(),
+            infra()
+        );
+        live_lease(self.store(), &key)
+            .await
+            .map(|lease| lease.purpose)
     }
 
     fn list_side_as(&self, id: &CommitSha) {
-        self.github.fault(TALK, 1, Fault::Lists { reference: "refs/heads/side".to_owned(), id: id.clone() });
+        self.github.fault(
+            TALK,
+            1,
+            Fault::Lists {
+                reference: "refs/heads/side".to_owned(),
+                id: id.clone(),
+            },
+        );
     }
 }
 
@@ -63,7 +88,11 @@ async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone
     let old = bot.github.branches(REPO).await.unwrap()["side"].clone();
     let new = bot.push("side", &[("README.md", "The second.\n")]).await;
     round(&bot.replica).await;
-    let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git");
+    let mirror = bot
+        .db
+        .dir
+        .path()
+        .join("data/mirrors/github.test/acme/infra.git");
     std::fs::write(mirror.join("of-the-old-one"), "").unwrap();
     bot.ask_for_sync().await;
     for count in 1..=2 {
@@ -71,47 +100,101 @@ async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone
             bot.list_side_as(id);
         }
         round(&bot.replica).await;
-        assert_eq!(bot.github.faults_left(), 0, "brought in step and compared, and both once more");
+        assert_eq!(
+            bot.github.faults_left(),
+            0,
+            "brought in step and compared, and both once more"
+        );
         let state = infra_of(&bot.replica).await;
-        assert_eq!((state.state, state.verification), (SyncState::Failed, Verification::Mismatch));
-        assert_eq!((state.retry_count, state.verification_retry_count), (count, count));
+        assert_eq!(
+            (state.state, state.verification),
+            (SyncState::Failed, Verification::Mismatch)
+        );
+        assert_eq!(
+            (state.retry_count, state.verification_retry_count),
+            (count, count)
+        );
         let wait = state.retry_at.unwrap() - bot.db.now();
-        assert!(wait >= chrono::TimeDelta::seconds(22) * i32::try_from(count).unwrap(), "{wait}");
+        assert!(
+            wait >= chrono::TimeDelta::seconds(22) * i32::try_from(count).unwrap(),
+            "{wait}"
+        );
         let page = bot.page_of_infra().await;
         assert!(page.contains("1 at another commit, as refs"), "{page}");
         assert!(page.contains("is not what the forge advertises"), "{page}");
-        assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::NotDue);
+        assert_eq!(
+            bot.replica.ctx.syncer.attempt(&infra()).await,
+            Attempt::NotDue
+        );
         bot.db.clock.advance(wait.to_std().unwrap());
     }
     round(&bot.replica).await;
     let state = infra_of(&bot.replica).await;
-    assert_eq!((state.state, state.verification, state.failure), (SyncState::Synced, Verification::Verified, None));
-    assert_eq!((state.retry_count, state.verification_retry_count, state.verification_failure), (0, 0, None));
-    assert!(on_disk(&bot, "data").await.contains(&format!("refs/heads/side {new}")));
-    assert!(!mirror.join("of-the-old-one").exists(), "another clone is in its place");
-    let beside: Vec<_> = std::fs::read_dir(mirror.parent().unwrap()).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(
+        (state.state, state.verification, state.failure),
+        (SyncState::Synced, Verification::Verified, None)
+    );
+    assert_eq!(
+        (
+            state.retry_count,
+            state.verification_retry_count,
+            state.verification_failure
+        ),
+        (0, 0, None)
+    );
+    assert!(
+        on_disk(&bot, "data")
+            .await
+            .contains(&format!("refs/heads/side {new}"))
+    );
+    assert!(
+        !mirror.join("of-the-old-one").exists(),
+        "another clone is in its place"
+    );
+    let beside: Vec<_> = std::fs::read_dir(mirror.parent().unwrap())
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
     assert_eq!(beside, [mirror], "and nothing is left beside it");
     bot.end(&[]).await;
 }
 
 async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
-    bot.github.create_repo("acme/other", &[("README.md", "Another.\n")]).await.unwrap();
+    bot.github
+        .create_repo("acme/other", &[("README.md", "Another.\n")])
+        .await
+        .unwrap();
     let other: RepoId = "github.test/acme/other".parse().unwrap();
     bot.ask_for_sync().await;
     bot.github.fault(GIT, 1_000, Fault::Hang);
     let attempt = bot.attempt_that_hangs().await;
-    assert_eq!(bot.lease_of_infra().await.as_deref(), Some("bring a mirror in step"));
+    assert_eq!(
+        bot.lease_of_infra().await.as_deref(),
+        Some("bring a mirror in step")
+    );
     let ctx = &bot.replica.ctx;
-    assert!(ctx.store.mirror_know(ctx.syncer.home(), &other, None).await.unwrap());
-    assert_eq!(ctx.syncer.attempt(&other).await, Attempt::Synced, "while the other hangs");
+    assert!(
+        ctx.store
+            .mirror_know(ctx.syncer.home(), &other, None)
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        ctx.syncer.attempt(&other).await,
+        Attempt::Synced,
+        "while the other hangs"
+    );
     assert_eq!(infra_of(&bot.replica).await.state, SyncState::Started);
     bot.github.clear_faults();
     assert_eq!(attempt.await.unwrap(), Attempt::Synced);
     bot.restart_with(&[("fetch-timeout", &["1s"])]).await;
     bot.ask_for_sync().await;
     bot.github.fault(GIT, 1_000, Fault::Hang);
-    assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::Failed(FailureKind::TimedOut));
+    assert_eq!(
+        bot.replica.ctx.syncer.attempt(&infra()).await,
+        Attempt::Failed(FailureKind::TimedOut)
+    );
     assert_eq!(bot.lease_of_infra().await, None, "it was given back");
     let page = bot.page_of_infra().await;
     assert!(page.contains("--fetch-timeout"), "{page}");
@@ -124,12 +207,17 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
 
 /// The processes that work on the mirror.
 fn gits(bot: &Bot) -> Vec<Pid> {
-    let mark = format!("GIT_DIR={}", bot.db.dir.path().join("data/mirrors").display());
+    let mark = format!(
+        "GIT_DIR={}",
+        bot.db.dir.path().join("data/mirrors").display()
+    );
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_ours = |id: &i32| {
         let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(mark.as_bytes()))
     };
     ids.filter(is_ours).map(Pid::from_raw).collect()
 }
@@ -149,42 +237,86 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
     }
     // It depends on who dies first: git, or what speaks HTTP for it.
     let ended = attempt.await.unwrap();
-    assert!(matches!(ended, Attempt::Failed(FailureKind::Other | FailureKind::Unreachable)), "{ended:?}");
+    assert!(
+        matches!(
+            ended,
+            Attempt::Failed(FailureKind::Other | FailureKind::Unreachable)
+        ),
+        "{ended:?}"
+    );
     assert_eq!(bot.lease_of_infra().await, None);
     // What one leaves that is killed a moment later, when it moves the references.
-    let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git");
-    let locks = ["refs/heads/side.lock", "refs/heads/main.lock", "packed-refs.lock"].map(|name| mirror.join(name));
+    let mirror = bot
+        .db
+        .dir
+        .path()
+        .join("data/mirrors/github.test/acme/infra.git");
+    let locks = [
+        "refs/heads/side.lock",
+        "refs/heads/main.lock",
+        "packed-refs.lock",
+    ]
+    .map(|name| mirror.join(name));
     for lock in &locks {
         std::fs::write(lock, "").unwrap();
     }
     bot.github.clear_faults();
     bot.db.clock.advance(Duration::from_secs(31));
-    assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::Synced);
-    assert!(on_disk(&bot, "data").await.contains(&format!("refs/heads/side {new}")));
-    assert!(!locks[0].exists() && !locks[1].exists(), "what was in the way is gone");
+    assert_eq!(
+        bot.replica.ctx.syncer.attempt(&infra()).await,
+        Attempt::Synced
+    );
+    assert!(
+        on_disk(&bot, "data")
+            .await
+            .contains(&format!("refs/heads/side {new}"))
+    );
+    assert!(
+        !locks[0].exists() && !locks[1].exists(),
+        "what was in the way is gone"
+    );
     bot.replica.ctx.syncer.idle().await;
     bot.end(&[]).await;
 }
 
 async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
-    let number = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let number = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
     bot.answer(number);
     round(&bot.replica).await;
-    bot.push("wider", &[("network/main.tf", "# wider still\n")]).await;
+    bot.push("wider", &[("network/main.tf", "# wider still\n")])
+        .await;
     let before = bot.fetches();
     round(&bot.replica).await;
     let of_a_sync = bot.fetches() - before;
-    bot.push("wider", &[("network/main.tf", "# widest\n")]).await;
+    bot.push("wider", &[("network/main.tf", "# widest\n")])
+        .await;
     let ctx = Arc::clone(&bot.replica.ctx);
-    let pull = ctx.forge.pull(&PullRef { repo: infra(), number: PullNumber(1) }, None).await.unwrap();
+    let pull = ctx
+        .forge
+        .pull(
+            &PullRef {
+                repo: infra(),
+                number: PullNumber(1),
+            },
+            None,
+        )
+        .await
+        .unwrap();
     let before = bot.fetches();
     bot.github.fault(GIT, 1, Fault::Hang);
     bot.replica.tick("repositories").await.unwrap();
     bot.github.hanging(1).await;
-    let mut fetches: Vec<_> = (0..4).map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull, None))).collect();
+    let mut fetches: Vec<_> = (0..4)
+        .map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull, None)))
+        .collect();
     for fetch in &mut fetches {
-        assert!(futures::poll!(fetch).is_pending(), "the mirror is being brought in step");
+        assert!(
+            futures::poll!(fetch).is_pending(),
+            "the mirror is being brought in step"
+        );
     }
     bot.github.clear_faults();
     let main = bot.github.branches(REPO).await.unwrap()["main"].clone();
@@ -193,7 +325,11 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
         assert_eq!((&source.head, &source.base), (&pull.head, &main));
     }
     ctx.syncer.idle().await;
-    assert_eq!(bot.fetches() - before, of_a_sync, "what the sync brought is what they came for");
+    assert_eq!(
+        bot.fetches() - before,
+        of_a_sync,
+        "what the sync brought is what they came for"
+    );
     assert_eq!(infra_of(&bot.replica).await.used_at, Some(bot.db.now()));
     bot.settle().await;
     let _planned_again = bot.heard(number);

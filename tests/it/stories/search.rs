@@ -21,8 +21,14 @@ story!(
     a_push_without_projects_may_set_no_statuses,
 );
 
-const USER: (&str, &str) = ("app/main.tf", "module \"vpc\" {\n  source = \"../shared/vpc\"\n}\n");
-const MODULE: (&str, &str) = ("shared/vpc/main.tf", "resource \"terraform_data\" \"vpc\" {}\n");
+const USER: (&str, &str) = (
+    "app/main.tf",
+    "module \"vpc\" {\n  source = \"../shared/vpc\"\n}\n",
+);
+const MODULE: (&str, &str) = (
+    "shared/vpc/main.tf",
+    "resource \"terraform_data\" \"vpc\" {}\n",
+);
 const NAMED: (&str, &str) = (
     "atlantis.yaml",
     "version: 3\nallowed_regexp_prefixes: [all-]\nprojects:\n- {name: all-app, dir: app}\n- {name: all-db, dir: db}\n\
@@ -30,26 +36,49 @@ const NAMED: (&str, &str) = (
 );
 
 async fn a_change_in_a_module_plans_its_users(backend: Backend) {
-    let config = ("atlantis.yaml", "version: 3\nprojects:\n- {name: app, dir: app}\n- {name: db, dir: db}\n");
+    let config = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- {name: app, dir: app}\n- {name: db, dir: db}\n",
+    );
     let flags = [("autoplan-modules", "true")];
     let mut bot = Bot::with(backend, &[USER, MODULE, DB, config], &flags).await;
-    let pull = bot.open_pull("module", &[("shared/vpc/main.tf", "# changed\n")]).await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n"));
+    let pull = bot
+        .open_pull("module", &[("shared/vpc/main.tf", "# changed\n")])
+        .await;
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n")
+    );
     // The same commit again: who uses what is known by now.
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
 async fn code_that_is_a_link_counts_where_the_link_is(backend: Backend) {
     let config = ("atlantis.yaml", "version: 3\nprojects:\n- dir: live/prod\n");
-    let main = ("base/main.tf", "module \"vpc\" {\n  source = \"../../shared/vpc\"\n}\n");
+    let main = (
+        "base/main.tf",
+        "module \"vpc\" {\n  source = \"../../shared/vpc\"\n}\n",
+    );
     let demand = |text: &str| format!("terraform {{\n  required_version = \"{text}\"\n}}\n");
     let (fits, other) = (demand("~> 1.11.0"), demand("~> 1.9.0"));
     // One database takes whole checkouts, the other one parts.
-    let sparse = if backend == Backend::Postgres { "true" } else { "false" };
+    let sparse = if backend == Backend::Postgres {
+        "true"
+    } else {
+        "false"
+    };
     let flags = [("autoplan-modules", "true"), ("sparse-checkout", sparse)];
-    let mut bot = Bot::with(backend, &[config, main, MODULE, ("base/versions.tf", &fits)], &flags).await;
+    let mut bot = Bot::with(
+        backend,
+        &[config, main, MODULE, ("base/versions.tf", &fits)],
+        &flags,
+    )
+    .await;
     let link = |name: &str, target: &str| Change::symlink(&format!("live/prod/{name}"), target);
     let links = [
         link("main.tf", "../../base/main.tf"),
@@ -58,20 +87,47 @@ async fn code_that_is_a_link_counts_where_the_link_is(backend: Backend) {
     ];
     bot.change("main", &links).await;
 
-    let pull = bot.open_pull("versions", &[("base/versions.tf", &other)]).await;
+    let pull = bot
+        .open_pull("versions", &[("base/versions.tf", &other)])
+        .await;
     let said = bot.answer(pull);
-    assert!(said.contains("line 2 of `live/prod/versions.tf` says `~> 1.9.0`"), "{said}");
-    bot.update("versions", &[("base/versions.tf", &fits), ("shared/vpc/main.tf", "# changed\n")]).await;
+    assert!(
+        said.contains("line 2 of `live/prod/versions.tf` says `~> 1.9.0`"),
+        "{said}"
+    );
+    bot.update(
+        "versions",
+        &[
+            ("base/versions.tf", &fits),
+            ("shared/vpc/main.tf", "# changed\n"),
+        ],
+    )
+    .await;
     let said = bot.answer(pull);
-    assert!(said.starts_with("Ran Plan for dir: `live/prod` workspace: `default`: planned\n"), "{said}");
+    assert!(
+        said.starts_with("Ran Plan for dir: `live/prod` workspace: `default`: planned\n"),
+        "{said}"
+    );
     bot.end(&["acme/infra/live/prod/default by #1"]).await;
 }
 
 async fn a_project_whose_directory_is_a_link_is_refused_aloud(backend: Backend) {
-    let config = ("atlantis.yaml", "version: 3\nprojects:\n- dir: live\n- {dir: app, autoplan: {enabled: false}}\n");
+    let config = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- dir: live\n- {dir: app, autoplan: {enabled: false}}\n",
+    );
     let mut bot = Bot::new(backend, &[config, NETWORK, DB]).await;
-    bot.change("main", &[Change::symlink("live", "network"), Change::symlink("app", "db")]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.change(
+        "main",
+        &[
+            Change::symlink("live", "network"),
+            Change::symlink("app", "db"),
+        ],
+    )
+    .await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# wider\n")])
+        .await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: `live` is a symbolic link to `network`: two projects in the same files would get in each other's way, so name that directory, with `-d` or as `dir` in the configuration file.
 
@@ -89,19 +145,29 @@ async fn a_project_whose_directory_is_a_link_is_refused_aloud(backend: Backend) 
 
 async fn a_pull_request_that_changes_more_files_than_github_lists_is_planned(backend: Backend) {
     let mut bot = Bot::new(backend, &[APP, DB]).await;
-    let many: Vec<(String, &str)> = (0..3_010).map(|n| (format!("docs/{n:04}.md"), "x\n")).collect();
-    let mut files: Vec<(&str, &str)> = many.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let many: Vec<(String, &str)> = (0..3_010)
+        .map(|n| (format!("docs/{n:04}.md"), "x\n"))
+        .collect();
+    let mut files: Vec<(&str, &str)> = many
+        .iter()
+        .map(|(path, text)| (path.as_str(), *text))
+        .collect();
     files.push(("zoo/main.tf", "resource \"terraform_data\" \"zoo\" {}\n"));
     let pull = bot.open_pull("huge", &files).await;
     let said = bot.answer(pull);
-    assert!(said.starts_with("Ran Plan for dir: `zoo` workspace: `default`: planned\n"), "{said}");
+    assert!(
+        said.starts_with("Ran Plan for dir: `zoo` workspace: `default`: planned\n"),
+        "{said}"
+    );
     bot.end(&["acme/infra/zoo/default by #1"]).await;
 }
 
 async fn only_what_changed_may_be_planned_by_name(backend: Backend) {
     let flags = [("restrict-file-list", "true")];
     let mut bot = Bot::with(backend, &[APP, DB, NETWORK, NAMED], &flags).await;
-    let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
+    let pull = bot
+        .open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")])
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan -d network").await;
     assert_snapshot!(bot.answer(pull), @"
@@ -116,20 +182,39 @@ async fn only_what_changed_may_be_planned_by_name(backend: Backend) {
     <sub>Commit `8a0b3b50` · 0 s</sub>
     ");
     bot.say(pull, "lockkeeper plan -d db").await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for project: `all-db` dir: `db` workspace: `default`: planned\n"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/db/default by #1"]).await;
+    assert!(
+        bot.answer(pull).starts_with(
+            "Ran Plan for project: `all-db` dir: `db` workspace: `default`: planned\n"
+        )
+    );
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/db/default by #1",
+    ])
+    .await;
 }
 
 async fn more_projects_than_the_operator_allows_are_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP, DB, NETWORK], &[("max-projects", "1")]).await;
-    let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
+    let pull = bot
+        .open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")])
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan").await;
     let refusal = bot.answer(pull);
-    assert!(refusal.contains("concerns 2 projects, and 1 are allowed at once"), "{refusal}");
-    assert!(refusal.contains("can allow more with `--max-projects`"), "{refusal}");
+    assert!(
+        refusal.contains("concerns 2 projects, and 1 are allowed at once"),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains("can allow more with `--max-projects`"),
+        "{refusal}"
+    );
     bot.say(pull, "lockkeeper plan -d db").await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `db` workspace: `default`: planned\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for dir: `db` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/db/default by #1"]).await;
 }
 
@@ -149,14 +234,26 @@ async fn an_expression_chooses_several_projects(backend: Backend) {
     assert!(bot.answer(pull).contains("has to begin with `all-`"));
     bot.say(pull, "lockkeeper apply -p 'all-(app|db)'").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/db/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/db/default by #1",
+    ])
+    .await;
 }
 
 async fn an_ignored_directory_is_refused_with_its_rule(backend: Backend) {
-    let config = ("atlantis.yaml", "version: 3\nautodiscover:\n  mode: enabled\n  ignore_paths: ['d*']\n");
+    let config = (
+        "atlantis.yaml",
+        "version: 3\nautodiscover:\n  mode: enabled\n  ignore_paths: ['d*']\n",
+    );
     let mut bot = Bot::new(backend, &[APP, DB, config]).await;
-    let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
+    let pull = bot
+        .open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")])
+        .await;
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper plan -d db").await;
     assert_snapshot!(bot.answer(pull), @"
     **Plan refused**: the directory `db` is no project: it matches `d*` of `ignore_paths` (line 3 of `atlantis.yaml`). Give it an entry in `projects` if it is one.
@@ -167,7 +264,10 @@ async fn an_ignored_directory_is_refused_with_its_rule(backend: Backend) {
 }
 
 async fn a_project_for_another_branch_is_left_out_and_named(backend: Backend) {
-    let config = ("atlantis.yaml", "version: 3\nprojects:\n- {name: app, dir: app, branch: /^release/}\n");
+    let config = (
+        "atlantis.yaml",
+        "version: 3\nprojects:\n- {name: app, dir: app, branch: /^release/}\n",
+    );
     let mut bot = Bot::new(backend, &[APP, config]).await;
     let pull = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
     assert_eq!(bot.heard(pull), [""; 0]);
@@ -181,16 +281,26 @@ async fn a_project_for_another_branch_is_left_out_and_named(backend: Backend) {
 }
 
 async fn a_push_without_projects_may_set_no_statuses(backend: Backend) {
-    for (flag, asked) in [("silence-vcs-status-no-plans", true), ("silence-vcs-status-no-projects", false)] {
+    for (flag, asked) in [
+        ("silence-vcs-status-no-plans", true),
+        ("silence-vcs-status-no-projects", false),
+    ] {
         let mut bot = Bot::with(backend, &[APP], &[(flag, "true")]).await;
         let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
         assert_eq!(bot.statuses(pull), "", "{flag}");
         bot.say(pull, "lockkeeper plan").await;
         bot.heard(pull);
-        assert_eq!(bot.statuses(pull).contains("lockkeeper/plan: Success"), asked, "{flag}");
+        assert_eq!(
+            bot.statuses(pull).contains("lockkeeper/plan: Success"),
+            asked,
+            "{flag}"
+        );
         let other = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
         bot.heard(other);
-        assert!(bot.statuses(other).contains("lockkeeper/plan: Success"), "{flag}");
+        assert!(
+            bot.statuses(other).contains("lockkeeper/plan: Success"),
+            "{flag}"
+        );
         bot.end(&["acme/infra/app/default by #2"]).await;
     }
 }

@@ -24,7 +24,12 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 
 async fn what_was_unlocked_is_not_green_any_more(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper unlock").await;
     bot.heard(pull);
@@ -42,8 +47,15 @@ async fn what_was_unlocked_is_not_green_any_more(backend: Backend) {
     ");
     bot.say(pull, "lockkeeper plan").await;
     bot.heard(pull);
-    assert!(bot.statuses(pull).contains("lockkeeper/plan: Success, 2/2 projects planned successfully."));
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    assert!(
+        bot.statuses(pull)
+            .contains("lockkeeper/plan: Success, 2/2 projects planned successfully.")
+    );
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn an_unlock_after_an_apply_warns_that_it_would_be_undone(backend: Backend) {
@@ -73,7 +85,8 @@ async fn an_import_discards_a_plan_and_its_green_status(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("allow-commands", "all")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
-    bot.say(pull, "lockkeeper import -d network terraform_data.it id-1").await;
+    bot.say(pull, "lockkeeper import -d network terraform_data.it id-1")
+        .await;
     bot.heard(pull);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, The plan was discarded: plan again.
@@ -99,7 +112,10 @@ async fn a_second_apply_does_not_make_less_of_the_first(backend: Backend) {
     bot.say(pull, "lockkeeper apply").await;
     bot.heard(pull);
     let applied = bot.statuses(pull);
-    assert!(applied.contains("lockkeeper/apply: Success, 1/1 projects applied successfully."), "{applied}");
+    assert!(
+        applied.contains("lockkeeper/apply: Success, 1/1 projects applied successfully."),
+        "{applied}"
+    );
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).contains("This plan was applied before."));
     assert_eq!(bot.statuses(pull), applied);
@@ -109,8 +125,18 @@ async fn a_second_apply_does_not_make_less_of_the_first(backend: Backend) {
 async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
-    let second = bot.open_pull("second", &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
-    let third = bot.open_pull("third", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
+    let second = bot
+        .open_pull(
+            "second",
+            &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
+    let third = bot
+        .open_pull(
+            "third",
+            &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")],
+        )
+        .await;
     for pull in [first, second, third] {
         bot.heard(pull);
     }
@@ -130,15 +156,27 @@ async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
 
 async fn a_push_during_an_apply_is_mentioned(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("wider", &[("network/main.tf", "# fake: wait apply\n")]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.push("wider", &[("network/main.tf", "# fake: wait apply\n")])
+        .await;
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle().await;
     bot.heard(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
-    bot.push("wider", &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    bot.push(
+        "wider",
+        &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+    )
+    .await;
     bot.settle_short().await;
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);
@@ -154,14 +192,36 @@ async fn a_push_during_an_apply_is_mentioned(backend: Backend) {
 
 async fn lines_that_are_offered_work_whatever_the_directory_is_called(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let dirs = ["quo'te", "f \"g", "br[0]", "-p", "a*b", "back`tick", "$HOME"];
-    let files: Vec<(String, &str)> =
-        dirs.iter().map(|dir| (format!("{dir}/main.tf"), "# fake: add 1 change 0 destroy 0\n")).collect();
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let dirs = [
+        "quo'te",
+        "f \"g",
+        "br[0]",
+        "-p",
+        "a*b",
+        "back`tick",
+        "$HOME",
+    ];
+    let files: Vec<(String, &str)> = dirs
+        .iter()
+        .map(|dir| {
+            (
+                format!("{dir}/main.tf"),
+                "# fake: add 1 change 0 destroy 0\n",
+            )
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), *text))
+        .collect();
     let pull = bot.open_pull("odd", &files).await;
     let told = bot.answer(pull);
-    let offered: Vec<String> =
-        told.lines().map(str::trim).filter(|line| line.starts_with("lockkeeper apply -")).map(str::to_owned).collect();
+    let offered: Vec<String> = told
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("lockkeeper apply -"))
+        .map(str::to_owned)
+        .collect();
     // The scripted tool makes JSON of that name which nobody can read, so this plan is not offered to be applied.
     assert!(told.contains("lockkeeper plan -d 'f \"g'\n"), "{told}");
     assert_eq!(offered.len(), dirs.len() - 1);
@@ -177,23 +237,41 @@ async fn lines_that_are_offered_work_whatever_the_directory_is_called(backend: B
         bot.say(pull, &line).await;
         let said = bot.answer(pull);
         assert!(
-            said.starts_with("Ran Apply for dir: ") && said.contains("workspace: `default`: applied\n"),
+            said.starts_with("Ran Apply for dir: ")
+                && said.contains("workspace: `default`: applied\n"),
             "{line}: {said}"
         );
     }
     bot.say(pull, "lockkeeper plan -d 'f \"g'").await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `f \"g` workspace: `default`: planned\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for dir: `f \"g` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper unlock").await;
     bot.heard(pull);
     bot.end(&[]).await;
 }
 
 async fn a_directory_goes_before_a_pattern(backend: Backend) {
-    let mut bot = Bot::new(backend, &[("br[0]/main.tf", "# one\n"), ("br0/main.tf", "# two\n"), APP]).await;
+    let mut bot = Bot::new(
+        backend,
+        &[
+            ("br[0]/main.tf", "# one\n"),
+            ("br0/main.tf", "# two\n"),
+            APP,
+        ],
+    )
+    .await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper plan -d 'br[0]'").await;
-    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `br[0]` workspace: `default`: planned\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Plan for dir: `br[0]` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper apply -d 'br[0]'").await;
-    assert!(bot.answer(pull).starts_with("Ran Apply for dir: `br[0]` workspace: `default`: applied\n"));
+    assert!(
+        bot.answer(pull)
+            .starts_with("Ran Apply for dir: `br[0]` workspace: `default`: applied\n")
+    );
     bot.end(&["acme/infra/br[0]/default by #1"]).await;
 }

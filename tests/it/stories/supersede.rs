@@ -27,10 +27,18 @@ const WAITS: (&str, &str) = ("network/main.tf", "# fake: wait plan\n");
 const NEWER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 0 destroy 4\n");
 
 /// A pull request whose plan has begun.
-async fn planning(backend: Backend, main: &str, flags: &[(&str, &str)]) -> (Bot, PullNumber, CommitSha) {
+async fn planning(
+    backend: Backend,
+    main: &str,
+    flags: &[(&str, &str)],
+) -> (Bot, PullNumber, CommitSha) {
     let bot = Bot::with(backend, &[NETWORK, APP], flags).await;
     let head = bot.push("wider", &[("network/main.tf", main)]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     (bot, pull, head)
 }
@@ -39,7 +47,12 @@ async fn planning(backend: Backend, main: &str, flags: &[(&str, &str)]) -> (Bot,
 fn statuses_of(bot: &Bot, commit: &CommitSha) -> String {
     let statuses = bot.github.statuses(REPO, commit).unwrap().latest;
     let line = |status: &lockkeeper::emulator::Status| {
-        format!("{}: {:?}, {}\n", status.context, status.state, status.description.as_deref().unwrap_or_default())
+        format!(
+            "{}: {:?}, {}\n",
+            status.context,
+            status.state,
+            status.description.as_deref().unwrap_or_default()
+        )
     };
     let mut lines: Vec<String> = statuses.iter().map(line).collect();
     lines.sort();
@@ -108,23 +121,49 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 0 to add, 0 to change, 4 to destroy.
     ");
-    let run = bot.store().run_list_recent(10).await.unwrap().pop().unwrap();
+    let run = bot
+        .store()
+        .run_list_recent(10)
+        .await
+        .unwrap()
+        .pop()
+        .unwrap();
     assert_snapshot!(run.message.unwrap(), @"a newer commit came, so `terraform plan` was interrupted.");
     let replaced = bot.store().command_get(run.command).await.unwrap().unwrap();
-    assert_eq!((replaced.outcome.unwrap().as_str(), replaced.reason.as_deref()), ("refused", Some("superseded")));
-    assert!(bot.ask(pull, "lockkeeper apply").await.contains(": applied\n"));
+    assert_eq!(
+        (
+            replaced.outcome.unwrap().as_str(),
+            replaced.reason.as_deref()
+        ),
+        ("refused", Some("superseded"))
+    );
+    assert!(
+        bot.ask(pull, "lockkeeper apply")
+            .await
+            .contains(": applied\n")
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn a_push_while_a_plan_waits_takes_its_place_and_leaves_the_apply_alone(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")])
+        .await;
     bot.answer(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
-    let between = bot.push("wider", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
+    let between = bot
+        .push(
+            "wider",
+            &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")],
+        )
+        .await;
     bot.settle_short().await;
     bot.push("wider", &[NEWER]).await;
     bot.settle_short().await;
@@ -132,10 +171,22 @@ async fn a_push_while_a_plan_waits_takes_its_place_and_leaves_the_apply_alone(ba
     end_of(command).await;
     bot.settle().await;
     let comments = bot.comments(pull);
-    assert!(comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"), "{}", comments[0]);
-    assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[1]);
+    assert!(
+        comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"),
+        "{}",
+        comments[0]
+    );
+    assert!(
+        comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"),
+        "{}",
+        comments[1]
+    );
     assert_eq!(comments.len(), 2);
-    assert_eq!(statuses_of(&bot, &between), "", "nothing was ever said of it");
+    assert_eq!(
+        statuses_of(&bot, &between),
+        "",
+        "nothing was ever said of it"
+    );
     bot.end(&[LOCK]).await;
 }
 
@@ -149,7 +200,10 @@ async fn a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off(backe
     bot.crash_and_restart().await;
     bot.push("wider", &[NEWER]).await;
     bot.settle().await;
-    assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"));
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 0 to add, 0 to change, 4 to destroy.**")
+    );
     assert_snapshot!(statuses_of(&bot, &old), @"
     lockkeeper/plan: Failure, Plan superseded: a newer commit came.
     lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
@@ -171,7 +225,9 @@ async fn asked_again(backend: Backend, text: &str) -> (Bot, PullNumber, JoinHand
     (bot, pull, command)
 }
 
-async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_one(backend: Backend) {
+async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_one(
+    backend: Backend,
+) {
     let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan").await;
     // Two pushes: the second takes the place of the first, and of what the first had taken the place of.
     bot.push("wider", &[NEWER]).await;
@@ -197,12 +253,17 @@ async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_o
     bot.end(&[]).await;
 }
 
-async fn whoever_asked_is_answered_although_the_newer_plan_is_cancelled_before_it_begins(backend: Backend) {
+async fn whoever_asked_is_answered_although_the_newer_plan_is_cancelled_before_it_begins(
+    backend: Backend,
+) {
     let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan").await;
     bot.push("wider", &[NEWER]).await;
     bot.settle_short().await;
     end_of(command).await;
-    bot.github.comment(REPO, pull, "carol", "lockkeeper cancel").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "carol", "lockkeeper cancel")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.settle().await;
     assert_snapshot!(bot.comments(pull).join("\n=====\n"), @"
@@ -218,15 +279,28 @@ async fn whoever_asked_is_answered_although_the_newer_plan_is_cancelled_before_i
 }
 
 async fn a_plan_of_one_project_is_made_again_on_the_newest_commit(backend: Backend) {
-    let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan -d network -- -lock=false").await;
+    let (mut bot, pull, command) =
+        asked_again(backend, "lockkeeper plan -d network -- -lock=false").await;
     bot.push("wider", &[NEWER]).await;
     bot.settle_short().await;
     end_of(command).await;
     bot.settle().await;
     let comments = bot.comments(pull);
-    assert!(comments[0].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[0]);
-    assert!(comments[0].contains("lockkeeper plan -d network -- '-lock=false'"), "{}", comments[0]);
-    assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[1]);
+    assert!(
+        comments[0].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"),
+        "{}",
+        comments[0]
+    );
+    assert!(
+        comments[0].contains("lockkeeper plan -d network -- '-lock=false'"),
+        "{}",
+        comments[0]
+    );
+    assert!(
+        comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"),
+        "{}",
+        comments[1]
+    );
     assert_eq!(comments.len(), 2);
     // Nothing goes on.
     assert_eq!(bot.pending(pull), [""; 0]);
@@ -237,22 +311,36 @@ async fn a_plan_of_one_project_that_waits_sees_the_newest_commit(backend: Backen
     let (mut bot, pull, _) = planning(backend, "# fake: hang plan\n", &[]).await;
     let command = bot.begin_command();
     bot.printed("hanging").await;
-    bot.github.comment(REPO, pull, "bob", "lockkeeper plan -d app").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper plan -d app")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.push("wider", &[NEWER]).await;
     bot.settle_short().await;
     end_of(command).await;
     bot.settle().await;
     let comments = bot.comments(pull);
-    assert!(comments[0].starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"), "{}", comments[0]);
-    assert!(comments[1].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{}", comments[1]);
+    assert!(
+        comments[0].starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"),
+        "{}",
+        comments[0]
+    );
+    assert!(
+        comments[1].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"),
+        "{}",
+        comments[1]
+    );
     assert_eq!(comments.len(), 2);
     bot.end(&[LOCK]).await;
 }
 
 async fn nothing_is_replaced_where_planning_by_itself_is_switched_off(backend: Backend) {
     let (mut bot, pull, _) = planning(backend, WAITS.1, &[("disable-autoplan", "true")]).await;
-    bot.github.comment(REPO, pull, "bob", "lockkeeper plan").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper plan")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -261,18 +349,38 @@ async fn nothing_is_replaced_where_planning_by_itself_is_switched_off(backend: B
     bot.go();
     end_of(command).await;
     bot.settle().await;
-    assert!(bot.comment(pull).contains("**Plan: 1 to add, 0 to change, 0 to destroy.**"));
+    assert!(
+        bot.comment(pull)
+            .contains("**Plan: 1 to add, 0 to change, 0 to destroy.**")
+    );
     bot.end(&[LOCK]).await;
 }
 
-async fn a_plan_that_waits_while_the_pull_request_is_closed_and_opened_again_is_made(backend: Backend) {
-    let (mut bot, pull, _) = planning(backend, "# fake: wait apply\n", &[("disable-autoplan", "true")]).await;
-    assert!(bot.ask(pull, "lockkeeper plan").await.contains(": planned\n"));
-    bot.github.comment(REPO, pull, "bob", "lockkeeper apply").await.unwrap();
+async fn a_plan_that_waits_while_the_pull_request_is_closed_and_opened_again_is_made(
+    backend: Backend,
+) {
+    let (mut bot, pull, _) = planning(
+        backend,
+        "# fake: wait apply\n",
+        &[("disable-autoplan", "true")],
+    )
+    .await;
+    assert!(
+        bot.ask(pull, "lockkeeper plan")
+            .await
+            .contains(": planned\n")
+    );
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
-    bot.github.comment(REPO, pull, "bob", "lockkeeper plan").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "bob", "lockkeeper plan")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle_short().await;
@@ -284,8 +392,18 @@ async fn a_plan_that_waits_while_the_pull_request_is_closed_and_opened_again_is_
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].starts_with("Ran Apply for"), "{}", comments[0]);
-    assert!(comments[1].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{}", comments[1]);
+    assert!(
+        comments[1].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"),
+        "{}",
+        comments[1]
+    );
     assert_eq!(comments.len(), 2);
-    assert!(bot.store().command_list_stopping().await.unwrap().is_empty());
+    assert!(
+        bot.store()
+            .command_list_stopping()
+            .await
+            .unwrap()
+            .is_empty()
+    );
     bot.end(&[LOCK]).await;
 }

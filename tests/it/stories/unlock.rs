@@ -23,10 +23,18 @@ story!(
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 
 /// A bot with a pull request whose command is under way and has printed the word.
-async fn under_way(backend: Backend, main: &str, word: &str) -> (Bot, PullNumber, JoinHandle<Tick>) {
+async fn under_way(
+    backend: Backend,
+    main: &str,
+    word: &str,
+) -> (Bot, PullNumber, JoinHandle<Tick>) {
     let bot = Bot::new(backend, &[NETWORK, APP]).await;
     bot.push("wider", &[("network/main.tf", main)]).await;
-    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    let pull = bot
+        .github
+        .open_pull(REPO, NewPull::from_branch("wider"))
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed(word).await;
@@ -35,7 +43,12 @@ async fn under_way(backend: Backend, main: &str, word: &str) -> (Bot, PullNumber
 
 async fn unlock_gives_everything_back(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+        )
+        .await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply -d app").await;
     bot.heard(pull);
@@ -57,7 +70,13 @@ async fn unlock_gives_everything_back(backend: Backend) {
     ");
     let line = bot.machine_line(pull);
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":"5b5fb7838251c7fdfddc73242e383ad52c7df2a0","outcome":"success","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"discarded","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
-    assert!(bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().is_empty());
+    assert!(
+        bot.store()
+            .plan_list(&Bot::pull_ref(pull))
+            .await
+            .unwrap()
+            .is_empty()
+    );
     bot.end(&[]).await;
 }
 
@@ -75,7 +94,10 @@ async fn unlock_works_on_a_closed_pull_request(backend: Backend) {
     bot.close(pull).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper unlock").await;
-    assert!(bot.comment(pull).starts_with("Ran Unlock: this pull request holds no lock and has no plan"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Unlock: this pull request holds no lock and has no plan")
+    );
     bot.end(&[]).await;
 }
 
@@ -115,9 +137,14 @@ async fn a_pull_request_closed_during_its_plan_stops_it(backend: Backend) {
 
 async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    let pull = bot
+        .open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")])
+        .await;
     bot.heard(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper apply")
+        .await
+        .unwrap();
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
@@ -151,7 +178,10 @@ async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
 
 async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
     let (mut bot, pull, command) = under_way(backend, "# fake: wait plan\n", "waiting").await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper unlock").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper unlock")
+        .await
+        .unwrap();
     bot.settle_short().await;
     assert!(bot.heard(pull).is_empty());
     bot.go();
@@ -167,7 +197,10 @@ async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
 /// A command waits behind the one that runs; nobody has to hear of plans that nobody needs any more.
 async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend: Backend) {
     let (mut bot, pull, command) = under_way(backend, "# fake: hang plan\n", "hanging").await;
-    bot.github.comment(REPO, pull, "alice", "lockkeeper plan").await.unwrap();
+    bot.github
+        .comment(REPO, pull, "alice", "lockkeeper plan")
+        .await
+        .unwrap();
     bot.settle_short().await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle_short().await;

@@ -15,7 +15,15 @@ story!(
 
 async fn planned(backend: Backend) -> (Bot, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
-    let pull = bot.open_pull("both", &[("network/main.tf", "# wider\n"), ("app/main.tf", "# wider\n")]).await;
+    let pull = bot
+        .open_pull(
+            "both",
+            &[
+                ("network/main.tf", "# wider\n"),
+                ("app/main.tf", "# wider\n"),
+            ],
+        )
+        .await;
     bot.comment(pull);
     (bot, pull)
 }
@@ -70,7 +78,11 @@ async fn the_version_is_told_of_what_is_planned(backend: Backend) {
 
     <sub>Commit `23b99ac0` · 0 s</sub>
     ");
-    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    bot.end(&[
+        "acme/infra/app/default by #1",
+        "acme/infra/network/default by #1",
+    ])
+    .await;
 }
 
 async fn the_version_of_a_project_that_is_named_is_told_and_nothing_is_locked(backend: Backend) {
@@ -101,7 +113,13 @@ async fn a_version_that_nobody_has_is_told(backend: Backend) {
     let pull = bot.open_pull("docs", &[("README.md", "words\n")]).await;
     bot.say(pull, "lockkeeper version -d network").await;
     let comment = bot.comment(pull);
-    assert!(comment.starts_with("Ran Version for dir: `network` workspace: `default`: failed\n"), "{comment}");
-    assert!(comment.contains("1.2.3") && comment.contains("--tf-bin-dir"), "{comment}");
+    assert!(
+        comment.starts_with("Ran Version for dir: `network` workspace: `default`: failed\n"),
+        "{comment}"
+    );
+    assert!(
+        comment.contains("1.2.3") && comment.contains("--tf-bin-dir"),
+        "{comment}"
+    );
     bot.end(&[]).await;
 }

@@ -33,7 +33,8 @@ const LOCK: &str = "acme/infra/network/default by #1";
 /// The operator's file with one workflow for everything.
 fn with_workflow(plan: &Value, apply: &Value) -> String {
     let workflow = json!({"plan": {"steps": plan}, "apply": {"steps": apply}});
-    json!({"repos": [{"id": "/.*/", "workflow": "custom"}], "workflows": {"custom": workflow}}).to_string()
+    json!({"repos": [{"id": "/.*/", "workflow": "custom"}], "workflows": {"custom": workflow}})
+        .to_string()
 }
 
 async fn planned_by(backend: Backend, plan: &Value, apply: &Value) -> (Bot, PullNumber) {
@@ -201,7 +202,12 @@ async fn what_is_no_list_of_variables_fails_the_step(backend: Backend) {
     let plan = json!([{"multienv": "echo hunter2"}, "init", "plan"]);
     let (mut bot, pull) = planned_by(backend, &plan, &json!(["apply"])).await;
     let said = bot.comment(pull);
-    assert!(said.contains("`multienv: echo hunter2` (step 1 of the workflow `custom`) printed no variables"), "{said}");
+    assert!(
+        said.contains(
+            "`multienv: echo hunter2` (step 1 of the workflow `custom`) printed no variables"
+        ),
+        "{said}"
+    );
     assert!(bot.calls().is_empty(), "no step follows it");
     bot.end(&[]).await;
 }
@@ -250,13 +256,20 @@ async fn commands_alone_plan_and_apply_without_a_plan_file(backend: Backend) {
 }
 
 async fn commands_alone_are_refused_at_another_commit(backend: Backend) {
-    let config = with_workflow(&json!([{"run": "echo would deploy"}]), &json!([{"run": "echo deployed"}]));
-    let flags = [("repo-config-json", config.as_str()), ("disable-autoplan", "true")];
+    let config = with_workflow(
+        &json!([{"run": "echo would deploy"}]),
+        &json!([{"run": "echo deployed"}]),
+    );
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("disable-autoplan", "true"),
+    ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.say(pull, "lockkeeper plan").await;
     bot.answer(pull);
-    bot.update("wider", &[("network/more.tf", "# more\n")]).await;
+    bot.update("wider", &[("network/more.tf", "# more\n")])
+        .await;
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
     assert!(said.contains("and the pull request is at"), "{said}");
@@ -268,21 +281,34 @@ async fn a_plan_file_that_a_command_writes_is_applied(backend: Backend) {
     let plan = json!(["init", {"run": "terraform plan -out $PLANFILE"}]);
     let (mut bot, pull) = planned_by(backend, &plan, &json!(["apply"])).await;
     let said = bot.comment(pull);
-    assert!(said.contains("**Plan: 2 to add, 1 to change, 0 to destroy.**"), "{said}");
+    assert!(
+        said.contains("**Plan: 2 to add, 1 to change, 0 to destroy.**"),
+        "{said}"
+    );
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
     assert!(said.contains("Apply complete!"), "{said}");
-    assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
+    assert_eq!(
+        bot.calls(),
+        ["init network", "plan network", "apply network"]
+    );
     bot.end(&[LOCK]).await;
 }
 
 async fn a_plan_without_a_file_cannot_be_applied_by_terraform(backend: Backend) {
-    let (mut bot, pull) = planned_by(backend, &json!([{"run": "echo nothing"}]), &json!(["apply"])).await;
+    let (mut bot, pull) = planned_by(
+        backend,
+        &json!([{"run": "echo nothing"}]),
+        &json!(["apply"]),
+    )
+    .await;
     bot.answer(pull);
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
     assert!(
-        said.contains("the plan has no file, because no step has written `$PLANFILE`. Nothing was applied."),
+        said.contains(
+            "the plan has no file, because no step has written `$PLANFILE`. Nothing was applied."
+        ),
         "{said}"
     );
     bot.end(&[LOCK]).await;
@@ -292,7 +318,10 @@ async fn only_terraform_itself_is_believed_when_nothing_is_to_be_done(backend: B
     let nothing = "No changes. Your infrastructure matches the configuration.";
     let plan = json!([{"run": format!("echo '{nothing}'")}]);
     let (mut bot, pull) = planned_by(backend, &plan, &json!([{"run": "echo deployed"}])).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull)
+            .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("deployed"));
     bot.end(&[LOCK]).await;
@@ -301,10 +330,19 @@ async fn only_terraform_itself_is_believed_when_nothing_is_to_be_done(backend: B
 async fn what_a_pull_request_chooses_is_never_source_code(backend: Backend) {
     let show = r#"printf '<%s>\n' "$HEAD_BRANCH_NAME" "$COMMENT_ARGS" "$PULL_AUTHOR"; ls"#;
     let config = with_workflow(&json!([{"run": show}]), &json!([{"run": "echo deployed"}]));
-    let flags = [("repo-config-json", config.as_str()), ("disable-autoplan", "true")];
+    let flags = [
+        ("repo-config-json", config.as_str()),
+        ("disable-autoplan", "true"),
+    ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
-    let pull = bot.open_pull("x$(touch${IFS}pwned)';touch${IFS}pwned;`id`\"", &[WIDER]).await;
-    bot.say(pull, "lockkeeper plan -- '-var=a=$(touch pwned) \"; ${id} é,b'").await;
+    let pull = bot
+        .open_pull("x$(touch${IFS}pwned)';touch${IFS}pwned;`id`\"", &[WIDER])
+        .await;
+    bot.say(
+        pull,
+        "lockkeeper plan -- '-var=a=$(touch pwned) \"; ${id} é,b'",
+    )
+    .await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Plan for dir: `network` workspace: `default`: planned
 
@@ -336,7 +374,10 @@ async fn a_plan_is_not_applied_by_another_workflow(backend: Backend) {
     let plan = json!([{"run": "echo would deploy"}]);
     let (mut bot, pull) = planned_by(backend, &plan, &json!([{"run": "echo deployed"}])).await;
     bot.answer(pull);
-    bot.configure("repo-config-json", &with_workflow(&plan, &json!([{"run": "echo deployed elsewhere"}])));
+    bot.configure(
+        "repo-config-json",
+        &with_workflow(&plan, &json!([{"run": "echo deployed elsewhere"}])),
+    );
     bot.crash_and_restart().await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -366,8 +407,14 @@ async fn what_is_kept_out_of_comments_is_not_in_the_log_of_a_comment(backend: Ba
     bot.answer(pull);
     bot.say(pull, "lockkeeper plan --verbose").await;
     let said = bot.comment(pull);
-    assert!(said.contains("The page of the run has all of it."), "{said}");
-    assert!(!said.replace("echo hunter2", "").contains("hunter2"), "{said}");
+    assert!(
+        said.contains("The page of the run has all of it."),
+        "{said}"
+    );
+    assert!(
+        !said.replace("echo hunter2", "").contains("hunter2"),
+        "{said}"
+    );
     assert!(page(&bot).await.contains("\nhunter2\n"));
     bot.end(&[LOCK]).await;
 }
@@ -380,15 +427,30 @@ async fn an_apply_prepares_a_checkout_that_is_new(backend: Backend) {
         "plan",
         {"run": "echo planned"},
     ]);
-    let (mut bot, pull) = planned_by(backend, &plan, &json!([{"run": "cat generated.txt"}, "apply"])).await;
+    let (mut bot, pull) = planned_by(
+        backend,
+        &plan,
+        &json!([{"run": "cat generated.txt"}, "apply"]),
+    )
+    .await;
     bot.answer(pull);
     std::fs::remove_dir_all(bot.db.dir.path().join("data")).unwrap();
     bot.crash_and_restart().await;
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
-    assert!(said.contains("generated\n") && said.contains("Apply complete!"), "{said}");
-    assert!(!said.contains("planned\n"), "what comes after the plan is no part of it: {said}");
-    let inits = bot.arguments().lines().filter(|line| line.contains("-backend-config=key=of-the-plan")).count();
+    assert!(
+        said.contains("generated\n") && said.contains("Apply complete!"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("planned\n"),
+        "what comes after the plan is no part of it: {said}"
+    );
+    let inits = bot
+        .arguments()
+        .lines()
+        .filter(|line| line.contains("-backend-config=key=of-the-plan"))
+        .count();
     assert_eq!(inits, 2, "{}", bot.arguments());
     bot.end(&[LOCK]).await;
 }
@@ -398,7 +460,8 @@ async fn a_targeted_apply_is_refused(backend: Backend) {
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.answer(pull);
     for argument in ["-target=a.b", "--target a.b", "-destroy"] {
-        bot.say(pull, &format!("lockkeeper apply -- {argument}")).await;
+        bot.say(pull, &format!("lockkeeper apply -- {argument}"))
+            .await;
         let said = bot.comment(pull);
         assert!(said.contains("a plan is applied as a whole"), "{said}");
     }
@@ -412,29 +475,48 @@ async fn a_repository_defines_its_own_workflow_where_that_is_allowed(backend: Ba
     let config = json!({"repos": [
         {"id": "/.*/", "allowed_overrides": ["workflow"], "allow_custom_workflows": true},
     ]});
-    let mut bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", &config.to_string())]).await;
-    let pull = bot.open_pull("wider", &[WIDER, ("lockkeeper.yaml", OWN)]).await;
+    let mut bot = Bot::with(
+        backend,
+        &[NETWORK],
+        &[("repo-config-json", &config.to_string())],
+    )
+    .await;
+    let pull = bot
+        .open_pull("wider", &[WIDER, ("lockkeeper.yaml", OWN)])
+        .await;
     assert!(bot.comment(pull).contains("of the pull request\n"));
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("Apply complete!"));
     bot.end(&[LOCK]).await;
 }
 
-async fn programs_that_were_downloaded_are_found_by_name_beside_those_of_the_operator(backend: Backend) {
+async fn programs_that_were_downloaded_are_found_by_name_beside_those_of_the_operator(
+    backend: Backend,
+) {
     let hooks = json!([{"run": "terraform1.5.7"}]);
     let plan = json!([{"run": "terraform1.5.7; terraform version"}, "init", "plan"]);
     let config = json!({
         "repos": [{"id": "/.*/", "workflow": "custom", "pre_workflow_hooks": hooks}],
         "workflows": {"custom": {"plan": {"steps": plan}}},
     });
-    let flags = [("repo-config-json", &*config.to_string()), ("fail-on-pre-workflow-hook-error", "true")];
+    let flags = [
+        ("repo-config-json", &*config.to_string()),
+        ("fail-on-pre-workflow-hook-error", "true"),
+    ];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let program = bot.db.dir.path().join("data/bin/terraform1.5.7");
     std::fs::create_dir_all(program.parent().unwrap()).unwrap();
     std::fs::write(&program, "#!/bin/sh\necho an old program\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let pull = bot.open_pull("wider", &[WIDER]).await;
     let said = bot.answer(pull);
-    assert!(said.contains("an old program\nTerraform v1.11.4\n"), "{said}");
+    assert!(
+        said.contains("an old program\nTerraform v1.11.4\n"),
+        "{said}"
+    );
     bot.end(&[LOCK]).await;
 }

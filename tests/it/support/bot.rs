@@ -18,7 +18,9 @@ use lockkeeper::app::{self, Parts, Replica};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::context::Ctx;
-use lockkeeper::emulator::{AppOptions, Comment, Delivering, Emulator, NewPull, Options, ReviewState};
+use lockkeeper::emulator::{
+    AppOptions, Comment, Delivering, Emulator, NewPull, Options, ReviewState,
+};
 use lockkeeper::http;
 use lockkeeper::model::{CommitSha, Lock, PullNumber};
 use lockkeeper::queue::Tick;
@@ -82,35 +84,85 @@ impl Bot {
 
     /// A bot that acts as a GitHub App.
     pub async fn as_app(backend: Backend, files: &[(&str, &str)]) -> Self {
-        let flags = [("gh-user", ""), ("gh-token", ""), ("gh-app-id", "7"), ("gh-app-key", APP_KEY)];
-        Self::start(backend, files, &flags, Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY))).await
+        let flags = [
+            ("gh-user", ""),
+            ("gh-token", ""),
+            ("gh-app-id", "7"),
+            ("gh-app-key", APP_KEY),
+        ];
+        Self::start(
+            backend,
+            files,
+            &flags,
+            Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY)),
+        )
+        .await
     }
 
     /// A bot with a token of its own, at a GitHub that has an App besides: `heard` hears the App.
-    pub async fn beside_app(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> Self {
-        Self::start(backend, files, flags, Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY))).await
+    pub async fn beside_app(
+        backend: Backend,
+        files: &[(&str, &str)],
+        flags: &[(&str, &str)],
+    ) -> Self {
+        Self::start(
+            backend,
+            files,
+            flags,
+            Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY)),
+        )
+        .await
     }
 
-    async fn start(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)], app: Option<AppOptions>) -> Self {
+    async fn start(
+        backend: Backend,
+        files: &[(&str, &str)],
+        flags: &[(&str, &str)],
+        app: Option<AppOptions>,
+    ) -> Self {
         let db = TestDb::new(backend).await;
         let secret = Secret::new(SECRET);
         let options = Options::new(&db.dir.path().join("github"), db.clock.clone(), secret)
             .with_token(TEAM_LOGIN, Secret::new(TEAM_TOKEN));
         let (options, login) = match app {
-            None => (options.with_token(LOGIN, Secret::new(TOKEN)), LOGIN.to_owned()),
-            Some(app) => (options.with_app(app.clone().with_clock(db.clock.clone())), app.bot_login()),
+            None => (
+                options.with_token(LOGIN, Secret::new(TOKEN)),
+                LOGIN.to_owned(),
+            ),
+            Some(app) => (
+                options.with_app(app.clone().with_clock(db.clock.clone())),
+                app.bot_login(),
+            ),
         };
         let github = Emulator::start(options).await.expect("the emulator starts");
-        github.create_repo(REPO, files).await.expect("the repository is made");
+        github
+            .create_repo(REPO, files)
+            .await
+            .expect("the repository is made");
         let tools = db.dir.path().join("tools");
         std::fs::create_dir(&tools).expect("a directory can be made");
         std::fs::copy(stand_in(), tools.join("terraform")).expect("the stand-in can be copied");
         let mut all = usual_flags(&github, &tools, &db);
-        all.extend(flags.iter().map(|(flag, value)| ((*flag).to_owned(), vec![(*value).to_owned()])));
+        all.extend(
+            flags
+                .iter()
+                .map(|(flag, value)| ((*flag).to_owned(), vec![(*value).to_owned()])),
+        );
         let replica = build(&db, &all, 1).await;
         let (events, door) = open_door(&replica).await;
         github.set_webhook_target(events.clone());
-        Self { github, db, replica, tools, events, login, flags: all, door, read: BTreeSet::new(), replicas: 1 }
+        Self {
+            github,
+            db,
+            replica,
+            tools,
+            events,
+            login,
+            flags: all,
+            door,
+            read: BTreeSet::new(),
+            replicas: 1,
+        }
     }
 
     /// The store.
@@ -121,38 +173,57 @@ impl Bot {
     /// Pushes changed files to a branch and opens a pull request from it.
     pub async fn open_pull(&mut self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
         self.push(branch, files).await;
-        let pull = self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("the pull is opened");
+        let pull = self
+            .github
+            .open_pull(REPO, NewPull::from_branch(branch))
+            .await
+            .expect("the pull is opened");
         self.settle().await;
         pull
     }
 
     /// Pushes changed files to a branch.
     pub async fn push(&self, branch: &str, files: &[(&str, &str)]) -> CommitSha {
-        let changes: Vec<_> =
-            files.iter().map(|(path, text)| lockkeeper::emulator::Change::write(path, text)).collect();
-        self.github.push(REPO, branch, &changes).await.expect("the push is taken")
+        let changes: Vec<_> = files
+            .iter()
+            .map(|(path, text)| lockkeeper::emulator::Change::write(path, text))
+            .collect();
+        self.github
+            .push(REPO, branch, &changes)
+            .await
+            .expect("the push is taken")
     }
 
     /// `alice` comments, and everything that follows from it is done.
     pub async fn say(&mut self, pull: PullNumber, text: &str) {
-        self.github.comment(REPO, pull, "alice", text).await.expect("the comment is taken");
+        self.github
+            .comment(REPO, pull, "alice", text)
+            .await
+            .expect("the comment is taken");
         self.settle().await;
     }
 
     /// Somebody comments, and everything that follows from it is done.
     pub async fn hear(&mut self, pull: PullNumber, who: &str, text: &str) {
-        self.github.comment(REPO, pull, who, text).await.expect("the comment is taken");
+        self.github
+            .comment(REPO, pull, who, text)
+            .await
+            .expect("the comment is taken");
         self.settle().await;
     }
 
     /// Somebody approves of a pull.
     pub fn approve(&self, pull: PullNumber, who: &str) {
-        self.github.review(REPO, pull, who, ReviewState::Approved).expect("the review is taken");
+        self.github
+            .review(REPO, pull, who, ReviewState::Approved)
+            .expect("the review is taken");
     }
 
     /// Somebody asks for changes.
     pub fn ask_for_changes(&self, pull: PullNumber, who: &str) {
-        self.github.review(REPO, pull, who, ReviewState::ChangesRequested).expect("the review is taken");
+        self.github
+            .review(REPO, pull, who, ReviewState::ChangesRequested)
+            .expect("the review is taken");
     }
 
     /// Turns the crank until nothing is left to do; the clock is moved to whatever waits.
@@ -160,7 +231,11 @@ impl Bot {
         loop {
             self.github.set_delivering(Delivering::Immediately).await;
             let short = self.replica.tick_short().await.expect("the queue answers");
-            let command = self.replica.tick_command().await.expect("the queue answers");
+            let command = self
+                .replica
+                .tick_command()
+                .await
+                .expect("the queue answers");
             if short == Tick::Idle && command == Tick::Idle && !self.wait_for_next().await {
                 return;
             }
@@ -169,24 +244,36 @@ impl Bot {
 
     /// Moves the clock to the next job that waits for its time; `false` when none does.
     async fn wait_for_next(&self) -> bool {
-        let Some(next) = self.next_due().await else { return false };
+        let Some(next) = self.next_due().await else {
+            return false;
+        };
         self.db.clock.advance_to(next);
         true
     }
 
     /// When the next job may run: of each lane only the first counts, the others wait for it.
     async fn next_due(&self) -> Option<DateTime<Utc>> {
-        let open = self.store().job_list_open().await.expect("the jobs can be listed");
+        let open = self
+            .store()
+            .job_list_open()
+            .await
+            .expect("the jobs can be listed");
         let mut lanes = BTreeSet::new();
         let heads = open.iter().filter(|job| lanes.insert(&job.lane));
-        heads.filter(|job| job.state == JobState::Queued).map(|job| job.run_after).min()
+        heads
+            .filter(|job| job.state == JobState::Queued)
+            .map(|job| job.run_after)
+            .min()
     }
 
     /// The comments of the bot on a pull that the story has not read yet, oldest first, without their hidden lines.
     pub fn heard(&mut self, pull: PullNumber) -> Vec<String> {
         let comments = self.unread(pull);
         self.read.extend(comments.iter().map(|comment| comment.id));
-        comments.into_iter().map(|comment| without_ids(&without_machine_line(&comment.body))).collect()
+        comments
+            .into_iter()
+            .map(|comment| without_ids(&without_machine_line(&comment.body)))
+            .collect()
     }
 
     /// The one comment of the bot that the story has not read yet.
@@ -199,7 +286,11 @@ impl Bot {
     /// The hidden line of the newest comment of the bot, but for identifiers.
     pub fn machine_line(&self, pull: PullNumber) -> String {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
-        let own = comments.iter().rev().find(|comment| comment.author == self.login).expect("the bot has commented");
+        let own = comments
+            .iter()
+            .rev()
+            .find(|comment| comment.author == self.login)
+            .expect("the bot has commented");
         without_ids(own.body.lines().next_back().unwrap_or_default())
     }
 
@@ -214,7 +305,10 @@ impl Bot {
     /// `context: state, description`, a line each, of the head commit.
     pub fn statuses(&self, pull: PullNumber) -> String {
         let head = self.github.pull(REPO, pull).expect("the pull exists").head;
-        let statuses = self.github.statuses(REPO, &head).expect("the commit exists");
+        let statuses = self
+            .github
+            .statuses(REPO, &head)
+            .expect("the commit exists");
         let line = |status: &lockkeeper::emulator::Status| {
             let description = status.description.as_deref().unwrap_or_default();
             format!("{}: {:?}, {description}\n", status.context, status.state)
@@ -226,9 +320,16 @@ impl Bot {
 
     /// Every lock, as `owner/repo/dir/workspace by #pull`.
     pub async fn locks(&self) -> Vec<String> {
-        let mut locks = self.store().lock_list().await.expect("the locks can be listed");
+        let mut locks = self
+            .store()
+            .lock_list()
+            .await
+            .expect("the locks can be listed");
         locks.sort_by(|a, b| a.key.cmp(&b.key));
-        locks.iter().map(|lock: &Lock| format!("{} by #{}", lock.key, lock.pull.number)).collect()
+        locks
+            .iter()
+            .map(|lock: &Lock| format!("{} by #{}", lock.key, lock.pull.number))
+            .collect()
     }
 
     /// What Terraform was called for, in order: `init network`, `plan network`.
@@ -257,8 +358,19 @@ impl Bot {
     pub async fn printed(&self, text: &str) {
         let mut news = self.replica.ctx.hub.subscribe();
         loop {
-            for run in self.store().run_list_recent(50).await.expect("the runs can be listed") {
-                if self.store().run_output(run.id).await.expect("the output can be read").contains(text) {
+            for run in self
+                .store()
+                .run_list_recent(50)
+                .await
+                .expect("the runs can be listed")
+            {
+                if self
+                    .store()
+                    .run_output(run.id)
+                    .await
+                    .expect("the output can be read")
+                    .contains(text)
+                {
                     return;
                 }
             }
@@ -275,7 +387,10 @@ impl Bot {
         self.replica = build(&self.db, &self.flags, self.replicas).await;
         (self.events, self.door) = open_door(&self.replica).await;
         self.github.set_webhook_target(self.events.clone());
-        self.replica.tick("orphans").await.expect("the queue answers");
+        self.replica
+            .tick("orphans")
+            .await
+            .expect("the queue answers");
     }
 
     /// From the next start on the server has this setting.
@@ -291,22 +406,43 @@ impl Bot {
     /// Ends a story in which jobs of these kinds were given up, in this order.
     pub async fn end_given_up(mut self, locks: &[&str], kinds: &[&str]) {
         self.settle().await;
-        let open = self.store().job_list_open().await.expect("the jobs can be listed");
+        let open = self
+            .store()
+            .job_list_open()
+            .await
+            .expect("the jobs can be listed");
         assert!(open.is_empty(), "jobs are not finished: {open:#?}");
-        let (failed, _) =
-            self.store().job_list_failed_since(DateTime::UNIX_EPOCH, 100).await.expect("the jobs can be listed");
+        let (failed, _) = self
+            .store()
+            .job_list_failed_since(DateTime::UNIX_EPOCH, 100)
+            .await
+            .expect("the jobs can be listed");
         let given_up: Vec<&str> = failed.iter().rev().map(|job| job.kind.as_str()).collect();
         assert_eq!(given_up, kinds, "jobs were given up: {failed:#?}");
         let mut number = 1;
         while self.github.pull(REPO, PullNumber(number)).is_ok() {
             let unread: Vec<String> = self.heard(PullNumber(number));
-            assert!(unread.is_empty(), "nobody has read these comments of #{number}: {unread:#?}");
+            assert!(
+                unread.is_empty(),
+                "nobody has read these comments of #{number}: {unread:#?}"
+            );
             number += 1;
         }
-        assert_eq!(self.locks().await, locks, "locks remain that the story does not explain");
-        assert_eq!(self.github.faults_left(), 0, "a fault was ordered that did not happen");
+        assert_eq!(
+            self.locks().await,
+            locks,
+            "locks remain that the story does not explain"
+        );
+        assert_eq!(
+            self.github.faults_left(),
+            0,
+            "a fault was ordered that did not happen"
+        );
         let requests = self.github.requests();
-        if requests.iter().any(|request| request.is_api && request.fault.is_none()) {
+        if requests
+            .iter()
+            .any(|request| request.is_api && request.fault.is_none())
+        {
             OpenApi::github().check_all(&requests);
         }
         self.door.abort();
@@ -317,7 +453,11 @@ fn stand_in() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform")
 }
 
-fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTreeMap<String, Vec<String>> {
+fn usual_flags(
+    github: &Emulator,
+    tools: &std::path::Path,
+    db: &TestDb,
+) -> BTreeMap<String, Vec<String>> {
     let data = db.dir.path().join("data");
     [
         ("repo-allowlist", "github.test/acme/*"),
@@ -328,7 +468,10 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("gh-webhook-secret", SECRET),
         ("atlantis-url", "https://locks.example.com"),
         ("data-dir", &data.display().to_string()),
-        ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
+        (
+            "share-plan-dir",
+            &db.dir.path().join("plans").display().to_string(),
+        ),
         ("tf-bin-dir", &tools.display().to_string()),
         // Applications are planned and applied by people who have signed in.
         ("web-basic-auth", "true"),
@@ -351,42 +494,78 @@ async fn build(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) 
     Arc::new(Replica::new(ctx, &name))
 }
 
-async fn services(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) -> (Arc<Ctx>, String) {
+async fn services(
+    db: &TestDb,
+    flags: &BTreeMap<String, Vec<String>>,
+    number: u32,
+) -> (Arc<Ctx>, String) {
     let repos = flags.get("repo-config").and_then(|files| files.last());
     let read = |path: &String| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let files = repos.map(|path| ("repo-config".to_owned(), read(path))).into_iter().collect();
-    let raw = RawSettings { flags: flags.clone(), files, ..RawSettings::default() };
-    let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+    let files = repos
+        .map(|path| ("repo-config".to_owned(), read(path)))
+        .into_iter()
+        .collect();
+    let raw = RawSettings {
+        flags: flags.clone(),
+        files,
+        ..RawSettings::default()
+    };
+    let (config, _) =
+        ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
     let parts = Parts {
         clock: db.clock.clone() as Arc<dyn Clock>,
         ids: db.ids.clone(),
         exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
-        environment: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
+        environment: BTreeMap::from([(
+            "PATH".to_owned(),
+            "/usr/local/bin:/usr/bin:/bin".to_owned(),
+        )]),
         panics: Panics::new(db.clock.clone()),
         name: format!("replica-{number}"),
     };
     let name = parts.name.clone();
     let store = db.reopen().await;
-    (app::build_on(&config, parts, store).await.expect("the services can be built"), name)
+    (
+        app::build_on(&config, parts, store)
+            .await
+            .expect("the services can be built"),
+        name,
+    )
 }
 
 /// Listens for deliveries; returns where, and what listens.
 async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle<()>) {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
     let router = http::door(Arc::clone(&replica.ctx));
-    let door = tokio::spawn(async move { axum::serve(listener, router).await.expect("the door stays open") });
-    (format!("http://{address}/events").parse().expect("an address makes a URL"), door)
+    let door = tokio::spawn(async move {
+        axum::serve(listener, router)
+            .await
+            .expect("the door stays open")
+    });
+    (
+        format!("http://{address}/events")
+            .parse()
+            .expect("an address makes a URL"),
+        door,
+    )
 }
 
 /// The same with `ID` for every identifier.
 pub fn without_ids(text: &str) -> String {
     let mut parts = text.split(ID_START);
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |all, part| all + "ID" + &part[ID_LENGTH - ID_START.len()..])
+    parts.fold(first, |all, part| {
+        all + "ID" + &part[ID_LENGTH - ID_START.len()..]
+    })
 }
 
 fn without_machine_line(body: &str) -> String {
-    let lines: Vec<&str> = body.lines().filter(|line| !line.starts_with("<!-- lockkeeper ")).collect();
+    let lines: Vec<&str> = body
+        .lines()
+        .filter(|line| !line.starts_with("<!-- lockkeeper "))
+        .collect();
     lines.join("\n").trim_end().to_owned()
 }

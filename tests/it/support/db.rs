@@ -44,9 +44,19 @@ impl TestDb {
             Backend::Sqlite => DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db")),
             Backend::Postgres => postgres::new_database(Content::Migrated).await,
         };
-        let (clock, ids) = (Arc::new(ManualClock::new(start_of_time())), Arc::new(CountingIds::default()));
+        let (clock, ids) = (
+            Arc::new(ManualClock::new(start_of_time())),
+            Arc::new(CountingIds::default()),
+        );
         let store = open(&url, &clock, &ids).await;
-        Self { backend, url, clock, ids, dir, store }
+        Self {
+            backend,
+            url,
+            clock,
+            ids,
+            dir,
+            store,
+        }
     }
 
     /// The store.
@@ -66,7 +76,9 @@ impl TestDb {
 }
 
 async fn open(url: &DatabaseUrl, clock: &Arc<ManualClock>, ids: &Arc<CountingIds>) -> Store {
-    let store = Store::open(url, clock.clone(), ids.clone()).await.expect("a new database opens");
+    let store = Store::open(url, clock.clone(), ids.clone())
+        .await
+        .expect("a new database opens");
     // The test turns the clock, and every store has the same.
     store.judged_by_its_own_clock()
 }
@@ -81,7 +93,9 @@ pub fn races(backend: Backend, many: usize) -> usize {
 
 /// Nine o'clock on a Monday morning.
 pub fn start_of_time() -> DateTime<Utc> {
-    "2026-03-02T09:00:00Z".parse().expect("the constant is RFC 3339")
+    "2026-03-02T09:00:00Z"
+        .parse()
+        .expect("the constant is RFC 3339")
 }
 
 /// Runs each `async fn name(db: &TestDb)` on both databases, as the tests `name::sqlite` and `name::postgres`.
@@ -133,7 +147,12 @@ pub fn tell(story: impl Future<Output = ()>) {
     panics::watch();
     let name = panics::thread();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).thread_name(name.clone()).enable_all().build().unwrap();
+    let runtime = builder
+        .worker_threads(2)
+        .thread_name(name.clone())
+        .enable_all()
+        .build()
+        .unwrap();
     insta::allow_duplicates! { runtime.block_on(story) }
     drop(runtime);
     postgres::drop_databases_of(&name);
@@ -142,7 +161,8 @@ pub fn tell(story: impl Future<Output = ()>) {
 
 /// Somebody who does something to a lock.
 pub fn by() -> &'static Cause {
-    static BY: LazyLock<Cause> = LazyLock::new(|| Cause::new(Actor::commenter("ada"), "as the test wants it"));
+    static BY: LazyLock<Cause> =
+        LazyLock::new(|| Cause::new(Actor::commenter("ada"), "as the test wants it"));
     &BY
 }
 
@@ -153,7 +173,9 @@ pub fn audit_files(db: &TestDb) -> AuditFiles {
 
 /// Seals what is in the audit log, as such a server does every few seconds, and tells how many events were new.
 pub async fn seal_log(db: &TestDb) -> u64 {
-    locks::seal_log(db.store(), &audit_files(db)).await.expect("the log can be sealed")
+    locks::seal_log(db.store(), &audit_files(db))
+        .await
+        .expect("the log can be sealed")
 }
 
 /// Stops every apply.
@@ -170,20 +192,34 @@ pub async fn stop_applies_of(
     why: &str,
 ) -> ApplyLock {
     let cause = Cause::new(Actor::commenter(who), why);
-    match store.apply_lock_set(scope, ends_at, &cause).await.expect("the database") {
+    match store
+        .apply_lock_set(scope, ends_at, &cause)
+        .await
+        .expect("the database")
+    {
         SetApplyLock::Set(lock) => lock,
-        other @ (SetApplyLock::AlreadySet(_) | SetApplyLock::Over(_) | SetApplyLock::TooMany(_)) => panic!("{other:?}"),
+        other
+        @ (SetApplyLock::AlreadySet(_) | SetApplyLock::Over(_) | SetApplyLock::TooMany(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 
 /// Allows applies again, but for those that locks of other scopes stop; `false` when nobody had stopped all.
 pub async fn allow_applies(store: &Store) -> bool {
-    store.apply_lock_clear(&ApplyScope::Server, by()).await.expect("the database").is_some()
+    store
+        .apply_lock_clear(&ApplyScope::Server, by())
+        .await
+        .expect("the database")
+        .is_some()
 }
 
 /// The lock that stops every apply.
 pub async fn stopped(store: &Store) -> Option<ApplyLock> {
-    store.apply_lock_get(&ApplyScope::Server).await.expect("the database")
+    store
+        .apply_lock_get(&ApplyScope::Server)
+        .await
+        .expect("the database")
 }
 
 /// The applies of a repository, or of a directory in it.
@@ -202,7 +238,9 @@ pub async fn execute(db: &TestDb, sql: &str) {
             pool.close().await;
         }
         DatabaseUrl::Postgres(options) => {
-            let pool = sqlx::PgPool::connect_with((**options).clone()).await.unwrap();
+            let pool = sqlx::PgPool::connect_with((**options).clone())
+                .await
+                .unwrap();
             sqlx::query(sql).execute(&pool).await.unwrap();
             pool.close().await;
         }

@@ -53,7 +53,12 @@ struct Site {
 impl GitServer {
     /// Serves the repositories below `root`; `user:password` is demanded where given.
     pub async fn start(root: &Path, credentials: Option<&str>) -> Self {
-        let basic = |text| format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(text));
+        let basic = |text| {
+            format!(
+                "Basic {}",
+                base64::engine::general_purpose::STANDARD.encode(text)
+            )
+        };
         Self::serve(root, credentials.map(basic), None).await
     }
 
@@ -65,7 +70,13 @@ impl GitServer {
     async fn serve(root: &Path, expected: Option<String>, redirect: Option<String>) -> Self {
         let (log, stalled) = (Arc::<Mutex<Log>>::default(), Arc::<Notify>::default());
         let (kept, told) = (Arc::clone(&log), Arc::clone(&stalled));
-        let site = Site { root: root.to_owned(), expected, redirect, log: kept, stalled: told };
+        let site = Site {
+            root: root.to_owned(),
+            expected,
+            redirect,
+            log: kept,
+            stalled: told,
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(site);
@@ -76,26 +87,56 @@ impl GitServer {
 
 async fn answer(State(site): State<Site>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let text = |name| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+    };
     let authorization = text(header::AUTHORIZATION);
-    site.log.lock().unwrap().authorization.push(authorization.clone());
+    site.log
+        .lock()
+        .unwrap()
+        .authorization
+        .push(authorization.clone());
     if let Some(other) = &site.redirect {
-        return (StatusCode::FOUND, [(header::LOCATION, format!("{other}{}", parts.uri))]).into_response();
+        return (
+            StatusCode::FOUND,
+            [(header::LOCATION, format!("{other}{}", parts.uri))],
+        )
+            .into_response();
     }
     if site.expected.is_some() && site.expected != authorization {
-        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=\"git\"")]).into_response();
+        return (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, "Basic realm=\"git\"")],
+        )
+            .into_response();
     }
     let stall_after = site.log.lock().unwrap().stall_after;
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let variables = [
         ("GIT_PROJECT_ROOT", site.root.display().to_string()),
         ("GIT_HTTP_EXPORT_ALL", "1".to_owned()),
-        ("GIT_PROTOCOL", text(header::HeaderName::from_static("git-protocol")).unwrap_or_default()),
+        (
+            "GIT_PROTOCOL",
+            text(header::HeaderName::from_static("git-protocol")).unwrap_or_default(),
+        ),
         ("REQUEST_METHOD", parts.method.to_string()),
         ("PATH_INFO", parts.uri.path().to_owned()),
-        ("QUERY_STRING", parts.uri.query().unwrap_or_default().to_owned()),
-        ("CONTENT_TYPE", text(header::CONTENT_TYPE).unwrap_or_default()),
-        ("HTTP_CONTENT_ENCODING", text(header::CONTENT_ENCODING).unwrap_or_default()),
+        (
+            "QUERY_STRING",
+            parts.uri.query().unwrap_or_default().to_owned(),
+        ),
+        (
+            "CONTENT_TYPE",
+            text(header::CONTENT_TYPE).unwrap_or_default(),
+        ),
+        (
+            "HTTP_CONTENT_ENCODING",
+            text(header::CONTENT_ENCODING).unwrap_or_default(),
+        ),
         ("CONTENT_LENGTH", body.len().to_string()),
         ("PATH", "/usr/bin:/bin".to_owned()),
         ("HOME", "/dev/null".to_owned()),
@@ -105,10 +146,22 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
         return lfs_batch(&site, &body, authorization.as_deref(), &parts.headers);
     }
     if let Some(id) = path.strip_prefix("/lfs/") {
-        return site.log.lock().unwrap().lfs.get(id).cloned().unwrap_or_default().into_response();
+        return site
+            .log
+            .lock()
+            .unwrap()
+            .lfs
+            .get(id)
+            .cloned()
+            .unwrap_or_default()
+            .into_response();
     }
     if body.windows(15).any(|window| window == b"command=ls-refs") {
-        site.log.lock().unwrap().asked_for_refs.push(String::from_utf8_lossy(&body).into_owned());
+        site.log
+            .lock()
+            .unwrap()
+            .asked_for_refs
+            .push(String::from_utf8_lossy(&body).into_owned());
     }
     let is_pack = body.windows(13).any(|window| window == b"command=fetch");
     let response = from_cgi(&run(&variables, body).await);
@@ -119,9 +172,17 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
 }
 
 /// Where the contents are that are asked for (Git LFS: batch API).
-fn lfs_batch(site: &Site, body: &[u8], authorization: Option<&str>, headers: &HeaderMap) -> Response {
+fn lfs_batch(
+    site: &Site,
+    body: &[u8],
+    authorization: Option<&str>,
+    headers: &HeaderMap,
+) -> Response {
     let asked: serde_json::Value = serde_json::from_slice(body).unwrap();
-    let (log, host) = (site.log.lock().unwrap(), headers[header::HOST].to_str().unwrap());
+    let (log, host) = (
+        site.log.lock().unwrap(),
+        headers[header::HOST].to_str().unwrap(),
+    );
     let told = asked["objects"].as_array().unwrap().iter().map(|object| {
         let (id, bytes) = (object["oid"].as_str().unwrap(), &object["size"]);
         if !log.lfs.contains_key(id) {
@@ -131,7 +192,11 @@ fn lfs_batch(site: &Site, body: &[u8], authorization: Option<&str>, headers: &He
         json!({"oid": id, "size": bytes, "authenticated": true, "actions": {"download": action}})
     });
     let told = json!({"transfer": "basic", "objects": told.collect::<Vec<_>>()}).to_string();
-    ([(header::CONTENT_TYPE, "application/vnd.git-lfs+json")], told).into_response()
+    (
+        [(header::CONTENT_TYPE, "application/vnd.git-lfs+json")],
+        told,
+    )
+        .into_response()
 }
 
 /// The beginning of an answer that never ends.
@@ -148,11 +213,21 @@ async fn stall(response: Response, bytes: usize, stalled: Arc<Notify>) -> Respon
     Response::from_parts(parts, Body::from_stream(begin.chain(end)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a CGI program reads standard input, which `Cmd` does not offer")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a CGI program reads standard input, which `Cmd` does not offer"
+)]
 async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
     let mut command = tokio::process::Command::new("git");
-    command.arg("http-backend").env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    command
+        .arg("http-backend")
+        .env_clear()
+        .envs(variables.iter().map(|(name, value)| (name, value)));
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     // A program that ends without reading everything is fine.
@@ -162,14 +237,20 @@ async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
 }
 
 fn from_cgi(output: &[u8]) -> Response {
-    let end = output.windows(4).position(|window| window == b"\r\n\r\n").expect("headers of a CGI answer");
+    let end = output
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .expect("headers of a CGI answer");
     let (mut status, mut headers) = (StatusCode::OK, HeaderMap::new());
     for line in std::str::from_utf8(&output[..end]).unwrap().split("\r\n") {
         let (name, value) = line.split_once(": ").unwrap();
         if name == "Status" {
             status = value[..3].parse().unwrap();
         } else {
-            headers.insert(header::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+            headers.insert(
+                header::HeaderName::try_from(name).unwrap(),
+                value.parse().unwrap(),
+            );
         }
     }
     (status, headers, Body::from(output[end + 4..].to_vec())).into_response()

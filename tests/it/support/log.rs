@@ -20,10 +20,15 @@ thread_local! {
 pub fn listen() -> Listening {
     static START: Once = Once::new();
     START.call_once(|| {
-        let lines = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_writer(|| Ear);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .without_time()
+            .with_writer(|| Ear);
         let heard = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some));
-        let listener = Registry::default().with(lines.with_filter(heard).with_filter(LevelFilter::DEBUG));
-        tracing::subscriber::set_global_default(listener).expect("nobody else listens to the whole program");
+        let listener =
+            Registry::default().with(lines.with_filter(heard).with_filter(LevelFilter::DEBUG));
+        tracing::subscriber::set_global_default(listener)
+            .expect("nobody else listens to the whole program");
     });
     let heard = Arc::default();
     HEARD.set(Some(Arc::clone(&heard)));
@@ -55,7 +60,11 @@ struct Ear;
 
 impl io::Write for Ear {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        HEARD.with_borrow(|heard| heard.iter().for_each(|heard| heard.lock().unwrap().extend_from_slice(bytes)));
+        HEARD.with_borrow(|heard| {
+            heard
+                .iter()
+                .for_each(|heard| heard.lock().unwrap().extend_from_slice(bytes))
+        });
         Ok(bytes.len())
     }
 

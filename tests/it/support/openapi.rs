@@ -52,30 +52,54 @@ impl OpenApi {
     /// GraphQL is outside of the description, and of the REST API's path on Enterprise Server, so it is looked for by
     /// name: nothing may ever ask for it.
     pub fn check_all(&self, exchanges: &[Exchange]) {
-        let graphql = exchanges.iter().find(|exchange| exchange.path.to_ascii_lowercase().contains("graphql"));
+        let graphql = exchanges
+            .iter()
+            .find(|exchange| exchange.path.to_ascii_lowercase().contains("graphql"));
         assert!(graphql.is_none(), "a request went to GraphQL: {graphql:?}");
-        let by_rule = |exchange: &&Exchange| matches!(exchange.fault, None | Some(Fault::LoseAnswer));
-        let checked: Vec<&Exchange> = exchanges.iter().filter(|exchange| exchange.is_api).filter(by_rule).collect();
+        let by_rule =
+            |exchange: &&Exchange| matches!(exchange.fault, None | Some(Fault::LoseAnswer));
+        let checked: Vec<&Exchange> = exchanges
+            .iter()
+            .filter(|exchange| exchange.is_api)
+            .filter(by_rule)
+            .collect();
         assert!(!checked.is_empty(), "no exchange to check");
-        let found: Vec<String> = checked.iter().flat_map(|exchange| self.violations(exchange)).collect();
-        assert!(found.is_empty(), "GitHub's description is violated:\n{}", found.join("\n"));
+        let found: Vec<String> = checked
+            .iter()
+            .flat_map(|exchange| self.violations(exchange))
+            .collect();
+        assert!(
+            found.is_empty(),
+            "GitHub's description is violated:\n{}",
+            found.join("\n")
+        );
     }
 
     /// What is wrong with one exchange.
     pub fn violations(&self, exchange: &Exchange) -> Vec<String> {
-        let name = format!("{} {} -> {}", exchange.method, exchange.path, exchange.status);
-        let path = exchange.path.strip_prefix("/repositories/").map(|rest| format!("/repos/owner/{rest}"));
-        let found = match self.operation(&exchange.method, path.as_deref().unwrap_or(&exchange.path)) {
-            None => vec!["no such operation".to_owned()],
-            Some(operation) => [
-                self.path_violations(&operation),
-                self.query_violations(&operation, &exchange.query),
-                self.request_violations(&operation, exchange),
-                self.response_violations(&operation, exchange),
-            ]
-            .concat(),
-        };
-        found.into_iter().map(|violation| format!("{name}: {violation}")).collect()
+        let name = format!(
+            "{} {} -> {}",
+            exchange.method, exchange.path, exchange.status
+        );
+        let path = exchange
+            .path
+            .strip_prefix("/repositories/")
+            .map(|rest| format!("/repos/owner/{rest}"));
+        let found =
+            match self.operation(&exchange.method, path.as_deref().unwrap_or(&exchange.path)) {
+                None => vec!["no such operation".to_owned()],
+                Some(operation) => [
+                    self.path_violations(&operation),
+                    self.query_violations(&operation, &exchange.query),
+                    self.request_violations(&operation, exchange),
+                    self.response_violations(&operation, exchange),
+                ]
+                .concat(),
+            };
+        found
+            .into_iter()
+            .map(|violation| format!("{name}: {violation}"))
+            .collect()
     }
 
     /// The operation whose path has the most literal segments in common.
@@ -83,26 +107,52 @@ impl OpenApi {
         let paths = self.document["paths"].as_object()?;
         let matching = paths.iter().filter_map(|(template, operations)| {
             let description = operations.get(method.to_ascii_lowercase())?;
-            Some((template, Operation { description, path: match_path(template, path)? }))
+            Some((
+                template,
+                Operation {
+                    description,
+                    path: match_path(template, path)?,
+                },
+            ))
         });
-        let literal = |template: &str| template.split('/').filter(|part| !part.starts_with('{')).count();
-        matching.max_by_key(|(template, _)| literal(template)).map(|(_, operation)| operation)
+        let literal = |template: &str| {
+            template
+                .split('/')
+                .filter(|part| !part.starts_with('{'))
+                .count()
+        };
+        matching
+            .max_by_key(|(template, _)| literal(template))
+            .map(|(_, operation)| operation)
     }
 
     fn parameters<'a>(&'a self, operation: &'a Operation<'_>, place: &str) -> Vec<&'a Value> {
         let all = operation.description["parameters"].as_array();
-        let resolved = all.into_iter().flatten().map(|parameter| self.resolve(parameter));
-        resolved.filter(|parameter| parameter["in"] == place).collect()
+        let resolved = all
+            .into_iter()
+            .flatten()
+            .map(|parameter| self.resolve(parameter));
+        resolved
+            .filter(|parameter| parameter["in"] == place)
+            .collect()
     }
 
     fn path_violations(&self, operation: &Operation<'_>) -> Vec<String> {
         let parameters = self.parameters(operation, "path").into_iter();
         parameters
             .flat_map(|parameter| {
-                let value = operation.path.get(parameter["name"].as_str().unwrap_or_default());
+                let value = operation
+                    .path
+                    .get(parameter["name"].as_str().unwrap_or_default());
                 value.map_or_else(
                     || vec![format!("path parameter {} is missing", parameter["name"])],
-                    |value| self.validate("path parameter", &parameter["schema"], &typed(&parameter["schema"], value)),
+                    |value| {
+                        self.validate(
+                            "path parameter",
+                            &parameter["schema"],
+                            &typed(&parameter["schema"], value),
+                        )
+                    },
                 )
             })
             .collect()
@@ -111,11 +161,20 @@ impl OpenApi {
     fn query_violations(&self, operation: &Operation<'_>, query: &str) -> Vec<String> {
         let parameters = self.parameters(operation, "query");
         url::form_urlencoded::parse(query.as_bytes())
-            .flat_map(|(name, value)| match parameters.iter().find(|parameter| parameter["name"] == *name) {
-                None => vec![format!("query parameter {name} is not described")],
-                Some(parameter) => {
-                    let schema = &parameter["schema"];
-                    self.validate(&format!("query parameter {name}"), schema, &typed(schema, &value))
+            .flat_map(|(name, value)| {
+                match parameters
+                    .iter()
+                    .find(|parameter| parameter["name"] == *name)
+                {
+                    None => vec![format!("query parameter {name} is not described")],
+                    Some(parameter) => {
+                        let schema = &parameter["schema"];
+                        self.validate(
+                            &format!("query parameter {name}"),
+                            schema,
+                            &typed(schema, &value),
+                        )
+                    }
                 }
             })
             .collect()
@@ -129,17 +188,29 @@ impl OpenApi {
         }
         if exchange.request_body.is_empty() {
             let missing = body["required"] == true;
-            return if missing { vec!["the request has no body".to_owned()] } else { Vec::new() };
+            return if missing {
+                vec!["the request has no body".to_owned()]
+            } else {
+                Vec::new()
+            };
         }
         if body.is_null() {
             return vec!["the request has a body, and none is described".to_owned()];
         }
-        self.validate_text("request", &body["content"]["application/json"]["schema"], &exchange.request_body)
+        self.validate_text(
+            "request",
+            &body["content"]["application/json"]["schema"],
+            &exchange.request_body,
+        )
     }
 
     fn response_violations(&self, operation: &Operation<'_>, exchange: &Exchange) -> Vec<String> {
-        let response = self.resolve(&operation.description["responses"][exchange.status.to_string()]);
-        if response.is_null() && exchange.status == 301 && exchange.headers.iter().any(|(name, _)| name == "location") {
+        let response =
+            self.resolve(&operation.description["responses"][exchange.status.to_string()]);
+        if response.is_null()
+            && exchange.status == 301
+            && exchange.headers.iter().any(|(name, _)| name == "location")
+        {
             return self.validate_text("response", &error_schema(), &exchange.response_body);
         }
         if response.is_null() && exchange.status >= 400 {
@@ -154,9 +225,17 @@ impl OpenApi {
             if exchange.status >= 400 && !empty {
                 return self.validate_text("response", &error_schema(), &exchange.response_body);
             }
-            return if empty { Vec::new() } else { vec!["the answer has a body, and none is described".to_owned()] };
+            return if empty {
+                Vec::new()
+            } else {
+                vec!["the answer has a body, and none is described".to_owned()]
+            };
         };
-        let kind = exchange.headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
+        let kind = exchange
+            .headers
+            .iter()
+            .find(|(name, _)| name == "content-type")
+            .map(|(_, value)| value.as_str());
         match content.get("application/json") {
             Some(json) if kind == Some("application/json") => {
                 self.validate_text("response", &json["schema"], &exchange.response_body)
@@ -175,7 +254,15 @@ impl OpenApi {
     fn validate(&self, what: &str, schema: &Value, value: &Value) -> Vec<String> {
         let validator = self.validator(schema);
         let errors = validator.iter_errors(value);
-        errors.map(|error| format!("{what}{}: {}", error.instance_path(), short(&error.to_string()))).collect()
+        errors
+            .map(|error| {
+                format!(
+                    "{what}{}: {}",
+                    error.instance_path(),
+                    short(&error.to_string())
+                )
+            })
+            .collect()
     }
 
     fn validator(&self, schema: &Value) -> Arc<Validator> {
@@ -188,17 +275,29 @@ impl OpenApi {
     fn make_validator(&self, schema: &Value) -> Validator {
         let mut names = BTreeSet::new();
         self.collect(schema, &mut names);
-        let one = |name: &String| (name.clone(), translated(&self.document["components"]["schemas"][name]));
+        let one = |name: &String| {
+            (
+                name.clone(),
+                translated(&self.document["components"]["schemas"][name]),
+            )
+        };
         let referred: Map<String, Value> = names.iter().map(one).collect();
         let whole = json!({ "allOf": [translated(schema)], "components": { "schemas": referred } });
-        let options = jsonschema::options().with_draft(Draft::Draft4).should_validate_formats(true);
-        options.build(&whole).expect("GitHub's description has valid schemas")
+        let options = jsonschema::options()
+            .with_draft(Draft::Draft4)
+            .should_validate_formats(true);
+        options
+            .build(&whole)
+            .expect("GitHub's description has valid schemas")
     }
 
     fn collect(&self, schema: &Value, names: &mut BTreeSet<String>) {
         match schema {
             Value::Object(fields) => {
-                let name = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.rsplit('/').next());
+                let name = fields
+                    .get("$ref")
+                    .and_then(Value::as_str)
+                    .and_then(|text| text.rsplit('/').next());
                 if let Some(name) = name
                     && names.insert(name.to_owned())
                 {
@@ -212,15 +311,24 @@ impl OpenApi {
     }
 
     fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
-        let pointer = value["$ref"].as_str().and_then(|text| text.strip_prefix('#'));
-        pointer.map_or(value, |pointer| self.document.pointer(pointer).expect("references lead somewhere"))
+        let pointer = value["$ref"]
+            .as_str()
+            .and_then(|text| text.strip_prefix('#'));
+        pointer.map_or(value, |pointer| {
+            self.document
+                .pointer(pointer)
+                .expect("references lead somewhere")
+        })
     }
 }
 
 /// Reads a JSON file out of an npm package of `@octokit`.
 pub fn read_package(file: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/npm/node_modules/@octokit").join(file);
-    let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}: run `make setup`", path.display()));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(".tools/npm/node_modules/@octokit")
+        .join(file);
+    let text = std::fs::read(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}: run `make setup`", path.display()));
     serde_json::from_slice(&text).expect("the package contains JSON")
 }
 
@@ -235,7 +343,10 @@ fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     let parts: Vec<&str> = template.trim_matches('/').split('/').collect();
     for (at, part) in parts.iter().enumerate() {
-        match part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+        match part
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+        {
             None => (segments.next()? == *part).then_some(())?,
             Some("path") if at + 1 == parts.len() => {
                 let rest: Vec<&str> = segments.by_ref().collect();
@@ -257,8 +368,12 @@ fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
 
 /// The value of a parameter in the type its schema asks for, if it can be read as such.
 fn typed(schema: &Value, text: &str) -> Value {
-    let kinds = [schema, &schema["oneOf"][0], &schema["oneOf"][1]].map(|schema| schema["type"].as_str());
-    let number = kinds.contains(&Some("integer")).then(|| text.parse::<i64>().ok()).flatten();
+    let kinds =
+        [schema, &schema["oneOf"][0], &schema["oneOf"][1]].map(|schema| schema["type"].as_str());
+    let number = kinds
+        .contains(&Some("integer"))
+        .then(|| text.parse::<i64>().ok())
+        .flatten();
     number.map_or_else(|| json!(text), |number| json!(number))
 }
 
@@ -267,13 +382,29 @@ fn translated(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(translated).collect(),
         Value::Object(fields) => {
-            let dropped = ["nullable", "example", "examples", "discriminator", "xml", "externalDocs", "x-github"];
+            let dropped = [
+                "nullable",
+                "example",
+                "examples",
+                "discriminator",
+                "xml",
+                "externalDocs",
+                "x-github",
+            ];
             let is_schema = fields.get("nullable").is_some_and(Value::is_boolean);
-            let kept =
-                fields.iter().filter(|(name, value)| !dropped.contains(&name.as_str()) || describes(name, value));
-            let rest: Value = kept.map(|(name, value)| (name.clone(), translated(value))).collect::<Map<_, _>>().into();
+            let kept = fields.iter().filter(|(name, value)| {
+                !dropped.contains(&name.as_str()) || describes(name, value)
+            });
+            let rest: Value = kept
+                .map(|(name, value)| (name.clone(), translated(value)))
+                .collect::<Map<_, _>>()
+                .into();
             let nullable = is_schema && fields["nullable"] == true;
-            if nullable { json!({ "anyOf": [rest, { "type": "null" }] }) } else { rest }
+            if nullable {
+                json!({ "anyOf": [rest, { "type": "null" }] })
+            } else {
+                rest
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema.clone(),
     }
@@ -281,22 +412,42 @@ fn translated(schema: &Value) -> Value {
 
 /// A property may have the name of an annotation; then its value is a schema.
 fn describes(name: &str, value: &Value) -> bool {
-    name == "nullable" && value.is_object() || value.get("type").is_some() && name != "example" && name != "examples"
+    name == "nullable" && value.is_object()
+        || value.get("type").is_some() && name != "example" && name != "examples"
 }
 
 fn short(text: &str) -> String {
     let first: String = text.chars().take(160).collect();
-    let last: String = text.chars().rev().take(120).collect::<Vec<char>>().into_iter().rev().collect();
-    if text.chars().count() > 300 { format!("{first} … {last}") } else { text.to_owned() }
+    let last: String = text
+        .chars()
+        .rev()
+        .take(120)
+        .collect::<Vec<char>>()
+        .into_iter()
+        .rev()
+        .collect();
+    if text.chars().count() > 300 {
+        format!("{first} … {last}")
+    } else {
+        text.to_owned()
+    }
 }
 
 #[test]
 fn paths_are_matched_as_github_writes_them() {
-    let path = |template, path| match_path(template, path).map(|found| found.into_values().collect::<Vec<_>>());
-    assert_eq!(path("/repos/{owner}/{repo}", "/repos/a/b"), Some(vec!["a".to_owned(), "b".to_owned()]));
+    let path = |template, path| {
+        match_path(template, path).map(|found| found.into_values().collect::<Vec<_>>())
+    };
+    assert_eq!(
+        path("/repos/{owner}/{repo}", "/repos/a/b"),
+        Some(vec!["a".to_owned(), "b".to_owned()])
+    );
     assert_eq!(path("/repos/{owner}/{repo}", "/repos/a/b/pulls"), None);
     assert_eq!(path("/c/{path}", "/c/x/y"), Some(vec!["x/y".to_owned()]));
-    assert_eq!(path("/c/{ref}/status", "/c/heads/x/status"), Some(vec!["heads/x".to_owned()]));
+    assert_eq!(
+        path("/c/{ref}/status", "/c/heads/x/status"),
+        Some(vec!["heads/x".to_owned()])
+    );
     assert_eq!(path("/c/{ref}/status", "/c/heads/x/statuses"), None);
 }
 
@@ -314,8 +465,22 @@ fn an_answer_that_lacks_a_field_or_has_it_in_another_type_is_found() {
         fault: None,
     };
     let found = |path, status, body| OpenApi::github().violations(&exchange(path, status, body));
-    assert!(found("/repos/a/b/issues/comments/1", 200, r#"{"id":"1"}"#).iter().any(|text| text.contains("\"1\"")));
-    assert_eq!(found("/nowhere", 200, "{}"), ["GET /nowhere -> 200: no such operation"]);
+    assert!(
+        found("/repos/a/b/issues/comments/1", 200, r#"{"id":"1"}"#)
+            .iter()
+            .any(|text| text.contains("\"1\""))
+    );
+    assert_eq!(
+        found("/nowhere", 200, "{}"),
+        ["GET /nowhere -> 200: no such operation"]
+    );
     assert_eq!(found("/app", 500, "{}").len(), 2);
-    assert_eq!(found("/user", 418, r#"{"message":"no","documentation_url":"https://x"}"#), [""; 0]);
+    assert_eq!(
+        found(
+            "/user",
+            418,
+            r#"{"message":"no","documentation_url":"https://x"}"#
+        ),
+        [""; 0]
+    );
 }

@@ -16,7 +16,9 @@ pub fn watch() {
         std::panic::set_hook(Box::new(move |info| {
             let words = info.to_string();
             if !words.contains(ON_PURPOSE) {
-                SEEN.lock().unwrap_or_else(PoisonError::into_inner).push((thread(), words));
+                SEEN.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push((thread(), words));
             }
             before(info);
         }));
@@ -25,30 +27,43 @@ pub fn watch() {
 
 /// The name of the thread, which is that of the test.
 pub fn thread() -> String {
-    std::thread::current().name().unwrap_or("a thread without a name").to_owned()
+    std::thread::current()
+        .name()
+        .unwrap_or("a thread without a name")
+        .to_owned()
 }
 
 /// Asserts that nothing panicked in the threads of this test.
 pub fn none_in(thread: &str) {
     let own: Vec<String> = {
         let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.iter().filter(|(at, _)| at == thread).map(|(_, words)| words.clone()).collect()
+        seen.iter()
+            .filter(|(at, _)| at == thread)
+            .map(|(_, words)| words.clone())
+            .collect()
     };
     // Not while the list is locked: this panic is noticed, too.
-    assert_eq!(own, [""; 0], "something panicked, although the test went on");
+    assert_eq!(
+        own, [""; 0],
+        "something panicked, although the test went on"
+    );
 }
 
 #[test]
 #[should_panic(expected = "something panicked")]
 fn a_task_that_panics_fails_its_story() {
     super::db::tell(async {
-        tokio::spawn(async { panic!("nobody waits for it") }).await.unwrap_err();
+        tokio::spawn(async { panic!("nobody waits for it") })
+            .await
+            .unwrap_err();
     });
 }
 
 #[test]
 fn a_panic_on_purpose_fails_no_story() {
     super::db::tell(async {
-        tokio::spawn(async { panic!("on purpose") }).await.unwrap_err();
+        tokio::spawn(async { panic!("on purpose") })
+            .await
+            .unwrap_err();
     });
 }

@@ -52,8 +52,10 @@ cat >/dev/null
 const START_TRIES: usize = 5;
 
 /// Sorts like a cluster somebody set up for people, so that no test leans on the order of bytes.
-const MIGRATED: &str = "CREATE DATABASE migrated TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
-const EMPTY: &str = "CREATE DATABASE empty TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
+const MIGRATED: &str =
+    "CREATE DATABASE migrated TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
+const EMPTY: &str =
+    "CREATE DATABASE empty TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 static DATABASES: AtomicU64 = AtomicU64::new(0);
@@ -83,9 +85,13 @@ pub async fn new_database(content: Content) -> DatabaseUrl {
         Content::Migrated => "migrated",
         Content::Empty => "empty",
     };
-    cluster.run(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
+    cluster
+        .run(&format!("CREATE DATABASE {name} TEMPLATE {template}"))
+        .await;
     let url = cluster.url(&name);
-    MADE.lock().unwrap_or_else(PoisonError::into_inner).push((this_thread(), name));
+    MADE.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push((this_thread(), name));
     url
 }
 
@@ -97,33 +103,62 @@ fn this_thread() -> String {
 pub fn drop_databases_of(thread: &str) {
     let own: Vec<String> = {
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        made.extract_if(.., |(by, _)| by == thread).map(|(_, name)| name).collect()
+        made.extract_if(.., |(by, _)| by == thread)
+            .map(|(_, name)| name)
+            .collect()
     };
-    let Some(cluster) = CLUSTER.get().filter(|_| !own.is_empty()) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    let Some(cluster) = CLUSTER.get().filter(|_| !own.is_empty()) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
     runtime.block_on(async {
         for name in own {
-            cluster.run(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
+            cluster
+                .run(&format!("DROP DATABASE {name} WITH (FORCE)"))
+                .await;
         }
     });
 }
 
 impl Cluster {
     async fn start() -> Self {
-        let cluster = tokio::task::spawn_blocking(start_cluster).await.expect("starting a cluster does not panic");
-        let cluster = cluster.unwrap_or_else(|log| panic!("PostgreSQL did not start; it said:\n{log}"));
+        let cluster = tokio::task::spawn_blocking(start_cluster)
+            .await
+            .expect("starting a cluster does not panic");
+        let cluster =
+            cluster.unwrap_or_else(|log| panic!("PostgreSQL did not start; it said:\n{log}"));
         cluster.run(MIGRATED).await;
         cluster.run(EMPTY).await;
         let clock = ManualClock::new(super::db::start_of_time());
-        let store = Store::open(&cluster.url("migrated"), Arc::new(clock), Arc::new(RandomIds)).await;
-        store.expect("the migrations apply to an empty database").close().await;
+        let store = Store::open(
+            &cluster.url("migrated"),
+            Arc::new(clock),
+            Arc::new(RandomIds),
+        )
+        .await;
+        store
+            .expect("the migrations apply to an empty database")
+            .close()
+            .await;
         cluster
     }
 
     async fn run(&self, sql: &str) {
-        let options: PgConnectOptions = self.address("postgres").parse().expect("our own address is well-formed");
-        let mut connection = options.connect().await.expect("the cluster accepts connections");
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let options: PgConnectOptions = self
+            .address("postgres")
+            .parse()
+            .expect("our own address is well-formed");
+        let mut connection = options
+            .connect()
+            .await
+            .expect("the cluster accepts connections");
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
         connection.close().await.expect("the connection is idle");
     }
 
@@ -132,7 +167,9 @@ impl Cluster {
     }
 
     fn url(&self, database: &str) -> DatabaseUrl {
-        self.address(database).parse().expect("our own address is well-formed")
+        self.address(database)
+            .parse()
+            .expect("our own address is well-formed")
     }
 }
 
@@ -150,13 +187,21 @@ fn start_cluster() -> Result<Cluster, String> {
 
 /// Waits for the keeper's `ready`; otherwise gives everything it said.
 fn try_start(programs: &Path, port: u16) -> Result<Cluster, String> {
-    let dir = tempfile::Builder::new().prefix("lockkeeper-pg-").tempdir().expect("a temporary directory can be made");
-    let mut keeper = keeper_command(&dir.keep(), programs, port).spawn().expect("every system has a shell");
+    let dir = tempfile::Builder::new()
+        .prefix("lockkeeper-pg-")
+        .tempdir()
+        .expect("a temporary directory can be made");
+    let mut keeper = keeper_command(&dir.keep(), programs, port)
+        .spawn()
+        .expect("every system has a shell");
     let mut lines = BufReader::new(keeper.stdout.take().expect("stdout is a pipe")).lines();
     let mut said = String::new();
     while let Some(Ok(line)) = lines.next() {
         if line == "ready" {
-            return Ok(Cluster { port, _keeper: keeper });
+            return Ok(Cluster {
+                port,
+                _keeper: keeper,
+            });
         }
         said += &(line + "\n");
     }
@@ -165,27 +210,57 @@ fn try_start(programs: &Path, port: u16) -> Result<Cluster, String> {
 }
 
 /// In a process group of its own, so that an interrupted test run does not interrupt the cleaning.
-#[expect(clippy::disallowed_methods, reason = "process::Cmd would end the keeper before it has cleaned up")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "process::Cmd would end the keeper before it has cleaned up"
+)]
 fn keeper_command(dir: &Path, programs: &Path, port: u16) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", KEEPER, "sh"]).arg(dir).arg(programs).arg(port.to_string());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    command
+        .args(["-c", KEEPER, "sh"])
+        .arg(dir)
+        .arg(programs)
+        .arg(port.to_string());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0);
     command
 }
 
 /// The newest of the folders that have what is needed.
 fn find_programs() -> PathBuf {
-    let complete = |dir: &PathBuf| ["initdb", "pg_ctl", "postgres"].iter().all(|name| dir.join(name).exists());
-    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).filter(complete).collect();
-    folders
-        .sort_by_key(|path| path.components().rev().nth(1).and_then(|v| v.as_os_str().to_str()?.parse::<u32>().ok()));
+    let complete = |dir: &PathBuf| {
+        ["initdb", "pg_ctl", "postgres"]
+            .iter()
+            .all(|name| dir.join(name).exists())
+    };
+    let debian = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut folders: Vec<PathBuf> = debian
+        .map(|entry| entry.path().join("bin"))
+        .filter(complete)
+        .collect();
+    folders.sort_by_key(|path| {
+        path.components()
+            .rev()
+            .nth(1)
+            .and_then(|v| v.as_os_str().to_str()?.parse::<u32>().ok())
+    });
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&on_path).find(complete);
-    on_path.or(folders.pop()).expect("PostgreSQL's `initdb`, `pg_ctl` and `postgres` were not found: run `make setup`")
+    on_path
+        .or(folders.pop())
+        .expect("PostgreSQL's `initdb`, `pg_ctl` and `postgres` were not found: run `make setup`")
 }
 
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
-    listener.local_addr().expect("a bound socket has an address").port()
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
 }

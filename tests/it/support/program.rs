@@ -15,30 +15,53 @@ pub struct Said {
 
 impl Said {
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 }
 
 /// `lockkeeper COMMAND… --database-url … ARGS…`, with no variables but these.
-#[expect(clippy::disallowed_methods, reason = "the program under test is run as people run it")]
-pub fn lockkeeper(command: &[&str], on: &DatabaseUrl, args: &[&str], variables: &[(&str, &str)]) -> Said {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program under test is run as people run it"
+)]
+pub fn lockkeeper(
+    command: &[&str],
+    on: &DatabaseUrl,
+    args: &[&str],
+    variables: &[(&str, &str)],
+) -> Said {
     let url = match on {
         DatabaseUrl::Sqlite(_) => on.to_string(),
         DatabaseUrl::Postgres(_) => on.to_string().replace("://", "://postgres@"),
     };
     let data = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    program.args(command).args(["--database-url", &url, "--data-dir"]).arg(data.path()).args(args);
-    let output = program.env_clear().envs(variables.iter().copied()).output().unwrap();
+    program
+        .args(command)
+        .args(["--database-url", &url, "--data-dir"])
+        .arg(data.path())
+        .args(args);
+    let output = program
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
 }
 
 /// Where bubblewrap is.
 pub fn bwrap() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut candidates = std::env::split_paths(&path).map(|dir| dir.join("bwrap"));
-    candidates.find(|program| program.is_file()).expect("no `bwrap` was found: run `make setup`")
+    candidates
+        .find(|program| program.is_file())
+        .expect("no `bwrap` was found: run `make setup`")
 }
 
 /// A repository of git in a temporary directory, as somebody has it on their machine.
@@ -75,8 +98,20 @@ impl WorkingTree {
     }
 
     pub fn git(&self, args: &[&str]) {
-        let person = ["-c", "user.name=kim", "-c", "user.email=kim@example.com", "-c", "commit.gpgsign=false"];
-        let said = run("git", &self.path(), &[&person, args].concat(), &[("HOME", "/dev/null")]);
+        let person = [
+            "-c",
+            "user.name=kim",
+            "-c",
+            "user.email=kim@example.com",
+            "-c",
+            "commit.gpgsign=false",
+        ];
+        let said = run(
+            "git",
+            &self.path(),
+            &[&person, args].concat(),
+            &[("HOME", "/dev/null")],
+        );
         assert_eq!(said.code, 0, "git {args:?}: {}", said.err);
     }
 
@@ -87,16 +122,37 @@ impl WorkingTree {
 
     /// The same with variables.
     pub fn check_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Said {
-        run(env!("CARGO_BIN_EXE_lockkeeper"), &self.path(), &[&["check"], args].concat(), variables)
+        run(
+            env!("CARGO_BIN_EXE_lockkeeper"),
+            &self.path(),
+            &[&["check"], args].concat(),
+            variables,
+        )
     }
 }
 
 /// Runs a program with no variables but `PATH` and these.
-#[expect(clippy::disallowed_methods, reason = "the program under test is run as people run it, and so is git")]
-pub fn run(program: &str, dir: &std::path::Path, args: &[&str], variables: &[(&str, &str)]) -> Said {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program under test is run as people run it, and so is git"
+)]
+pub fn run(
+    program: &str,
+    dir: &std::path::Path,
+    args: &[&str],
+    variables: &[(&str, &str)],
+) -> Said {
     let mut command = Command::new(program);
-    command.args(args).current_dir(dir).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
 }

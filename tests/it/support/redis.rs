@@ -28,7 +28,9 @@ pub struct Redis {
 impl Redis {
     /// Starts one with further options, `--requirepass x`, on a socket that nobody else can take.
     pub async fn start(options: &[&str]) -> Self {
-        Self::try_start(0, options).await.expect("redis-server starts: run `make setup`")
+        Self::try_start(0, options)
+            .await
+            .expect("redis-server starts: run `make setup`")
     }
 
     /// Starts a node of a cluster: those speak to each other over TCP.
@@ -47,7 +49,10 @@ impl Redis {
         let mut redis = Self { port, keeper, dir };
         for _ in 0..LOOKS {
             // Any answer will do, also one that asks for a password.
-            if tokio::net::UnixStream::connect(redis.socket()).await.is_ok() {
+            if tokio::net::UnixStream::connect(redis.socket())
+                .await
+                .is_ok()
+            {
                 return Some(redis);
             }
             if redis.keeper.try_wait().is_ok_and(|ended| ended.is_some()) {
@@ -75,14 +80,23 @@ impl Redis {
     pub async fn set(&self, password: &str, values: &[(&str, String)]) {
         let mut connection = self.connection(password).await;
         for (key, value) in values {
-            redis::cmd("SET").arg(key).arg(value).exec_async(&mut connection).await.expect("a key can be set");
+            redis::cmd("SET")
+                .arg(key)
+                .arg(value)
+                .exec_async(&mut connection)
+                .await
+                .expect("a key can be set");
         }
     }
 
     /// A connection for other commands.
     pub async fn connection(&self, password: &str) -> redis::aio::MultiplexedConnection {
-        let client = redis::Client::open(self.url(password)).expect("our own address is well-formed");
-        client.get_multiplexed_async_connection().await.expect("the server answers")
+        let client =
+            redis::Client::open(self.url(password)).expect("our own address is well-formed");
+        client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("the server answers")
     }
 }
 
@@ -93,13 +107,34 @@ impl Drop for Redis {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "process::Cmd would end the keeper before it has cleaned up")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "process::Cmd would end the keeper before it has cleaned up"
+)]
 fn keeper(dir: &TempDir, port: u16, options: &[&str]) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", KEEPER, "sh", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
+    command.args([
+        "-c",
+        KEEPER,
+        "sh",
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--port",
+    ]);
     command.arg(port.to_string()).arg("--dir").arg(dir.path());
-    command.arg("--unixsocket").arg(dir.path().join(SOCKET)).args(options);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command
+        .arg("--unixsocket")
+        .arg(dir.path().join(SOCKET))
+        .args(options);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
     command.spawn().expect("every system has a shell")
 }
 
@@ -107,7 +142,10 @@ fn free_port() -> u16 {
     // The bus of a cluster listens ten thousand ports above.
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
-        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let port = listener
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
         if port < 55535 {
             return port;
         }

@@ -12,7 +12,9 @@ macro_rules! connected {
     ($url:expr, $connection:ident => $query:expr) => {
         match $url {
             DatabaseUrl::Sqlite(path) => {
-                let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .busy_timeout(Duration::from_secs(20));
                 let mut $connection = options.connect().await.expect("the file can be opened");
                 $query.await
             }
@@ -53,6 +55,12 @@ pub async fn plan_state(url: &DatabaseUrl, plan: PlanId) -> Option<PlanState> {
 /// A lease that has not ended and whose holder is not gone.
 pub async fn live_lease(store: &Store, key: &str) -> Option<Lease> {
     let rows = store.lease_list().await.unwrap();
-    let is_there = |row: &LeaseRow| row.replica.as_ref().is_none_or(|(_, state)| state.is_there());
-    rows.into_iter().find(|row| row.lease.key == key && is_there(row)).map(|row| row.lease)
+    let is_there = |row: &LeaseRow| {
+        row.replica
+            .as_ref()
+            .is_none_or(|(_, state)| state.is_there())
+    };
+    rows.into_iter()
+        .find(|row| row.lease.key == key && is_there(row))
+        .map(|row| row.lease)
 }

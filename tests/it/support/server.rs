@@ -47,7 +47,9 @@ pub const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits, but not for ever.
 pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} did not happen within {LONG:?}"))
+    tokio::time::timeout(LONG, wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what} did not happen within {LONG:?}"))
 }
 
 /// How to start a server.
@@ -75,20 +77,32 @@ impl Settings {
     /// The server runs as a user without privileges, also where the test is run by root.
     #[must_use]
     pub fn without_privileges(self) -> Self {
-        Self { ordinary_user: true, ..self }
+        Self {
+            ordinary_user: true,
+            ..self
+        }
     }
 
     /// The kernel answers the server as one without Landlock does.
     #[must_use]
     pub fn without_landlock(self) -> Self {
-        Self { without_landlock: true, ..self }
+        Self {
+            without_landlock: true,
+            ..self
+        }
     }
 
     /// Runs are a user of their own. Only the tests of root can have that.
     #[must_use]
     pub fn run_as(self, user: u32) -> Self {
-        assert!(nix::unistd::geteuid().is_root(), "this story has runs of another user, and needs root to begin them");
-        Self { run_as: Some(user), ..self.flag(&format!("--run-as={user}")) }
+        assert!(
+            nix::unistd::geteuid().is_root(),
+            "this story has runs of another user, and needs root to begin them"
+        );
+        Self {
+            run_as: Some(user),
+            ..self.flag(&format!("--run-as={user}"))
+        }
     }
 
     /// Who runs are, if not the server.
@@ -129,7 +143,10 @@ impl Settings {
     /// Acts as a GitHub App instead of an account with a token.
     #[must_use]
     pub fn with_app(self) -> Self {
-        Self { is_app: true, ..self }
+        Self {
+            is_app: true,
+            ..self
+        }
     }
 
     /// Whether it acts as a GitHub App.
@@ -140,25 +157,37 @@ impl Settings {
     /// Another Lockkeeper than the one under test.
     #[must_use]
     pub fn program(self, program: PathBuf) -> Self {
-        Self { program: Some(program), ..self }
+        Self {
+            program: Some(program),
+            ..self
+        }
     }
 
     /// Another program as `terraform`.
     #[must_use]
     pub fn terraform(self, program: PathBuf) -> Self {
-        Self { terraform: Some(program), ..self }
+        Self {
+            terraform: Some(program),
+            ..self
+        }
     }
 
     /// A limit on the size of files is an error to the server, as a full disk is, instead of a signal that ends it.
     #[must_use]
     pub fn survives_full_disks(self) -> Self {
-        Self { survives_full_disks: true, ..self }
+        Self {
+            survives_full_disks: true,
+            ..self
+        }
     }
 
     /// Started with these limits of open files, the soft one and the hard one.
     #[must_use]
     pub fn open_files(self, soft: u32, hard: u32) -> Self {
-        Self { open_files: Some((soft, hard)), ..self }
+        Self {
+            open_files: Some((soft, hard)),
+            ..self
+        }
     }
 
     /// Another database than SQLite in the data directory.
@@ -175,10 +204,20 @@ fn old_kernel() -> seccompiler::BpfProgram {
     /// `landlock_create_ruleset`, `landlock_add_rule` and `landlock_restrict_self`, the same on all architectures.
     const LANDLOCK: [i64; 3] = [444, 445, 446];
     const ENOSYS: u32 = 38;
-    let calls = LANDLOCK.into_iter().map(|call| (call, Vec::new())).collect();
+    let calls = LANDLOCK
+        .into_iter()
+        .map(|call| (call, Vec::new()))
+        .collect();
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("an architecture with filters");
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(ENOSYS), arch);
-    filter.and_then(TryInto::try_into).expect("a filter of three calls")
+    let filter = SeccompFilter::new(
+        calls,
+        SeccompAction::Allow,
+        SeccompAction::Errno(ENOSYS),
+        arch,
+    );
+    filter
+        .and_then(TryInto::try_into)
+        .expect("a filter of three calls")
 }
 
 /// A server on a directory that outlives its process.
@@ -202,7 +241,11 @@ impl Server {
     /// Starts it where it is to end before it is ready; its log.
     pub async fn refuses(github: &Emulator, settings: Settings) -> String {
         let mut server = Self::laid_out(&github.api_url(), Some(github.clone()), settings);
-        assert!(!server.try_restart().await, "it started, and said:\n{}", server.log.text());
+        assert!(
+            !server.try_restart().await,
+            "it started, and said:\n{}",
+            server.log.text()
+        );
         // Its last words may still be on the way.
         server.log.line_with(ENDED, 0).await;
         server.log.text()
@@ -225,17 +268,22 @@ impl Server {
     }
 
     fn laid_out(api_url: &str, github: Option<Emulator>, settings: Settings) -> Self {
-        let dir = tempfile::Builder::new().prefix("lockkeeper-e2e-").tempdir().expect("a temporary directory");
+        let dir = tempfile::Builder::new()
+            .prefix("lockkeeper-e2e-")
+            .tempdir()
+            .expect("a temporary directory");
         for folder in ["bin", "home", "data"] {
             std::fs::create_dir(dir.path().join(folder)).expect("the directory is ours");
         }
         let terraform = settings.terraform.clone().unwrap_or_else(find_terraform);
-        std::os::unix::fs::symlink(terraform, dir.path().join("bin/terraform")).expect("a new link");
+        std::os::unix::fs::symlink(terraform, dir.path().join("bin/terraform"))
+            .expect("a new link");
         // Runs may write to what is there; they cannot make files in the directory of the server.
         std::fs::write(dir.path().join("terraform.log"), "").expect("the directory is ours");
         if settings.ordinary_user && nix::unistd::geteuid().is_root() {
             for path in ["", "bin", "home", "data", "terraform.log"] {
-                std::os::unix::fs::chown(dir.path().join(path), Some(NOBODY), Some(NOBODY)).expect("we are root");
+                std::os::unix::fs::chown(dir.path().join(path), Some(NOBODY), Some(NOBODY))
+                    .expect("we are root");
             }
         }
         if let Some(user) = settings.run_as {
@@ -247,15 +295,29 @@ impl Server {
             for (path, its_mode) in [("", 0o711), ("home", 0o700), ("data", 0o700)] {
                 mode(path, its_mode);
             }
-            std::os::unix::fs::chown(dir.path().join("terraform.log"), Some(user), None).expect("we are root");
+            std::os::unix::fs::chown(dir.path().join("terraform.log"), Some(user), None)
+                .expect("we are root");
         }
         let api_url = api_url.to_owned();
-        Self { api_url, github, events: None, settings, dir, replica: None, process: None, log: Log::default() }
+        Self {
+            api_url,
+            github,
+            events: None,
+            settings,
+            dir,
+            replica: None,
+            process: None,
+            log: Log::default(),
+        }
     }
 
     /// Starts it again on the same data; it must not be running. Webhooks go to the new process.
     pub async fn restart(&mut self) {
-        assert!(self.try_restart().await, "the server ended before it was ready; it said:\n{}", self.log.text());
+        assert!(
+            self.try_restart().await,
+            "the server ended before it was ready; it said:\n{}",
+            self.log.text()
+        );
     }
 
     /// The same; `false` when it ended before it was ready, as it may while its surroundings are in trouble.
@@ -263,7 +325,8 @@ impl Server {
         assert!(self.process.is_none(), "the server is still running");
         let begin = self.log.text().len();
         let mut process = self.spawn();
-        self.log.follow(process.stderr.take().expect("standard error is piped"));
+        self.log
+            .follow(process.stderr.take().expect("standard error is piped"));
         let ready = tokio::select! {
             ready = self.log.line_with("Lockkeeper is ready", begin) => ready,
             _ = process.wait() => return false,
@@ -274,7 +337,12 @@ impl Server {
     }
 
     fn moved_in(&mut self, ready: &str) {
-        let field = |name: &str| ready.split(name).nth(1).and_then(|rest| rest.split_whitespace().next());
+        let field = |name: &str| {
+            ready
+                .split(name)
+                .nth(1)
+                .and_then(|rest| rest.split_whitespace().next())
+        };
         let address = field("address=").unwrap_or_else(|| panic!("no address in: {ready}"));
         self.replica = field("replica=").map(str::to_owned);
         let events: Url = format!("http://{address}/events").parse().expect("a URL");
@@ -286,7 +354,9 @@ impl Server {
 
     /// Where webhooks go.
     pub fn events(&self) -> &Url {
-        self.events.as_ref().expect("it is told when the server is ready, and no test has it before")
+        self.events
+            .as_ref()
+            .expect("it is told when the server is ready, and no test has it before")
     }
 
     /// Where it listens, as a URL without a slash at the end.
@@ -309,14 +379,19 @@ impl Server {
         std::thread::scope(|scope| scope.spawn(on_thread).join().expect("it starts the server"))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program under test, not a child of it"
+    )]
     fn command(&self) -> Command {
         let ours = || PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper"));
         let program = self.settings.program.clone().unwrap_or_else(ours);
         let mut before = Vec::new();
         if let Some((soft, hard)) = self.settings.open_files {
             before.extend(["sh".to_owned(), "-c".to_owned()]);
-            before.extend([format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"")]);
+            before.extend([format!(
+                "ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\""
+            )]);
         }
         if self.settings.survives_full_disks {
             before.extend(["env", "--ignore-signal=XFSZ"].map(str::to_owned));
@@ -327,46 +402,83 @@ impl Server {
             let rights = "+chown,+dac_override,+fowner,+kill,+setgid,+setuid";
             before.extend(["setpriv", "--clear-groups"].map(str::to_owned));
             before.extend([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
-            before.extend([format!("--inh-caps={rights}"), format!("--ambient-caps={rights}")]);
+            before.extend([
+                format!("--inh-caps={rights}"),
+                format!("--ambient-caps={rights}"),
+            ]);
         }
         before.push(program.display().to_string());
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]);
-        command.arg("server").args(["--port=0", "--bind-address=127.0.0.1", "--tf-download=false"]);
-        command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.api_url));
-        command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));
+        command.arg("server").args([
+            "--port=0",
+            "--bind-address=127.0.0.1",
+            "--tf-download=false",
+        ]);
+        command
+            .arg(format!("--gh-hostname={HOST}"))
+            .arg(format!("--gh-api-url={}", self.api_url));
+        command
+            .arg(format!("--repo-allowlist={HOST}/acme/*"))
+            .arg(format!("--atlantis-url={PUBLIC_URL}"));
         command.arg("--data-dir").arg(self.data_dir());
-        command.arg(format!("--sandbox-write={}", self.writes())).arg(format!("--sandbox-read={}", self.reads()));
+        command
+            .arg(format!("--sandbox-write={}", self.writes()))
+            .arg(format!("--sandbox-read={}", self.reads()));
         command.args(&self.settings.flags);
-        command.env_clear().env("PATH", self.search_path()).env("HOME", self.dir().join("home"));
+        command
+            .env_clear()
+            .env("PATH", self.search_path())
+            .env("HOME", self.dir().join("home"));
         if self.settings.is_app {
-            command.arg(format!("--gh-app-id={APP_ID}")).env("LOCKKEEPER_GH_APP_KEY", APP_KEY);
+            command
+                .arg(format!("--gh-app-id={APP_ID}"))
+                .env("LOCKKEEPER_GH_APP_KEY", APP_KEY);
         } else {
-            command.arg(format!("--gh-user={BOT}")).env("LOCKKEEPER_GH_TOKEN", TOKEN);
+            command
+                .arg(format!("--gh-user={BOT}"))
+                .env("LOCKKEEPER_GH_TOKEN", TOKEN);
         }
         command.env("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET);
         command.env("LOCKKEEPER_DATABASE_URL", address_of(&self.database()));
-        command.env("TF_CLI_CONFIG_FILE", "/dev/null").env("TF_LOG", "info");
-        command.env("TF_LOG_PATH", self.terraform_log_path()).envs(&self.settings.variables);
+        command
+            .env("TF_CLI_CONFIG_FILE", "/dev/null")
+            .env("TF_LOG", "info");
+        command
+            .env("TF_LOG_PATH", self.terraform_log_path())
+            .envs(&self.settings.variables);
         if is_ordinary && self.settings.run_as.is_none() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command.current_dir(self.dir()).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         command
     }
 
     /// What runs may change besides: Terraform's log, and the notes of the stand-in beside it.
     fn writes(&self) -> String {
         let own = [self.terraform_log_path(), self.dir().join("bin")];
-        let paths = own.iter().chain(&self.settings.writes).map(|path| path.display().to_string());
+        let paths = own
+            .iter()
+            .chain(&self.settings.writes)
+            .map(|path| path.display().to_string());
         paths.collect::<Vec<_>>().join(",")
     }
 
     /// Where a Terraform that is no single file is installed.
     fn reads(&self) -> String {
-        let program = self.dir().join("bin/terraform").canonicalize().expect("the link leads to a program");
-        let folder = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
+        let program = self
+            .dir()
+            .join("bin/terraform")
+            .canonicalize()
+            .expect("the link leads to a program");
+        let folder = program
+            .parent()
+            .filter(|folder| folder.ends_with("bin"))
+            .and_then(Path::parent);
         folder
             .filter(|folder| folder.ends_with(".tools"))
             .map(|folder| folder.display().to_string())
@@ -374,7 +486,10 @@ impl Server {
     }
 
     fn search_path(&self) -> String {
-        format!("{}:/usr/local/bin:/usr/bin:/bin", self.dir().join("bin").display())
+        format!(
+            "{}:/usr/local/bin:/usr/bin:/bin",
+            self.dir().join("bin").display()
+        )
     }
 
     /// Everything of this server is below here.
@@ -410,13 +525,21 @@ impl Server {
     /// The arguments of every call of a Terraform command, oldest first.
     pub fn calls(&self, command: &str) -> Vec<String> {
         let log = self.terraform_log();
-        let args = log.lines().filter_map(|line| line.split_once("CLI command args: []string{"));
-        args.map(|(_, args)| args.to_owned()).filter(|args| args.starts_with(&format!("\"{command}\""))).collect()
+        let args = log
+            .lines()
+            .filter_map(|line| line.split_once("CLI command args: []string{"));
+        args.map(|(_, args)| args.to_owned())
+            .filter(|args| args.starts_with(&format!("\"{command}\"")))
+            .collect()
     }
 
     /// Waits until Terraform has been asked politely to stop so many times.
     pub async fn interrupted(&self, times: usize) {
-        let asked = || self.terraform_log().matches("initiating interrupt sequence").count();
+        let asked = || {
+            self.terraform_log()
+                .matches("initiating interrupt sequence")
+                .count()
+        };
         within("the interrupt of Terraform", async {
             while asked() < times {
                 tokio::time::sleep(LOOK).await;
@@ -448,7 +571,11 @@ impl Server {
 
     /// Number of the process.
     pub fn pid(&self) -> Pid {
-        let id = self.process.as_ref().and_then(Child::id).expect("the server is running");
+        let id = self
+            .process
+            .as_ref()
+            .and_then(Child::id)
+            .expect("the server is running");
         Pid::from_raw(i32::try_from(id).expect("process numbers of Linux are below 2^22"))
     }
 
@@ -459,7 +586,10 @@ impl Server {
 
     /// Whether the process has ended by itself; if so, it is forgotten.
     pub fn has_died(&mut self) -> bool {
-        let died = self.process.as_mut().is_some_and(|process| process.try_wait().is_ok_and(|end| end.is_some()));
+        let died = self
+            .process
+            .as_mut()
+            .is_some_and(|process| process.try_wait().is_ok_and(|end| end.is_some()));
         if died {
             self.process = None;
         }
@@ -474,7 +604,9 @@ impl Server {
     /// Waits until it has ended by itself.
     pub async fn exit(&mut self) -> ExitStatus {
         let mut process = self.process.take().expect("the server is running");
-        within("the end of the server", process.wait()).await.expect("the process is ours")
+        within("the end of the server", process.wait())
+            .await
+            .expect("the process is ours")
     }
 
     /// Waits for a line of the log that contains this, and returns it.
@@ -489,13 +621,22 @@ impl Server {
         let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
         let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let others = ids.filter(|id| own != u32::try_from(*id).ok());
-        others.filter_map(|id| Some((id, command_line(id, &mark)?))).collect()
+        others
+            .filter_map(|id| Some((id, command_line(id, &mark)?)))
+            .collect()
     }
 
     /// The Terraforms among them.
     pub fn terraforms(&self) -> Vec<(i32, String)> {
-        let is_terraform = |line: &str| line.split(' ').next().is_some_and(|program| program.ends_with("/terraform"));
-        self.children().into_iter().filter(|(_, line)| is_terraform(line)).collect()
+        let is_terraform = |line: &str| {
+            line.split(' ')
+                .next()
+                .is_some_and(|program| program.ends_with("/terraform"))
+        };
+        self.children()
+            .into_iter()
+            .filter(|(_, line)| is_terraform(line))
+            .collect()
     }
 
     /// Waits until nothing it started lives any more.
@@ -521,21 +662,34 @@ impl Server {
     fn assert_no_credentials(&self) {
         self.log.assert_clean("the log");
         let log = self.log.text();
-        assert!(!log.contains("panicked at"), "something in the server panicked:\n{log}");
+        assert!(
+            !log.contains("panicked at"),
+            "something in the server panicked:\n{log}"
+        );
         for file in files_below(self.dir()) {
             // A file may be gone again, and a pipe has no content.
             if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
-                assert_clean(&file.display().to_string(), &std::fs::read(&file).unwrap_or_default());
+                assert_clean(
+                    &file.display().to_string(),
+                    &std::fs::read(&file).unwrap_or_default(),
+                );
             }
         }
     }
 }
 
 impl Drop for Server {
-    #[expect(clippy::print_stderr, reason = "a failed test shows what the server said")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "a failed test shows what the server said"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- log of the server\n{}--- its children: {:?}", self.log.text(), self.children());
+            eprintln!(
+                "--- log of the server\n{}--- its children: {:?}",
+                self.log.text(),
+                self.children()
+            );
         }
     }
 }
@@ -544,23 +698,40 @@ impl Drop for Server {
 fn command_line(id: i32, mark: &str) -> Option<String> {
     let read = |file: &str| std::fs::read(format!("/proc/{id}/{file}")).ok();
     let environment = read("environ")?;
-    let ours = environment.split(|byte| *byte == 0).filter(|line| line.starts_with(b"PATH="));
+    let ours = environment
+        .split(|byte| *byte == 0)
+        .filter(|line| line.starts_with(b"PATH="));
     let ours = ours.into_iter().any(|line| contains(line, mark.as_bytes()));
-    let line = String::from_utf8_lossy(&read("cmdline")?).trim_end_matches('\0').replace('\0', " ");
+    let line = String::from_utf8_lossy(&read("cmdline")?)
+        .trim_end_matches('\0')
+        .replace('\0', " ");
     // A process that has ended and was not waited for yet has no command line.
     (ours && !line.is_empty()).then_some(line)
 }
 
 /// The token, the secret, the token as git presents it, a line of the App's key, and how its tokens begin.
 fn credentials() -> [String; 5] {
-    let key = APP_KEY.lines().nth(1).expect("a key has several lines").to_owned();
+    let key = APP_KEY
+        .lines()
+        .nth(1)
+        .expect("a key has several lines")
+        .to_owned();
     let basic = base64::engine::general_purpose::STANDARD.encode(format!("{BOT}:{TOKEN}"));
-    [TOKEN.to_owned(), WEBHOOK_SECRET.to_owned(), basic, key, "ghs_".to_owned()]
+    [
+        TOKEN.to_owned(),
+        WEBHOOK_SECRET.to_owned(),
+        basic,
+        key,
+        "ghs_".to_owned(),
+    ]
 }
 
 fn assert_clean(place: &str, content: &[u8]) {
     for credential in credentials() {
-        assert!(!contains(content, credential.as_bytes()), "a credential is in {place}");
+        assert!(
+            !contains(content, credential.as_bytes()),
+            "a credential is in {place}"
+        );
     }
 }
 
@@ -569,9 +740,21 @@ fn contains(content: &[u8], part: &[u8]) -> bool {
 }
 
 fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-    entries.flat_map(|path| if is_dir(&path) { files_below(&path) } else { vec![path] }).collect()
+    entries
+        .flat_map(|path| {
+            if is_dir(&path) {
+                files_below(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 fn address_of(database: &DatabaseUrl) -> String {
@@ -582,7 +765,9 @@ fn address_of(database: &DatabaseUrl) -> String {
             options.get_username(),
             options.get_host(),
             options.get_port(),
-            options.get_database().expect("databases of tests have a name")
+            options
+                .get_database()
+                .expect("databases of tests have a name")
         ),
     }
 }
@@ -591,8 +776,12 @@ fn address_of(database: &DatabaseUrl) -> String {
 pub fn find_terraform() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders = std::env::split_paths(&path).chain([tools]).map(|folder| folder.join("terraform"));
-    folders.find(|program| program.is_file()).expect("no `terraform` was found: run `make setup`")
+    let mut folders = std::env::split_paths(&path)
+        .chain([tools])
+        .map(|folder| folder.join("terraform"));
+    folders
+        .find(|program| program.is_file())
+        .expect("no `terraform` was found: run `make setup`")
 }
 
 /// What the server says, line by line.
@@ -604,7 +793,10 @@ struct Log {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { text: Arc::default(), length: watch::Sender::new(0) }
+        Self {
+            text: Arc::default(),
+            length: watch::Sender::new(0),
+        }
     }
 }
 
@@ -623,7 +815,10 @@ impl Log {
     fn add(&self, line: &str) {
         // Who waits for a line reads the text while it holds the length, so the text is given up before the length is taken.
         let length = {
-            let mut text = self.text.lock().expect("no test panics while it holds the log");
+            let mut text = self
+                .text
+                .lock()
+                .expect("no test panics while it holds the log");
             writeln!(text, "{line}").expect("writing to a string does not fail");
             text.len()
         };
@@ -631,16 +826,28 @@ impl Log {
     }
 
     fn text(&self) -> String {
-        self.text.lock().expect("no test panics while it holds the log").clone()
+        self.text
+            .lock()
+            .expect("no test panics while it holds the log")
+            .clone()
     }
 
     async fn line_with(&self, part: &str, after: usize) -> String {
         let mut length = self.length.subscribe();
-        let found = length.wait_for(|_| self.text()[after..].lines().any(|line| line.contains(part)));
+        let found =
+            length.wait_for(|_| self.text()[after..].lines().any(|line| line.contains(part)));
         let what = format!("a line with `{part}` in the log");
-        drop(within(&what, found).await.expect("the log lives as long as this handle"));
+        drop(
+            within(&what, found)
+                .await
+                .expect("the log lives as long as this handle"),
+        );
         let text = self.text();
-        text[after..].lines().find(|line| line.contains(part)).expect("it was there a moment ago").to_owned()
+        text[after..]
+            .lines()
+            .find(|line| line.contains(part))
+            .expect("it was there a moment ago")
+            .to_owned()
     }
 
     fn assert_clean(&self, place: &str) {

@@ -30,13 +30,21 @@ impl Sshd {
     pub async fn start(dir: &Path, script: &str) -> Self {
         std::fs::create_dir(dir).unwrap();
         for key in ["host", "other_host", "key", "other_key"] {
-            sh(dir, &format!("ssh-keygen -q -t ed25519 -N '' -C {key} -f {key}")).await;
+            sh(
+                dir,
+                &format!("ssh-keygen -q -t ed25519 -N '' -C {key} -f {key}"),
+            )
+            .await;
         }
         let (program, forced) = (dir.join("script"), dir.display());
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let public = read(&dir.join("key.pub"));
-        std::fs::write(dir.join("authorized_keys"), format!("restrict,command=\"{forced}/script\" {public}")).unwrap();
+        std::fs::write(
+            dir.join("authorized_keys"),
+            format!("restrict,command=\"{forced}/script\" {public}"),
+        )
+        .unwrap();
         let config = format!(
             "HostKey {forced}/host\nAuthorizedKeysFile {forced}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n\
@@ -45,11 +53,19 @@ impl Sshd {
         std::fs::write(dir.join("config"), config).unwrap();
         // Where it runs as root it wants this directory; where it does not, neither can we make it.
         std::fs::create_dir_all("/run/sshd").ok();
-        let sshd = sh(dir, "command -v sshd || echo 'there is no sshd: run `make setup`' >&2").await;
+        let sshd = sh(
+            dir,
+            "command -v sshd || echo 'there is no sshd: run `make setup`' >&2",
+        )
+        .await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(serve(listener, sshd.into(), dir.to_owned()));
-        Self { port, user: sh(dir, "id -un").await, dir: dir.to_owned() }
+        Self {
+            port,
+            user: sh(dir, "id -un").await,
+            dir: dir.to_owned(),
+        }
     }
 
     /// The private key that is let in; `other_key` is not.
@@ -59,7 +75,11 @@ impl Sshd {
 
     /// The line by which it is known; `other_host` is somebody else.
     pub fn known_hosts(&self, name: &str) -> String {
-        format!("[127.0.0.1]:{} {}", self.port, read(&self.dir.join(name).with_extension("pub")))
+        format!(
+            "[127.0.0.1]:{} {}",
+            self.port,
+            read(&self.dir.join(name).with_extension("pub"))
+        )
     }
 
     /// What it wrote down.
@@ -77,19 +97,45 @@ async fn serve(listener: TcpListener, sshd: PathBuf, dir: PathBuf) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the connection is its standard input, which `Cmd` does not offer")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the connection is its standard input, which `Cmd` does not offer"
+)]
 fn sshd_on(sshd: &Path, dir: &Path, line: TcpStream) -> Child {
     line.set_nonblocking(false).unwrap();
-    let (input, output) = (OwnedFd::from(line.try_clone().unwrap()), OwnedFd::from(line));
+    let (input, output) = (
+        OwnedFd::from(line.try_clone().unwrap()),
+        OwnedFd::from(line),
+    );
     let mut command = Command::new(sshd);
-    command.arg("-i").arg("-f").arg(dir.join("config")).arg("-E").arg(dir.join("log"));
-    command.env_clear().env("PATH", PATH).stdin(input).stdout(output).kill_on_drop(true);
+    command
+        .arg("-i")
+        .arg("-f")
+        .arg(dir.join("config"))
+        .arg("-E")
+        .arg(dir.join("log"));
+    command
+        .env_clear()
+        .env("PATH", PATH)
+        .stdin(input)
+        .stdout(output)
+        .kill_on_drop(true);
     command.spawn().unwrap()
 }
 
 async fn sh(dir: &Path, script: &str) -> String {
-    let output = Cmd::new("sh").env("PATH", PATH).args(["-ec", script]).dir(dir).output().await.unwrap();
-    assert!(output.is_success() && output.stderr.bytes.is_empty(), "{script}: {}", output.stderr.text());
+    let output = Cmd::new("sh")
+        .env("PATH", PATH)
+        .args(["-ec", script])
+        .dir(dir)
+        .output()
+        .await
+        .unwrap();
+    assert!(
+        output.is_success() && output.stderr.bytes.is_empty(),
+        "{script}: {}",
+        output.stderr.text()
+    );
     output.stdout.text().trim().to_owned()
 }
 

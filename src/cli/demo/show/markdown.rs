@@ -54,7 +54,9 @@ impl Writer {
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.code.is_some() => self.output(&text),
             Event::Text(text) => self.text.push(self.ink(), &text),
-            Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => self.code_in_text(&code),
+            Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => {
+                self.code_in_text(&code)
+            }
             Event::Html(html) | Event::InlineHtml(html) => self.html(&html),
             Event::SoftBreak | Event::HardBreak => self.text.push(Ink::Plain, " "),
             Event::Rule => self.rule(),
@@ -62,7 +64,10 @@ impl Writer {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what a terminal cannot show is shown as plain text")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what a terminal cannot show is shown as plain text"
+    )]
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Paragraph => self.gap(),
@@ -85,7 +90,10 @@ impl Writer {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what a terminal cannot show is shown as plain text")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what a terminal cannot show is shown as plain text"
+    )]
     fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Paragraph => self.flush(),
@@ -129,7 +137,10 @@ impl Writer {
         }
         for line in text.lines(&self.look.narrower(self.indent)) {
             let margin = match self.bullet.take() {
-                Some(bullet) => format!("{}{bullet} ", " ".repeat(self.indent.saturating_sub(INDENT))),
+                Some(bullet) => format!(
+                    "{}{bullet} ",
+                    " ".repeat(self.indent.saturating_sub(INDENT))
+                ),
                 None => " ".repeat(self.indent),
             };
             self.done.push(margin + &line);
@@ -160,7 +171,11 @@ impl Writer {
         for line in text.lines() {
             let ink = ink_of_output(&language, line);
             for part in chop(line, self.look.width.saturating_sub(margin.len())) {
-                self.done.push(format!("{margin}{}", self.look.ink(ink, &part)).trim_end().to_owned());
+                self.done.push(
+                    format!("{margin}{}", self.look.ink(ink, &part))
+                        .trim_end()
+                        .to_owned(),
+                );
             }
         }
     }
@@ -189,7 +204,8 @@ impl Writer {
 
     fn rule(&mut self) {
         self.gap();
-        self.done.push(self.look.ink(Ink::Faint, &"─".repeat(self.look.width)));
+        self.done
+            .push(self.look.ink(Ink::Faint, &"─".repeat(self.look.width)));
     }
 
     fn finish(mut self) -> Vec<String> {
@@ -224,7 +240,14 @@ mod tests {
 
     #[test]
     fn a_comment_is_readable_without_a_browser() {
-        let shown = lines(COMMENT, &Look { colours: false, width: 30 }).join("\n");
+        let shown = lines(
+            COMMENT,
+            &Look {
+                colours: false,
+                width: 30,
+            },
+        )
+        .join("\n");
         assert_snapshot!(shown, @r"
         Ran Plan for dir: `network`
 
@@ -252,8 +275,18 @@ mod tests {
 
     #[test]
     fn additions_and_removals_have_colours() {
-        let shown = lines(COMMENT, &Look { colours: true, width: 80 }).join("\n");
-        assert!(shown.contains("\u{1b}[32m+ a very long line of output\u{1b}[0m"), "{shown}");
+        let shown = lines(
+            COMMENT,
+            &Look {
+                colours: true,
+                width: 80,
+            },
+        )
+        .join("\n");
+        assert!(
+            shown.contains("\u{1b}[32m+ a very long line of output\u{1b}[0m"),
+            "{shown}"
+        );
         assert!(shown.contains("\u{1b}[31m- b\u{1b}[0m"), "{shown}");
     }
 }

@@ -39,7 +39,10 @@ impl<'a, 't> Page<'a, 't> {
         self.prose(INTRO)?;
         self.line("")?;
         for (name, value) in facts {
-            self.line(&format!("{MARGIN}{} {value}", self.look.ink(Ink::Faint, &format!("{name:<11}"))))?;
+            self.line(&format!(
+                "{MARGIN}{} {value}",
+                self.look.ink(Ink::Faint, &format!("{name:<11}"))
+            ))?;
         }
         Ok(())
     }
@@ -49,17 +52,27 @@ impl<'a, 't> Page<'a, 't> {
         let title = format!("{number}/{steps}  {}", step.title);
         let rule = "─".repeat(self.look.width.saturating_sub(title.chars().count() + 1));
         self.line("")?;
-        self.line(&format!("{} {}", self.look.ink(Ink::Strong, &title), self.look.ink(Ink::Faint, &rule)))?;
+        self.line(&format!(
+            "{} {}",
+            self.look.ink(Ink::Strong, &title),
+            self.look.ink(Ink::Faint, &rule)
+        ))?;
         self.line("")?;
         self.prose(step.why)?;
         self.line("")?;
-        self.line(&format!("{MARGIN}{}", self.look.ink(Ink::Code, &deed(step.act))))
+        self.line(&format!(
+            "{MARGIN}{}",
+            self.look.ink(Ink::Code, &deed(step.act))
+        ))
     }
 
     /// The webhook was taken.
     pub fn delivered(&mut self, delivery: &Delivery) -> io::Result<()> {
         let action = delivery.action.as_deref().unwrap_or("sent");
-        let text = format!("GitHub sends the signed webhook {} ({action}); the server takes it.", delivery.event);
+        let text = format!(
+            "GitHub sends the signed webhook {} ({action}); the server takes it.",
+            delivery.event
+        );
         self.line(&format!("{MARGIN}{}", self.look.ink(Ink::Faint, &text)))?;
         self.line("")
     }
@@ -68,22 +81,36 @@ impl<'a, 't> Page<'a, 't> {
     pub fn scene(&mut self, scene: &Scene) -> io::Result<()> {
         match &scene.heard {
             Heard::Comment(comment) => {
-                let after = self.look.ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
-                self.line(&format!("{MARGIN}{} comments {after}", self.look.ink(Ink::Strong, BOT)))?;
+                let after = self
+                    .look
+                    .ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
+                self.line(&format!(
+                    "{MARGIN}{} comments {after}",
+                    self.look.ink(Ink::Strong, BOT)
+                ))?;
                 self.quoted(&comment.body)?;
             }
             Heard::Reply(text) => {
-                self.line(&format!("{MARGIN}{} answers", self.look.ink(Ink::Strong, "the server")))?;
+                self.line(&format!(
+                    "{MARGIN}{} answers",
+                    self.look.ink(Ink::Strong, "the server")
+                ))?;
                 self.quoted(text)?;
             }
             Heard::Silence => {
-                self.line(&format!("{MARGIN}{BOT} says nothing for {} seconds.", scene.took.as_secs()))?;
+                self.line(&format!(
+                    "{MARGIN}{BOT} says nothing for {} seconds.",
+                    scene.took.as_secs()
+                ))?;
             }
             Heard::Nothing => {}
         }
         self.statuses(&scene.statuses)?;
         self.line("")?;
-        scene.verdicts.iter().try_for_each(|verdict| self.verdict(verdict))
+        scene
+            .verdicts
+            .iter()
+            .try_for_each(|verdict| self.verdict(verdict))
     }
 
     fn quoted(&mut self, text: &str) -> io::Result<()> {
@@ -95,14 +122,27 @@ impl<'a, 't> Page<'a, 't> {
     }
 
     fn statuses(&mut self, statuses: &[Status]) -> io::Result<()> {
-        let Some(first) = statuses.first() else { return Ok(()) };
+        let Some(first) = statuses.first() else {
+            return Ok(());
+        };
         self.line("")?;
-        self.line(&format!("{MARGIN}Statuses of the commit {}", first.sha.short()))?;
-        let widest = statuses.iter().map(|status| status.context.chars().count()).max().unwrap_or_default();
+        self.line(&format!(
+            "{MARGIN}Statuses of the commit {}",
+            first.sha.short()
+        ))?;
+        let widest = statuses
+            .iter()
+            .map(|status| status.context.chars().count())
+            .max()
+            .unwrap_or_default();
         for status in statuses {
             let (ink, sign) = sign(status.state);
             let text = status.description.as_deref().unwrap_or_default();
-            self.line(&format!("{MARGIN}{} {:<widest$}  {text}", self.look.ink(ink, sign), status.context))?;
+            self.line(&format!(
+                "{MARGIN}{} {:<widest$}  {text}",
+                self.look.ink(ink, sign),
+                status.context
+            ))?;
         }
         Ok(())
     }
@@ -120,7 +160,11 @@ impl<'a, 't> Page<'a, 't> {
     pub fn all_held(&mut self, steps: usize, seconds: u64) -> io::Result<()> {
         self.line("")?;
         let line = format!("All {steps} steps held, in {seconds} seconds.");
-        self.line(&format!("{} {}", self.look.ink(Ink::Good, "✓"), self.look.ink(Ink::Strong, &line)))
+        self.line(&format!(
+            "{} {}",
+            self.look.ink(Ink::Good, "✓"),
+            self.look.ink(Ink::Strong, &line)
+        ))
     }
 
     /// Where to look around while it is up.
@@ -139,7 +183,11 @@ impl<'a, 't> Page<'a, 't> {
     pub fn failed(&mut self, problem: &str, log: &[String], folder: &Path) -> io::Result<()> {
         self.line("")?;
         let title = format!("The demo ends here: {problem}");
-        self.line(&format!("{} {}", self.look.ink(Ink::Bad, "✗"), self.look.ink(Ink::Strong, &title)))?;
+        self.line(&format!(
+            "{} {}",
+            self.look.ink(Ink::Bad, "✗"),
+            self.look.ink(Ink::Strong, &title)
+        ))?;
         self.line("")?;
         self.line(&format!("{MARGIN}The server's log ends so:"))?;
         let bar = self.look.ink(Ink::Faint, "│");
@@ -147,7 +195,10 @@ impl<'a, 't> Page<'a, 't> {
             self.line(&format!("{MARGIN}{bar} {line}"))?;
         }
         self.line("")?;
-        self.prose(&format!("Everything is stopped; log, database and states are kept in {}", folder.display()))
+        self.prose(&format!(
+            "Everything is stopped; log, database and states are kept in {}",
+            folder.display()
+        ))
     }
 
     /// Somebody has had enough.
@@ -158,7 +209,9 @@ impl<'a, 't> Page<'a, 't> {
 
     fn prose(&mut self, text: &str) -> io::Result<()> {
         let lines = markdown::lines(text, &self.look.narrower(MARGIN.len()));
-        lines.iter().try_for_each(|line| self.line(&format!("{MARGIN}{line}")))
+        lines
+            .iter()
+            .try_for_each(|line| self.line(&format!("{MARGIN}{line}")))
     }
 
     /// A sentence with a sign in front of it.
@@ -186,9 +239,17 @@ fn spoken(took: Duration) -> String {
 fn deed(act: Act) -> String {
     match act {
         Act::Open(role) => {
-            format!("{} opens #{} “{}”: {}", role.login(), role.number(), role.title(), role.change().0)
+            format!(
+                "{} opens #{} “{}”: {}",
+                role.login(),
+                role.number(),
+                role.title(),
+                role.change().0
+            )
         }
-        Act::Say(role, words) => format!("{} comments on #{}: {words}", role.login(), role.number()),
+        Act::Say(role, words) => {
+            format!("{} comments on #{}: {words}", role.login(), role.number())
+        }
         Act::Merge(role) => format!("{} merges #{}", role.login(), role.number()),
         Act::Wait(role) => format!("{} does nothing", role.login()),
         Act::Register(team) => format!(
@@ -221,7 +282,14 @@ mod tests {
     fn printed(print: impl FnOnce(&mut Page<'_, '_>) -> io::Result<()>) -> String {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut terminal = Terminal::new(&mut out, &mut err);
-        print(&mut Page::new(&mut terminal, Look { colours: false, width: 60 })).unwrap();
+        print(&mut Page::new(
+            &mut terminal,
+            Look {
+                colours: false,
+                width: 60,
+            },
+        ))
+        .unwrap();
         assert!(err.is_empty());
         String::from_utf8(out).unwrap()
     }
@@ -242,12 +310,26 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_is_shown_with_what_was_seen() {
-        let problem = Problem { expected: "network planned".to_owned(), seen: "network failed".to_owned() };
+        let problem = Problem {
+            expected: "network planned".to_owned(),
+            seen: "network failed".to_owned(),
+        };
         let verdicts = vec![
-            Verdict { claim: "the bot answers", problem: None },
-            Verdict { claim: "it is planned", problem: Some(problem) },
+            Verdict {
+                claim: "the bot answers",
+                problem: None,
+            },
+            Verdict {
+                claim: "it is planned",
+                problem: Some(problem),
+            },
         ];
-        let scene = Scene { heard: Heard::Silence, took: Duration::from_secs(90), statuses: Vec::new(), verdicts };
+        let scene = Scene {
+            heard: Heard::Silence,
+            took: Duration::from_secs(90),
+            statuses: Vec::new(),
+            verdicts,
+        };
         let log = ["one line".to_owned()];
         assert_snapshot!(printed(|page| {
             page.scene(&scene)?;

@@ -13,29 +13,104 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 const ENTRIES: &[Row] = &[
     ("branch", "/^main$/", "/^release$/", "^release$"),
     ("repo_config_file", "a.yaml", "b.yaml", "b.yaml"),
-    ("repo_config_source", "base", "{branch: main}", "branch:main"),
-    ("plan_requirements", "[approved]", "[mergeable]", "mergeable"),
-    ("apply_requirements", "[approved, mergeable]", "[undiverged]", "undiverged"),
+    (
+        "repo_config_source",
+        "base",
+        "{branch: main}",
+        "branch:main",
+    ),
+    (
+        "plan_requirements",
+        "[approved]",
+        "[mergeable]",
+        "mergeable",
+    ),
+    (
+        "apply_requirements",
+        "[approved, mergeable]",
+        "[undiverged]",
+        "undiverged",
+    ),
     ("four_eyes", "false", "true", "true"),
     ("environment_profile", "prod", "dev", "dev"),
-    ("environment_profile", "dev", "[{dir: a, profile: prod}]", "prod"),
-    ("environment_profile", "dev", "[{dir: b, profile: prod}]", "none"),
+    (
+        "environment_profile",
+        "dev",
+        "[{dir: a, profile: prod}]",
+        "prod",
+    ),
+    (
+        "environment_profile",
+        "dev",
+        "[{dir: b, profile: prod}]",
+        "none",
+    ),
     ("environment_profile", "dev", "[]", "none"),
-    ("import_requirements", "[mergeable]", "[approved]", "approved"),
+    (
+        "import_requirements",
+        "[mergeable]",
+        "[approved]",
+        "approved",
+    ),
     // Hooks add up.
-    ("pre_workflow_hooks", "[{run: one}]", "[{run: two}]", "one two"),
-    ("post_workflow_hooks", "[{run: one}]", "[{run: two}]", "one two"),
+    (
+        "pre_workflow_hooks",
+        "[{run: one}]",
+        "[{run: two}]",
+        "one two",
+    ),
+    (
+        "post_workflow_hooks",
+        "[{run: one}]",
+        "[{run: two}]",
+        "one two",
+    ),
     ("workflow", "one", "two", "two"),
     ("allowed_workflows", "[one]", "[two]", "two"),
-    ("allowed_overrides", "[workflow]", "[repo_locks]", "repo_locks"),
+    (
+        "allowed_overrides",
+        "[workflow]",
+        "[repo_locks]",
+        "repo_locks",
+    ),
     ("allow_custom_workflows", "true", "false", "false"),
-    ("repo_locks", "{mode: disabled}", "{mode: on_apply}", "on_apply workspace None"),
-    ("repo_locks", "{scope: project}", "{scope: workspace}", "on_plan workspace None"),
-    ("repo_locks", "{ttl: 72h}", "{ttl: none}", "on_plan workspace None"),
-    ("repo_locks", "{mode: on_apply, ttl: 1h}", "{scope: project}", "on_apply project Some(3600s)"),
+    (
+        "repo_locks",
+        "{mode: disabled}",
+        "{mode: on_apply}",
+        "on_apply workspace None",
+    ),
+    (
+        "repo_locks",
+        "{scope: project}",
+        "{scope: workspace}",
+        "on_plan workspace None",
+    ),
+    (
+        "repo_locks",
+        "{ttl: 72h}",
+        "{ttl: none}",
+        "on_plan workspace None",
+    ),
+    (
+        "repo_locks",
+        "{mode: on_apply, ttl: 1h}",
+        "{scope: project}",
+        "on_apply project Some(3600s)",
+    ),
     ("repo_locking", "false", "true", "on_plan workspace None"),
-    ("autodiscover", "{mode: enabled, ignore_paths: [old]}", "{mode: disabled}", "disabled old"),
-    ("autodiscover", "{ignore_paths: [old]}", "{ignore_paths: [new]}", "auto new"),
+    (
+        "autodiscover",
+        "{mode: enabled, ignore_paths: [old]}",
+        "{mode: disabled}",
+        "disabled old",
+    ),
+    (
+        "autodiscover",
+        "{ignore_paths: [old]}",
+        "{ignore_paths: [new]}",
+        "auto new",
+    ),
     ("silence_pr_comments", "[plan]", "[apply]", "apply"),
 ];
 
@@ -43,11 +118,36 @@ const ENTRIES: &[Row] = &[
 const PROJECTS: &[Row] = &[
     ("workflow", "one", "two", "two"),
     // Requirements add up.
-    ("plan_requirements", "[approved]", "[mergeable]", "approved mergeable"),
-    ("apply_requirements", "[approved]", "[undiverged, approved]", "approved undiverged"),
-    ("import_requirements", "[mergeable]", "[approved]", "mergeable approved"),
-    ("repo_locks", "{mode: disabled}", "{mode: on_apply}", "on_apply workspace None"),
-    ("repo_locks", "{scope: project, ttl: 1h}", "{mode: on_apply}", "on_apply project Some(3600s)"),
+    (
+        "plan_requirements",
+        "[approved]",
+        "[mergeable]",
+        "approved mergeable",
+    ),
+    (
+        "apply_requirements",
+        "[approved]",
+        "[undiverged, approved]",
+        "approved undiverged",
+    ),
+    (
+        "import_requirements",
+        "[mergeable]",
+        "[approved]",
+        "mergeable approved",
+    ),
+    (
+        "repo_locks",
+        "{mode: disabled}",
+        "{mode: on_apply}",
+        "on_apply workspace None",
+    ),
+    (
+        "repo_locks",
+        "{scope: project, ttl: 1h}",
+        "{mode: on_apply}",
+        "on_apply project Some(3600s)",
+    ),
     ("repo_locking", "false", "true", "on_plan workspace None"),
     ("repo_locking", "true", "false", "disabled workspace None"),
     ("silence_pr_comments", "[plan]", "[apply]", "apply"),
@@ -55,9 +155,19 @@ const PROJECTS: &[Row] = &[
 
 /// The same where the operator has written `fewer_requirements`.
 const PROJECTS_WITH_FEWER: &[Row] = &[
-    ("plan_requirements", "[approved]", "[mergeable]", "mergeable"),
+    (
+        "plan_requirements",
+        "[approved]",
+        "[mergeable]",
+        "mergeable",
+    ),
     ("apply_requirements", "[approved]", "[]", ""),
-    ("import_requirements", "[mergeable]", "[approved]", "approved"),
+    (
+        "import_requirements",
+        "[mergeable]",
+        "[approved]",
+        "approved",
+    ),
 ];
 
 /// What a project may set in these.
@@ -103,16 +213,26 @@ fn held(rules: &RepoRules, config: Option<&RepoConfig>, key: &str) -> String {
         "plan_requirements" => demanded(&project.plan_requirements),
         "apply_requirements" => demanded(&project.apply_requirements),
         "import_requirements" => demanded(&project.import_requirements),
-        "environment_profile" => project.environment_profile.map_or("none".to_owned(), |profile| profile.value),
+        "environment_profile" => project
+            .environment_profile
+            .map_or("none".to_owned(), |profile| profile.value),
         "four_eyes" => rules.four_eyes().value.to_string(),
         "pre_workflow_hooks" => joined(rules.pre_hooks(&base).map(|hook| hook.command.as_str())),
         "post_workflow_hooks" => joined(rules.post_hooks(&base).map(|hook| hook.command.as_str())),
         "workflow" => project.workflow.value.name.clone(),
         "allowed_workflows" => joined(may.allowed_workflows.iter().map(String::as_str)),
-        "allowed_overrides" => joined(OverrideKey::ALL.iter().filter(|key| may.allows(**key)).map(|key| key.as_str())),
+        "allowed_overrides" => joined(
+            OverrideKey::ALL
+                .iter()
+                .filter(|key| may.allows(**key))
+                .map(|key| key.as_str()),
+        ),
         "allow_custom_workflows" => may.allows_custom_workflows().to_string(),
         "repo_locks" | "repo_locking" => {
-            format!("{} {} {:?}", project.lock.mode, project.lock.scope, project.lock.ttl)
+            format!(
+                "{} {} {:?}",
+                project.lock.mode, project.lock.scope, project.lock.ttl
+            )
         }
         "autodiscover" => searched(rules, config),
         "silence_pr_comments" => joined(project.silenced.value.iter().map(|run| run.as_str())),
@@ -127,7 +247,11 @@ fn demanded(demands: &Demands) -> String {
 fn searched(rules: &RepoRules, config: Option<&RepoConfig>) -> String {
     let found = rules.autodiscover(config);
     let mode = found.mode.map(|mode| mode.value.to_string());
-    let paths = found.ignore_paths.into_iter().flat_map(|paths| paths.value).map(|glob| glob.to_string());
+    let paths = found
+        .ignore_paths
+        .into_iter()
+        .flat_map(|paths| paths.value)
+        .map(|glob| glob.to_string());
     mode.into_iter().chain(paths).collect::<Vec<_>>().join(" ")
 }
 
@@ -142,40 +266,83 @@ fn a_later_entry_overrides_an_earlier_one() {
         let second = format!("id: /.*/, {key}: {second}");
         let after = |lines: &[&str]| held(&server_with(lines, WORKFLOWS), None, key);
         assert_eq!(after(&[&first, &second]), *expected, "{first}; {second}");
-        assert_eq!(after(&[&first, &second, "id: /.*/"]), *expected, "{second}; and an entry that says nothing of it");
-        assert_ne!(after(&[&first]), *expected, "{first}; {second}: the row shows nothing");
+        assert_eq!(
+            after(&[&first, &second, "id: /.*/"]),
+            *expected,
+            "{second}; and an entry that says nothing of it"
+        );
+        assert_ne!(
+            after(&[&first]),
+            *expected,
+            "{first}; {second}: the row shows nothing"
+        );
     }
 }
 
 #[test]
 fn a_project_overrides_an_entry_where_it_may() {
-    for (more, rows) in [("", PROJECTS), (", fewer_requirements", PROJECTS_WITH_FEWER)] {
+    for (more, rows) in [
+        ("", PROJECTS),
+        (", fewer_requirements", PROJECTS_WITH_FEWER),
+    ] {
         for (key, of_entry, own, expected) in rows {
             let entry = format!("id: /.*/, {key}: {of_entry}, allowed_overrides: [{MAY}{more}]");
             let rules = server_with(&[&entry], WORKFLOWS);
             let config = repo(&rules, &format!("projects: [{{dir: a, {key}: {own}}}]"));
-            assert_eq!(held(&rules, Some(&config), key), *expected, "{entry}; {own}");
-            assert_ne!(held(&rules, None, key), *expected, "{entry}; {own}: the row shows nothing");
+            assert_eq!(
+                held(&rules, Some(&config), key),
+                *expected,
+                "{entry}; {own}"
+            );
+            assert_ne!(
+                held(&rules, None, key),
+                *expected,
+                "{entry}; {own}: the row shows nothing"
+            );
         }
     }
 }
 
 #[test]
 fn every_key_has_its_row_or_a_reason_to_have_none() {
-    for (keys, rows, without) in [(&ENTRY, ENTRIES, ENTRIES_WITHOUT), (&PROJECT, PROJECTS, PROJECTS_WITHOUT)] {
+    for (keys, rows, without) in [
+        (&ENTRY, ENTRIES, ENTRIES_WITHOUT),
+        (&PROJECT, PROJECTS, PROJECTS_WITHOUT),
+    ] {
         for key in keys.list {
             let of = format!("`{}` of {}", key.name, keys.of);
             let has_row = rows.iter().any(|(name, ..)| *name == key.name);
-            let reason = without.iter().find(|(name, _)| *name == key.name).map(|(_, reason)| *reason);
+            let reason = without
+                .iter()
+                .find(|(name, _)| *name == key.name)
+                .map(|(_, reason)| *reason);
             assert_eq!(has_row, reason.is_none(), "{of}: either a row or a reason");
-            assert_eq!(matches!(key.kind, Kind::NotYetTrue), reason == Some(NOT_YET), "{of}");
-            assert_eq!(matches!(key.kind, Kind::WithoutEffect(..)), reason == Some(NO_EFFECT), "{of}");
+            assert_eq!(
+                matches!(key.kind, Kind::NotYetTrue),
+                reason == Some(NOT_YET),
+                "{of}"
+            );
+            assert_eq!(
+                matches!(key.kind, Kind::WithoutEffect(..)),
+                reason == Some(NO_EFFECT),
+                "{of}"
+            );
             let is_of_entries = ENTRY.names().any(|name| name == key.name);
-            assert!(reason != Some(OF_PROJECTS) || !is_of_entries, "{of}: an entry has it too");
+            assert!(
+                reason != Some(OF_PROJECTS) || !is_of_entries,
+                "{of}: an entry has it too"
+            );
         }
-        let names = rows.iter().map(|(name, ..)| *name).chain(without.iter().map(|(name, _)| *name));
+        let names = rows
+            .iter()
+            .map(|(name, ..)| *name)
+            .chain(without.iter().map(|(name, _)| *name));
         for name in names {
-            assert!(keys.names().any(|key| key == name), "`{name}` is no key of {}", keys.of);
+            assert!(
+                keys.names().any(|key| key == name),
+                "`{name}` is no key of {}",
+                keys.of
+            );
         }
     }
 }

@@ -30,7 +30,10 @@ fn events() -> Value {
 
 /// The App.
 pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
-    let owner = User { login: app.slug.clone(), kind: UserKind::Organization };
+    let owner = User {
+        login: app.slug.clone(),
+        kind: UserKind::Organization,
+    };
     json!({
         "id": app.id,
         "slug": app.slug,
@@ -48,7 +51,11 @@ pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
 }
 
 /// Its installation with an account.
-pub(in crate::emulator::wire) fn installation(world: &World, app: &AppOptions, owner: &User) -> Value {
+pub(in crate::emulator::wire) fn installation(
+    world: &World,
+    app: &AppOptions,
+    owner: &User,
+) -> Value {
     let id = app.installation;
     json!({
         "id": id,

@@ -9,8 +9,15 @@ use crate::model::BranchName;
 use super::{View, node_id};
 
 /// A branch by itself. Of its protection everybody sees the required checks.
-pub(in crate::emulator::wire) fn branch(view: &View<'_>, repo: &Repo, name: &BranchName, tip: &CommitInfo) -> Value {
-    let own = view.world.api(&format!("/repos/{}/branches/{name}", repo.name));
+pub(in crate::emulator::wire) fn branch(
+    view: &View<'_>,
+    repo: &Repo,
+    name: &BranchName,
+    tip: &CommitInfo,
+) -> Value {
+    let own = view
+        .world
+        .api(&format!("/repos/{}/branches/{name}", repo.name));
     let rules = repo.protections.get(name);
     let checks = rules.map(|rules| rules.checks.clone()).unwrap_or_default();
     json!({
@@ -31,12 +38,20 @@ pub(in crate::emulator::wire) fn branch(view: &View<'_>, repo: &Repo, name: &Bra
 }
 
 fn app_less(checks: &[String]) -> Vec<Value> {
-    checks.iter().map(|context| json!({ "context": context, "app_id": null })).collect()
+    checks
+        .iter()
+        .map(|context| json!({ "context": context, "app_id": null }))
+        .collect()
 }
 
 fn commit(view: &View<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
-    let own = view.world.api(&format!("/repos/{}/commits/{}", repo.name, commit.sha));
-    let git = |what: &str, sha: &str| view.world.api(&format!("/repos/{}/git/{what}/{sha}", repo.name));
+    let own = view
+        .world
+        .api(&format!("/repos/{}/commits/{}", repo.name, commit.sha));
+    let git = |what: &str, sha: &str| {
+        view.world
+            .api(&format!("/repos/{}/git/{what}/{sha}", repo.name))
+    };
     let person = |(name, email): &(String, String)| json!({ "name": name, "email": email, "date": commit.date });
     json!({
         "sha": commit.sha,
@@ -65,7 +80,9 @@ pub(in crate::emulator::wire) fn protection(
     name: &BranchName,
     rules: &Protection,
 ) -> Value {
-    let own = view.world.api(&format!("/repos/{}/branches/{name}/protection", repo.name));
+    let own = view
+        .world
+        .api(&format!("/repos/{}/branches/{name}/protection", repo.name));
     let on = |enabled: bool| json!({ "enabled": enabled });
     let mut all = json!({
         "url": own,

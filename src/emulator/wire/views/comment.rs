@@ -10,11 +10,26 @@ use super::user::user;
 use super::{View, node_id};
 
 /// A comment on a pull request.
-pub(in crate::emulator::wire) fn comment(view: &View<'_>, repo: &Repo, pull: &Pull, comment: &Comment) -> Value {
+pub(in crate::emulator::wire) fn comment(
+    view: &View<'_>,
+    repo: &Repo,
+    pull: &Pull,
+    comment: &Comment,
+) -> Value {
     let (name, number, id) = (&repo.name, pull.number, comment.id);
-    let own = view.world.api(&format!("/repos/{name}/issues/comments/{id}"));
-    let reactions = repo.reactions.iter().filter(|reaction| reaction.comment == id);
-    let via = view.world.app.as_ref().filter(|_| comment.via_app).map(|app| super::app(view.world, app));
+    let own = view
+        .world
+        .api(&format!("/repos/{name}/issues/comments/{id}"));
+    let reactions = repo
+        .reactions
+        .iter()
+        .filter(|reaction| reaction.comment == id);
+    let via = view
+        .world
+        .app
+        .as_ref()
+        .filter(|_| comment.via_app)
+        .map(|app| super::app(view.world, app));
     json!({
         "url": own,
         "html_url": view.world.html(&format!("/{name}/pull/{number}#issuecomment-{id}")),

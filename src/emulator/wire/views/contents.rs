@@ -16,7 +16,15 @@ pub(in crate::emulator::wire) struct Place<'a> {
     pub(in crate::emulator::wire) name: &'a str,
 }
 
-const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
+const RESERVED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'`');
 
 /// A path as part of a URL.
 pub(super) fn encoded(path: &str) -> String {
@@ -31,11 +39,24 @@ fn entry(view: &View<'_>, place: &Place<'_>, blob: &Blob) -> Value {
         "160000" => "submodule",
         _ => "file",
     };
-    let (git, page) = if kind == "dir" { ("trees", "tree") } else { ("blobs", "blob") };
-    let own = view.world.api(&format!("/repos/{name}/contents/{path}?ref={}", encoded(at)));
-    let git = view.world.api(&format!("/repos/{name}/git/{git}/{}", blob.sha));
-    let page = view.world.html(&format!("/{name}/{page}/{}/{path}", encoded(at)));
-    let raw = view.world.html(&format!("/raw/{name}/{}/{path}", encoded(at)));
+    let (git, page) = if kind == "dir" {
+        ("trees", "tree")
+    } else {
+        ("blobs", "blob")
+    };
+    let own = view.world.api(&format!(
+        "/repos/{name}/contents/{path}?ref={}",
+        encoded(at)
+    ));
+    let git = view
+        .world
+        .api(&format!("/repos/{name}/git/{git}/{}", blob.sha));
+    let page = view
+        .world
+        .html(&format!("/{name}/{page}/{}/{path}", encoded(at)));
+    let raw = view
+        .world
+        .html(&format!("/raw/{name}/{}/{path}", encoded(at)));
     json!({
         "type": kind,
         "name": blob.path.rsplit('/').next(),
@@ -51,16 +72,35 @@ fn entry(view: &View<'_>, place: &Place<'_>, blob: &Blob) -> Value {
 }
 
 /// The entries of a directory.
-pub(in crate::emulator::wire) fn content_directory(view: &View<'_>, place: &Place<'_>, entries: &[Blob]) -> Value {
-    entries.iter().map(|blob| entry(view, place, blob)).collect()
+pub(in crate::emulator::wire) fn content_directory(
+    view: &View<'_>,
+    place: &Place<'_>,
+    entries: &[Blob],
+) -> Value {
+    entries
+        .iter()
+        .map(|blob| entry(view, place, blob))
+        .collect()
 }
 
 /// A file with its content in base64, in lines of 60 characters.
-pub(in crate::emulator::wire) fn content_file(view: &View<'_>, place: &Place<'_>, blob: &Blob, bytes: &[u8]) -> Value {
+pub(in crate::emulator::wire) fn content_file(
+    view: &View<'_>,
+    place: &Place<'_>,
+    blob: &Blob,
+    bytes: &[u8],
+) -> Value {
     let text = STANDARD.encode(bytes);
-    let lines: Vec<&str> = text.as_bytes().chunks(60).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(60)
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .collect();
     let content: String = lines.iter().flat_map(|line| [*line, "\n"]).collect();
-    merged(entry(view, place, blob), json!({ "encoding": "base64", "content": content }))
+    merged(
+        entry(view, place, blob),
+        json!({ "encoding": "base64", "content": content }),
+    )
 }
 
 /// A symbolic link that leads nowhere.
@@ -70,5 +110,8 @@ pub(in crate::emulator::wire) fn content_symlink(
     blob: &Blob,
     bytes: &[u8],
 ) -> Value {
-    merged(entry(view, place, blob), json!({ "target": String::from_utf8_lossy(bytes) }))
+    merged(
+        entry(view, place, blob),
+        json!({ "target": String::from_utf8_lossy(bytes) }),
+    )
 }

@@ -38,8 +38,15 @@ pub(in crate::emulator) fn pull_event(
     if let Some(pull) = of.pulls.get(&number) {
         body["pull_request"] = shown(view, of, pull, action);
     }
-    let body = merged(merged(body, extra), frame(view, of, &repo(view, of), sender));
-    Event { name: "pull_request", repo: of.id, body }
+    let body = merged(
+        merged(body, extra),
+        frame(view, of, &repo(view, of), sender),
+    );
+    Event {
+        name: "pull_request",
+        repo: of.id,
+        body,
+    }
 }
 
 /// A `repository` event. `extra` has the fields that only some actions have.
@@ -51,14 +58,19 @@ pub(in crate::emulator) fn repository_event(
     extra: Value,
 ) -> Event {
     let body = merged(json!({ "action": action }), extra);
-    Event { name: "repository", repo: of.id, body: merged(body, frame(view, of, &repo(view, of), sender)) }
+    Event {
+        name: "repository",
+        repo: of.id,
+        body: merged(body, frame(view, of, &repo(view, of), sender)),
+    }
 }
 
 /// GitHub sends these events before it has tried the merge.
 fn shown(view: &View<'_>, of: &Repo, pull: &Pull, action: &str) -> Value {
     let mut shown = pull_full(view, of, pull);
     if matches!(action, "opened" | "reopened" | "synchronize" | "edited") {
-        let untried = json!({ "mergeable": null, "rebaseable": null, "mergeable_state": "unknown" });
+        let untried =
+            json!({ "mergeable": null, "rebaseable": null, "mergeable_state": "unknown" });
         shown = merged(shown, untried);
     }
     if action == "opened" {
@@ -81,8 +93,15 @@ pub(in crate::emulator) fn comment_event(
         body["issue"] = issue(view, of, pull);
         body["comment"] = comment(view, of, pull, one);
     }
-    let body = merged(merged(body, extra), frame(view, of, &repo(view, of), sender));
-    Event { name: "issue_comment", repo: of.id, body }
+    let body = merged(
+        merged(body, extra),
+        frame(view, of, &repo(view, of), sender),
+    );
+    Event {
+        name: "issue_comment",
+        repo: of.id,
+        body,
+    }
 }
 
 /// A pull request in its older role as an issue.

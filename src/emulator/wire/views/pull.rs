@@ -19,7 +19,10 @@ pub(in crate::emulator::wire) fn pull_simple(view: &View<'_>, base: &Repo, pull:
 fn links(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
     let (name, number) = (&base.name, pull.number);
     let api = |rest: String| view.world.api(&format!("/repos/{name}{rest}"));
-    let (own, issue) = (api(format!("/pulls/{number}")), api(format!("/issues/{number}")));
+    let (own, issue) = (
+        api(format!("/pulls/{number}")),
+        api(format!("/issues/{number}")),
+    );
     let page = view.world.html(&format!("/{name}/pull/{number}"));
     let statuses = api(format!("/statuses/{}", pull.head));
     let review_comment = api("/pulls/comments{/number}".to_owned());
@@ -97,7 +100,9 @@ pub(super) fn open_or_closed(pull: &Pull) -> &'static str {
 
 /// When it was merged, if it was.
 pub(super) fn merged_at(pull: &Pull) -> Option<String> {
-    pull.closed_at.filter(|_| pull.state == PullState::Merged).map(time)
+    pull.closed_at
+        .filter(|_| pull.state == PullState::Merged)
+        .map(time)
 }
 
 /// Head or base.
@@ -144,7 +149,12 @@ pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &
 }
 
 /// A file that a pull request changes.
-pub(in crate::emulator::wire) fn changed_file(view: &View<'_>, base: &Repo, pull: &Pull, file: &FileChange) -> Value {
+pub(in crate::emulator::wire) fn changed_file(
+    view: &View<'_>,
+    base: &Repo,
+    pull: &Pull,
+    file: &FileChange,
+) -> Value {
     let (name, sha) = (&base.name, &pull.head);
     let path = super::contents::encoded(&file.path);
     let mut shown = json!({

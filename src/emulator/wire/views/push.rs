@@ -21,7 +21,12 @@ pub(in crate::emulator) struct PushFacts<'a> {
 }
 
 /// A `push` event.
-pub(in crate::emulator) fn push_event(view: &View<'_>, of: &Repo, facts: &PushFacts<'_>, pusher: &str) -> Event {
+pub(in crate::emulator) fn push_event(
+    view: &View<'_>,
+    of: &Repo,
+    facts: &PushFacts<'_>,
+    pusher: &str,
+) -> Event {
     let none = "0".repeat(40);
     let id = |sha: Option<&CommitSha>| sha.map_or_else(|| none.clone(), ToString::to_string);
     let (before, after) = (id(facts.before), id(facts.after));
@@ -40,12 +45,20 @@ pub(in crate::emulator) fn push_event(view: &View<'_>, of: &Repo, facts: &PushFa
         "head_commit": facts.head.map(show),
         "pusher": { "name": pusher, "email": User::new(pusher).email() },
     });
-    Event { name: "push", repo: of.id, body: merged(body, frame(view, of, &pushed_repo(view, of), pusher)) }
+    Event {
+        name: "push",
+        repo: of.id,
+        body: merged(body, frame(view, of, &pushed_repo(view, of), pusher)),
+    }
 }
 
 fn commit(page: &str, one: &CommitInfo) -> Value {
     let files = |letters: &str| -> Vec<&str> {
-        one.files.iter().filter(|(letter, _)| letters.contains(*letter)).map(|(_, path)| path.as_str()).collect()
+        one.files
+            .iter()
+            .filter(|(letter, _)| letters.contains(*letter))
+            .map(|(_, path)| path.as_str())
+            .collect()
     };
     let person = |(name, email): &(String, String)| json!({ "name": name, "email": email, "username": name });
     json!({

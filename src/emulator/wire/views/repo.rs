@@ -43,7 +43,10 @@ const LINKS: [(&str, &str); 37] = [
     ("issues_url", "/issues{/number}"),
     ("pulls_url", "/pulls{/number}"),
     ("milestones_url", "/milestones{/number}"),
-    ("notifications_url", "/notifications{?since,all,participating}"),
+    (
+        "notifications_url",
+        "/notifications{?since,all,participating}",
+    ),
     ("labels_url", "/labels{/name}"),
     ("releases_url", "/releases{/id}"),
     ("deployments_url", "/deployments"),
@@ -54,8 +57,10 @@ const LINKS: [(&str, &str); 37] = [
 pub(in crate::emulator::wire) fn repo(view: &View<'_>, repo: &Repo) -> Value {
     let name = &repo.name;
     let api = view.world.api(&format!("/repos/{name}"));
-    let links: Map<String, Value> =
-        LINKS.iter().map(|(field, rest)| ((*field).to_owned(), json!(format!("{api}{rest}")))).collect();
+    let links: Map<String, Value> = LINKS
+        .iter()
+        .map(|(field, rest)| ((*field).to_owned(), json!(format!("{api}{rest}"))))
+        .collect();
     let page = view.world.html(&format!("/{name}"));
     let host = view.world.base_url.trim_start_matches("http://");
     let facts = json!({
@@ -131,7 +136,11 @@ pub(in crate::emulator::wire) fn full_repo(view: &View<'_>, one: &Repo) -> Value
     if one.owner.kind == UserKind::Organization {
         full["organization"] = account(view.world, &one.owner);
     }
-    if let Some(parent) = one.parent.as_ref().and_then(|key| view.state.repo(key).ok()) {
+    if let Some(parent) = one
+        .parent
+        .as_ref()
+        .and_then(|key| view.state.repo(key).ok())
+    {
         full["parent"] = repo(view, parent);
         full["source"] = repo(view, parent);
     }

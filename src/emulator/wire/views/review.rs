@@ -10,9 +10,19 @@ use super::user::user;
 use super::{View, merged, node_id};
 
 /// A review in a list.
-pub(in crate::emulator::wire) fn review(view: &View<'_>, repo: &Repo, pull: &Pull, review: &Review) -> Value {
-    let own = view.world.html(&format!("/{}/pull/{}#pullrequestreview-{}", repo.name, pull.number, review.id));
-    let of = view.world.api(&format!("/repos/{}/pulls/{}", repo.name, pull.number));
+pub(in crate::emulator::wire) fn review(
+    view: &View<'_>,
+    repo: &Repo,
+    pull: &Pull,
+    review: &Review,
+) -> Value {
+    let own = view.world.html(&format!(
+        "/{}/pull/{}#pullrequestreview-{}",
+        repo.name, pull.number, review.id
+    ));
+    let of = view
+        .world
+        .api(&format!("/repos/{}/pulls/{}", repo.name, pull.number));
     json!({
         "id": review.id,
         "node_id": node_id("PullRequestReview", review.id),
@@ -38,6 +48,9 @@ pub(in crate::emulator::wire) fn permission(world: &World, repo: &Repo, login: &
         "maintain": role.has(Role::Maintain),
         "admin": role.has(Role::Admin),
     });
-    let who = merged(user(world, login), json!({ "role_name": role.as_str(), "permissions": permissions }));
+    let who = merged(
+        user(world, login),
+        json!({ "role_name": role.as_str(), "permissions": permissions }),
+    );
     json!({ "permission": role.base().as_str(), "role_name": role.as_str(), "user": who })
 }

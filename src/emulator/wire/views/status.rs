@@ -28,7 +28,10 @@ fn simple(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
 
 /// A status of a commit.
 pub(in crate::emulator::wire) fn status(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
-    merged(simple(view, repo, status), json!({ "creator": user(view.world, &status.creator) }))
+    merged(
+        simple(view, repo, status),
+        json!({ "creator": user(view.world, &status.creator) }),
+    )
 }
 
 /// The statuses of a commit, newest of each context, and what they come to.

@@ -8,10 +8,17 @@ use super::{View, merged, node_id};
 
 /// A team in a list.
 pub(in crate::emulator::wire) fn team(view: &View<'_>, team: &Team) -> Value {
-    let parent = team.parent.as_deref().and_then(|slug| view.state.team(&team.org, slug));
+    let parent = team
+        .parent
+        .as_deref()
+        .and_then(|slug| view.state.team(&team.org, slug));
     let parent = parent.map(|parent| simple(view.world, parent));
-    let permissions = json!({ "pull": true, "triage": false, "push": false, "maintain": false, "admin": false });
-    merged(simple(view.world, team), json!({ "permissions": permissions, "parent": parent }))
+    let permissions =
+        json!({ "pull": true, "triage": false, "push": false, "maintain": false, "admin": false });
+    merged(
+        simple(view.world, team),
+        json!({ "permissions": permissions, "parent": parent }),
+    )
 }
 
 fn simple(world: &World, team: &Team) -> Value {
@@ -35,7 +42,12 @@ fn simple(world: &World, team: &Team) -> Value {
 }
 
 /// How somebody belongs to a team.
-pub(in crate::emulator::wire) fn membership(world: &World, team: &Team, login: &str, state: MembershipState) -> Value {
+pub(in crate::emulator::wire) fn membership(
+    world: &World,
+    team: &Team,
+    login: &str,
+    state: MembershipState,
+) -> Value {
     let state = match state {
         MembershipState::Active => "active",
         MembershipState::Pending => "pending",
@@ -50,5 +62,9 @@ fn address(world: &World, team: &Team) -> String {
 }
 
 fn org_id(team: &Team) -> u64 {
-    User { login: team.org.clone(), kind: UserKind::Organization }.id()
+    User {
+        login: team.org.clone(),
+        kind: UserKind::Organization,
+    }
+    .id()
 }

@@ -11,8 +11,14 @@ use crate::queue::JobError;
 use crate::render::UserText;
 
 /// Why a plan has to wait for others, if so. All of them are named.
-pub(super) async fn unmet(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Option<UserText>, JobError> {
-    let Some(order) = work.order(plan) else { return Ok(Some(unread())) };
+pub(super) async fn unmet(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+) -> Result<Option<UserText>, JobError> {
+    let Some(order) = work.order(plan) else {
+        return Ok(Some(unread()));
+    };
     if order.after.is_empty() {
         return Ok(None);
     }
@@ -23,13 +29,16 @@ pub(super) async fn unmet(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) ->
         let planned = plans.iter().find(|other| is_it(&other.project));
         let why = match planned {
             Some(other) if other.head == plan.head => planned_at_this_commit(other.state)?,
-            Some(_) | None if standings.any(is_it) => "has no plan of this commit that could be applied",
+            Some(_) | None if standings.any(is_it) => {
+                "has no plan of this commit that could be applied"
+            }
             Some(_) => "was planned for an older commit only",
             None => return None,
         };
         Some((name.clone(), format!("`{name}` {why}")))
     };
-    let (names, waits): (Vec<ProjectName>, Vec<String>) = order.after.iter().filter_map(waits).unzip();
+    let (names, waits): (Vec<ProjectName>, Vec<String>) =
+        order.after.iter().filter_map(waits).unzip();
     Ok((!waits.is_empty()).then(|| text(cx, &names, &waits)))
 }
 
@@ -47,13 +56,23 @@ fn text(cx: &CommandCx<'_>, names: &[ProjectName], waits: &[String]) -> UserText
     let word = &cx.ctx.settings.executable;
     let message = format!(
         "this project depends on {}, and {}. Nothing was applied.",
-        if names.len() == 1 { "another one" } else { "others" },
+        if names.len() == 1 {
+            "another one"
+        } else {
+            "others"
+        },
         waits.join(", ")
     );
-    let first = names.iter().map(|name| format!("`{word} apply -p {name}`")).collect::<Vec<_>>().join(", ");
+    let first = names
+        .iter()
+        .map(|name| format!("`{word} apply -p {name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     UserText::new(
         message,
-        [format!("Apply first what it depends on ({first}), or everything in order: `{word} apply`.")],
+        [format!(
+            "Apply first what it depends on ({first}), or everything in order: `{word} apply`."
+        )],
     )
 }
 

@@ -12,7 +12,8 @@ use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::handlers::commands::{CommandCx, needs};
 use crate::model::{
-    Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind,
+    Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
+    PullState, RunId, RunKind,
 };
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
@@ -23,8 +24,13 @@ use crate::workflow::{CheckedOut, Source, ToolError};
 pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
     match state {
         PlanState::NoChanges => Some("The plan has no changes."),
-        PlanState::Applied => Some("This plan was applied before. A new plan shows whether anything is left to do."),
-        PlanState::Planned | PlanState::Applying | PlanState::ApplyFailed | PlanState::Discarded => None,
+        PlanState::Applied => {
+            Some("This plan was applied before. A new plan shows whether anything is left to do.")
+        }
+        PlanState::Planned
+        | PlanState::Applying
+        | PlanState::ApplyFailed
+        | PlanState::Discarded => None,
     }
 }
 
@@ -54,7 +60,10 @@ pub(super) enum Shut {
 impl Shut {
     /// What differs from the record.
     fn stale(differs: impl std::fmt::Display) -> Self {
-        Self::Stale(UserText::new(format!("{differs}. Nothing was applied."), []))
+        Self::Stale(UserText::new(
+            format!("{differs}. Nothing was applied."),
+            [],
+        ))
     }
 
     pub(super) fn into_report(self, cx: &CommandCx<'_>, report: ProjectReport) -> ProjectReport {
@@ -70,7 +79,10 @@ impl Shut {
             Self::ForNow(text) => refused(text, Next::ByOutcome),
             Self::Stopped(locks) => {
                 let text = Refusal::apply_locked(&locks, &cx.ctx.settings.apply_locks_url()).text;
-                ProjectReport { status: Some(apply_locks_line(&locks)), ..refused(text, Next::ByOutcome) }
+                ProjectReport {
+                    status: Some(apply_locks_line(&locks)),
+                    ..refused(text, Next::ByOutcome)
+                }
             }
             Self::Closed(state) => {
                 let message = format!("the pull request is {state} now. Nothing was applied.");
@@ -81,22 +93,45 @@ impl Shut {
 }
 
 /// Everything that can be checked without the gate; the refusal says what differs.
-pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Ready, Shut> {
+pub(super) async fn prepare(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+) -> Result<Ready, Shut> {
     let ctx = cx.ctx;
     seen(cx, plan)?;
     other_eyes(cx, work, plan).await?;
-    let tool = ctx.terraform.tools.find(plan.distribution, Some(&plan.tool_version)).await;
+    let tool = ctx
+        .terraform
+        .tools
+        .find(plan.distribution, Some(&plan.tool_version))
+        .await;
     let tool = tool.map_err(|error| other_tool(plan, &error))?;
     let workflow = same_workflow(work, plan)?;
     let file = plan_file(cx, plan, &workflow).await?;
     // Now, so that nothing is fetched in vain, and once more at the end.
     still_planned(cx, plan).await?;
-    let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
-    let source =
-        source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
-    let not_checked_out = |error| Shut::stale(format!("the code that was planned cannot be checked out: {error}"));
-    let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await.map_err(not_checked_out)?;
-    work.check_links(cx, &source, &checkout, &plan.project).await.map_err(Shut::stale)?;
+    let source = ctx
+        .checkouts
+        .fetch_plan(&*ctx.forge, plan, cx.row.installation)
+        .await;
+    let source = source.map_err(|error| {
+        Shut::stale(format!(
+            "the code that was planned cannot be fetched: {error}"
+        ))
+    })?;
+    let not_checked_out = |error| {
+        Shut::stale(format!(
+            "the code that was planned cannot be checked out: {error}"
+        ))
+    };
+    let checkout = work
+        .checkout_of(cx, &source, &plan.project.workspace)
+        .await
+        .map_err(not_checked_out)?;
+    work.check_links(cx, &source, &checkout, &plan.project)
+        .await
+        .map_err(Shut::stale)?;
     if work.hides_demands(&plan.project) {
         return Err(Shut::stale(
             "what the repository demands of an apply (`apply_requirements` in its configuration at the commit that was \
@@ -110,12 +145,20 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
         return Err(Shut::ForNow(unmet));
     }
     // Whoever fetches may have to replace the mirror, so the run begins after that.
-    let begun = work.checkout_for_run(cx, &source, &plan.project.workspace).await;
+    let begun = work
+        .checkout_for_run(cx, &source, &plan.project.workspace)
+        .await;
     let (checkout, in_use) = begun.map_err(not_checked_out)?;
     // To fetch and to check out may have taken minutes, and what the project demands was asked of the pull as it is now.
     // Nothing slow may come between this look and the gate.
     still_planned(cx, plan).await?;
-    Ok(Ready { tool, workflow, file, checkout, _in_use: in_use })
+    Ok(Ready {
+        tool,
+        workflow,
+        file,
+        checkout,
+        _in_use: in_use,
+    })
 }
 
 /// The workflow that made the plan (P5). Its steps are what was looked at; where a plan has no file there is nothing else
@@ -130,31 +173,56 @@ fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> 
                        cannot be read as it was planned. Nothing was applied.";
         return Err(Shut::Stale(UserText::new(message, [])));
     }
-    Err(Shut::stale(format!("the plan was made by other steps than those of the workflow `{}` now", workflow.name)))
+    Err(Shut::stale(format!(
+        "the plan was made by other steps than those of the workflow `{}` now",
+        workflow.name
+    )))
 }
 
-async fn plan_file(cx: &CommandCx<'_>, plan: &PlanRecord, workflow: &Workflow) -> Result<Option<Vec<u8>>, Shut> {
+async fn plan_file(
+    cx: &CommandCx<'_>,
+    plan: &PlanRecord,
+    workflow: &Workflow,
+) -> Result<Option<Vec<u8>>, Shut> {
     if plan.digest.is_none() {
         let workflow = (!workflow.applies_plan_file()).then_some(None);
-        return workflow.ok_or_else(|| Shut::stale("the plan has no file, because no step has written `$PLANFILE`"));
+        return workflow.ok_or_else(|| {
+            Shut::stale("the plan has no file, because no step has written `$PLANFILE`")
+        });
     }
-    cx.ctx.artifacts.load(plan).await.map(Some).map_err(|error| {
-        warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
-        Shut::stale(error)
-    })
+    cx.ctx
+        .artifacts
+        .load(plan)
+        .await
+        .map(Some)
+        .map_err(|error| {
+            warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
+            Shut::stale(error)
+        })
 }
 
 /// The live pull on the forge, or the branch of an application, against the record.
 async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
-    let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation).await.map_err(|error| {
-        let number = cx.pull.at.number;
-        let what = if number.is_application() { "branch" } else { "pull request" };
-        let message = format!("whether the {what} is still the one that was planned cannot be found out: {error}.");
-        let hint = format!("Nothing was applied. {} in a moment.", again(number));
-        Shut::ForNow(UserText::new(message, [hint]))
-    })?;
+    let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation)
+        .await
+        .map_err(|error| {
+            let number = cx.pull.at.number;
+            let what = if number.is_application() {
+                "branch"
+            } else {
+                "pull request"
+            };
+            let message = format!(
+                "whether the {what} is still the one that was planned cannot be found out: {error}."
+            );
+            let hint = format!("Nothing was applied. {} in a moment.", again(number));
+            Shut::ForNow(UserText::new(message, [hint]))
+        })?;
     if live.repo_id != cx.pull.repo_id {
-        let message = format!("{} is another repository now than the one that was planned", cx.pull.at.repo);
+        let message = format!(
+            "{} is another repository now than the one that was planned",
+            cx.pull.at.repo
+        );
         return Err(Shut::stale(message));
     }
     compare(&live, plan)
@@ -168,7 +236,10 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     }
     let message = "the plan was made after the comment that asks to apply it, so nobody can have looked at it before. \
                    Nothing was applied.";
-    Err(Shut::ForNow(UserText::new(message, ["Look at the plan, then comment the command again.".to_owned()])))
+    Err(Shut::ForNow(UserText::new(
+        message,
+        ["Look at the plan, then comment the command again.".to_owned()],
+    )))
 }
 
 /// Where `four_eyes` is set, another account asks for the apply than the one whose command made the plan. Who cannot be told
@@ -191,13 +262,25 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
     if first.is_some() && second.is_some() && first != second {
         return Ok(());
     }
-    let told = |actor: &Actor| format!("`{}` ({})", actor.login.replace('`', "'"), actor.origin.way());
+    let told = |actor: &Actor| {
+        format!(
+            "`{}` ({})",
+            actor.login.replace('`', "'"),
+            actor.origin.way()
+        )
+    };
     let why = match (&planner, &first, &second) {
         (Some(planner), Some(_), Some(_)) => format!("and {} made the plan", told(planner)),
-        (Some(planner), None, _) => format!("and no account is known that made the plan: it was {}", told(planner)),
+        (Some(planner), None, _) => format!(
+            "and no account is known that made the plan: it was {}",
+            told(planner)
+        ),
         (None, _, _) => "and who made the plan is not on record".to_owned(),
         (Some(_), Some(_), None) => {
-            format!("and no account is known that asks for the apply: it is {}", told(&cx.row.actor))
+            format!(
+                "and no account is known that asks for the apply: it is {}",
+                told(&cx.row.actor)
+            )
         }
     };
     let message = format!(
@@ -216,19 +299,36 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
 /// The account behind a command. What was planned when its turn came is of whoever waited in line for it.
 fn account(actor: &Actor) -> Option<Account> {
     let waited = actor.origin == Origin::Queue && *actor != Actor::lockkeeper(Origin::Queue);
-    if waited { Identity::Commenter(actor.login.clone()) } else { Identity::of_actor(actor) }.account()
+    if waited {
+        Identity::Commenter(actor.login.clone())
+    } else {
+        Identity::of_actor(actor)
+    }
+    .account()
 }
 
 /// Whose command made a plan.
 async fn planner(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<Option<Actor>, sqlx::Error> {
-    let Some(run) = cx.ctx.store.run_get(plan.run).await? else { return Ok(None) };
-    Ok(cx.ctx.store.command_get(run.command).await?.map(|command| command.actor))
+    let Some(run) = cx.ctx.store.run_get(plan.run).await? else {
+        return Ok(None);
+    };
+    Ok(cx
+        .ctx
+        .store
+        .command_get(run.command)
+        .await?
+        .map(|command| command.actor))
 }
 
 /// Hooks run once for a command, on one state of the base branch, in the checkout of the default workspace: what they make is
 /// not in that of another state. `hooked`: the one they ran in.
-pub(super) fn seen_by_hooks(cx: &CommandCx<'_>, hooked: Option<&CheckedOut>, plan: &PlanRecord) -> Result<(), Shut> {
-    let is_seen = |hooked: &CheckedOut| *hooked == cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
+pub(super) fn seen_by_hooks(
+    cx: &CommandCx<'_>,
+    hooked: Option<&CheckedOut>,
+    plan: &PlanRecord,
+) -> Result<(), Shut> {
+    let is_seen =
+        |hooked: &CheckedOut| *hooked == cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
     if !plan.project.workspace.is_default() || hooked.is_none_or(is_seen) {
         return Ok(());
     }
@@ -252,12 +352,20 @@ fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
         | ToolError::Unasked { .. }
         | ToolError::Unreadable { .. }
         | ToolError::Process(_) => {
-            format!("the plan was made by {made}, which this server does not have any more: {}", describe_error(error))
+            format!(
+                "the plan was made by {made}, which this server does not have any more: {}",
+                describe_error(error)
+            )
         }
     };
     let program = format!("{}{}", plan.distribution.program(), plan.tool_version);
-    let hint = format!("Or whoever runs Lockkeeper puts `{program}` into `--tf-bin-dir`; then apply again.");
-    Shut::Stale(UserText::new(format!("{message}. Nothing was applied."), [hint]))
+    let hint = format!(
+        "Or whoever runs Lockkeeper puts `{program}` into `--tf-bin-dir`; then apply again."
+    );
+    Shut::Stale(UserText::new(
+        format!("{message}. Nothing was applied."),
+        [hint],
+    ))
 }
 
 /// The pull against the record (P5).
@@ -272,7 +380,10 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
             pull.base_branch,
             pull.head.short()
         );
-        return Err(Shut::Stale(UserText::new(message, ["Plan again, look at the plan, then apply it.".to_owned()])));
+        return Err(Shut::Stale(UserText::new(
+            message,
+            ["Plan again, look at the plan, then apply it.".to_owned()],
+        )));
     }
     if pull.head != plan.head {
         return Err(Shut::stale(format!(
@@ -299,7 +410,13 @@ pub(super) async fn pass(
 ) -> Result<Result<ApplyGrant, Shut>, JobError> {
     let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
-    let wish = LockWish { key: &key, project: &plan.project, pull: &plan.pull, pull_url: &cx.pull.url, cause: &cause };
+    let wish = LockWish {
+        key: &key,
+        project: &plan.project,
+        pull: &plan.pull,
+        pull_url: &cx.pull.url,
+        cause: &cause,
+    };
     let wish = policy.mode.taken_by_apply().then_some(&wish);
     let gate = cx.ctx.store.apply_begin(plan, run, wish).await?;
     Ok(match gate {

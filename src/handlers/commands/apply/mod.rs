@@ -32,14 +32,18 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::model::{
-    CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind, WorkspaceName,
+    CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind,
+    WorkspaceName,
 };
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{ApplyGrant, NewRun, Stop};
-use crate::workflow::{CheckedOut, CheckoutError, RunError, RunOutput, Source, StepError, StepFailure};
+use crate::workflow::{
+    CheckedOut, CheckoutError, RunError, RunOutput, Source, StepError, StepFailure,
+};
 
-const LEFT_BY_AN_INTERRUPT: &str = "What was applied until then is in the state. Plan again to see what is left.";
+const LEFT_BY_AN_INTERRUPT: &str =
+    "What was applied until then is in the state. Plan again to see what is left.";
 const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
                               what is left.";
 
@@ -62,7 +66,10 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         return Ok(refusal);
     }
     // Plans of other commits are refused; what their configuration says must not count for the others.
-    let meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
+    let meant: Vec<&PlanRecord> = plans
+        .iter()
+        .filter(|plan| gate::compare(cx.pull, plan).is_ok())
+        .collect();
     let policies = OfPlans::read(cx, &meant).await?;
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
@@ -70,7 +77,8 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = merging::method_without_merge(cx, command, &policies) {
         return Ok(refusal);
     }
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)])
+        .await?;
     let work = Work::of_plans(cx.ctx, policies, &meant);
     let hooked = match run_hooks(cx, &work, &meant, command).await? {
         Ok(hooked) => hooked,
@@ -79,30 +87,64 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     let (mut course, hooked) = (Course::new(work.aborts()), hooked.as_ref());
     for stage in in_order(&work, runs_to_come(cx, plans).await?) {
         let halted = course.halted(stage.group);
-        let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command, hooked, halted: halted.clone() };
-        let groups = stage.members.into_iter().map(|group| group.into_iter().map(applying).collect());
+        let applying = |(run, plan)| Applying {
+            cx,
+            work: &work,
+            run,
+            plan,
+            command,
+            hooked,
+            halted: halted.clone(),
+        };
+        let groups = stage
+            .members
+            .into_iter()
+            .map(|group| group.into_iter().map(applying).collect());
         let reports = join_all(groups.map(|group| apply_group(&work, group))).await;
         cx.left_to_others()?;
-        course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+        course.add(
+            stage.group,
+            reports
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect(),
+        );
     }
     let mut reports = course.into_reports();
     work.silence(RunKind::Apply, &mut reports);
     let merging = match pushed_meanwhile(cx, &reports).await? {
-        Some(pushed) => AfterApply { note: Some(pushed), job: None },
+        Some(pushed) => AfterApply {
+            note: Some(pushed),
+            job: None,
+        },
         None => merging::after_apply(cx, command, &reports).await?,
     };
     let reply = answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await?;
     let notes = merging.note.into_iter().chain(reply.notes).collect();
-    Ok(Reply { notes, jobs: merging.job.into_iter().collect(), ..reply })
+    Ok(Reply {
+        notes,
+        jobs: merging.job.into_iter().collect(),
+        ..reply
+    })
 }
 
 /// What was applied is not the newest commit any more.
-async fn pushed_meanwhile(cx: &CommandCx<'_>, reports: &[ProjectReport]) -> Result<Option<String>, JobError> {
-    if !reports.iter().any(|report| report.outcome == ProjectOutcome::Applied) {
+async fn pushed_meanwhile(
+    cx: &CommandCx<'_>,
+    reports: &[ProjectReport],
+) -> Result<Option<String>, JobError> {
+    if !reports
+        .iter()
+        .any(|report| report.outcome == ProjectOutcome::Applied)
+    {
         return Ok(None);
     }
     let known = cx.ctx.store.head_get(&cx.pull.at).await?;
-    let newer = known.map(|known| known.at.head).filter(|head| *head != cx.pull.head);
+    let newer = known
+        .map(|known| known.at.head)
+        .filter(|head| *head != cx.pull.head);
     Ok(newer.map(|newer| {
         format!(
             "Commits were pushed while this ran: what was applied is `{}`, and the newest commit is `{}`.",
@@ -118,7 +160,11 @@ async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
         return Ok(None);
     }
     let base = &cx.pull.base_branch;
-    let is_there = cx.ctx.forge.has_branch(&cx.pull.at.repo, cx.row.installation, base).await;
+    let is_there = cx
+        .ctx
+        .forge
+        .has_branch(&cx.pull.at.repo, cx.row.installation, base)
+        .await;
     if is_there? {
         return Ok(None);
     }
@@ -136,13 +182,24 @@ type Run = (RunId, PlanRecord);
 
 /// The plans in the order of the configuration that was planned; where it cannot be read, in that of their groups.
 fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
-    let order = |run: Run| (work.order(&run.1).unwrap_or_else(|| Order::in_group(run.1.order_group)), run);
-    let all = stages(runs.into_iter().map(order).collect(), |(order, (_, plan))| (&plan.project, order));
+    let order = |run: Run| {
+        (
+            work.order(&run.1)
+                .unwrap_or_else(|| Order::in_group(run.1.order_group)),
+            run,
+        )
+    };
+    let all = stages(
+        runs.into_iter().map(order).collect(),
+        |(order, (_, plan))| (&plan.project, order),
+    );
     let without = |stage: Stage<(Order, Run)>| Stage {
         group: stage.group,
         members: stage.members.into_iter().map(|(_, run)| run).collect(),
     };
-    all.into_iter().map(|stage| projects::grouped(without(stage), |(_, plan)| &plan.project)).collect()
+    all.into_iter()
+        .map(|stage| projects::grouped(without(stage), |(_, plan)| &plan.project))
+        .collect()
 }
 
 /// The hooks before the apply, in a checkout of the first plan that is left to apply, which is told. What they write there
@@ -155,18 +212,37 @@ async fn run_hooks(
     command: &ApplyCommand,
 ) -> Result<Result<Option<CheckedOut>, Reply>, JobError> {
     let rules = work.rules();
-    let first = meant.iter().find(|plan| gate::nothing_left(plan.state).is_none()).or(meant.first());
-    let Some(plan) = first.filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(None)) };
-    let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
+    let first = meant
+        .iter()
+        .find(|plan| gate::nothing_left(plan.state).is_none())
+        .or(meant.first());
+    let Some(plan) = first.filter(|_| hooks::any(cx, rules)) else {
+        return Ok(Ok(None));
+    };
+    let fetched = cx
+        .ctx
+        .checkouts
+        .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
+        .await;
     let prepared = match fetched {
-        Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,
+        Ok(source) => {
+            work.checkout_of(cx, &source, &WorkspaceName::default())
+                .await
+        }
         Err(error) => Err(error),
     };
     let checkout = match prepared {
         Ok(checkout) => checkout,
         Err(error) => return projects::checkout_refusal(error).map(Err),
     };
-    if let Some(failed) = hooks::before(cx, rules, &checkout, Given::of(&command.target, &command.extra_args)).await? {
+    if let Some(failed) = hooks::before(
+        cx,
+        rules,
+        &checkout,
+        Given::of(&command.target, &command.extra_args),
+    )
+    .await?
+    {
         return Ok(Err(failed));
     }
     let ran_in = || cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
@@ -196,7 +272,12 @@ fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
 }
 
 /// The answer with the statuses of applies that go with it.
-pub(super) async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
+pub(super) async fn answer(
+    ctx: &Ctx,
+    pull: &PullRef,
+    head: &CommitSha,
+    body: Body,
+) -> Result<Reply, JobError> {
     let standing = Standings::of(ctx, pull, head).await?;
     Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
 }
@@ -206,14 +287,22 @@ async fn runs_to_come(cx: &CommandCx<'_>, plans: Vec<PlanRecord>) -> Result<Vec<
     let mut runs = Vec::new();
     for plan in plans {
         let (pull, project) = (cx.pull.at.clone(), plan.project.clone());
-        let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull, project };
+        let new = NewRun {
+            command: cx.row.id,
+            kind: RunKind::Apply,
+            pull,
+            project,
+        };
         runs.push((cx.ctx.store.run_create(&new).await?, plan));
     }
     Ok(runs)
 }
 
 /// Plans that share a directory and a workspace share files on disk: one after the other.
-async fn apply_group(work: &Work, group: Vec<Applying<'_>>) -> Result<Vec<ProjectReport>, JobError> {
+async fn apply_group(
+    work: &Work,
+    group: Vec<Applying<'_>>,
+) -> Result<Vec<ProjectReport>, JobError> {
     let _turn = work.turn().await;
     let mut reports = Vec::new();
     for applying in group {
@@ -241,16 +330,27 @@ impl Applying<'_> {
     async fn report(&self) -> Result<ProjectReport, JobError> {
         let Self { cx, run, plan, .. } = self;
         let (ctx, key) = (cx.ctx, &plan.project);
-        cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, status::running(RunKind::Apply))).await?;
+        cx.status(standing::of_project(
+            ctx,
+            RunKind::Apply,
+            key,
+            *run,
+            status::running(RunKind::Apply),
+        ))
+        .await?;
         let report = self.attempt().await?;
-        let report = ProjectReport { log: super::log(ctx, self.command.verbose, *run).await?, ..report };
+        let report = ProjectReport {
+            log: super::log(ctx, self.command.verbose, *run).await?,
+            ..report
+        };
         if cx.left_to_others().is_err() {
             return Ok(report);
         }
         cx.finish_run(*run, &report).await?;
         let (state, line) = status::project(RunKind::Apply, report.outcome, report.counts);
         let state = (state, report.status.clone().unwrap_or(line));
-        cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, state)).await?;
+        cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, state))
+            .await?;
         Ok(report)
     }
 
@@ -270,16 +370,30 @@ impl Applying<'_> {
             let message = Some(UserText::new(why, []));
             let applied = status::project(RunKind::Apply, ProjectOutcome::Applied, None).1;
             let status = (plan.state == PlanState::Applied).then_some(applied);
-            return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, status, ..report });
+            return Ok(ProjectReport {
+                outcome: ProjectOutcome::UpToDate,
+                message,
+                status,
+                ..report
+            });
         }
         if let Some(shut) = gate::blocked(plan) {
             return Ok(shut.into_report(cx, report));
         }
         if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
-            return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
+            return Ok(ProjectReport {
+                outcome: ProjectOutcome::Skipped,
+                message: Some(why),
+                ..report
+            });
         }
-        if let Some(why) = projects::argument_of_other_tool(cx.ctx, &self.command.extra_args, plan.distribution) {
-            return Ok(Shut::ForNow(UserText::new(format!("{why}. Nothing was applied."), [])).into_report(cx, report));
+        if let Some(why) =
+            projects::argument_of_other_tool(cx.ctx, &self.command.extra_args, plan.distribution)
+        {
+            return Ok(
+                Shut::ForNow(UserText::new(format!("{why}. Nothing was applied."), []))
+                    .into_report(cx, report),
+            );
         }
         if let Err(shut) = gate::seen_by_hooks(cx, self.hooked, plan) {
             return Ok(shut.into_report(cx, report));
@@ -304,14 +418,22 @@ impl Applying<'_> {
     }
 
     /// The gate is open: from here on the apply has begun, whatever happens.
-    async fn through(&self, ready: Ready, grant: ApplyGrant, report: ProjectReport) -> Result<ProjectReport, JobError> {
+    async fn through(
+        &self,
+        ready: Ready,
+        grant: ApplyGrant,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
         let Self { cx, run, .. } = self;
         cx.ctx.hub.announce(*run);
         if ready.workflow.keeps_output_private() {
             cx.ctx.store.run_keep_private(*run).await?;
         }
         let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);
-        let applied = self.work.apply(cx, &self.plan, &ready, &self.command.extra_args, &output).await;
+        let applied = self
+            .work
+            .apply(cx, &self.plan, &ready, &self.command.extra_args, &output)
+            .await;
         if let Err(error) = &applied {
             output.say(&describe_error(error)).await;
         }
@@ -319,14 +441,36 @@ impl Applying<'_> {
         if cx.lost.is_cancelled() {
             return Ok(report);
         }
-        let state = if applied.is_ok() { PlanState::Applied } else { PlanState::ApplyFailed };
-        cx.ctx.store.apply_end(grant, &cx.pull.at, state, &cx.cause("the apply ended")).await?;
-        let report = ProjectReport { message: closed_meanwhile(cx).await?, ..report };
+        let state = if applied.is_ok() {
+            PlanState::Applied
+        } else {
+            PlanState::ApplyFailed
+        };
+        cx.ctx
+            .store
+            .apply_end(grant, &cx.pull.at, state, &cx.cause("the apply ended"))
+            .await?;
+        let report = ProjectReport {
+            message: closed_meanwhile(cx).await?,
+            ..report
+        };
         Ok(match applied {
-            Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },
+            Ok(output) => ProjectReport {
+                outcome: ProjectOutcome::Applied,
+                output,
+                ..report
+            },
             Err(error) => {
-                let state_lock = cx.ctx.checkouts.state_lock_left(&cx.pull.at, &self.plan.project).await;
-                let report = ProjectReport { state_lock, tool: self.plan.distribution, ..report };
+                let state_lock = cx
+                    .ctx
+                    .checkouts
+                    .state_lock_left(&cx.pull.at, &self.plan.project)
+                    .await;
+                let report = ProjectReport {
+                    state_lock,
+                    tool: self.plan.distribution,
+                    ..report
+                };
                 failed(cx, report, &error, cx.asked_to_stop().await?).await
             }
         })
@@ -335,8 +479,18 @@ impl Applying<'_> {
 
 /// What changes something is never stopped by the end of its pull, so this may be the only place that tells of the lock.
 pub(super) async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobError> {
-    let state = cx.ctx.store.pull_state(&cx.pull.at).await?.filter(|state| *state != PullState::Open);
-    let text = |state| UserText::new(format!("The pull request was {state} while this ran; its lock is free now."), []);
+    let state = cx
+        .ctx
+        .store
+        .pull_state(&cx.pull.at)
+        .await?
+        .filter(|state| *state != PullState::Open);
+    let text = |state| {
+        UserText::new(
+            format!("The pull request was {state} while this ran; its lock is free now."),
+            [],
+        )
+    };
     Ok(state.map(text))
 }
 
@@ -349,22 +503,68 @@ async fn not_begun(cx: &CommandCx<'_>) -> Result<Shut, JobError> {
     Ok(Shut::ForNow(UserText::new(message, [])))
 }
 
-async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError, stop: Option<Stop>) -> ProjectReport {
+async fn failed(
+    cx: &CommandCx<'_>,
+    report: ProjectReport,
+    error: &RunError,
+    stop: Option<Stop>,
+) -> ProjectReport {
     let output = error.output().to_owned();
-    if let RunError::Step(error @ StepError { why: StepFailure::Stopped { killed }, .. }) = error {
+    if let RunError::Step(
+        error @ StepError {
+            why: StepFailure::Stopped { killed },
+            ..
+        },
+    ) = error
+    {
         // Nothing else stops an apply: not even the end of its pull.
-        let why = stop.map_or_else(|| "Lockkeeper was shut down while this apply was under way".to_owned(), |s| s.why);
+        let why = stop.map_or_else(
+            || "Lockkeeper was shut down while this apply was under way".to_owned(),
+            |s| s.why,
+        );
         let message = format!("{why}, so {error}.");
-        let left = if *killed { LEFT_BY_A_KILL } else { LEFT_BY_AN_INTERRUPT }.to_owned();
-        let hints = iter::once(left).chain(report.message.map(|closed| closed.message)).collect();
+        let left = if *killed {
+            LEFT_BY_A_KILL
+        } else {
+            LEFT_BY_AN_INTERRUPT
+        }
+        .to_owned();
+        let hints = iter::once(left)
+            .chain(report.message.map(|closed| closed.message))
+            .collect();
         let text = UserText { message, hints };
-        return ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), output, ..report };
+        return ProjectReport {
+            outcome: ProjectOutcome::Cancelled,
+            message: Some(text),
+            output,
+            ..report
+        };
     }
     let mut hints = projects::hints(cx, error).await;
-    if let RunError::Step(StepError { why: StepFailure::TimedOut { killed, .. }, .. }) = error {
-        hints.insert(0, if *killed { LEFT_BY_A_KILL } else { LEFT_BY_AN_INTERRUPT }.to_owned());
+    if let RunError::Step(StepError {
+        why: StepFailure::TimedOut { killed, .. },
+        ..
+    }) = error
+    {
+        hints.insert(
+            0,
+            if *killed {
+                LEFT_BY_A_KILL
+            } else {
+                LEFT_BY_AN_INTERRUPT
+            }
+            .to_owned(),
+        );
     }
     hints.extend(report.message.map(|closed| closed.message));
-    let text = UserText { message: format!("{}.", describe_error(error)), hints };
-    ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), output, ..report }
+    let text = UserText {
+        message: format!("{}.", describe_error(error)),
+        hints,
+    };
+    ProjectReport {
+        outcome: ProjectOutcome::Failed,
+        message: Some(text),
+        output,
+        ..report
+    }
 }

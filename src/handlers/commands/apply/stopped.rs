@@ -9,20 +9,31 @@ use crate::queue::JobError;
 use crate::render::{Body, Refusal, apply_locks_line};
 
 /// The refusal, if apply locks stand in the way of each of these plans. It names every one of them.
-pub(super) async fn refusal(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> Result<Option<Reply>, JobError> {
+pub(super) async fn refusal(
+    cx: &CommandCx<'_>,
+    plans: &[PlanRecord],
+) -> Result<Option<Reply>, JobError> {
     let locks = cx.ctx.store.apply_lock_list().await?;
-    if !plans.iter().all(|plan| locks.iter().any(|lock| is_in_way(lock, plan))) {
+    if !plans
+        .iter()
+        .all(|plan| locks.iter().any(|lock| is_in_way(lock, plan)))
+    {
         return Ok(None);
     }
-    let in_way: Vec<ApplyLock> =
-        locks.into_iter().filter(|lock| plans.iter().any(|plan| is_in_way(lock, plan))).collect();
+    let in_way: Vec<ApplyLock> = locks
+        .into_iter()
+        .filter(|lock| plans.iter().any(|plan| is_in_way(lock, plan)))
+        .collect();
     if in_way.is_empty() {
         return Ok(None);
     }
     let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let status = standings.apply_status_while_stopped(cx.ctx, apply_locks_line(&in_way));
     let refusal = Refusal::apply_locked(&in_way, &cx.ctx.settings.apply_locks_url());
-    Ok(Some(Reply::new(Body::Refused(refusal)).with_statuses(&cx.pull.head, status.into_iter().collect())))
+    Ok(Some(Reply::new(Body::Refused(refusal)).with_statuses(
+        &cx.pull.head,
+        status.into_iter().collect(),
+    )))
 }
 
 fn is_in_way(lock: &ApplyLock, plan: &PlanRecord) -> bool {

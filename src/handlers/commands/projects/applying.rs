@@ -31,10 +31,16 @@ pub(in crate::handlers::commands) struct Ready {
 impl Work {
     /// For an apply: each plan says itself what it was made of. `parallel_apply: false` lets only one group be applied at a
     /// time. So does the merging of several states of the base branch: they are checked out differently in the same place.
-    pub fn of_plans(ctx: &Ctx, OfPlans { policies, others }: OfPlans, plans: &[&PlanRecord]) -> Self {
+    pub fn of_plans(
+        ctx: &Ctx,
+        OfPlans { policies, others }: OfPlans,
+        plans: &[&PlanRecord],
+    ) -> Self {
         let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
-        let made_of: HashSet<CheckedOut> =
-            plans.iter().map(|plan| ctx.checkouts.checked_out(&Source::of_plan(plan))).collect();
+        let made_of: HashSet<CheckedOut> = plans
+            .iter()
+            .map(|plan| ctx.checkouts.checked_out(&Source::of_plan(plan)))
+            .collect();
         let work = Self {
             projects: Vec::new(),
             not_known: Vec::new(),
@@ -48,8 +54,14 @@ impl Work {
             reached,
             links: links::Known::default(),
         };
-        let parallel = made_of.len() < 2 && work.configs().all(|config| config.parallel_apply != Some(false));
-        Self { abreast: Semaphore::new(abreast(Some(parallel))), ..work }
+        let parallel = made_of.len() < 2
+            && work
+                .configs()
+                .all(|config| config.parallel_apply != Some(false));
+        Self {
+            abreast: Semaphore::new(abreast(Some(parallel))),
+            ..work
+        }
     }
 
     /// Applies one plan, in a checkout of exactly what was planned.
@@ -63,7 +75,16 @@ impl Work {
     ) -> Result<String, RunError> {
         let facts = self.facts(cx, RunKind::Apply, &ready.workflow, extra).await;
         let site = Site::of(self, cx, &ready.checkout, &plan.project, facts).await?;
-        let place = site.place(cx, &plan.project, &ready.workflow, CommentWords::only(extra), output);
-        cx.ctx.terraform.apply(&place, &ready.tool, ready.file.as_deref()).await
+        let place = site.place(
+            cx,
+            &plan.project,
+            &ready.workflow,
+            CommentWords::only(extra),
+            output,
+        );
+        cx.ctx
+            .terraform
+            .apply(&place, &ready.tool, ready.file.as_deref())
+            .await
     }
 }

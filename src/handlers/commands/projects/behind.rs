@@ -27,30 +27,51 @@ pub(super) struct Behind {
 impl Work {
     /// What is to be said about projects of this work that lack changes of the base branch; `None`: none of them does.
     pub async fn lacking(&self, cx: &CommandCx<'_>) -> Result<Option<String>, JobError> {
-        let Some(behind) = &self.behind else { return Ok(None) };
+        let Some(behind) = &self.behind else {
+            return Ok(None);
+        };
         let keys = self.projects.iter().map(|project| &project.key);
         let lacking: Vec<&ProjectKey> = keys.filter(|key| behind.projects.contains(key)).collect();
         if lacking.is_empty() {
             return Ok(None);
         }
         let dirs: BTreeSet<RepoPath> = lacking.iter().map(|key| key.dir.clone()).collect();
-        let dirs = if dirs.len() > MOST_DIRS { vec![RepoPath::root()] } else { dirs.into_iter().collect() };
+        let dirs = if dirs.len() > MOST_DIRS {
+            vec![RepoPath::root()]
+        } else {
+            dirs.into_iter().collect()
+        };
         let checkouts = &cx.ctx.checkouts;
-        let merged = checkouts.merged_since(self.source(), &behind.left_at, &dirs, NAMED + 1).await;
+        let merged = checkouts
+            .merged_since(self.source(), &behind.left_at, &dirs, NAMED + 1)
+            .await;
         let is_whole = lacking.len() == self.projects.len();
-        Ok(Some(sentence(&cx.pull.base_branch, &lacking, is_whole, &merged.map_err(JobError::retry)?)))
+        Ok(Some(sentence(
+            &cx.pull.base_branch,
+            &lacking,
+            is_whole,
+            &merged.map_err(JobError::retry)?,
+        )))
     }
 }
 
-fn sentence(base: &impl std::fmt::Display, lacking: &[&ProjectKey], is_whole: bool, merged: &[BaseCommit]) -> String {
+fn sentence(
+    base: &impl std::fmt::Display,
+    lacking: &[&ProjectKey],
+    is_whole: bool,
+    merged: &[BaseCommit],
+) -> String {
     let of = match lacking {
         [_] if is_whole => "this project".to_owned(),
         _ if is_whole => "these projects".to_owned(),
         some => listed(some.iter().map(|key| project(key)), some.len()),
     };
     // What a module changes lies elsewhere, and no commit is named.
-    let named =
-        if merged.is_empty() { String::new() } else { format!(": {}", listed(merged.iter().map(named), NAMED)) };
+    let named = if merged.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", listed(merged.iter().map(named), NAMED))
+    };
     format!(
         "This branch does not include changes to {of} that were merged into `{base}` since it branched off{named}. Applying \
          a plan without them may undo them. Merge `{base}` into this branch or rebase it; the push is planned automatically."
@@ -58,18 +79,30 @@ fn sentence(base: &impl std::fmt::Display, lacking: &[&ProjectKey], is_whole: bo
 }
 
 fn project(key: &ProjectKey) -> String {
-    let place = if key.workspace.is_default() { key.dir.to_string() } else { format!("{}/{}", key.dir, key.workspace) };
+    let place = if key.workspace.is_default() {
+        key.dir.to_string()
+    } else {
+        format!("{}/{}", key.dir, key.workspace)
+    };
     let text = key.name.as_ref().map_or(place, ToString::to_string);
     format!("`{}`", text.replace('`', "'"))
 }
 
 fn named(commit: &BaseCommit) -> String {
-    format!("`{}` {}", commit.commit.short(), commit.title.replace('`', "'"))
+    format!(
+        "`{}` {}",
+        commit.commit.short(),
+        commit.title.replace('`', "'")
+    )
 }
 
 /// `a, b and more`
 fn listed(items: impl ExactSizeIterator<Item = String>, most: usize) -> String {
     let is_all = items.len() <= most;
     let text = items.take(most).collect::<Vec<_>>().join(", ");
-    if is_all { text } else { format!("{text} and more") }
+    if is_all {
+        text
+    } else {
+        format!("{text} and more")
+    }
 }

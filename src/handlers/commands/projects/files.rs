@@ -18,12 +18,26 @@ pub(super) fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> 
 }
 
 /// What the code of a directory demands of the version that runs it.
-pub(super) fn required(checkout: &Checkout, dir: &RepoPath, distribution: Distribution) -> RequiredVersions {
-    let entries = checkout.resolve_dir(dir).ok().and_then(|path| std::fs::read_dir(path).ok());
+pub(super) fn required(
+    checkout: &Checkout,
+    dir: &RepoPath,
+    distribution: Distribution,
+) -> RequiredVersions {
+    let entries = checkout
+        .resolve_dir(dir)
+        .ok()
+        .and_then(|path| std::fs::read_dir(path).ok());
     let file = |entry: std::fs::DirEntry| dir.join(entry.file_name().to_str()?).ok();
-    let mut files: Vec<RepoPath> = entries.into_iter().flatten().filter_map(Result::ok).filter_map(file).collect();
+    let mut files: Vec<RepoPath> = entries
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .filter_map(file)
+        .collect();
     files.sort_unstable();
-    discovery::required_versions(&files, distribution, &|path| read_linked_code(checkout, path))
+    discovery::required_versions(&files, distribution, &|path| {
+        read_linked_code(checkout, path)
+    })
 }
 
 /// The text of a file of code, or of the one that a symbolic link leads to, if that is in the checkout and not of git.
@@ -40,7 +54,10 @@ fn read_linked_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
 /// What a symbolic link says; a run may have put something else in its place.
 pub(super) fn link_target(checkout: &Checkout, link: &RepoPath) -> Option<String> {
     let target = std::fs::read_link(checkout.path.join(link.as_str())).ok()?;
-    target.to_str().filter(|target| target.len() <= MAX_LINK_BYTES).map(str::to_owned)
+    target
+        .to_str()
+        .filter(|target| target.len() <= MAX_LINK_BYTES)
+        .map(str::to_owned)
 }
 
 /// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
@@ -50,7 +67,9 @@ pub(in crate::handlers::commands) fn read_file(
     most: u64,
 ) -> std::io::Result<String> {
     let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-    let dir = checkout.resolve_dir(&path.parent()).map_err(|error| invalid(error.to_string()))?;
+    let dir = checkout
+        .resolve_dir(&path.parent())
+        .map_err(|error| invalid(error.to_string()))?;
     let file = dir.join(path.file_name());
     let meta = file.symlink_metadata()?;
     if !meta.is_file() {
@@ -79,24 +98,55 @@ mod tests {
         for place in ["live/prod", "base", ".git"] {
             std::fs::create_dir_all(path.join(place)).unwrap();
         }
-        for file in ["versions.tf", "base/versions.tf", ".git/versions.tf", "../versions.tf"] {
+        for file in [
+            "versions.tf",
+            "base/versions.tf",
+            ".git/versions.tf",
+            "../versions.tf",
+        ] {
             std::fs::write(path.join(file), DEMAND).unwrap();
         }
         symlink("../../base", path.join("live/prod/lib")).unwrap();
         symlink("again.tf", path.join("live/prod/circle.tf")).unwrap();
         symlink("circle.tf", path.join("live/prod/again.tf")).unwrap();
-        symlink(target.replace("ROOT", path.to_str().unwrap()), path.join("live/prod/versions.tf")).unwrap();
+        symlink(
+            target.replace("ROOT", path.to_str().unwrap()),
+            path.join("live/prod/versions.tf"),
+        )
+        .unwrap();
         let commit = CommitSha::new(&"1".repeat(40)).unwrap();
         let (head, base, hold) = (commit.clone(), commit.clone(), dir.path().join("hold"));
-        let checkout =
-            Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true, copy: 0 };
-        required(&checkout, &"live/prod".parse().unwrap(), Distribution::Terraform).to_string()
+        let checkout = Checkout {
+            path,
+            hold,
+            commit,
+            head,
+            base,
+            merged: false,
+            extent: Extent::Whole,
+            fresh: true,
+            copy: 0,
+        };
+        required(
+            &checkout,
+            &"live/prod".parse().unwrap(),
+            Distribution::Terraform,
+        )
+        .to_string()
     }
 
     #[test]
     fn code_behind_links_counts_where_the_link_is() {
-        for target in ["../../versions.tf", "../../base/versions.tf", "lib/versions.tf"] {
-            assert_eq!(demanded(target), "line 2 of `live/prod/versions.tf` says `~> 1.9.0`", "{target}");
+        for target in [
+            "../../versions.tf",
+            "../../base/versions.tf",
+            "lib/versions.tf",
+        ] {
+            assert_eq!(
+                demanded(target),
+                "line 2 of `live/prod/versions.tf` says `~> 1.9.0`",
+                "{target}"
+            );
         }
     }
 

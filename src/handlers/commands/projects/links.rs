@@ -35,9 +35,14 @@ impl Work {
             return Ok(());
         }
         let real = checkout.resolve_dir(&project.dir)?;
-        let root = checkout.path.canonicalize().unwrap_or_else(|_| checkout.path.clone());
+        let root = checkout
+            .path
+            .canonicalize()
+            .unwrap_or_else(|_| checkout.path.clone());
         let below = real.strip_prefix(&root).unwrap_or(Path::new(""));
-        let is_in_dir = |out: &&LinkOut| out.link.starts_with(below) || out.link.starts_with(path(&project.dir));
+        let is_in_dir = |out: &&LinkOut| {
+            out.link.starts_with(below) || out.link.starts_with(path(&project.dir))
+        };
         if let Some(out) = links.iter().find(is_in_dir) {
             return Err(refusal(&project.dir, out));
         }
@@ -48,16 +53,28 @@ impl Work {
                 files.contains(&link) || dirs.iter().any(|dir| out.link.starts_with(path(dir)))
             }
         };
-        links.iter().find(is_reached).map_or(Ok(()), |out| Err(refusal(&project.dir, out)))
+        links
+            .iter()
+            .find(is_reached)
+            .map_or(Ok(()), |out| Err(refusal(&project.dir, out)))
     }
 
-    async fn links_out(&self, cx: &CommandCx<'_>, checkout: &Checkout) -> Result<Arc<[LinkOut]>, CheckoutError> {
+    async fn links_out(
+        &self,
+        cx: &CommandCx<'_>,
+        checkout: &Checkout,
+    ) -> Result<Arc<[LinkOut]>, CheckoutError> {
         let key = (checkout.path.clone(), checkout.commit.clone());
         let mut known = self.links.0.lock().await;
         if let Some(links) = known.get(&key) {
             return Ok(Arc::clone(links));
         }
-        let links: Arc<[LinkOut]> = cx.ctx.checkouts.links_out(&cx.pull.at.repo, checkout).await?.into();
+        let links: Arc<[LinkOut]> = cx
+            .ctx
+            .checkouts
+            .links_out(&cx.pull.at.repo, checkout)
+            .await?
+            .into();
         known.insert(key, Arc::clone(&links));
         Ok(links)
     }
@@ -73,5 +90,10 @@ fn refusal(dir: &RepoPath, LinkOut { link, target }: &LinkOut) -> CheckoutError 
         let text: String = path.to_string_lossy().chars().take(200).collect();
         text.replace(|c: char| c.is_control() || c == '`', "\u{fffd}")
     };
-    DirError::LinkOut { dir: dir.clone(), link: shown(link), target: shown(target) }.into()
+    DirError::LinkOut {
+        dir: dir.clone(),
+        link: shown(link),
+        target: shown(target),
+    }
+    .into()
 }

@@ -37,13 +37,26 @@ pub(in crate::handlers::commands) async fn plans(
     };
     let named = match named {
         Ok(named) => named,
-        Err(error) => return Ok(Plans::Refused(Reply::refused("target", sentence(error.to_string()), vec![]))),
+        Err(error) => {
+            return Ok(Plans::Refused(Reply::refused(
+                "target",
+                sentence(error.to_string()),
+                vec![],
+            )));
+        }
     };
-    let wanted: Vec<PlanRecord> = recorded.into_iter().filter(|plan| concerns(target, &named, plan)).collect();
+    let wanted: Vec<PlanRecord> = recorded
+        .into_iter()
+        .filter(|plan| concerns(target, &named, plan))
+        .collect();
     if wanted.is_empty() && cx.pull.at.number.is_application() {
         let message = "there is no plan of this application to apply.".to_owned();
         let hint = "Plan first, look at the plan, then apply it.".to_owned();
-        return Ok(Plans::Refused(Reply::refused("no_plan", message, vec![hint])));
+        return Ok(Plans::Refused(Reply::refused(
+            "no_plan",
+            message,
+            vec![hint],
+        )));
     }
     if wanted.is_empty()
         && let Some(waits) = waits(cx, target).await?
@@ -52,35 +65,55 @@ pub(in crate::handlers::commands) async fn plans(
     }
     if wanted.is_empty() {
         let word = &cx.ctx.settings.executable;
-        let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };
+        let what = if target.is_targeted() {
+            "there is no plan of that project"
+        } else {
+            "there is no plan to apply"
+        };
         return Ok(Plans::Refused(Reply::refused(
             "no_plan",
             format!("{what} in this pull request."),
-            vec![format!("Comment `{word} plan` first, look at the plan, then apply it.")],
+            vec![format!(
+                "Comment `{word} plan` first, look at the plan, then apply it."
+            )],
         )));
     }
-    Ok(Plans::Some(wanted.into_iter().filter(|plan| plan.state != PlanState::Discarded).collect()))
+    Ok(Plans::Some(
+        wanted
+            .into_iter()
+            .filter(|plan| plan.state != PlanState::Discarded)
+            .collect(),
+    ))
 }
 
 /// The answer where nothing was planned because the pull waits for the lock.
 async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Reply>, sqlx::Error> {
     let waiting = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let is_meant = |waiter: &&Waiter| match target {
-        command::Target::Project(selector) => {
-            waiter.project.name.as_ref().is_some_and(|own| own.as_str() == selector.as_str())
+        command::Target::Project(selector) => waiter
+            .project
+            .name
+            .as_ref()
+            .is_some_and(|own| own.as_str() == selector.as_str()),
+        command::Target::Generic | command::Target::DirWorkspace { .. } => {
+            is_at(target, &waiter.project)
         }
-        command::Target::Generic | command::Target::DirWorkspace { .. } => is_at(target, &waiter.project),
     };
     let mut lines = Vec::new();
     for waiter in waiting.iter().filter(is_meant).take(MOST_WAITING) {
         let place = in_line::place(cx.ctx, waiter).await?;
-        lines.extend(place.map(|place| format!("{}: {}.", waiter.project, place.replace('`', "'"))));
+        lines
+            .extend(place.map(|place| format!("{}: {}.", waiter.project, place.replace('`', "'"))));
     }
     if lines.is_empty() {
         return Ok(None);
     }
-    lines.push("It is planned by itself as soon as the lock is free. Look at that plan, then apply it.".to_owned());
-    let message = "there is nothing to apply yet, because this pull request waits for a lock.".to_owned();
+    lines.push(
+        "It is planned by itself as soon as the lock is free. Look at that plan, then apply it."
+            .to_owned(),
+    );
+    let message =
+        "there is nothing to apply yet, because this pull request waits for a lock.".to_owned();
     Ok(Some(Reply::refused("waiting", message, lines)))
 }
 
@@ -91,14 +124,19 @@ async fn named(
     typed: &str,
     recorded: &[PlanRecord],
 ) -> Result<Result<BTreeSet<ProjectName>, NameError>, sqlx::Error> {
-    let known: Vec<&ProjectName> = recorded.iter().filter_map(|plan| plan.project.name.as_ref()).collect();
+    let known: Vec<&ProjectName> = recorded
+        .iter()
+        .filter_map(|plan| plan.project.name.as_ref())
+        .collect();
     let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
     let regexp = cx.ctx.settings.discovery.regexp;
-    let is_of_pull = |plan: &&PlanRecord| plan.head == cx.pull.head && plan.base_branch == cx.pull.base_branch;
+    let is_of_pull =
+        |plan: &&PlanRecord| plan.head == cx.pull.head && plan.base_branch == cx.pull.base_branch;
     let says = recorded.iter().find(is_of_pull).or(recorded.first());
     let policies = match says.filter(|_| regexp && !names.contains(&typed)) {
         Some(plan) => {
-            let written = config_file::written(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)).await?;
+            let written =
+                config_file::written(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)).await?;
             Some(Policies::of_plan(cx, plan, written.get(&plan.run).copied()).await)
         }
         None => None,
@@ -106,22 +144,45 @@ async fn named(
     let config = policies.as_ref().and_then(Policies::config);
     let prefixes = config.map_or(&[][..], |config| &config.allowed_regexp_prefixes);
     let chosen = choose_names(typed, &names, regexp, prefixes);
-    Ok(chosen.map(|chosen| known.into_iter().filter(|name| chosen.contains(name.as_str())).cloned().collect()))
+    Ok(chosen.map(|chosen| {
+        known
+            .into_iter()
+            .filter(|name| chosen.contains(name.as_str()))
+            .cloned()
+            .collect()
+    }))
 }
 
 /// The directory of a plan whose name is the very text of a pattern, as a plan takes it.
 fn literal(target: &command::Target, recorded: &[PlanRecord]) -> Option<command::Target> {
-    let command::Target::DirWorkspace { dir: Some(command::DirSelector::Pattern(pattern)), workspace } = target else {
+    let command::Target::DirWorkspace {
+        dir: Some(command::DirSelector::Pattern(pattern)),
+        workspace,
+    } = target
+    else {
         return None;
     };
-    let dir = recorded.iter().map(|plan| &plan.project.dir).find(|dir| dir.as_str() == pattern.as_str())?.clone();
-    Some(command::Target::DirWorkspace { dir: Some(command::DirSelector::Path(dir)), workspace: workspace.clone() })
+    let dir = recorded
+        .iter()
+        .map(|plan| &plan.project.dir)
+        .find(|dir| dir.as_str() == pattern.as_str())?
+        .clone();
+    Some(command::Target::DirWorkspace {
+        dir: Some(command::DirSelector::Path(dir)),
+        workspace: workspace.clone(),
+    })
 }
 
 fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &PlanRecord) -> bool {
     match target {
-        command::Target::Project(_) => plan.project.name.as_ref().is_some_and(|own| named.contains(own)),
-        command::Target::Generic | command::Target::DirWorkspace { .. } => is_at(target, &plan.project),
+        command::Target::Project(_) => plan
+            .project
+            .name
+            .as_ref()
+            .is_some_and(|own| named.contains(own)),
+        command::Target::Generic | command::Target::DirWorkspace { .. } => {
+            is_at(target, &plan.project)
+        }
     }
 }
 

@@ -50,7 +50,11 @@ pub(in crate::handlers::commands) async fn select(
     };
     match look(cx, Some(given), find).await {
         Ok(((projects, not_known), work)) => {
-            let work = Work { projects, not_known, ..*work };
+            let work = Work {
+                projects,
+                not_known,
+                ..*work
+            };
             work.tell_policies();
             Ok(Selection::Work(Box::new(work)))
         }
@@ -65,7 +69,10 @@ pub(in crate::handlers::commands) async fn concerned(
 ) -> Result<Result<Vec<ProjectKey>, Reply>, JobError> {
     let search = Wanted::Asked(&command::Target::Generic).to_search();
     match look(cx, None, move |input| search.run(input)).await {
-        Ok((projects, _)) => Ok(Ok(projects.into_iter().map(|project| project.key).collect())),
+        Ok((projects, _)) => Ok(Ok(projects
+            .into_iter()
+            .map(|project| project.key)
+            .collect())),
         Err(Stop::Refused(reply)) => Ok(Err(reply)),
         Err(Stop::Broken(error)) => Err(error),
     }
@@ -89,12 +96,19 @@ pub(in crate::handlers::commands) async fn explain(
     let tool = Tool::of_server(settings.distribution, settings.default_version.clone());
     let autoplan = settings.autoplan;
     let find = move |input: &Input<'_>| {
-        let question = Question { input, rules: &rules, tool, autoplan };
+        let question = Question {
+            input,
+            rules: &rules,
+            tool,
+            autoplan,
+        };
         let explanation = match &target {
-            Some(target) => explain::explain_target(target, &question).map_err(|error| Trouble::of_target(&error)),
+            Some(target) => explain::explain_target(target, &question)
+                .map_err(|error| Trouble::of_target(&error)),
             None => explain::explain(&question).map_err(|error| Trouble::of_limit(&error)),
         }?;
-        let warnings = explain::warnings(&question, Some(&explanation)).map_err(|error| Trouble::of_limit(&error))?;
+        let warnings = explain::warnings(&question, Some(&explanation))
+            .map_err(|error| Trouble::of_limit(&error))?;
         Ok((explanation, warnings))
     };
     match look(cx, None, find).await {
@@ -132,36 +146,69 @@ async fn look<T: Send + 'static>(
     find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
 ) -> Result<(T, Box<Work>), Stop> {
     let (mut work, reading) = begin(cx).await?;
-    let view = View::of(cx, &work).await.map_err(|error| Stop::of(checkout_refusal(error)))?;
+    let view = View::of(cx, &work)
+        .await
+        .map_err(|error| Stop::of(checkout_refusal(error)))?;
     if let (Some(given), Some(checkout)) = (given, view.checkout())
-        && let Some(failed) = hooks::before(cx, work.policies.of_operator(), checkout, given).await?
+        && let Some(failed) =
+            hooks::before(cx, work.policies.of_operator(), checkout, given).await?
     {
         return Err(Stop::Refused(failed));
     }
-    let is_kept = cx.row.kind.runs() == Some(RunKind::Plan) && may_be_written(cx, work.policies.of_operator());
+    let is_kept = cx.row.kind.runs() == Some(RunKind::Plan)
+        && may_be_written(cx, work.policies.of_operator());
     let (ground, graph) = ground(cx, &work, view, reading).await?;
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
-    let found = found.context("the search for projects broke off").map_err(JobError::Fail)?;
-    let Found { what, said, behind, graph, seen } = found.map_err(Trouble::into_stop)?;
+    let found = found
+        .context("the search for projects broke off")
+        .map_err(JobError::Fail)?;
+    let Found {
+        what,
+        said,
+        behind,
+        graph,
+        seen,
+    } = found.map_err(Trouble::into_stop)?;
     if is_kept {
         cx.abandoned()?;
-        let written = WrittenConfig(said.as_ref().map(|said| (said.file.clone(), said.text.clone())));
-        cx.ctx.store.command_config_keep(cx.row.id, &written).await.map_err(JobError::from)?;
+        let written = WrittenConfig(
+            said.as_ref()
+                .map(|said| (said.file.clone(), said.text.clone())),
+        );
+        cx.ctx
+            .store
+            .command_config_keep(cx.row.id, &written)
+            .await
+            .map_err(JobError::from)?;
     }
     let config = said.map(|said| said.config);
     work.reached = work.reached.with_seen(seen);
     if let Some((tree, graph)) = graph {
         cx.ctx.settings.modules.keep(tree, &graph);
     }
-    let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
+    let abreast = Semaphore::new(abreast(
+        config.as_ref().and_then(|config| config.parallel_plan),
+    ));
     let policies = work.policies.with_config(config);
-    Ok((what, Box::new(Work { abreast, policies, behind, ..work })))
+    Ok((
+        what,
+        Box::new(Work {
+            abreast,
+            policies,
+            behind,
+            ..work
+        }),
+    ))
 }
 
 /// Fetches what is needed, without projects yet.
 async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
-    let source = cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await;
+    let source = cx
+        .ctx
+        .checkouts
+        .fetch(&*cx.ctx.forge, cx.pull, cx.row.installation)
+        .await;
     let source = source.map_err(|error| Stop::of(checkout_refusal(error)))?;
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let has_checkout = !View::is_of_commit(cx, &rules);
@@ -184,8 +231,18 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
 }
 
 /// Lists what there is and what changed, once the hooks have run.
-async fn ground(cx: &CommandCx<'_>, work: &Work, view: View, reading: Reading) -> Result<(Ground, Graph), Stop> {
-    let files = cx.ctx.checkouts.files(work.source(), view.commit()).await.map_err(JobError::retry)?;
+async fn ground(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    view: View,
+    reading: Reading,
+) -> Result<(Ground, Graph), Stop> {
+    let files = cx
+        .ctx
+        .checkouts
+        .files(work.source(), view.commit())
+        .await
+        .map_err(JobError::retry)?;
     let made = match view.checkout() {
         Some(checkout) => Made::of(cx, work, checkout).await?,
         None => Made::default(),
@@ -194,25 +251,62 @@ async fn ground(cx: &CommandCx<'_>, work: &Work, view: View, reading: Reading) -
         return Err(Stop::Refused(too_many_files()));
     }
     let graph = Graph::of(cx, work, view.commit(), &made.all).await?;
-    let Some(Changed { mut files_of_pull, gap }) = changed_files(cx, work).await? else {
+    let Some(Changed {
+        mut files_of_pull,
+        gap,
+    }) = changed_files(cx, work).await?
+    else {
         return Err(Stop::Refused(too_many_files()));
     };
     files_of_pull.extend(made.changed.paths.iter().map(added));
-    let (base, rules) = (cx.pull.base_branch.clone(), work.policies.of_operator().clone());
-    Ok((Ground { view, reading, files, made: made.all, changed: files_of_pull, gap, base, rules }, graph))
+    let (base, rules) = (
+        cx.pull.base_branch.clone(),
+        work.policies.of_operator().clone(),
+    );
+    Ok((
+        Ground {
+            view,
+            reading,
+            files,
+            made: made.all,
+            changed: files_of_pull,
+            gap,
+            base,
+            rules,
+        },
+        graph,
+    ))
 }
 
 /// What the pull changes; `None`: more than can be listed. Git is asked, not the forge, which lists 3,000 files at most and
 /// those of another commit if somebody has just pushed. An application is what it is registered as, whatever was changed.
 async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed>, JobError> {
     if cx.pull.at.number.is_application() {
-        return Ok(Some(Changed { files_of_pull: Vec::new(), gap: None }));
+        return Ok(Some(Changed {
+            files_of_pull: Vec::new(),
+            gap: None,
+        }));
     }
-    let changes = cx.ctx.checkouts.changed(work.source()).await.map_err(JobError::retry)?;
-    let Some(Changes { files, left_at }) = changes else { return Ok(None) };
-    let lacking = cx.ctx.checkouts.lacks(work.source(), &left_at).await.map_err(JobError::retry)?;
+    let changes = cx
+        .ctx
+        .checkouts
+        .changed(work.source())
+        .await
+        .map_err(JobError::retry)?;
+    let Some(Changes { files, left_at }) = changes else {
+        return Ok(None);
+    };
+    let lacking = cx
+        .ctx
+        .checkouts
+        .lacks(work.source(), &left_at)
+        .await
+        .map_err(JobError::retry)?;
     let gap = |lacking: Vec<ChangedFile>| (!lacking.is_empty()).then_some(Gap { left_at, lacking });
-    Ok(lacking.map(|lacking| Changed { files_of_pull: files, gap: gap(lacking) }))
+    Ok(lacking.map(|lacking| Changed {
+        files_of_pull: files,
+        gap: gap(lacking),
+    }))
 }
 
 /// What a pull changes, and what its base branch does.
@@ -246,18 +340,30 @@ impl Made {
             if !wanted {
                 return Ok(TreeFiles::default());
             }
-            cx.ctx.checkouts.untracked(work.source(), checkout, ignored).await.map_err(JobError::retry)
+            cx.ctx
+                .checkouts
+                .untracked(work.source(), checkout, ignored)
+                .await
+                .map_err(JobError::retry)
         };
         let changed = list(cx.ctx.settings.untracked_files, Ignored::LeftOut).await?;
         let has_hooks = hooks::any_before(cx, work.policies.of_operator());
-        let all = if has_hooks { list(true, Ignored::Listed).await? } else { changed.clone() };
+        let all = if has_hooks {
+            list(true, Ignored::Listed).await?
+        } else {
+            changed.clone()
+        };
         Ok(Self { all, changed })
     }
 }
 
 /// A file that a hook made is new, whatever the forge says.
 fn added(path: &RepoPath) -> ChangedFile {
-    ChangedFile { path: path.clone(), previous: None, kind: ChangeKind::Added }
+    ChangedFile {
+        path: path.clone(),
+        previous: None,
+        kind: ChangeKind::Added,
+    }
 }
 
 /// Who uses which module, as far as that is wanted and known.
@@ -269,7 +375,12 @@ enum Graph {
 }
 
 impl Graph {
-    async fn of(cx: &CommandCx<'_>, work: &Work, commit: &CommitSha, made: &TreeFiles) -> Result<Self, JobError> {
+    async fn of(
+        cx: &CommandCx<'_>,
+        work: &Work,
+        commit: &CommitSha,
+        made: &TreeFiles,
+    ) -> Result<Self, JobError> {
         if cx.ctx.settings.discovery.modules.is_none() {
             return Ok(Self::NotWanted);
         }
@@ -277,8 +388,18 @@ impl Graph {
         if !made.paths.is_empty() || hooks::any_before(cx, work.policies.of_operator()) {
             return Ok(Self::ToBuild(None));
         }
-        let tree = cx.ctx.checkouts.tree_id(work.source(), commit).await.map_err(JobError::retry)?;
-        Ok(cx.ctx.settings.modules.get(&tree).map_or_else(|| Self::ToBuild(Some(tree)), Self::Known))
+        let tree = cx
+            .ctx
+            .checkouts
+            .tree_id(work.source(), commit)
+            .await
+            .map_err(JobError::retry)?;
+        Ok(cx
+            .ctx
+            .settings
+            .modules
+            .get(&tree)
+            .map_or_else(|| Self::ToBuild(Some(tree)), Self::Known))
     }
 }
 
@@ -316,11 +437,21 @@ impl Ground {
         settings: &discovery::Settings,
         graph: Graph,
     ) -> Result<Found<T>, Trouble> {
-        let Self { view, reading, files, made, changed, gap, base, rules } = self;
+        let Self {
+            view,
+            reading,
+            files,
+            made,
+            changed,
+            gap,
+            base,
+            rules,
+        } = self;
         // Whatever was made may be a link.
         let maybe_links = files.links.iter().chain(&made.paths);
-        let links: Vec<(RepoPath, String)> =
-            maybe_links.filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
+        let links: Vec<(RepoPath, String)> = maybe_links
+            .filter_map(|link| Some((link.clone(), view.link_target(link)?)))
+            .collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
         let said = reading
             .said(view.checkout().map(|checkout| &**checkout))
@@ -329,7 +460,9 @@ impl Ground {
         let read = |path: &RepoPath| view.read(&tree, path);
         let build = |from| {
             let graph = ModuleGraph::build(&tree, from, &read);
-            graph.map(Arc::new).map_err(|error| Trouble::Limit(error.to_string()))
+            graph
+                .map(Arc::new)
+                .map_err(|error| Trouble::Limit(error.to_string()))
         };
         let (modules, tree_id) = match (graph, &settings.modules) {
             (Graph::NotWanted, _) | (_, None) => (None, None),
@@ -349,13 +482,27 @@ impl Ground {
         let found = find(&input);
         // By the same rules as for changes of the pull: whatever would make it be planned.
         let behind = gap.map(|gap| {
-            let concerned = discovery::discover(&Input { changed: &gap.lacking, ..input });
-            let projects = concerned.map_err(|error| Trouble::of_limit(&error))?.into_iter();
-            Ok(Behind { left_at: gap.left_at, projects: projects.map(|project| project.key).collect() })
+            let concerned = discovery::discover(&Input {
+                changed: &gap.lacking,
+                ..input
+            });
+            let projects = concerned
+                .map_err(|error| Trouble::of_limit(&error))?
+                .into_iter();
+            Ok(Behind {
+                left_at: gap.left_at,
+                projects: projects.map(|project| project.key).collect(),
+            })
         });
         view.trouble().map_err(Trouble::Unread)?;
         let behind = behind.transpose()?;
-        Ok(Found { what: found?, said, behind, graph: tree_id.zip(modules), seen: Seen::new(view.commit(), tree) })
+        Ok(Found {
+            what: found?,
+            said,
+            behind,
+            graph: tree_id.zip(modules),
+            seen: Seen::new(view.commit(), tree),
+        })
     }
 }
 
@@ -406,7 +553,9 @@ fn config_refusal(trouble: ConfigTrouble) -> Result<Reply, JobError> {
 }
 
 /// A checkout that cannot be had: some reasons pass, others are for the people at the pull.
-pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
+pub(in crate::handlers::commands) fn checkout_refusal(
+    error: CheckoutError,
+) -> Result<Reply, JobError> {
     match error {
         CheckoutError::Conflict { base, files } => Ok(Reply::refused(
             "merge_conflict",
@@ -447,13 +596,18 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> R
 }
 
 fn too_many_files() -> Reply {
-    let message = "this repository has more files than can be listed (64 MiB of file names).".to_owned();
+    let message =
+        "this repository has more files than can be listed (64 MiB of file names).".to_owned();
     Reply::refused("limit", message, vec![])
 }
 
 fn list(files: &[String]) -> String {
     const SHOWN: usize = 10;
-    let mut names: Vec<String> = files.iter().take(SHOWN).map(|file| format!("`{file}`")).collect();
+    let mut names: Vec<String> = files
+        .iter()
+        .take(SHOWN)
+        .map(|file| format!("`{file}`"))
+        .collect();
     if files.len() > SHOWN {
         names.push(format!("{} more", files.len() - SHOWN));
     }

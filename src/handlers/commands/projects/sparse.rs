@@ -32,22 +32,36 @@ pub(super) struct Seen {
 
 impl Seen {
     pub fn new(commit: &CommitSha, tree: Tree) -> Self {
-        Self { commit: commit.clone(), tree }
+        Self {
+            commit: commit.clone(),
+            tree,
+        }
     }
 }
 
 impl Reached {
     pub fn of(planned: impl Iterator<Item = ProjectKey>) -> Self {
-        Self { planned: planned.collect(), ..Self::default() }
+        Self {
+            planned: planned.collect(),
+            ..Self::default()
+        }
     }
 
     pub fn with_seen(self, seen: Seen) -> Self {
-        Self { seen: std::sync::Mutex::new(Some(seen)), ..self }
+        Self {
+            seen: std::sync::Mutex::new(Some(seen)),
+            ..self
+        }
     }
 
     fn take_seen(&self, commit: &CommitSha) -> Option<Tree> {
-        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        seen.take().filter(|seen| seen.commit == *commit).map(|seen| seen.tree)
+        let mut seen = self
+            .seen
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        seen.take()
+            .filter(|seen| seen.commit == *commit)
+            .map(|seen| seen.tree)
     }
 }
 
@@ -87,8 +101,14 @@ impl Work {
             (Tree::new(files.paths), files.links)
         };
         let starts: Vec<Start> = self.keys().map(|key| self.start(key)).collect();
-        let config_file = self.policies.of_operator().config_file().map(|file| file.value.clone());
-        let extent = tokio::task::spawn_blocking(move || extent_of(&objects, tree, &links, &starts, config_file));
+        let config_file = self
+            .policies
+            .of_operator()
+            .config_file()
+            .map(|file| file.value.clone());
+        let extent = tokio::task::spawn_blocking(move || {
+            extent_of(&objects, tree, &links, &starts, config_file)
+        });
         Ok(extent.await.map_err(broke_off)??)
     }
 
@@ -102,13 +122,17 @@ impl Work {
         let objects = Objects::of(cx, source).await?;
         let files = cx.ctx.checkouts.files(source, &objects.commit).await?;
         let (tree, links, starts) = (Tree::new(files.paths), files.links, [self.start(project)]);
-        let reached = tokio::task::spawn_blocking(move || reach_of(&objects, tree, &links, &starts));
+        let reached =
+            tokio::task::spawn_blocking(move || reach_of(&objects, tree, &links, &starts));
         let (_, reached) = reached.await.map_err(broke_off)??;
         Ok(reached)
     }
 
     fn keys(&self) -> impl Iterator<Item = &ProjectKey> {
-        self.projects.iter().map(|project| &project.key).chain(&self.reached.planned)
+        self.projects
+            .iter()
+            .map(|project| &project.key)
+            .chain(&self.reached.planned)
     }
 
     /// With what the steps and the configuration of a project say of other places.
@@ -118,9 +142,21 @@ impl Work {
             ProjectDir::Path(dir) => *dir == key.dir,
             ProjectDir::Glob(glob) => glob.arrives_at(&key.dir),
         };
-        let configured = self.policies(key).config().into_iter().flat_map(|config| &config.projects).filter(is_about);
+        let configured = self
+            .policies(key)
+            .config()
+            .into_iter()
+            .flat_map(|config| &config.projects)
+            .filter(is_about);
         let patterns = configured.flat_map(|project| project.autoplan.when_modified.texts());
-        Start { dir: key.dir.clone(), texts: workflow.texts().chain(patterns).map(str::to_owned).collect() }
+        Start {
+            dir: key.dir.clone(),
+            texts: workflow
+                .texts()
+                .chain(patterns)
+                .map(str::to_owned)
+                .collect(),
+        }
     }
 }
 
@@ -143,11 +179,18 @@ fn extent_of(
 }
 
 /// Reads files, so it is for a thread of its own.
-fn reach_of(objects: &Objects, tree: Tree, links: &[RepoPath], starts: &[Start]) -> Result<(Tree, Reach), GitError> {
+fn reach_of(
+    objects: &Objects,
+    tree: Tree,
+    links: &[RepoPath],
+    starts: &[Start],
+) -> Result<(Tree, Reach), GitError> {
     let tree = if links.is_empty() {
         tree
     } else {
-        let targets = links.iter().filter_map(|link| Some((link.clone(), objects.link_target(link)?)));
+        let targets = links
+            .iter()
+            .filter_map(|link| Some((link.clone(), objects.link_target(link)?)));
         tree.with_links(targets.collect::<Vec<_>>())
     };
     let reached = reach(&tree, &|path| objects.read(&tree, path), starts);
@@ -157,7 +200,10 @@ fn reach_of(objects: &Objects, tree: Tree, links: &[RepoPath], starts: &[Start])
 
 #[expect(clippy::needless_pass_by_value, reason = "given to `map_err`")]
 fn broke_off(error: tokio::task::JoinError) -> GitError {
-    GitError::Other { doing: "find what projects reach".to_owned(), message: error.to_string() }
+    GitError::Other {
+        doing: "find what projects reach".to_owned(),
+        message: error.to_string(),
+    }
 }
 
 /// Whether what a tool printed tells of a file that is not there.
@@ -176,7 +222,13 @@ pub(super) fn may_lack_files(output: &str) -> bool {
 /// What may help when a step misses a file, and the submodules of the repository are not checked out.
 pub(super) async fn hint_of_submodules(cx: &CommandCx<'_>, error: &RunError) -> Option<String> {
     let lacks_files = matches!(error, RunError::Step(_)) && may_lack_files(error.output());
-    if !lacks_files || !cx.ctx.checkouts.leaves_submodules_out(&cx.pull.at.repo, &cx.pull.head).await {
+    if !lacks_files
+        || !cx
+            .ctx
+            .checkouts
+            .leaves_submodules_out(&cx.pull.at.repo, &cx.pull.head)
+            .await
+    {
         return None;
     }
     Some(

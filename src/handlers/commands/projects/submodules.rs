@@ -42,7 +42,9 @@ impl Rules<'_> {
         let Self { ctx, parent } = self;
         let own = ctx.store.claim_owner_of(parent).await?;
         Ok(match ctx.store.claim_owner_of(repo).await? {
-            None if ctx.settings.allowlist.demands_claims() => Admission::Refused(unclaimed(repo, own.as_ref())),
+            None if ctx.settings.allowlist.demands_claims() => {
+                Admission::Refused(unclaimed(repo, own.as_ref()))
+            }
             Some(owner) if own.as_ref() != Some(&owner) => {
                 Admission::Refused(of_another(repo, &owner, parent, own.as_ref()))
             }
@@ -58,7 +60,12 @@ fn not_allowed(repo: &RepoId) -> String {
     )
 }
 
-fn of_another(repo: &RepoId, owner: &OwnerName, parent: &RepoId, own: Option<&OwnerName>) -> String {
+fn of_another(
+    repo: &RepoId,
+    owner: &OwnerName,
+    parent: &RepoId,
+    own: Option<&OwnerName>,
+) -> String {
     format!(
         "it comes from {repo}, which is owned by `{owner}`, and the server's own credential is not used for that. Give \
          {parent} a credential that may read both (`lockkeeper credentials add --owner {} --url {}`), or name another \

@@ -34,9 +34,13 @@ impl View {
 
     pub async fn of(cx: &CommandCx<'_>, work: &Work) -> Result<Self, CheckoutError> {
         if Self::is_of_commit(cx, work.policies.of_operator()) {
-            return Ok(Self::Commit(Box::new(Objects::of(cx, work.source()).await?)));
+            return Ok(Self::Commit(Box::new(
+                Objects::of(cx, work.source()).await?,
+            )));
         }
-        Ok(Self::Checkout(work.checkout(cx, &WorkspaceName::default()).await?))
+        Ok(Self::Checkout(
+            work.checkout(cx, &WorkspaceName::default()).await?,
+        ))
     }
 
     pub fn checkout(&self) -> Option<&Arc<Checkout>> {
@@ -92,7 +96,12 @@ impl Objects {
     pub async fn of(cx: &CommandCx<'_>, source: &Source) -> Result<Self, CheckoutError> {
         let commit = cx.ctx.checkouts.commit(source).await?;
         let reader = RefCell::new(cx.ctx.checkouts.reader(source, &commit));
-        Ok(Self { commit, runtime: Handle::current(), reader, trouble: RefCell::default() })
+        Ok(Self {
+            commit,
+            runtime: Handle::current(),
+            reader,
+            trouble: RefCell::default(),
+        })
     }
 
     /// As from a checkout, no link is followed.
@@ -111,7 +120,9 @@ impl Objects {
         if self.trouble.borrow().is_some() {
             return None;
         }
-        let read = self.runtime.block_on(self.reader.borrow_mut().read(path, most));
+        let read = self
+            .runtime
+            .block_on(self.reader.borrow_mut().read(path, most));
         read.unwrap_or_else(|error| {
             self.trouble.replace(Some(error));
             None

@@ -42,25 +42,52 @@ impl Wanted<'_> {
     /// What the pull waited for until now.
     pub fn waited_for(&self) -> Vec<ProjectKey> {
         match self {
-            Self::Concerned | Self::Asked(_) | Self::Named(_) | Self::These(_) | Self::Registered(_) => Vec::new(),
+            Self::Concerned
+            | Self::Asked(_)
+            | Self::Named(_)
+            | Self::These(_)
+            | Self::Registered(_) => Vec::new(),
             Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
         }
     }
 
     /// Arguments of one project, if they were not given for all.
     pub fn extra_args(&self, project: &ProjectKey) -> Option<&[String]> {
-        let Self::Waited(asks) = self else { return None };
-        asks.iter().find(|ask| ask.project == *project).map(|ask| ask.extra_args.as_slice())
+        let Self::Waited(asks) = self else {
+            return None;
+        };
+        asks.iter()
+            .find(|ask| ask.project == *project)
+            .map(|ask| ask.extra_args.as_slice())
     }
 
     pub(super) fn to_search(&self) -> Search {
         match self {
-            Self::Concerned => Search { auto: true, ..Search::default() },
-            Self::Asked(target) => Search { target: to_discovery(target), for_plan: true, ..Search::default() },
-            Self::Named(target) => Search { target: to_discovery(target), ..Search::default() },
-            Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
-            Self::These(projects) => Search { only: Some(projects.clone()), ..Search::default() },
-            Self::Registered(spec) => Search { registered: Some((*spec).clone()), ..Search::default() },
+            Self::Concerned => Search {
+                auto: true,
+                ..Search::default()
+            },
+            Self::Asked(target) => Search {
+                target: to_discovery(target),
+                for_plan: true,
+                ..Search::default()
+            },
+            Self::Named(target) => Search {
+                target: to_discovery(target),
+                ..Search::default()
+            },
+            Self::Waited(_) => Search {
+                only: Some(self.waited_for()),
+                ..Search::default()
+            },
+            Self::These(projects) => Search {
+                only: Some(projects.clone()),
+                ..Search::default()
+            },
+            Self::Registered(spec) => Search {
+                registered: Some((*spec).clone()),
+                ..Search::default()
+            },
         }
     }
 }
@@ -77,7 +104,11 @@ pub(super) struct Search {
 
 impl Search {
     /// What could not be found out, where everything is searched that the pull concerns.
-    pub fn not_known(&self, input: &Input<'_>, projects: &[Project]) -> Result<Vec<Unresolved>, Trouble> {
+    pub fn not_known(
+        &self,
+        input: &Input<'_>,
+        projects: &[Project],
+    ) -> Result<Vec<Unresolved>, Trouble> {
         if self.target.is_some() || self.only.is_some() || self.registered.is_some() {
             return Ok(Vec::new());
         }
@@ -90,18 +121,27 @@ impl Search {
         }
         let found = match (&self.target, &self.only) {
             (_, Some(only)) => {
-                let concerned = discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?;
-                only.iter().filter_map(|key| find(key, &concerned, input)).collect()
+                let concerned =
+                    discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?;
+                only.iter()
+                    .filter_map(|key| find(key, &concerned, input))
+                    .collect()
             }
             (Some(wanted), None) => {
-                let select = if self.for_plan { discovery::select_for_plan } else { discovery::select };
+                let select = if self.for_plan {
+                    discovery::select_for_plan
+                } else {
+                    discovery::select
+                };
                 select(wanted, input).map_err(|error| Trouble::of_target(&error))?
             }
-            (None, None) => {
-                discovery::discover_for_plan(input, self.auto).map_err(|error| Trouble::of_target(&error))?
-            }
+            (None, None) => discovery::discover_for_plan(input, self.auto)
+                .map_err(|error| Trouble::of_target(&error))?,
         };
-        Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
+        Ok(found
+            .into_iter()
+            .filter(|project| !self.auto || project.autoplan)
+            .collect())
     }
 }
 
@@ -115,7 +155,11 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
     };
     concerned.iter().find(is_it).cloned().or_else(|| {
         let target = key.name.as_ref().map_or_else(by_place, by_name);
-        discovery::select(&target, input).ok()?.iter().find(is_it).cloned()
+        discovery::select(&target, input)
+            .ok()?
+            .iter()
+            .find(is_it)
+            .cloned()
     })
 }
 
@@ -128,14 +172,24 @@ fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, Trou
             workspace: Some(workspace.clone()),
         };
         let found = discovery::select(&by_place, input).map_err(|error| {
-            Trouble::Target(format!("{error}; an application means the one whose name it is registered under"))
+            Trouble::Target(format!(
+                "{error}; an application means the one whose name it is registered under"
+            ))
         })?;
-        let none = || Trouble::Target(format!("there is no project in `{dir}` with the workspace `{workspace}`"));
+        let none = || {
+            Trouble::Target(format!(
+                "there is no project in `{dir}` with the workspace `{workspace}`"
+            ))
+        };
         return found.into_iter().next().ok_or_else(none);
     };
     let target = discovery::Target::Project(name.to_string());
     let found = discovery::select(&target, input).map_err(|error| Trouble::of_target(&error))?;
-    let key = ProjectKey { dir: dir.clone(), workspace: workspace.clone(), name: Some(name.clone()) };
+    let key = ProjectKey {
+        dir: dir.clone(),
+        workspace: workspace.clone(),
+        name: Some(name.clone()),
+    };
     found.into_iter().find(|project| project.key == key).ok_or_else(|| {
         Trouble::Target(format!(
             "the application is registered under the name `{name}`, and the configuration of the repository has no project of \
@@ -147,16 +201,23 @@ fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, Trou
 pub(super) fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     match target {
         command::Target::Generic => None,
-        command::Target::Project(name) => Some(discovery::Target::Project(name.as_str().to_owned())),
+        command::Target::Project(name) => {
+            Some(discovery::Target::Project(name.as_str().to_owned()))
+        }
         command::Target::DirWorkspace { dir, workspace } => {
             let dir = match dir {
                 None => discovery::DirSelector::Path(RepoPath::root()),
-                Some(command::DirSelector::Path(path)) => discovery::DirSelector::Path(path.clone()),
+                Some(command::DirSelector::Path(path)) => {
+                    discovery::DirSelector::Path(path.clone())
+                }
                 Some(command::DirSelector::Pattern(pattern)) => {
                     discovery::DirSelector::Glob(pattern.as_str().to_owned())
                 }
             };
-            Some(discovery::Target::Place { dir, workspace: workspace.clone() })
+            Some(discovery::Target::Place {
+                dir,
+                workspace: workspace.clone(),
+            })
         }
     }
 }

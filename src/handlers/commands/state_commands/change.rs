@@ -51,13 +51,31 @@ impl Changing<'_> {
                 *refused
             }
         };
-        Ok(ProjectReport { log: log(cx.ctx, self.order.verbose, *run).await?, ..report })
+        Ok(ProjectReport {
+            log: log(cx.ctx, self.order.verbose, *run).await?,
+            ..report
+        })
     }
 
     /// Everything that can keep it from being begun.
-    async fn begin(&self, report: &ProjectReport) -> Result<Result<Begun, Box<ProjectReport>>, JobError> {
-        let Self { cx, work, key, order: Order { change, .. }, .. } = self;
-        let with = |outcome, text| Ok(Err(Box::new(ProjectReport { outcome, message: Some(text), ..report.clone() })));
+    async fn begin(
+        &self,
+        report: &ProjectReport,
+    ) -> Result<Result<Begun, Box<ProjectReport>>, JobError> {
+        let Self {
+            cx,
+            work,
+            key,
+            order: Order { change, .. },
+            ..
+        } = self;
+        let with = |outcome, text| {
+            Ok(Err(Box::new(ProjectReport {
+                outcome,
+                message: Some(text),
+                ..report.clone()
+            })))
+        };
         if let Some(text) = permission::check_project(cx, change.action(), key).await? {
             return with(ProjectOutcome::Refused, text);
         }
@@ -80,43 +98,90 @@ impl Changing<'_> {
             return with(ProjectOutcome::Cancelled, self.not_begun().await?);
         }
         Ok(match self.gate().await? {
-            StateGate::Granted { fresh_lock } => Ok(Begun { _place: place, fresh_lock }),
+            StateGate::Granted { fresh_lock } => Ok(Begun {
+                _place: place,
+                fresh_lock,
+            }),
             StateGate::HeldBy(lock) => Err(Box::new(held(cx, report.clone(), &lock))),
-            StateGate::ApplyLocked(locks) => return with(ProjectOutcome::Refused, self.apply_locked(&locks)),
+            StateGate::ApplyLocked(locks) => {
+                return with(ProjectOutcome::Refused, self.apply_locked(&locks));
+            }
             StateGate::PullClosed => {
-                let text = UserText::new("the pull request is closed now. Nothing was changed.", []);
-                let closed = ProjectReport { outcome: ProjectOutcome::Refused, next: Next::Nothing, ..report.clone() };
-                Err(Box::new(ProjectReport { message: Some(text), ..closed }))
+                let text =
+                    UserText::new("the pull request is closed now. Nothing was changed.", []);
+                let closed = ProjectReport {
+                    outcome: ProjectOutcome::Refused,
+                    next: Next::Nothing,
+                    ..report.clone()
+                };
+                Err(Box::new(ProjectReport {
+                    message: Some(text),
+                    ..closed
+                }))
             }
         })
     }
 
     async fn gate(&self) -> Result<StateGate, sqlx::Error> {
-        let Self { cx, key, run, order, .. } = self;
+        let Self {
+            cx,
+            key,
+            run,
+            order,
+            ..
+        } = self;
         let (policy, cause) = (self.work.policy(key), cx.cause(order.change.reason()));
-        let (pull, lock) = (&cx.pull.at, LockKey::in_scope(policy.scope, &cx.pull.at.repo, key));
-        let wish = LockWish { key: &lock, project: key, pull, pull_url: &cx.pull.url, cause: &cause };
+        let (pull, lock) = (
+            &cx.pull.at,
+            LockKey::in_scope(policy.scope, &cx.pull.at.repo, key),
+        );
+        let wish = LockWish {
+            key: &lock,
+            project: key,
+            pull,
+            pull_url: &cx.pull.url,
+            cause: &cause,
+        };
         let wish = policy.mode.taken_by_apply().then_some(&wish);
         cx.ctx.store.state_change_begin(pull, key, *run, wish).await
     }
 
     fn apply_locked(&self, locks: &[ApplyLock]) -> UserText {
-        let UserText { message, hints } = Refusal::apply_locked(locks, &self.cx.ctx.settings.apply_locks_url()).text;
-        let why =
-            format!("What stops applies stops {} too: it changes the state as they do.", self.order.change.word());
+        let UserText { message, hints } =
+            Refusal::apply_locked(locks, &self.cx.ctx.settings.apply_locks_url()).text;
+        let why = format!(
+            "What stops applies stops {} too: it changes the state as they do.",
+            self.order.change.word()
+        );
         UserText::new(message, iter::once(why).chain(hints))
     }
 
     /// It was told to stop before anything was begun.
     async fn not_begun(&self) -> Result<UserText, JobError> {
-        let why =
-            self.cx.asked_to_stop().await?.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why);
-        Ok(UserText::new(format!("{why} before anything was changed."), []))
+        let why = self
+            .cx
+            .asked_to_stop()
+            .await?
+            .map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why);
+        Ok(UserText::new(
+            format!("{why} before anything was changed."),
+            [],
+        ))
     }
 
     /// The gate is open.
-    async fn through(&self, begun: Begun, report: ProjectReport) -> Result<ProjectReport, JobError> {
-        let Self { cx, key, run, order, .. } = self;
+    async fn through(
+        &self,
+        begun: Begun,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        let Self {
+            cx,
+            key,
+            run,
+            order,
+            ..
+        } = self;
         cx.ctx.hub.announce(*run);
         let done = self.carry_out().await?;
         if cx.lost.is_cancelled() {
@@ -131,8 +196,16 @@ impl Changing<'_> {
             touched,
             give_back: begun.fresh_lock && !touched,
         };
-        let cause = cx.cause(&format!("the {} ended", order.change.word().replace('`', "")));
-        if !cx.ctx.store.state_change_end(&cx.pull.at, key, *run, &end, &cause).await? {
+        let cause = cx.cause(&format!(
+            "the {} ended",
+            order.change.word().replace('`', "")
+        ));
+        if !cx
+            .ctx
+            .store
+            .state_change_end(&cx.pull.at, key, *run, &end, &cause)
+            .await?
+        {
             return Err(taken_over());
         }
         tally::run(cx.ctx, *run, report.outcome).await;
@@ -141,14 +214,35 @@ impl Changing<'_> {
     }
 
     async fn carry_out(&self) -> Result<StateWork, JobError> {
-        let Self { cx, work, key, run, order, .. } = self;
-        let Order { change, arguments, given, .. } = order;
-        if change.stage(&work.policies(key).workflow(key)).keeps_output_private() {
+        let Self {
+            cx,
+            work,
+            key,
+            run,
+            order,
+            ..
+        } = self;
+        let Order {
+            change,
+            arguments,
+            given,
+            ..
+        } = order;
+        if change
+            .stage(&work.policies(key).workflow(key))
+            .keeps_output_private()
+        {
             cx.ctx.store.run_keep_private(*run).await?;
         }
         let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);
         let done = work
-            .change_state(cx, key, |workflow| change.stage(workflow), (arguments.as_slice(), *given), &output)
+            .change_state(
+                cx,
+                key,
+                |workflow| change.stage(workflow),
+                (arguments.as_slice(), *given),
+                &output,
+            )
             .await;
         if let Err(error) = &done.ended {
             output.say(&describe_error(error)).await;
@@ -158,7 +252,12 @@ impl Changing<'_> {
     }
 
     /// What the pull is told.
-    async fn told(&self, done: StateWork, touched: bool, report: ProjectReport) -> Result<ProjectReport, JobError> {
+    async fn told(
+        &self,
+        done: StateWork,
+        touched: bool,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
         let closed = closed_meanwhile(self.cx).await?;
         let next = match (&closed, touched) {
             (Some(_), _) => Next::Nothing,
@@ -170,10 +269,20 @@ impl Changing<'_> {
         let closed = closed.map(|text| text.message);
         match done.ended {
             Ok(output) => {
-                let text = "The plan that was made before is discarded: it knows nothing of this.".to_owned();
-                let all: Vec<String> = discarded.then_some(text).into_iter().chain(closed).collect();
+                let text = "The plan that was made before is discarded: it knows nothing of this."
+                    .to_owned();
+                let all: Vec<String> = discarded
+                    .then_some(text)
+                    .into_iter()
+                    .chain(closed)
+                    .collect();
                 let message = (!all.is_empty()).then(|| UserText::new(all.join(" "), []));
-                Ok(ProjectReport { outcome: self.order.change.outcome(), output, message, ..report })
+                Ok(ProjectReport {
+                    outcome: self.order.change.outcome(),
+                    output,
+                    message,
+                    ..report
+                })
             }
             Err(error) => {
                 let text = "What it did to the state is not known, so the plan that was made before is discarded.";
@@ -185,9 +294,16 @@ impl Changing<'_> {
 
     /// Whether there is a plan that could have been applied.
     async fn has_plan(&self) -> Result<bool, sqlx::Error> {
-        let counts = |state| matches!(state, PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed);
+        let counts = |state| {
+            matches!(
+                state,
+                PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed
+            )
+        };
         let plans = self.cx.ctx.store.plan_list(&self.cx.pull.at).await?;
-        Ok(plans.iter().any(|plan| plan.project == *self.key && counts(plan.state)))
+        Ok(plans
+            .iter()
+            .any(|plan| plan.project == *self.key && counts(plan.state)))
     }
 
     async fn failed(
@@ -199,11 +315,28 @@ impl Changing<'_> {
         let Self { cx, key, order, .. } = self;
         let output = error.output().to_owned();
         let state_lock = cx.ctx.checkouts.state_lock_left(&cx.pull.at, key).await;
-        let report = ProjectReport { output, state_lock, ..report };
+        let report = ProjectReport {
+            output,
+            state_lock,
+            ..report
+        };
         let UserText { message, hints } = match error {
-            RunError::Step(error @ StepError { why: StepFailure::Stopped { .. }, .. }) => {
-                let shut_down = || format!("Lockkeeper was shut down while this {} was under way", order.change.word());
-                let why = cx.asked_to_stop().await?.map_or_else(shut_down, |stop| stop.why);
+            RunError::Step(
+                error @ StepError {
+                    why: StepFailure::Stopped { .. },
+                    ..
+                },
+            ) => {
+                let shut_down = || {
+                    format!(
+                        "Lockkeeper was shut down while this {} was under way",
+                        order.change.word()
+                    )
+                };
+                let why = cx
+                    .asked_to_stop()
+                    .await?
+                    .map_or_else(shut_down, |stop| stop.why);
                 UserText::new(format!("{why}, so {error}."), [])
             }
             error @ (RunError::Step(_)
@@ -212,13 +345,30 @@ impl Changing<'_> {
             | RunError::Artifact(_)
             | RunError::Disk(_)) => described(cx, error).await,
         };
-        let was_stopped = matches!(error, RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. }));
-        let outcome = if was_stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
+        let was_stopped = matches!(
+            error,
+            RunError::Step(StepError {
+                why: StepFailure::Stopped { .. },
+                ..
+            })
+        );
+        let outcome = if was_stopped {
+            ProjectOutcome::Cancelled
+        } else {
+            ProjectOutcome::Failed
+        };
         let message = Some(UserText::new(message, hints.into_iter().chain(more)));
-        Ok(ProjectReport { outcome, message, ..report })
+        Ok(ProjectReport {
+            outcome,
+            message,
+            ..report
+        })
     }
 }
 
 async fn described(cx: &CommandCx<'_>, error: &RunError) -> UserText {
-    UserText::new(format!("{}.", describe_error(error)), projects::hints(cx, error).await)
+    UserText::new(
+        format!("{}.", describe_error(error)),
+        projects::hints(cx, error).await,
+    )
 }

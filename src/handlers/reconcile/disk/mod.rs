@@ -32,7 +32,11 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut remover = Remover::new(ctx);
     for pull in ctx.checkouts.disk_pulls().await? {
         found.looked_at += 1;
-        if is_over(ctx, &pull).await? && remover.remove(&Part::Git(DiskPart::Checkouts(pull.clone()))).await {
+        if is_over(ctx, &pull).await?
+            && remover
+                .remove(&Part::Git(DiskPart::Checkouts(pull.clone())))
+                .await
+        {
             found.repaired += 1;
             info!(%pull, "Removed the checkouts of a pull request that is not open");
         }
@@ -45,12 +49,18 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 }
 
 async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
-    Ok(ctx.store.pull_state(pull).await?.is_some_and(|state| state != PullState::Open))
+    Ok(ctx
+        .store
+        .pull_state(pull)
+        .await?
+        .is_some_and(|state| state != PullState::Open))
 }
 
 /// A new version of a provider comes every week, and the old one is hardly ever asked for again.
 async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<Found> {
-    let Some(cache) = &ctx.terraform.providers else { return Ok(Found::default()) };
+    let Some(cache) = &ctx.terraform.providers else {
+        return Ok(Found::default());
+    };
     let mut found = Found::default();
     for package in cache.disk_use().await? {
         found.looked_at += 1;
@@ -83,7 +93,10 @@ impl Stays {
 
 async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     let mut parts = parts::all(ctx).await?;
-    let mut found = Found { looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX), repaired: 0 };
+    let mut found = Found {
+        looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX),
+        repaired: 0,
+    };
     let before: u64 = parts.iter().map(|part| part.bytes).sum();
     let (mut total, mut stay, mut remover) = (before, Vec::new(), Remover::new(ctx));
     in_order(&mut parts);
@@ -111,7 +124,9 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
 /// checkouts, and packages after those that link to them.
 fn in_order(parts: &mut [PartUse]) {
     let stays_longer = |part: &PartUse| !matches!(part.part, Part::Program(_));
-    parts.sort_by(|a, b| (stays_longer(a), a.used_at, &a.part).cmp(&(stays_longer(b), b.used_at, &b.part)));
+    parts.sort_by(|a, b| {
+        (stays_longer(a), a.used_at, &a.part).cmp(&(stays_longer(b), b.used_at, &b.part))
+    });
 }
 
 async fn remove(remover: &mut Remover<'_>, part: &PartUse) -> Result<(), Stays> {
@@ -124,10 +139,14 @@ async fn remove(remover: &mut Remover<'_>, part: &PartUse) -> Result<(), Stays> 
 
 fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(PartUse, Stays)>) -> String {
     stay.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.part.cmp(&b.part)));
-    let named = stay
-        .iter()
-        .take(NAMED)
-        .map(|(part, why)| format!("{} ({}, {})", part.part, shown(part.bytes), why.words(&part.part)));
+    let named = stay.iter().take(NAMED).map(|(part, why)| {
+        format!(
+            "{} ({}, {})",
+            part.part,
+            shown(part.bytes),
+            why.words(&part.part)
+        )
+    });
     let mut named = named.collect::<Vec<_>>().join("; ");
     if stay.len() > NAMED {
         named = format!("{named}; and {} more", stay.len() - NAMED);
@@ -148,35 +167,70 @@ mod tests {
     fn part(pull: Option<i64>, kib: u64, used: i64) -> PartUse {
         let repo: crate::model::RepoId = "github.com/acme/infra".parse().unwrap();
         let part = match pull {
-            Some(number) => DiskPart::Checkouts(PullRef { repo, number: crate::model::PullNumber(number) }),
+            Some(number) => DiskPart::Checkouts(PullRef {
+                repo,
+                number: crate::model::PullNumber(number),
+            }),
             None => DiskPart::Mirror(repo),
         };
         let part = Part::Git(part);
-        PartUse { part, bytes: kib << 10, used_at: DateTime::from_timestamp(used, 0).unwrap(), has_state: false }
+        PartUse {
+            part,
+            bytes: kib << 10,
+            used_at: DateTime::from_timestamp(used, 0).unwrap(),
+            has_state: false,
+        }
     }
 
     #[test]
     fn a_mirror_goes_after_the_checkouts_that_were_used_with_it() {
-        let mut parts = [part(None, 1, 20), part(Some(2), 1, 20), part(Some(1), 1, 10)];
+        let mut parts = [
+            part(None, 1, 20),
+            part(Some(2), 1, 20),
+            part(Some(1), 1, 10),
+        ];
         in_order(&mut parts);
-        assert_eq!(parts, [part(Some(1), 1, 10), part(Some(2), 1, 20), part(None, 1, 20)]);
+        assert_eq!(
+            parts,
+            [
+                part(Some(1), 1, 10),
+                part(Some(2), 1, 20),
+                part(None, 1, 20)
+            ]
+        );
     }
 
     #[test]
     fn downloaded_programs_go_first() {
-        let program = |name: &str, used| PartUse { part: Part::Program(name.to_owned()), ..part(None, 1, used) };
-        let mut parts =
-            [part(None, 1, 20), program("tofu1.9.0", 40), part(Some(1), 1, 10), program("terraform1.5.7", 30)];
+        let program = |name: &str, used| PartUse {
+            part: Part::Program(name.to_owned()),
+            ..part(None, 1, used)
+        };
+        let mut parts = [
+            part(None, 1, 20),
+            program("tofu1.9.0", 40),
+            part(Some(1), 1, 10),
+            program("terraform1.5.7", 30),
+        ];
         in_order(&mut parts);
-        let expected =
-            [program("terraform1.5.7", 30), program("tofu1.9.0", 40), part(Some(1), 1, 10), part(None, 1, 20)];
+        let expected = [
+            program("terraform1.5.7", 30),
+            program("tofu1.9.0", 40),
+            part(Some(1), 1, 10),
+            part(None, 1, 20),
+        ];
         assert_eq!(parts, expected);
     }
 
     #[test]
     fn a_quota_that_is_not_met_is_explained_by_the_largest() {
-        let mut stay: Vec<_> = (1..=5).map(|n| (part(Some(n), 1, 0), Stays::InUse)).collect();
-        stay.extend([(part(None, 1536, 0), Stays::InUse), (part(Some(9), 700, 0), Stays::HasState)]);
+        let mut stay: Vec<_> = (1..=5)
+            .map(|n| (part(Some(n), 1, 0), Stays::InUse))
+            .collect();
+        stay.extend([
+            (part(None, 1536, 0), Stays::InUse),
+            (part(Some(9), 700, 0), Stays::HasState),
+        ]);
         insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts, providers and programs take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
     }
 }

@@ -41,27 +41,67 @@ pub(super) struct PartUse {
 }
 
 impl From<DiskUse> for PartUse {
-    fn from(DiskUse { part, bytes, used_at, has_state }: DiskUse) -> Self {
+    fn from(
+        DiskUse {
+            part,
+            bytes,
+            used_at,
+            has_state,
+        }: DiskUse,
+    ) -> Self {
         let has_state = has_state && matches!(part, DiskPart::Checkouts(_));
-        Self { part: Part::Git(part), bytes, used_at, has_state }
+        Self {
+            part: Part::Git(part),
+            bytes,
+            used_at,
+            has_state,
+        }
     }
 }
 
 impl From<PackageUse> for PartUse {
-    fn from(PackageUse { package, bytes, used_at }: PackageUse) -> Self {
-        Self { part: Part::Provider(package), bytes, used_at, has_state: false }
+    fn from(
+        PackageUse {
+            package,
+            bytes,
+            used_at,
+        }: PackageUse,
+    ) -> Self {
+        Self {
+            part: Part::Provider(package),
+            bytes,
+            used_at,
+            has_state: false,
+        }
     }
 }
 
 impl From<DownloadUse> for PartUse {
-    fn from(DownloadUse { name, bytes, used_at }: DownloadUse) -> Self {
-        Self { part: Part::Program(name), bytes, used_at, has_state: false }
+    fn from(
+        DownloadUse {
+            name,
+            bytes,
+            used_at,
+        }: DownloadUse,
+    ) -> Self {
+        Self {
+            part: Part::Program(name),
+            bytes,
+            used_at,
+            has_state: false,
+        }
     }
 }
 
 /// All of them.
 pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
-    let mut parts: Vec<PartUse> = ctx.checkouts.disk_use().await?.into_iter().map(PartUse::from).collect();
+    let mut parts: Vec<PartUse> = ctx
+        .checkouts
+        .disk_use()
+        .await?
+        .into_iter()
+        .map(PartUse::from)
+        .collect();
     if let Some(cache) = &ctx.terraform.providers {
         parts.extend(cache.disk_use().await?.into_iter().map(PartUse::from));
     }
@@ -85,9 +125,17 @@ impl<'a> Remover<'a> {
     /// `false`: it stays; what went wrong is in the log.
     pub async fn remove(&mut self, part: &Part) -> bool {
         let removed = match part {
-            Part::Git(part) => self.ctx.checkouts.evict(part).await.map_err(anyhow::Error::from),
+            Part::Git(part) => self
+                .ctx
+                .checkouts
+                .evict(part)
+                .await
+                .map_err(anyhow::Error::from),
             Part::Provider(package) => match &self.ctx.terraform.providers {
-                Some(cache) => self.evict(cache, package).await.map_err(anyhow::Error::from),
+                Some(cache) => self
+                    .evict(cache, package)
+                    .await
+                    .map_err(anyhow::Error::from),
                 None => Ok(false),
             },
             Part::Program(name) => match self.ctx.terraform.tools.downloads() {
@@ -101,7 +149,11 @@ impl<'a> Remover<'a> {
         })
     }
 
-    async fn evict(&mut self, cache: &ProviderCache, package: &PackagePath) -> std::io::Result<bool> {
+    async fn evict(
+        &mut self,
+        cache: &ProviderCache,
+        package: &PackagePath,
+    ) -> std::io::Result<bool> {
         let linked = match self.linked.take() {
             Some(linked) => linked,
             None => cache.look_around().await?,

@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::cut_chars;
-use crate::model::{BranchName, CommitSha, ForgeRepo, HostName, Pull, PullNumber, PullRef, PullState, RepoId};
+use crate::model::{
+    BranchName, CommitSha, ForgeRepo, HostName, Pull, PullNumber, PullRef, PullState, RepoId,
+};
 use crate::render::has_marker;
 use crate::vcs::RepoFacts;
 
@@ -93,8 +95,13 @@ impl RepoAnswer {
     pub fn into_facts(self, host: &HostName) -> Result<RepoFacts, String> {
         let id = self.id.ok_or("the repository has no identifier")?;
         let repo = RepoId::new(host.clone(), &self.full_name).map_err(|error| error.to_string())?;
-        let default_branch = BranchName::new(&self.default_branch).map_err(|error| error.to_string())?;
-        Ok(RepoFacts { at: ForgeRepo::new(id, repo), archived: self.archived.unwrap_or(false), default_branch })
+        let default_branch =
+            BranchName::new(&self.default_branch).map_err(|error| error.to_string())?;
+        Ok(RepoFacts {
+            at: ForgeRepo::new(id, repo),
+            archived: self.archived.unwrap_or(false),
+            default_branch,
+        })
     }
 
     /// Whether everybody may read it. Unless GitHub denies it, it is so.
@@ -116,10 +123,18 @@ pub(super) struct UserAnswer {
 impl PullAnswer {
     /// In our words. The error says what in the answer cannot be.
     pub fn into_pull(self, asked: &PullRef) -> Result<Pull, String> {
-        let told = self.base.repo(asked.repo.host())?.ok_or("the pull request has no base repository")?;
-        let at = PullRef { repo: told, number: PullNumber(self.number) };
+        let told = self
+            .base
+            .repo(asked.repo.host())?
+            .ok_or("the pull request has no base repository")?;
+        let at = PullRef {
+            repo: told,
+            number: PullNumber(self.number),
+        };
         if at != *asked {
-            return Err(format!("the answer is about {at}: was the repository renamed or transferred?"));
+            return Err(format!(
+                "the answer is about {at}: was the repository renamed or transferred?"
+            ));
         }
         if !self.html_url.starts_with("https://") && !self.html_url.starts_with("http://") {
             return Err("the address of its page is not one of the web".to_owned());
@@ -131,7 +146,9 @@ impl PullAnswer {
             archived: base.and_then(|repo| repo.archived).unwrap_or(false),
             at,
             title: cut_chars(&self.title, MAX_TITLE),
-            author: self.user.map_or_else(|| "ghost".to_owned(), |user| user.login),
+            author: self
+                .user
+                .map_or_else(|| "ghost".to_owned(), |user| user.login),
             url: self.html_url,
             head: sha(&self.head.sha)?,
             head_branch: branch(&self.head.branch)?,
@@ -145,7 +162,9 @@ impl PullAnswer {
 
     /// Whether it may be merged. What is missing or contradicts itself counts as unsettled.
     pub fn merge_state(&self) -> MergeState {
-        let Some(word) = self.mergeable_state.as_deref() else { return MergeState::Unsettled };
+        let Some(word) = self.mergeable_state.as_deref() else {
+            return MergeState::Unsettled;
+        };
         if self.draft == Some(true) || word == "draft" {
             return MergeState::Draft;
         }
@@ -175,14 +194,20 @@ impl PullAnswer {
             "open" => Ok(PullState::Open),
             "closed" if merged => Ok(PullState::Merged),
             "closed" => Ok(PullState::Closed),
-            other => Err(format!("a pull request cannot be `{}`", cut_chars(other, 40))),
+            other => Err(format!(
+                "a pull request cannot be `{}`",
+                cut_chars(other, 40)
+            )),
         }
     }
 }
 
 impl EndAnswer {
     fn repo(&self, host: &HostName) -> Result<Option<RepoId>, String> {
-        let name = self.repo.as_ref().map(|repo| RepoId::new(host.clone(), &repo.full_name));
+        let name = self
+            .repo
+            .as_ref()
+            .map(|repo| RepoId::new(host.clone(), &repo.full_name));
         name.transpose().map_err(|error| error.to_string())
     }
 }
@@ -210,8 +235,14 @@ impl CommentAnswer {
     /// Whether it is a comment of ours from that time that the marker stands for.
     pub fn is_ours(&self, login: &str, marker: &str, since: DateTime<Utc>) -> bool {
         self.created_at >= since
-            && self.user.as_ref().is_some_and(|user| user.login.eq_ignore_ascii_case(login))
-            && self.body.as_ref().is_some_and(|body| has_marker(body, marker))
+            && self
+                .user
+                .as_ref()
+                .is_some_and(|user| user.login.eq_ignore_ascii_case(login))
+            && self
+                .body
+                .as_ref()
+                .is_some_and(|body| has_marker(body, marker))
     }
 }
 
@@ -222,7 +253,10 @@ mod tests {
     use super::*;
 
     fn asked() -> PullRef {
-        PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(12) }
+        PullRef {
+            repo: "github.com/acme/infra".parse().unwrap(),
+            number: PullNumber(12),
+        }
     }
 
     fn pull(change: impl FnOnce(&mut Value)) -> Result<Pull, String> {
@@ -233,13 +267,18 @@ mod tests {
             "head": end("subnet"), "base": end("main"), "labels": [{"name": "Do not plan", "color": "fff"}],
         });
         change(&mut answer);
-        serde_json::from_value::<PullAnswer>(answer).unwrap().into_pull(&asked())
+        serde_json::from_value::<PullAnswer>(answer)
+            .unwrap()
+            .into_pull(&asked())
     }
 
     #[test]
     fn labels_are_compared_without_case() {
         let pull = pull(|_| {}).unwrap();
-        assert_eq!([pull.has_label("do not PLAN"), pull.has_label("plan")], [true, false]);
+        assert_eq!(
+            [pull.has_label("do not PLAN"), pull.has_label("plan")],
+            [true, false]
+        );
     }
 
     #[test]
@@ -254,22 +293,34 @@ mod tests {
             .state
         };
         assert_eq!(state("open", json!(false), Value::Null), PullState::Open);
-        assert_eq!(state("closed", json!(false), Value::Null), PullState::Closed);
+        assert_eq!(
+            state("closed", json!(false), Value::Null),
+            PullState::Closed
+        );
         assert_eq!(state("closed", json!(true), Value::Null), PullState::Merged);
-        assert_eq!(state("closed", Value::Null, json!("2026-01-01T00:00:00Z")), PullState::Merged);
+        assert_eq!(
+            state("closed", Value::Null, json!("2026-01-01T00:00:00Z")),
+            PullState::Merged
+        );
     }
 
     #[test]
     fn forks_and_deleted_forks_are_forks() {
         assert!(!pull(|_| {}).unwrap().is_fork());
-        assert!(pull(|answer| answer["head"]["repo"]["full_name"] = json!("eve/infra")).unwrap().is_fork());
+        assert!(
+            pull(|answer| answer["head"]["repo"]["full_name"] = json!("eve/infra"))
+                .unwrap()
+                .is_fork()
+        );
         let deleted = pull(|answer| answer["head"]["repo"] = Value::Null).unwrap();
         assert!(deleted.head_repo.is_none() && deleted.is_fork());
     }
 
     #[test]
     fn answers_that_cannot_be_are_explained() {
-        let told = |place: &str, value: Value| pull(|answer| *answer.pointer_mut(place).unwrap() = value).unwrap_err();
+        let told = |place: &str, value: Value| {
+            pull(|answer| *answer.pointer_mut(place).unwrap() = value).unwrap_err()
+        };
         insta::assert_snapshot!(
             told("/number", json!(13)),
             @"the answer is about github.com/acme/infra#13: was the repository renamed or transferred?"
@@ -294,15 +345,20 @@ mod tests {
     #[test]
     fn a_comment_is_found_by_its_hidden_line_alone() {
         let said = |body: &str| -> CommentAnswer {
-            let comment =
-                json!({"id": 7, "user": {"login": "Lockbot"}, "created_at": "2026-03-01T12:00:05Z", "body": body});
+            let comment = json!({"id": 7, "user": {"login": "Lockbot"}, "created_at": "2026-03-01T12:00:05Z", "body": body});
             serde_json::from_value(comment).unwrap()
         };
         let (marker, since) = (r#""id":"x","part":2,"#, DateTime::UNIX_EPOCH);
-        let line =
-            |part: u32| format!(r#"<!-- lockkeeper {{"v":1,"command":"plan","id":"x","part":{part},"parts":2}} -->"#);
+        let line = |part: u32| {
+            format!(
+                r#"<!-- lockkeeper {{"v":1,"command":"plan","id":"x","part":{part},"parts":2}} -->"#
+            )
+        };
         let quoted = format!("+ note = {marker}\n{}\n\n{}", line(2), line(1));
-        assert!(!said(&quoted).is_ours("lockbot", marker, since), "the first part quotes the marker of the second");
+        assert!(
+            !said(&quoted).is_ours("lockbot", marker, since),
+            "the first part quotes the marker of the second"
+        );
         assert!(said(&format!("the second part\n\n{}", line(2))).is_ours("lockbot", marker, since));
         assert!(!said(&line(2)).is_ours("eve", marker, since));
     }

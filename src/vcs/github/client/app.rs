@@ -68,11 +68,22 @@ impl App {
     pub fn new(id: u64, key: &Secret, configured: Installation) -> Result<Self, GitHubSetupError> {
         let key = EncodingKey::from_rsa_pem(key.expose().as_bytes())
             .map_err(|error| GitHubSetupError::AppKey(error.to_string()))?;
-        Ok(Self { id, key, configured, by_repo: Mutex::default(), tokens: Mutex::default() })
+        Ok(Self {
+            id,
+            key,
+            configured,
+            by_repo: Mutex::default(),
+            tokens: Mutex::default(),
+        })
     }
 
     /// Which installation to use: the one of the event, else the configured one, else the one GitHub names.
-    pub async fn installation(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<u64, Failure> {
+    pub async fn installation(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<u64, Failure> {
         let known = via.or(self.configured).or_else(|| self.remembered(repo));
         match known {
             Some(installation) => Ok(installation),
@@ -81,7 +92,11 @@ impl App {
     }
 
     fn remembered(&self, repo: &RepoId) -> Installation {
-        self.by_repo.lock().expect("nothing panics while it holds this lock").get(repo).copied()
+        self.by_repo
+            .lock()
+            .expect("nothing panics while it holds this lock")
+            .get(repo)
+            .copied()
     }
 
     async fn look_up(&self, wire: &Wire, repo: &RepoId) -> Result<u64, Failure> {
@@ -90,9 +105,22 @@ impl App {
             id: u64,
         }
         let path = format!("/repos/{}/installation", url_segments(repo.full_name()));
-        let call = Call::get(path, format!("the installation of the GitHub App for {}", repo.full_name())).following();
-        let found: Found = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
-        let mut by_repo = self.by_repo.lock().expect("nothing panics while it holds this lock");
+        let call = Call::get(
+            path,
+            format!(
+                "the installation of the GitHub App for {}",
+                repo.full_name()
+            ),
+        )
+        .following();
+        let found: Found = wire
+            .send(&call, &self.pass(wire)?)
+            .await?
+            .json(&wire.host, &call.what)?;
+        let mut by_repo = self
+            .by_repo
+            .lock()
+            .expect("nothing panics while it holds this lock");
         if by_repo.len() >= MAX_REMEMBERED {
             by_repo.clear();
         }
@@ -101,10 +129,18 @@ impl App {
     }
 
     /// A token of the installation that is good for [`TOKEN_MARGIN`] at least.
-    pub async fn token(&self, wire: &Wire, installation: u64, reach: Reach) -> Result<Secret, Failure> {
+    pub async fn token(
+        &self,
+        wire: &Wire,
+        installation: u64,
+        reach: Reach,
+    ) -> Result<Secret, Failure> {
         let slot = self.slot(installation, reach);
         let mut slot = slot.lock().await;
-        if let Some(issued) = slot.as_ref().filter(|issued| issued.expires - wire.clock.now() > TOKEN_MARGIN) {
+        if let Some(issued) = slot
+            .as_ref()
+            .filter(|issued| issued.expires - wire.clock.now() > TOKEN_MARGIN)
+        {
             return Ok(issued.token.clone());
         }
         match self.issue(wire, installation, reach).await {
@@ -117,11 +153,19 @@ impl App {
     }
 
     fn slot(&self, installation: u64, reach: Reach) -> TokenSlot {
-        let mut tokens = self.tokens.lock().expect("nothing panics while it holds this lock");
+        let mut tokens = self
+            .tokens
+            .lock()
+            .expect("nothing panics while it holds this lock");
         Arc::clone(tokens.entry((installation, reach)).or_default())
     }
 
-    async fn issue(&self, wire: &Wire, installation: u64, reach: Reach) -> Result<IssuedToken, Failure> {
+    async fn issue(
+        &self,
+        wire: &Wire,
+        installation: u64,
+        reach: Reach,
+    ) -> Result<IssuedToken, Failure> {
         #[derive(Deserialize)]
         struct Issued {
             token: String,
@@ -134,8 +178,14 @@ impl App {
             Reach::ReadContents => json!({"permissions": {"contents": "read"}}),
         };
         let call = Call::post(path, body, what).repeatable().counted_as_read();
-        let issued: Issued = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
-        Ok(IssuedToken { token: Secret::new(&issued.token), expires: issued.expires_at })
+        let issued: Issued = wire
+            .send(&call, &self.pass(wire)?)
+            .await?
+            .json(&wire.host, &call.what)?;
+        Ok(IssuedToken {
+            token: Secret::new(&issued.token),
+            expires: issued.expires_at,
+        })
     }
 
     /// Throws a token away that GitHub no longer takes, unless another request has replaced it already.
@@ -149,7 +199,10 @@ impl App {
 
     /// An App that was removed and installed again has another installation.
     fn forget_repos_of(&self, installation: u64) {
-        self.by_repo.lock().expect("nothing panics while it holds this lock").retain(|_, id| *id != installation);
+        self.by_repo
+            .lock()
+            .expect("nothing panics while it holds this lock")
+            .retain(|_, id| *id != installation);
     }
 
     /// Comments of an App appear under its slug and `[bot]`.
@@ -159,28 +212,41 @@ impl App {
             slug: String,
         }
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
-        let myself: Myself = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
+        let myself: Myself = wire
+            .send(&call, &self.pass(wire)?)
+            .await?
+            .json(&wire.host, &call.what)?;
         Ok(format!("{}[bot]", myself.slug))
     }
 
     /// What it may do, and what it is told.
     pub async fn facts(&self, wire: &Wire) -> Result<AppFacts, Failure> {
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
-        wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)
+        wire.send(&call, &self.pass(wire)?)
+            .await?
+            .json(&wire.host, &call.what)
     }
 
     /// What the App says of itself goes with a limit of its own.
     fn pass(&self, wire: &Wire) -> Result<Pass, Failure> {
-        Ok(Pass { token: self.jwt(wire)?, credential: format!("app {}", self.id) })
+        Ok(Pass {
+            token: self.jwt(wire)?,
+            credential: format!("app {}", self.id),
+        })
     }
 
     fn jwt(&self, wire: &Wire) -> Result<Secret, Failure> {
         let now = wire.clock.now();
-        let claims =
-            Claims { iss: self.id, iat: (now - JWT_BACKDATED).timestamp(), exp: (now + JWT_LASTS).timestamp() };
-        encode(&Header::new(Algorithm::RS256), &claims, &self.key).map(|jwt| Secret::new(&jwt)).map_err(|error| {
-            let message = format!("the key of the GitHub App cannot sign: {error}");
-            Failure::denied(&wire.host, "any request of the GitHub App", &message)
-        })
+        let claims = Claims {
+            iss: self.id,
+            iat: (now - JWT_BACKDATED).timestamp(),
+            exp: (now + JWT_LASTS).timestamp(),
+        };
+        encode(&Header::new(Algorithm::RS256), &claims, &self.key)
+            .map(|jwt| Secret::new(&jwt))
+            .map_err(|error| {
+                let message = format!("the key of the GitHub App cannot sign: {error}");
+                Failure::denied(&wire.host, "any request of the GitHub App", &message)
+            })
     }
 }

@@ -51,13 +51,18 @@ impl TokenSource {
     async fn read(&self) -> Result<Secret, String> {
         let token = match self {
             Self::Fixed(token) => token.clone(),
-            Self::File(path) => read_file(path)
-                .await
-                .map_err(|error| format!("the token file `{}` cannot be read: {error}", path.display()))?,
+            Self::File(path) => read_file(path).await.map_err(|error| {
+                format!(
+                    "the token file `{}` cannot be read: {error}",
+                    path.display()
+                )
+            })?,
         };
         let usable = token.expose().bytes().all(|c| c.is_ascii_graphic());
         match self {
-            Self::File(path) if token.is_empty() => Err(format!("the token file `{}` is empty", path.display())),
+            Self::File(path) if token.is_empty() => {
+                Err(format!("the token file `{}` is empty", path.display()))
+            }
             Self::Fixed(_) if token.is_empty() => Err("the token is empty".to_owned()),
             Self::Fixed(_) | Self::File(_) if !usable => {
                 Err("the token has characters that no token can have".to_owned())
@@ -69,13 +74,20 @@ impl TokenSource {
 
 async fn read_file(path: &Path) -> std::io::Result<Secret> {
     let mut text = String::new();
-    tokio::fs::File::open(path).await?.take(MAX_TOKEN).read_to_string(&mut text).await?;
+    tokio::fs::File::open(path)
+        .await?
+        .take(MAX_TOKEN)
+        .read_to_string(&mut text)
+        .await?;
     Ok(Secret::new(&text))
 }
 
 /// The credentials at work.
 pub(super) enum Credentials {
-    Token { user: Option<String>, token: TokenSource },
+    Token {
+        user: Option<String>,
+        token: TokenSource,
+    },
     App(App),
 }
 
@@ -83,16 +95,28 @@ impl Credentials {
     pub fn new(auth: GitHubAuth) -> Result<Self, GitHubSetupError> {
         Ok(match auth {
             GitHubAuth::Token { user, token } => Self::Token { user, token },
-            GitHubAuth::App { app_id, key, installation } => Self::App(App::new(app_id, &key, installation)?),
+            GitHubAuth::App {
+                app_id,
+                key,
+                installation,
+            } => Self::App(App::new(app_id, &key, installation)?),
         })
     }
 
     /// Sends a request about a repository. A cached token of an installation that GitHub no longer takes is replaced
     /// once: a request that was refused with 401 had no effect.
-    pub async fn send(&self, wire: &Wire, repo: &RepoId, via: Installation, call: &Call) -> Result<Answer, Failure> {
+    pub async fn send(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+        call: &Call,
+    ) -> Result<Answer, Failure> {
         let (pass, installation) = self.pass(wire, repo, via).await?;
         let outcome = wire.send(call, &pass).await;
-        let refused = outcome.as_ref().is_err_and(|failure| failure.status.is_some_and(|status| status == 401));
+        let refused = outcome
+            .as_ref()
+            .is_err_and(|failure| failure.status.is_some_and(|status| status == 401));
         match (self, installation) {
             (Self::App(app), Some(installation)) if refused => {
                 app.forget(installation, &pass.token).await;
@@ -112,30 +136,54 @@ impl Credentials {
     }
 
     /// What a request about a repository goes with, and of which installation that is.
-    async fn pass(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<(Pass, Installation), Failure> {
+    async fn pass(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<(Pass, Installation), Failure> {
         match self {
             Self::Token { token, .. } => Ok((Pass::of_token(read_token(wire, token).await?), None)),
             Self::App(app) => {
                 let installation = app.installation(wire, repo, via).await?;
                 let token = app.token(wire, installation, Reach::Whole).await?;
-                Ok((Pass { token, credential: format!("installation {installation}") }, Some(installation)))
+                Ok((
+                    Pass {
+                        token,
+                        credential: format!("installation {installation}"),
+                    },
+                    Some(installation),
+                ))
             }
         }
     }
 
     /// User name and password for git.
-    pub async fn git(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
+    pub async fn git(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<GitCredentials, Failure> {
         let password = self.pass(wire, repo, via).await?.0.token;
         let user = match self {
             Self::Token { user, .. } => user.as_deref(),
             Self::App(_) => None,
         };
-        Ok(GitCredentials::new(user.unwrap_or(USER_OF_TOKENS).to_owned(), password))
+        Ok(GitCredentials::new(
+            user.unwrap_or(USER_OF_TOKENS).to_owned(),
+            password,
+        ))
     }
 
     /// User name and password with which code may be read that belongs to the same installation, or that the token may
     /// read: a token of an App is made for nothing else.
-    pub async fn git_to_read(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
+    pub async fn git_to_read(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<GitCredentials, Failure> {
         match self {
             Self::Token { .. } => self.git(wire, repo, via).await,
             Self::App(app) => {
@@ -170,18 +218,29 @@ pub(super) async fn pass_of(wire: &Wire, token: &TokenSource) -> Result<Pass, Fa
 
 async fn read_token(wire: &Wire, token: &TokenSource) -> Result<Secret, Failure> {
     // A file that is being replaced is whole again in a moment, so this is a passing fault.
-    token.read().await.map_err(|message| Failure::passing(&wire.host, "any request", &message))
+    token
+        .read()
+        .await
+        .map_err(|message| Failure::passing(&wire.host, "any request", &message))
 }
 
 /// Asks GitHub; some tokens work but may not read their own account, for those the configured name has to do.
-async fn user_login(wire: &Wire, configured: Option<&str>, token: &TokenSource) -> Result<String, Failure> {
+async fn user_login(
+    wire: &Wire,
+    configured: Option<&str>,
+    token: &TokenSource,
+) -> Result<String, Failure> {
     #[derive(serde::Deserialize)]
     struct User {
         login: String,
     }
     let call = Call::get("/user".to_owned(), "the account of the token");
     let failure = match wire.send(&call, &pass_of(wire, token).await?).await {
-        Ok(answer) => return answer.json::<User>(&wire.host, &call.what).map(|user| user.login),
+        Ok(answer) => {
+            return answer
+                .json::<User>(&wire.host, &call.what)
+                .map(|user| user.login);
+        }
         Err(failure) => failure,
     };
     match configured {

@@ -72,17 +72,37 @@ pub(super) async fn of(
     if required.is_empty() {
         return Ok(checks);
     }
-    let (repo, commit) = (&pull.at.repo, format!("{}/commits/{}", repo_path(&pull.at.repo), pull.head));
+    let (repo, commit) = (
+        &pull.at.repo,
+        format!("{}/commits/{}", repo_path(&pull.at.repo), pull.head),
+    );
     let what = |what: &str| format!("the {what} of {}@{}", repo.full_name(), pull.head.short());
-    let mut pages = Pages::new(github, (repo, via), &format!("{commit}/statuses"), "", what("statuses"));
+    let mut pages = Pages::new(
+        github,
+        (repo, via),
+        &format!("{commit}/statuses"),
+        "",
+        what("statuses"),
+    );
     while let Some(page) = pages.next::<StatusAnswer>().await? {
         for status in page {
-            checks.statuses.entry(status.context.to_lowercase()).or_insert(of_status(&status.state));
+            checks
+                .statuses
+                .entry(status.context.to_lowercase())
+                .or_insert(of_status(&status.state));
         }
     }
-    let mut pages =
-        Pages::new(github, (repo, via), &format!("{commit}/check-runs"), "filter=latest&", what("check runs"));
-    while let Some(page) = pages.next_as(|page: &RunsAnswer| page.check_runs.len()).await? {
+    let mut pages = Pages::new(
+        github,
+        (repo, via),
+        &format!("{commit}/check-runs"),
+        "filter=latest&",
+        what("check runs"),
+    );
+    while let Some(page) = pages
+        .next_as(|page: &RunsAnswer| page.check_runs.len())
+        .await?
+    {
         checks.runs.extend(page.check_runs.into_iter().map(|run| {
             let state = of_run(&run);
             (run.name.to_lowercase(), run.app.map(|app| app.id), state)
@@ -95,12 +115,17 @@ impl Checks {
     /// What a required check says: the worst of everything with its name.
     pub fn of(&self, check: &RequiredCheck) -> RequiredState {
         let name = check.context.to_lowercase();
-        let status = self.statuses.get(&name).map(|state| match (check.app, state) {
-            (Some(_), RequiredState::Passed) => RequiredState::OfUnknownApp,
-            (_, state) => *state,
-        });
+        let status = self
+            .statuses
+            .get(&name)
+            .map(|state| match (check.app, state) {
+                (Some(_), RequiredState::Passed) => RequiredState::OfUnknownApp,
+                (_, state) => *state,
+            });
         let runs = self.runs.iter().filter(|(run, ..)| *run == name);
-        let of_app = runs.filter(|(_, app, _)| check.app.is_none() || check.app == *app).map(|(.., state)| *state);
+        let of_app = runs
+            .filter(|(_, app, _)| check.app.is_none() || check.app == *app)
+            .map(|(.., state)| *state);
         let run = of_app.max();
         match (status, run) {
             // The run is of the App, so the status need not be.
@@ -136,11 +161,22 @@ mod tests {
         let run = |name: &str, app: i64, status: &str, conclusion: Option<&str>| {
             let run = json!({"name": name, "status": status, "conclusion": conclusion, "app": {"id": app}});
             let run: RunAnswer = serde_json::from_value(run).unwrap();
-            (run.name.to_lowercase(), run.app.as_ref().map(|app| app.id), of_run(&run))
+            (
+                run.name.to_lowercase(),
+                run.app.as_ref().map(|app| app.id),
+                of_run(&run),
+            )
         };
-        let statuses = [("ci/a", "success"), ("ci/b", "pending"), ("ci/c", "error"), ("both", "success")];
+        let statuses = [
+            ("ci/a", "success"),
+            ("ci/b", "pending"),
+            ("ci/c", "error"),
+            ("both", "success"),
+        ];
         Checks {
-            statuses: statuses.map(|(name, state)| (name.to_owned(), of_status(state))).into(),
+            statuses: statuses
+                .map(|(name, state)| (name.to_owned(), of_status(state)))
+                .into(),
             runs: vec![
                 run("Test", 7, "completed", Some("success")),
                 run("test", 8, "completed", Some("failure")),
@@ -154,7 +190,12 @@ mod tests {
 
     #[test]
     fn everything_with_the_name_has_to_pass() {
-        let of = |context: &str, app| checks().of(&RequiredCheck { context: context.to_owned(), app });
+        let of = |context: &str, app| {
+            checks().of(&RequiredCheck {
+                context: context.to_owned(),
+                app,
+            })
+        };
         for (context, app, expected) in [
             ("ci/a", None, RequiredState::Passed),
             ("CI/A", None, RequiredState::Passed),

@@ -35,25 +35,55 @@ struct ErrorBody {
 }
 
 /// Sorts a refusal into the classes on which callers act.
-pub(super) fn classify(refusal: &Refusal<'_>, host: &HostName, what: &str, now: DateTime<Utc>) -> Failure {
+pub(super) fn classify(
+    refusal: &Refusal<'_>,
+    host: &HostName,
+    what: &str,
+    now: DateTime<Utc>,
+) -> Failure {
     let (what, host, message) = (what.to_owned(), host.clone(), message(refusal));
     let exhausted = used_up_until(refusal.headers).is_some();
     let error = match refusal.status.as_u16() {
         403 | 429 if let Some(until) = limited_until(refusal, &message, now) => {
             ForgeError::RateLimited { what, host, until }
         }
-        401 | 403 => ForgeError::Denied { what, host, message: with_needed_permission(refusal, message) },
+        401 | 403 => ForgeError::Denied {
+            what,
+            host,
+            message: with_needed_permission(refusal, message),
+        },
         404 | 410 => ForgeError::NotFound { what, host },
-        408 | 500..=599 => ForgeError::Unavailable { what, host, message },
-        300..=399 => ForgeError::Rejected { what, host, message: moved(refusal) },
-        _ => ForgeError::Rejected { what, host, message },
+        408 | 500..=599 => ForgeError::Unavailable {
+            what,
+            host,
+            message,
+        },
+        300..=399 => ForgeError::Rejected {
+            what,
+            host,
+            message: moved(refusal),
+        },
+        _ => ForgeError::Rejected {
+            what,
+            host,
+            message,
+        },
     };
-    Failure { status: Some(refusal.status), exhausted, error }
+    Failure {
+        status: Some(refusal.status),
+        exhausted,
+        error,
+    }
 }
 
 /// Primary and secondary limits. A plain 403 is a missing permission and no limit.
-fn limited_until(refusal: &Refusal<'_>, message: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let limited = refusal.status == StatusCode::TOO_MANY_REQUESTS || message.to_lowercase().contains("rate limit");
+fn limited_until(
+    refusal: &Refusal<'_>,
+    message: &str,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let limited = refusal.status == StatusCode::TOO_MANY_REQUESTS
+        || message.to_lowercase().contains("rate limit");
     let until = retry_after(refusal.headers, now)
         .or_else(|| used_up_until(refusal.headers))
         .or_else(|| limited.then(|| now + UNSAID_WAIT))?;
@@ -83,32 +113,45 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// GitHub's message and the details of a failed validation, or the words of whoever answered instead.
 fn message(refusal: &Refusal<'_>) -> String {
     let body: ErrorBody = serde_json::from_slice(refusal.body).unwrap_or_default();
-    let Some(message) = body.message else { return format!("HTTP status {}", refusal.status) };
+    let Some(message) = body.message else {
+        return format!("HTTP status {}", refusal.status);
+    };
     let details: Vec<String> = match body.errors {
         Some(Value::Array(errors)) => errors.iter().filter_map(detail).collect(),
         Some(other) => detail(&other).into_iter().collect(),
         None => Vec::new(),
     };
-    one_line(&if details.is_empty() { message } else { format!("{message}: {}", details.join("; ")) })
+    one_line(&if details.is_empty() {
+        message
+    } else {
+        format!("{message}: {}", details.join("; "))
+    })
 }
 
 /// One entry of `errors`: a text, or an object that says which field is wrong and how.
 fn detail(error: &Value) -> Option<String> {
     let field = |name: &str| error.get(name).and_then(Value::as_str);
-    let said = error.as_str().or_else(|| field("message")).or_else(|| field("code"))?;
+    let said = error
+        .as_str()
+        .or_else(|| field("message"))
+        .or_else(|| field("code"))?;
     Some(field("field").map_or_else(|| said.to_owned(), |name| format!("`{name}` {said}")))
 }
 
 /// GitHub names the permission that would have been enough, which is what the operator needs to know.
 fn with_needed_permission(refusal: &Refusal<'_>, message: String) -> String {
-    match text(refusal.headers, "x-accepted-github-permissions").filter(|needed| !needed.is_empty()) {
+    match text(refusal.headers, "x-accepted-github-permissions").filter(|needed| !needed.is_empty())
+    {
         Some(needed) => one_line(&format!("{message} (permission needed: {needed})")),
         None => message,
     }
 }
 
 fn moved(refusal: &Refusal<'_>) -> String {
-    format!("it is now somewhere else (HTTP status {}): was the repository renamed or transferred?", refusal.status)
+    format!(
+        "it is now somewhere else (HTTP status {}): was the repository renamed or transferred?",
+        refusal.status
+    )
 }
 
 #[cfg(test)]
@@ -120,11 +163,29 @@ mod tests {
     }
 
     fn told(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
-        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        let refusal =
-            Refusal { status: StatusCode::from_u16(status).unwrap(), headers: &headers, body: body.as_bytes() };
-        let failure = classify(&refusal, &HostName::new("github.com").unwrap(), "a comment", now());
-        format!("{failure:?}").split_once("error: ").unwrap().1.split(' ').next().unwrap().to_owned()
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
+        let refusal = Refusal {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: &headers,
+            body: body.as_bytes(),
+        };
+        let failure = classify(
+            &refusal,
+            &HostName::new("github.com").unwrap(),
+            "a comment",
+            now(),
+        );
+        format!("{failure:?}")
+            .split_once("error: ")
+            .unwrap()
+            .1
+            .split(' ')
+            .next()
+            .unwrap()
+            .to_owned()
             + ": "
             + &failure.error.to_string()
     }
@@ -179,23 +240,64 @@ mod tests {
 
     #[test]
     fn limits_say_when_to_come_back() {
-        let reset = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1750000600")];
-        let both = [("retry-after", "5"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1750000600")];
+        let reset = [
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1750000600"),
+        ];
+        let both = [
+            ("retry-after", "5"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1750000600"),
+        ];
         for (status, headers, body, seconds) in [
             (403, &[("retry-after", "60")][..], "", 60),
-            (429, &[("retry-after", "Sun, 15 Jun 2025 15:11:40 GMT")], "", 300),
+            (
+                429,
+                &[("retry-after", "Sun, 15 Jun 2025 15:11:40 GMT")],
+                "",
+                300,
+            ),
             (403, &reset, "", 600),
             (429, &both, "", 5),
             (429, &[], "", 60),
-            (403, &[], r#"{"message": "You have exceeded a secondary rate limit. Please wait"}"#, 60),
+            (
+                403,
+                &[],
+                r#"{"message": "You have exceeded a secondary rate limit. Please wait"}"#,
+                60,
+            ),
             (403, &[("retry-after", "4294967295")], "", 86_400),
-            (429, &[("retry-after", "Sun, 15 Jun 2024 15:08:20 GMT")], "", 60),
-            (403, &[("retry-after", "Sat, 15 Jun 2024 15:08:20 GMT")], "", 1),
-            (429, &[("retry-after", "-1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "never")], "", 60),
+            (
+                429,
+                &[("retry-after", "Sun, 15 Jun 2024 15:08:20 GMT")],
+                "",
+                60,
+            ),
+            (
+                403,
+                &[("retry-after", "Sat, 15 Jun 2024 15:08:20 GMT")],
+                "",
+                1,
+            ),
+            (
+                429,
+                &[
+                    ("retry-after", "-1"),
+                    ("x-ratelimit-remaining", "0"),
+                    ("x-ratelimit-reset", "never"),
+                ],
+                "",
+                60,
+            ),
         ] {
             let until = now() + TimeDelta::seconds(seconds);
-            let expected = format!("RateLimited: github.com asks to wait until {until} before a comment");
-            assert_eq!(told(status, headers, body), expected, "{status} {headers:?} {body}");
+            let expected =
+                format!("RateLimited: github.com asks to wait until {until} before a comment");
+            assert_eq!(
+                told(status, headers, body),
+                expected,
+                "{status} {headers:?} {body}"
+            );
         }
     }
 }

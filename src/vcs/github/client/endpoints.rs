@@ -9,7 +9,9 @@ use crate::model::{HostName, RepoId};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
     /// `--gh-hostname` is not a host name.
-    #[error("`{0}` is not a host name: give it without `https://` and without a path, like `github.example.com`")]
+    #[error(
+        "`{0}` is not a host name: give it without `https://` and without a path, like `github.example.com`"
+    )]
     Host(String),
     /// `--gh-api-url` cannot be the base of an API.
     #[error("`{url}` cannot be the base URL of an API: {reason}")]
@@ -37,10 +39,13 @@ impl GitHubEndpoints {
     /// at its origin too: then a test server or the demo's emulator stands in for the whole host, while repositories
     /// keep the name of the host.
     pub fn new(hostname: &str, api_url: Option<Url>) -> Result<Self, InvalidEndpoint> {
-        let host = HostName::new(hostname).map_err(|_| InvalidEndpoint::Host(hostname.to_owned()))?;
+        let host =
+            HostName::new(hostname).map_err(|_| InvalidEndpoint::Host(hostname.to_owned()))?;
         let own = own_api(&host)?;
         let (api, web) = match api_url {
-            Some(api) if api.origin() != own.origin() => (checked(api.clone())?, api.origin().ascii_serialization()),
+            Some(api) if api.origin() != own.origin() => {
+                (checked(api.clone())?, api.origin().ascii_serialization())
+            }
             given => (checked(given.unwrap_or(own))?, format!("https://{host}")),
         };
         Ok(Self { host, api, web })
@@ -91,7 +96,10 @@ fn checked(url: Url) -> Result<Url, InvalidEndpoint> {
     } else {
         return Ok(url);
     };
-    Err(InvalidEndpoint::Api { url: without_credentials(url), reason })
+    Err(InvalidEndpoint::Api {
+        url: without_credentials(url),
+        reason,
+    })
 }
 
 fn without_credentials(mut url: Url) -> String {
@@ -118,18 +126,46 @@ mod tests {
     #[test]
     fn every_kind_of_github_has_its_addresses() {
         for (host, api, expected) in [
-            ("github.com", None, "https://api.github.com | https://github.com/acme/infra.git"),
-            ("GitHub.com", None, "https://api.github.com | https://github.com/acme/infra.git"),
-            ("acme.ghe.com", None, "https://api.acme.ghe.com | https://acme.ghe.com/acme/infra.git"),
-            ("git.acme.dev", None, "https://git.acme.dev/api/v3 | https://git.acme.dev/acme/infra.git"),
-            ("git.acme.dev:8443", None, "https://git.acme.dev:8443/api/v3 | https://git.acme.dev:8443/acme/infra.git"),
+            (
+                "github.com",
+                None,
+                "https://api.github.com | https://github.com/acme/infra.git",
+            ),
+            (
+                "GitHub.com",
+                None,
+                "https://api.github.com | https://github.com/acme/infra.git",
+            ),
+            (
+                "acme.ghe.com",
+                None,
+                "https://api.acme.ghe.com | https://acme.ghe.com/acme/infra.git",
+            ),
+            (
+                "git.acme.dev",
+                None,
+                "https://git.acme.dev/api/v3 | https://git.acme.dev/acme/infra.git",
+            ),
+            (
+                "git.acme.dev:8443",
+                None,
+                "https://git.acme.dev:8443/api/v3 | https://git.acme.dev:8443/acme/infra.git",
+            ),
             (
                 "github.com",
                 Some("https://api.github.com/"),
                 "https://api.github.com | https://github.com/acme/infra.git",
             ),
-            ("github.com", Some("http://127.0.0.1:81"), "http://127.0.0.1:81 | http://127.0.0.1:81/acme/infra.git"),
-            ("github.com", Some("http://[::1]:81/v3/"), "http://[::1]:81/v3 | http://[::1]:81/acme/infra.git"),
+            (
+                "github.com",
+                Some("http://127.0.0.1:81"),
+                "http://127.0.0.1:81 | http://127.0.0.1:81/acme/infra.git",
+            ),
+            (
+                "github.com",
+                Some("http://[::1]:81/v3/"),
+                "http://[::1]:81/v3 | http://[::1]:81/acme/infra.git",
+            ),
         ] {
             assert_eq!(addresses(host, api), expected, "{host} {api:?}");
         }

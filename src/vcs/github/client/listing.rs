@@ -22,26 +22,56 @@ pub(super) async fn open_pulls(
     via: Installation,
     page: PageAsk<'_>,
 ) -> Result<OpenPulls, Failure> {
-    let query = format!("state=open&sort=created&direction=asc&per_page={PAGE}&page={}", page.number);
+    let query = format!(
+        "state=open&sort=created&direction=asc&per_page={PAGE}&page={}",
+        page.number
+    );
     let what = format!("the open pull requests of {}", repo.full_name());
     let call = Call::get(format!("{}/pulls?{query}", repo_path(repo)), what).unless(page.etag);
-    let answer = github.credentials.send(&github.wire, repo, via, &call).await?;
-    let budget = budget(&answer.headers, github.credentials.are_per_owner(&github.wire, repo).await?);
+    let answer = github
+        .credentials
+        .send(&github.wire, repo, via, &call)
+        .await?;
+    let budget = budget(
+        &answer.headers,
+        github.credentials.are_per_owner(&github.wire, repo).await?,
+    );
     if answer.unchanged {
-        return Ok(OpenPulls { page: ListedPage::Unchanged, budget });
+        return Ok(OpenPulls {
+            page: ListedPage::Unchanged,
+            budget,
+        });
     }
     let entries: Vec<PullAnswer> = answer.json(&github.wire.host, &call.what)?;
     let more = has_more(&answer.headers, entries.len());
-    let pulls = entries.into_iter().filter_map(|entry| listed(repo, entry)).collect();
-    Ok(OpenPulls { page: ListedPage::Fresh { pulls, more, etag: etag(&answer.headers) }, budget })
+    let pulls = entries
+        .into_iter()
+        .filter_map(|entry| listed(repo, entry))
+        .collect();
+    Ok(OpenPulls {
+        page: ListedPage::Fresh {
+            pulls,
+            more,
+            etag: etag(&answer.headers),
+        },
+        budget,
+    })
 }
 
 /// One entry that cannot be read must not hide the others.
 fn listed(repo: &RepoId, entry: PullAnswer) -> Option<ListedPull> {
-    let at = PullRef { repo: repo.clone(), number: PullNumber(entry.number) };
+    let at = PullRef {
+        repo: repo.clone(),
+        number: PullNumber(entry.number),
+    };
     let updated_at = entry.updated_at.unwrap_or(DateTime::UNIX_EPOCH);
     match entry.into_pull(&at) {
-        Ok(pull) => Some(ListedPull { number: at.number, at: pull.standing(), updated_at, archived: pull.archived }),
+        Ok(pull) => Some(ListedPull {
+            number: at.number,
+            at: pull.standing(),
+            updated_at,
+            archived: pull.archived,
+        }),
         Err(message) => {
             warn!(pull = %at, message, "An open pull request in the list of GitHub cannot be read");
             None
@@ -72,17 +102,40 @@ mod tests {
     #[test]
     fn a_budget_is_known_only_if_all_of_it_is_said() {
         let told = |headers: &[(&'static str, &str)]| {
-            let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-            budget(&headers, true).map(|budget| (budget.remaining, budget.limit, budget.resets_at.timestamp()))
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+                .collect();
+            budget(&headers, true)
+                .map(|budget| (budget.remaining, budget.limit, budget.resets_at.timestamp()))
         };
-        let all = [("x-ratelimit-remaining", "12"), ("x-ratelimit-limit", "5000"), ("x-ratelimit-reset", "1750000000")];
+        let all = [
+            ("x-ratelimit-remaining", "12"),
+            ("x-ratelimit-limit", "5000"),
+            ("x-ratelimit-reset", "1750000000"),
+        ];
         assert_eq!(told(&all), Some((12, 5000, 1_750_000_000)));
         for missing in 0..all.len() {
-            let rest: Vec<_> = all.iter().enumerate().filter(|(at, _)| *at != missing).map(|(_, pair)| *pair).collect();
+            let rest: Vec<_> = all
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != missing)
+                .map(|(_, pair)| *pair)
+                .collect();
             assert_eq!(told(&rest), None);
         }
-        assert_eq!(told(&[all[0], all[1], ("x-ratelimit-reset", "never")]), None);
-        assert_eq!(told(&[all[0], all[1], ("x-ratelimit-reset", "18446744073709551615")]), None);
+        assert_eq!(
+            told(&[all[0], all[1], ("x-ratelimit-reset", "never")]),
+            None
+        );
+        assert_eq!(
+            told(&[
+                all[0],
+                all[1],
+                ("x-ratelimit-reset", "18446744073709551615")
+            ]),
+            None
+        );
     }
 
     #[test]

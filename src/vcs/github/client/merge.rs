@@ -21,16 +21,29 @@ struct MethodsAnswer {
 }
 
 /// Methods that a repository allows. A method of which GitHub does not tell is one: the request to merge decides then.
-pub(super) async fn methods(github: &GitHub, repo: &RepoId, via: Installation) -> Result<Vec<MergeMethod>, Failure> {
-    let call = Call::get(repo_path(repo), format!("the merge methods of {}", repo.full_name()));
-    let answer = github.credentials.send(&github.wire, repo, via, &call).await?;
+pub(super) async fn methods(
+    github: &GitHub,
+    repo: &RepoId,
+    via: Installation,
+) -> Result<Vec<MergeMethod>, Failure> {
+    let call = Call::get(
+        repo_path(repo),
+        format!("the merge methods of {}", repo.full_name()),
+    );
+    let answer = github
+        .credentials
+        .send(&github.wire, repo, via, &call)
+        .await?;
     let answer: MethodsAnswer = answer.json(&github.wire.host, &call.what)?;
     let is_allowed = |method: &MergeMethod| match method {
         MergeMethod::Merge => answer.merge,
         MergeMethod::Rebase => answer.rebase,
         MergeMethod::Squash => answer.squash,
     };
-    Ok(MergeMethod::ALL.into_iter().filter(|method| is_allowed(method) != Some(false)).collect())
+    Ok(MergeMethod::ALL
+        .into_iter()
+        .filter(|method| is_allowed(method) != Some(false))
+        .collect())
 }
 
 pub(super) async fn merge(
@@ -43,14 +56,21 @@ pub(super) async fn merge(
     let path = format!("{}/pulls/{}/merge", repo_path(&at.repo), at.number);
     let body = json!({ "sha": head, "merge_method": method });
     let call = Call::put(path, body, format!("the merge of {}", short(at))).with_permit(permit);
-    match github.credentials.send(&github.wire, &at.repo, via, &call).await {
+    match github
+        .credentials
+        .send(&github.wire, &at.repo, via, &call)
+        .await
+    {
         Ok(_) => Ok(MergeAnswer::Merged),
         Err(Failure {
             status: Some(StatusCode::METHOD_NOT_ALLOWED),
             error: ForgeError::Rejected { message, .. },
             ..
         }) => Ok(MergeAnswer::NotNow(message)),
-        Err(Failure { status: Some(StatusCode::CONFLICT), .. }) => Ok(MergeAnswer::HeadMoved),
+        Err(Failure {
+            status: Some(StatusCode::CONFLICT),
+            ..
+        }) => Ok(MergeAnswer::HeadMoved),
         Err(failure) => Err(failure),
     }
 }

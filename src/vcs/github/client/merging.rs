@@ -17,8 +17,12 @@ use crate::model::{Aside, CheckState, Mergeability, Obstacle, Pull, PullRef};
 use crate::vcs::{ForgeError, Installation};
 
 /// Waits while GitHub finds out whether a pull can be merged: it begins when it is first asked, and takes seconds.
-const SETTLE_WAITS: [Duration; 4] =
-    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
+const SETTLE_WAITS: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
 
 pub(super) async fn mergeability(
     github: &GitHub,
@@ -59,15 +63,25 @@ async fn blocked(
 ) -> Result<Mergeability, Failure> {
     let author = answer.author().map(str::to_owned);
     let pull = answer.into_pull(at);
-    let pull = pull.map_err(|message| Failure::rejected(&github.wire.host, &pull_words(at), &message))?;
+    let pull =
+        pull.map_err(|message| Failure::rejected(&github.wire.host, &pull_words(at), &message))?;
     let rules = rules::of(github, &at.repo, via, &pull.base_branch).await?;
     let mut obstacles = rules.hidden.clone();
-    let (ours, others): (Vec<_>, Vec<_>) = rules.checks.iter().partition(|check| aside.covers(&check.context));
+    let (ours, others): (Vec<_>, Vec<_>) = rules
+        .checks
+        .iter()
+        .partition(|check| aside.covers(&check.context));
     let states = checks::of(github, &pull, via, &rules.checks).await;
     let waits: BTreeSet<String> = match &states {
         Ok(states) => {
-            obstacles.extend(others.iter().filter_map(|check| obstacle(check, states.of(check))));
-            let open = ours.iter().filter(|check| states.of(check) != RequiredState::Passed);
+            obstacles.extend(
+                others
+                    .iter()
+                    .filter_map(|check| obstacle(check, states.of(check))),
+            );
+            let open = ours
+                .iter()
+                .filter(|check| states.of(check) != RequiredState::Passed);
             open.map(|check| check.context.clone()).collect()
         }
         Err(failure) => {
@@ -77,14 +91,22 @@ async fn blocked(
     };
     obstacles.extend(approvals(github, via, &pull, author.as_deref(), &rules).await?);
     Ok(match (obstacles.is_empty(), waits.is_empty()) {
-        (true, false) => Mergeability::ButFor { statuses: waits, up_to_date: rules.strict },
+        (true, false) => Mergeability::ButFor {
+            statuses: waits,
+            up_to_date: rules.strict,
+        },
         (true, true) => Mergeability::No(vec![Obstacle::Unexplained]),
         (false, _) => Mergeability::No(obstacles),
     })
 }
 
 fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<Obstacle> {
-    let is = |state| Some(Obstacle::Check { name: check.context.clone(), state });
+    let is = |state| {
+        Some(Obstacle::Check {
+            name: check.context.clone(),
+            state,
+        })
+    };
     match state {
         RequiredState::Passed => None,
         RequiredState::Missing => is(CheckState::Missing),
@@ -112,7 +134,10 @@ async fn approvals(
     let approval = reviews::approval_of_writers(github, &pull.at, via, author).await?;
     let mut obstacles = Vec::new();
     if approval.by.len() < rules.approvals as usize {
-        obstacles.push(Obstacle::Approvals { wanted: rules.approvals, given: approval.by.into_keys().collect() });
+        obstacles.push(Obstacle::Approvals {
+            wanted: rules.approvals,
+            given: approval.by.into_keys().collect(),
+        });
     }
     if !approval.asking.is_empty() {
         obstacles.push(Obstacle::ChangesAsked(approval.asking));
@@ -123,19 +148,38 @@ async fn approvals(
 /// What we may not look at stands in the way; what passes is for the caller.
 pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failure> {
     match &failure.error {
-        error @ (ForgeError::Denied { .. } | ForgeError::NotFound { .. } | ForgeError::Rejected { .. }) => {
-            Ok(Obstacle::Hidden { rule: rule.to_owned(), why: error.to_string() })
-        }
+        error @ (ForgeError::Denied { .. }
+        | ForgeError::NotFound { .. }
+        | ForgeError::Rejected { .. }) => Ok(Obstacle::Hidden {
+            rule: rule.to_owned(),
+            why: error.to_string(),
+        }),
         ForgeError::RateLimited { what, host, until } => Err(Failure {
             status: failure.status,
             exhausted: failure.exhausted,
-            error: ForgeError::RateLimited { what: what.clone(), host: host.clone(), until: *until },
+            error: ForgeError::RateLimited {
+                what: what.clone(),
+                host: host.clone(),
+                until: *until,
+            },
         }),
-        ForgeError::Moved { what, repo, message } => Err(Failure {
+        ForgeError::Moved {
+            what,
+            repo,
+            message,
+        } => Err(Failure {
             status: failure.status,
             exhausted: failure.exhausted,
-            error: ForgeError::Moved { what: what.clone(), repo: repo.clone(), message: message.clone() },
+            error: ForgeError::Moved {
+                what: what.clone(),
+                repo: repo.clone(),
+                message: message.clone(),
+            },
         }),
-        ForgeError::Unavailable { what, host, message } => Err(Failure::passing(host, what, message)),
+        ForgeError::Unavailable {
+            what,
+            host,
+            message,
+        } => Err(Failure::passing(host, what, message)),
     }
 }

@@ -42,12 +42,13 @@ use self::pages::Pages;
 use self::ways::Ways;
 use self::wire::Wire;
 use super::super::{
-    Forge, ForgeError, GitCredentials, Installation, MergeAnswer, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts,
-    Uses, WritePermit,
+    Forge, ForgeError, GitCredentials, Installation, MergeAnswer, OpenPulls, PageAsk, RateGates,
+    RepoAccess, RepoFacts, Uses, WritePermit,
 };
 use crate::clock::Clock;
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, MergeMethod, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, MergeMethod, Mergeability,
+    Pull, PullRef, RepoId,
 };
 use crate::telemetry::Metrics;
 
@@ -64,10 +65,14 @@ const USER_OF_TOKENS: &str = "x-access-token";
 #[derive(Debug, thiserror::Error)]
 pub enum GitHubSetupError {
     /// The key of the App is none.
-    #[error("the key of the GitHub App is not an RSA private key in PEM ({0}): download one from the App's settings")]
+    #[error(
+        "the key of the GitHub App is not an RSA private key in PEM ({0}): download one from the App's settings"
+    )]
     AppKey(String),
     /// No usable certificates of authorities on this machine, mostly.
-    #[error("the HTTP client cannot be made ({0}): are the certificates of the system (ca-certificates) installed?")]
+    #[error(
+        "the HTTP client cannot be made ({0}): are the certificates of the system (ca-certificates) installed?"
+    )]
     Client(String),
 }
 
@@ -88,7 +93,12 @@ impl GitHub {
         timeouts: Timeouts,
     ) -> Result<Self, GitHubSetupError> {
         let wire = Wire::new(&endpoints, clock, timeouts)?;
-        Ok(Self { wire, endpoints, credentials: Ways::new(Credentials::new(auth)?), login: OnceCell::new() })
+        Ok(Self {
+            wire,
+            endpoints,
+            credentials: Ways::new(Credentials::new(auth)?),
+            login: OnceCell::new(),
+        })
     }
 
     /// The same connection, which counts its requests.
@@ -122,12 +132,23 @@ impl GitHub {
     }
 
     async fn pull_answer(&self, at: &PullRef, via: Installation) -> Result<PullAnswer, Failure> {
-        let call = Call::get(format!("{}/pulls/{}", repo_path(&at.repo), at.number), pull_words(at));
-        let answer = self.credentials.send(&self.wire, &at.repo, via, &call).await?;
+        let call = Call::get(
+            format!("{}/pulls/{}", repo_path(&at.repo), at.number),
+            pull_words(at),
+        );
+        let answer = self
+            .credentials
+            .send(&self.wire, &at.repo, via, &call)
+            .await?;
         answer.json(&self.wire.host, &call.what)
     }
 
-    async fn repository_facts(&self, repo: &RepoId, via: Installation, call: Call) -> Result<RepoFacts, ForgeError> {
+    async fn repository_facts(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        call: Call,
+    ) -> Result<RepoFacts, ForgeError> {
         let answer = self.credentials.send(&self.wire, repo, via, &call).await?;
         let answer: RepoAnswer = answer.json(&self.wire.host, &call.what)?;
         let facts = answer.into_facts(&self.wire.host);
@@ -143,7 +164,10 @@ impl GitHub {
     }
 
     async fn known_login(&self) -> Result<&str, Failure> {
-        let login = self.login.get_or_try_init(|| self.credentials.own_login(&self.wire)).await?;
+        let login = self
+            .login
+            .get_or_try_init(|| self.credentials.own_login(&self.wire))
+            .await?;
         Ok(login)
     }
 }
@@ -168,31 +192,64 @@ impl Forge for GitHub {
     }
 
     async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError> {
-        let call = Call::get(repo_path(repo), format!("the repository {}", repo.full_name())).following();
+        let call = Call::get(
+            repo_path(repo),
+            format!("the repository {}", repo.full_name()),
+        )
+        .following();
         self.repository_facts(repo, via, call).await
     }
 
-    async fn repository_by_id(&self, id: u64, known_as: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError> {
-        let call = Call::get(format!("/repositories/{id}"), format!("the repository with the identifier {id}"));
+    async fn repository_by_id(
+        &self,
+        id: u64,
+        known_as: &RepoId,
+        via: Installation,
+    ) -> Result<RepoFacts, ForgeError> {
+        let call = Call::get(
+            format!("/repositories/{id}"),
+            format!("the repository with the identifier {id}"),
+        );
         self.repository_facts(known_as, via, call).await
     }
 
-    async fn has_branch(&self, repo: &RepoId, via: Installation, branch: &BranchName) -> Result<bool, ForgeError> {
+    async fn has_branch(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        branch: &BranchName,
+    ) -> Result<bool, ForgeError> {
         #[derive(Deserialize)]
         struct Answer {
             name: String,
         }
         let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
-        let call = Call::get(path, format!("the branch `{branch}` of {}", repo.full_name())).following();
-        match self.credentials.send(&self.wire, repo, via, &call).await.map_err(ForgeError::from) {
+        let call = Call::get(
+            path,
+            format!("the branch `{branch}` of {}", repo.full_name()),
+        )
+        .following();
+        match self
+            .credentials
+            .send(&self.wire, repo, via, &call)
+            .await
+            .map_err(ForgeError::from)
+        {
             // Whoever asks for a branch that was renamed is sent on to the new one.
-            Ok(answer) => Ok(answer.json::<Answer>(&self.wire.host, &call.what)?.name == branch.as_str()),
+            Ok(answer) => {
+                Ok(answer.json::<Answer>(&self.wire.host, &call.what)?.name == branch.as_str())
+            }
             Err(ForgeError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {
+    async fn open_pulls(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        page: PageAsk<'_>,
+    ) -> Result<OpenPulls, ForgeError> {
         Ok(listing::open_pulls(self, repo, via, page).await?)
     }
 
@@ -200,14 +257,29 @@ impl Forge for GitHub {
         Ok(reviews::approval(self, at, via).await?)
     }
 
-    async fn may_write(&self, repo: &RepoId, via: Installation, login: &str) -> Result<bool, ForgeError> {
+    async fn may_write(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        login: &str,
+    ) -> Result<bool, ForgeError> {
         Ok(reviews::may_write(self, repo, via, login).await?)
     }
 
     async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError> {
-        let call = Call::get(repo_path(repo), format!("the visibility of {}", repo.full_name()));
-        let answer = self.credentials.send(&self.wire, repo, via, &call).await.map_err(ForgeError::from)?;
-        Ok(answer.json::<RepoAnswer>(&self.wire.host, &call.what).map_err(ForgeError::from)?.is_public())
+        let call = Call::get(
+            repo_path(repo),
+            format!("the visibility of {}", repo.full_name()),
+        );
+        let answer = self
+            .credentials
+            .send(&self.wire, repo, via, &call)
+            .await
+            .map_err(ForgeError::from)?;
+        Ok(answer
+            .json::<RepoAnswer>(&self.wire.host, &call.what)
+            .map_err(ForgeError::from)?
+            .is_public())
     }
 
     async fn mergeability(
@@ -219,7 +291,11 @@ impl Forge for GitHub {
         Ok(merging::mergeability(self, at, via, aside).await?)
     }
 
-    async fn merge_methods(&self, repo: &RepoId, via: Installation) -> Result<Vec<MergeMethod>, ForgeError> {
+    async fn merge_methods(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<Vec<MergeMethod>, ForgeError> {
         Ok(merge::methods(self, repo, via).await?)
     }
 
@@ -245,9 +321,16 @@ impl Forge for GitHub {
         struct Posted {
             id: u64,
         }
-        let call = Call::post(comments_path(at), json!({ "body": body }), format!("a comment on {}", short(at)));
+        let call = Call::post(
+            comments_path(at),
+            json!({ "body": body }),
+            format!("a comment on {}", short(at)),
+        );
         let call = call.with_permit(permit);
-        let answer = self.credentials.send(&self.wire, &at.repo, via, &call).await?;
+        let answer = self
+            .credentials
+            .send(&self.wire, &at.repo, via, &call)
+            .await?;
         Ok(answer.json::<Posted>(&self.wire.host, &call.what)?.id)
     }
 
@@ -260,8 +343,21 @@ impl Forge for GitHub {
     ) -> Result<(), ForgeError> {
         let path = format!("{}/issues/comments/{comment}", repo_path(repo));
         let what = format!("the removal of comment {comment} in {}", repo.full_name());
-        match self.credentials.send(&self.wire, repo, via, &Call::delete(path, what).with_permit(permit)).await {
-            Ok(_) | Err(Failure { error: ForgeError::NotFound { .. }, .. }) => Ok(()),
+        match self
+            .credentials
+            .send(
+                &self.wire,
+                repo,
+                via,
+                &Call::delete(path, what).with_permit(permit),
+            )
+            .await
+        {
+            Ok(_)
+            | Err(Failure {
+                error: ForgeError::NotFound { .. },
+                ..
+            }) => Ok(()),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -279,12 +375,19 @@ impl Forge for GitHub {
         };
         // GitHub keeps whole seconds, so a comment can seem older than the moment just before it was written.
         let since = since.trunc_subsecs(0);
-        let query = format!("since={}&", since.to_rfc3339_opts(SecondsFormat::Secs, true));
+        let query = format!(
+            "since={}&",
+            since.to_rfc3339_opts(SecondsFormat::Secs, true)
+        );
         let what = format!("the comments of {}", short(at));
         let mut pages = Pages::new(self, (&at.repo, via), &comments_path(at), &query, what);
         let mut found = Vec::new();
         while let Some(page) = pages.next::<CommentAnswer>().await? {
-            found.extend(page.iter().filter(|comment| comment.is_ours(&login, marker, since)).map(|found| found.id));
+            found.extend(
+                page.iter()
+                    .filter(|comment| comment.is_ours(&login, marker, since))
+                    .map(|found| found.id),
+            );
         }
         // GitHub gives later comments greater numbers.
         found.sort_unstable();
@@ -300,7 +403,14 @@ impl Forge for GitHub {
     ) -> Result<(), ForgeError> {
         let path = format!("{}/issues/comments/{comment}/reactions", repo_path(repo));
         let what = format!("a reaction to comment {comment} in {}", repo.full_name());
-        self.credentials.send(&self.wire, repo, via, &Call::post(path, json!({ "content": content }), what)).await?;
+        self.credentials
+            .send(
+                &self.wire,
+                repo,
+                via,
+                &Call::post(path, json!({ "content": content }), what),
+            )
+            .await?;
         Ok(())
     }
 
@@ -318,17 +428,34 @@ impl Forge for GitHub {
             "description": cut_chars(&status.description, MAX_DESCRIPTION),
             "target_url": status.url,
         });
-        let what = format!("the status `{}` of {}@{}", status.context, repo.full_name(), commit.short());
-        let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what).with_permit(permit);
+        let what = format!(
+            "the status `{}` of {}@{}",
+            status.context,
+            repo.full_name(),
+            commit.short()
+        );
+        let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what)
+            .with_permit(permit);
         self.credentials.send(&self.wire, repo, via, &call).await?;
         Ok(())
     }
 
-    async fn team_has(&self, repo: &RepoId, via: Installation, team: &str, login: &str) -> Result<bool, ForgeError> {
+    async fn team_has(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        team: &str,
+        login: &str,
+    ) -> Result<bool, ForgeError> {
         Ok(teams::has(self, repo, via, team, login).await?)
     }
 
-    async fn team_list(&self, repo: &RepoId, via: Installation, most: usize) -> Result<Vec<String>, ForgeError> {
+    async fn team_list(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        most: usize,
+    ) -> Result<Vec<String>, ForgeError> {
         Ok(teams::list(self, repo, via, most).await?)
     }
 
@@ -340,11 +467,19 @@ impl Forge for GitHub {
         format!("refs/pull/{}/head", at.number)
     }
 
-    async fn module_credentials(&self, repo: &RepoId, via: Installation) -> Result<Option<GitCredentials>, ForgeError> {
+    async fn module_credentials(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<Option<GitCredentials>, ForgeError> {
         Ok(self.credentials.git_to_read(&self.wire, repo, via).await?)
     }
 
-    async fn git_credentials(&self, repo: &RepoId, via: Installation) -> Result<GitCredentials, ForgeError> {
+    async fn git_credentials(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<GitCredentials, ForgeError> {
         Ok(self.credentials.git(&self.wire, repo, via).await?)
     }
 }
@@ -368,7 +503,12 @@ fn pull_words(at: &PullRef) -> String {
 
 /// A name with slashes as part of a URL.
 fn url_segments(name: &str) -> String {
-    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'/')
+        .remove(b'-')
+        .remove(b'_')
+        .remove(b'.')
+        .remove(b'~');
     utf8_percent_encode(name, KEPT).to_string()
 }
 
@@ -395,7 +535,10 @@ mod tests {
     fn texts_are_cut_between_characters() {
         assert_eq!(cut_chars("äöü", 3), "äöü");
         assert_eq!(cut_chars("äöüß", 3), "äö…");
-        assert_eq!(cut_chars(&"é".repeat(200), MAX_DESCRIPTION).chars().count(), MAX_DESCRIPTION);
+        assert_eq!(
+            cut_chars(&"é".repeat(200), MAX_DESCRIPTION).chars().count(),
+            MAX_DESCRIPTION
+        );
     }
 
     #[test]

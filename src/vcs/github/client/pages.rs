@@ -35,7 +35,14 @@ impl<'a> Pages<'a> {
         query: &str,
         what: String,
     ) -> Self {
-        Self { github, repo, via, path: format!("{path}?{query}per_page={PAGE}"), what, next: Some(1) }
+        Self {
+            github,
+            repo,
+            via,
+            path: format!("{path}?{query}per_page={PAGE}"),
+            what,
+            next: Some(1),
+        }
     }
 
     /// The next page; `None` after the last.
@@ -44,15 +51,24 @@ impl<'a> Pages<'a> {
     }
 
     /// The same for a list that is wrapped into an object; `len` counts its entries.
-    pub async fn next_as<T: DeserializeOwned>(&mut self, len: impl Fn(&T) -> usize) -> Result<Option<T>, Failure> {
-        let Some(number) = self.next else { return Ok(None) };
+    pub async fn next_as<T: DeserializeOwned>(
+        &mut self,
+        len: impl Fn(&T) -> usize,
+    ) -> Result<Option<T>, Failure> {
+        let Some(number) = self.next else {
+            return Ok(None);
+        };
         let wire = &self.github.wire;
         if number > MAX_PAGES {
             let message = format!("the list does not end after {} entries", MAX_PAGES * PAGE);
             return Err(Failure::rejected(&wire.host, &self.what, &message));
         }
         let call = Call::get(format!("{}&page={number}", self.path), self.what.as_str());
-        let answer = self.github.credentials.send(wire, self.repo, self.via, &call).await?;
+        let answer = self
+            .github
+            .credentials
+            .send(wire, self.repo, self.via, &call)
+            .await?;
         let entries: T = answer.json(&wire.host, &self.what)?;
         self.next = has_more(&answer.headers, len(&entries)).then_some(number + 1);
         Ok(Some(entries))
@@ -61,8 +77,16 @@ impl<'a> Pages<'a> {
 
 /// Whether another page follows. Without any `Link` (a proxy may drop it) a full page says that there may be one.
 pub(super) fn has_more(headers: &HeaderMap, entries: usize) -> bool {
-    let links: Vec<&str> = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()).collect();
-    if links.is_empty() { entries >= PAGE } else { links.iter().any(|link| link.contains(r#"rel="next""#)) }
+    let links: Vec<&str> = headers
+        .get_all(LINK)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    if links.is_empty() {
+        entries >= PAGE
+    } else {
+        links.iter().any(|link| link.contains(r#"rel="next""#))
+    }
 }
 
 #[cfg(test)]
@@ -74,7 +98,10 @@ mod tests {
         let with = |link: &str| HeaderMap::from_iter([(LINK, link.parse().unwrap())]);
         let next = r#"<https://api.github.com/x?page=2>; rel="next", <https://api.github.com/x?page=9>; rel="last""#;
         assert!(has_more(&with(next), 1));
-        assert!(!has_more(&with(r#"<https://api.github.com/x?page=1>; rel="prev""#), 100));
+        assert!(!has_more(
+            &with(r#"<https://api.github.com/x?page=1>; rel="prev""#),
+            100
+        ));
         assert!(has_more(&HeaderMap::new(), 100));
         assert!(!has_more(&HeaderMap::new(), 99));
     }

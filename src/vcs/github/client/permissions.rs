@@ -22,7 +22,11 @@ enum Access {
 impl Access {
     /// Levels that GitHub has beyond these allow more.
     fn of(text: &str) -> Self {
-        if text == "read" { Self::Read } else { Self::Write }
+        if text == "read" {
+            Self::Read
+        } else {
+            Self::Write
+        }
     }
 
     fn words(self) -> &'static str {
@@ -35,17 +39,43 @@ impl Access {
 
 /// A permission of an App: its key, how GitHub's settings call it, and what it is for.
 const NEEDED: [(&str, &str, Access, &str); 4] = [
-    ("contents", "Contents", Access::Read, "to fetch repositories"),
+    (
+        "contents",
+        "Contents",
+        Access::Read,
+        "to fetch repositories",
+    ),
     ("issues", "Issues", Access::Write, "to comment"),
-    ("pull_requests", "Pull requests", Access::Write, "to read pull requests and to comment on them"),
-    ("statuses", "Commit statuses", Access::Write, "to set statuses"),
+    (
+        "pull_requests",
+        "Pull requests",
+        Access::Write,
+        "to read pull requests and to comment on them",
+    ),
+    (
+        "statuses",
+        "Commit statuses",
+        Access::Write,
+        "to set statuses",
+    ),
 ];
-const MERGING: (&str, &str, Access, &str) =
-    ("contents", "Contents", Access::Write, "to merge pull requests (--automerge)");
-const TEAMS: (&str, &str, Access, &str) =
-    ("members", "Members (of the organization)", Access::Read, "for --gh-team-allowlist");
+const MERGING: (&str, &str, Access, &str) = (
+    "contents",
+    "Contents",
+    Access::Write,
+    "to merge pull requests (--automerge)",
+);
+const TEAMS: (&str, &str, Access, &str) = (
+    "members",
+    "Members (of the organization)",
+    Access::Read,
+    "for --gh-team-allowlist",
+);
 /// Events without which nothing happens.
-const EVENTS: [(&str, &str); 2] = [("issue_comment", "Issue comment"), ("pull_request", "Pull request")];
+const EVENTS: [(&str, &str); 2] = [
+    ("issue_comment", "Issue comment"),
+    ("pull_request", "Pull request"),
+];
 
 /// What an App says of itself.
 #[derive(Deserialize)]
@@ -62,16 +92,27 @@ impl AppFacts {
             let has = self.permissions.get(*key).map(|text| Access::of(text));
             let says = || match has {
                 None => format!("the permission {name}: {}, {why}", needed.words()),
-                Some(has) => format!("the permission {name}: {}, {why} (it has {})", needed.words(), has.words()),
+                Some(has) => format!(
+                    "the permission {name}: {}, {why} (it has {})",
+                    needed.words(),
+                    has.words()
+                ),
             };
             has.is_none_or(|has| has < *needed).then(says)
         };
-        let permissions =
-            NEEDED.iter().chain(uses.merging.then_some(&MERGING)).chain(uses.teams.then_some(&TEAMS)).filter_map(lacks);
+        let permissions = NEEDED
+            .iter()
+            .chain(uses.merging.then_some(&MERGING))
+            .chain(uses.teams.then_some(&TEAMS))
+            .filter_map(lacks);
         // Without any, webhooks are set up at the repositories or the organization.
         let has_webhook = !self.events.is_empty();
-        let unheard = EVENTS.iter().filter(|(key, _)| has_webhook && !self.events.iter().any(|event| event == key));
-        permissions.chain(unheard.map(|(_, name)| format!("the event {name}"))).collect()
+        let unheard = EVENTS
+            .iter()
+            .filter(|(key, _)| has_webhook && !self.events.iter().any(|event| event == key));
+        permissions
+            .chain(unheard.map(|(_, name)| format!("the event {name}")))
+            .collect()
     }
 }
 
@@ -83,11 +124,18 @@ impl Credentials {
             Self::App(app) => Ok(app.facts(wire).await?.missing(uses)),
             Self::Token { token, .. } => {
                 let call = Call::get("/user".to_owned(), "the account of the token");
-                match wire.send(&call, &super::auth::pass_of(wire, token).await?).await {
+                match wire
+                    .send(&call, &super::auth::pass_of(wire, token).await?)
+                    .await
+                {
                     Ok(answer) => {
-                        let scopes =
-                            answer.headers.get("x-oauth-scopes").map(|value| value.to_str().unwrap_or_default());
-                        Ok(scopes.map(|scopes| missing_scopes(scopes, uses.teams)).unwrap_or_default())
+                        let scopes = answer
+                            .headers
+                            .get("x-oauth-scopes")
+                            .map(|value| value.to_str().unwrap_or_default());
+                        Ok(scopes
+                            .map(|scopes| missing_scopes(scopes, uses.teams))
+                            .unwrap_or_default())
                     }
                     // Taken, but not for this: tokens of Apps and of workflows have no account.
                     Err(failure) if failure.is_of_another_kind() => Ok(Vec::new()),

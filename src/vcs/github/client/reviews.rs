@@ -30,7 +30,9 @@ struct ReviewAnswer {
 impl ReviewAnswer {
     /// What is no commit is not the head commit either.
     fn commit(&self) -> Option<CommitSha> {
-        self.commit_id.as_deref().and_then(|commit| CommitSha::new(commit).ok())
+        self.commit_id
+            .as_deref()
+            .and_then(|commit| CommitSha::new(commit).ok())
     }
 }
 
@@ -55,10 +57,18 @@ impl Word {
 }
 
 /// In a public repository everybody may approve, so there only people count who may write, as for GitHub's own rules.
-pub(super) async fn approval(github: &GitHub, at: &PullRef, via: Installation) -> Result<Approval, Failure> {
+pub(super) async fn approval(
+    github: &GitHub,
+    at: &PullRef,
+    via: Installation,
+) -> Result<Approval, Failure> {
     let pull = github.pull_answer(at, via).await?;
     let all = said(github, at, via, pull.author()).await?;
-    if pull.is_public() { only_writers(github, &at.repo, via, all).await } else { Ok(all) }
+    if pull.is_public() {
+        only_writers(github, &at.repo, via, all).await
+    } else {
+        Ok(all)
+    }
 }
 
 /// The same, but only people count who may write to the repository.
@@ -73,9 +83,20 @@ pub(super) async fn approval_of_writers(
 }
 
 /// GitHub lists reviews in the order of time.
-async fn said(github: &GitHub, at: &PullRef, via: Installation, author: Option<&str>) -> Result<Approval, Failure> {
+async fn said(
+    github: &GitHub,
+    at: &PullRef,
+    via: Installation,
+    author: Option<&str>,
+) -> Result<Approval, Failure> {
     let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.number);
-    let mut pages = Pages::new(github, (&at.repo, via), &path, "", format!("the reviews of {}", short(at)));
+    let mut pages = Pages::new(
+        github,
+        (&at.repo, via),
+        &path,
+        "",
+        format!("the reviews of {}", short(at)),
+    );
     let mut newest: BTreeMap<String, (Word, Option<CommitSha>)> = BTreeMap::new();
     while let Some(page) = pages.next::<ReviewAnswer>().await? {
         for review in page {
@@ -91,10 +112,20 @@ async fn said(github: &GitHub, at: &PullRef, via: Installation, author: Option<&
         let own = github.own_logins(&at.repo).await?;
         newest.retain(|login, _| own.iter().all(|own| !own.eq_ignore_ascii_case(login)));
     }
-    let of = |wanted| newest.iter().filter(|(_, (word, _))| *word == wanted).map(|(login, _)| login.clone()).collect();
-    let approving = newest.iter().filter(|(_, (word, _))| *word == Word::Approves);
+    let of = |wanted| {
+        newest
+            .iter()
+            .filter(|(_, (word, _))| *word == wanted)
+            .map(|(login, _)| login.clone())
+            .collect()
+    };
+    let approving = newest
+        .iter()
+        .filter(|(_, (word, _))| *word == Word::Approves);
     Ok(Approval {
-        by: approving.map(|(login, (_, commit))| (login.clone(), commit.clone())).collect(),
+        by: approving
+            .map(|(login, (_, commit))| (login.clone(), commit.clone()))
+            .collect(),
         asking: of(Word::AsksForChanges),
         dismissed: of(Word::Dismissed),
         onlookers: BTreeSet::new(),
@@ -109,7 +140,9 @@ async fn only_writers(
 ) -> Result<Approval, Failure> {
     let what = format!("who may write to {}", repo.full_name());
     if approval.by.len() + approval.asking.len() > MAX_ASKED {
-        let message = format!("more than {MAX_ASKED} people have reviewed, which are too many to ask about one by one");
+        let message = format!(
+            "more than {MAX_ASKED} people have reviewed, which are too many to ask about one by one"
+        );
         return Err(Failure::rejected(&github.wire.host, &what, &message));
     }
     for (login, commit) in std::mem::take(&mut approval.by) {
@@ -128,17 +161,36 @@ async fn only_writers(
 }
 
 /// GitHub says `write` also of those who may maintain, and `none` or 404 of those who have nothing to do with it.
-pub(super) async fn may_write(github: &GitHub, repo: &RepoId, via: Installation, login: &str) -> Result<bool, Failure> {
+pub(super) async fn may_write(
+    github: &GitHub,
+    repo: &RepoId,
+    via: Installation,
+    login: &str,
+) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Permission {
         permission: String,
     }
-    let path = format!("{}/collaborators/{}/permission", repo_path(repo), segment(login));
-    let call = Call::get(path, format!("what `{login}` may do in {}", repo.full_name()));
-    match github.credentials.send(&github.wire, repo, via, &call).await {
+    let path = format!(
+        "{}/collaborators/{}/permission",
+        repo_path(repo),
+        segment(login)
+    );
+    let call = Call::get(
+        path,
+        format!("what `{login}` may do in {}", repo.full_name()),
+    );
+    match github
+        .credentials
+        .send(&github.wire, repo, via, &call)
+        .await
+    {
         Ok(answer) => {
             let answer: Permission = answer.json(&github.wire.host, &call.what)?;
-            Ok(matches!(answer.permission.as_str(), "admin" | "maintain" | "write"))
+            Ok(matches!(
+                answer.permission.as_str(),
+                "admin" | "maintain" | "write"
+            ))
         }
         Err(failure) if matches!(failure.error, ForgeError::NotFound { .. }) => Ok(false),
         Err(failure) => Err(failure),

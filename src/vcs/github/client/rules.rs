@@ -61,7 +61,11 @@ struct RuleCheck {
 struct ReviewRule {
     #[serde(default, alias = "required_approving_review_count")]
     count: u32,
-    #[serde(default, alias = "require_code_owner_review", alias = "require_code_owner_reviews")]
+    #[serde(
+        default,
+        alias = "require_code_owner_review",
+        alias = "require_code_owner_reviews"
+    )]
     owners: bool,
     #[serde(default, alias = "require_last_push_approval")]
     last_push: bool,
@@ -127,7 +131,11 @@ pub(super) async fn of(
     branch: &BranchName,
 ) -> Result<BranchRules, Failure> {
     let mut rules = BranchRules::default();
-    let path = format!("{}/rules/branches/{}", repo_path(repo), segment(branch.as_str()));
+    let path = format!(
+        "{}/rules/branches/{}",
+        repo_path(repo),
+        segment(branch.as_str())
+    );
     let what = format!("the rules of the branch `{branch}` of {}", repo.full_name());
     let mut pages = Pages::new(github, (repo, via), &path, "", what);
     loop {
@@ -135,7 +143,9 @@ pub(super) async fn of(
             Ok(Some(page)) => page.into_iter().for_each(|rule| rules.add(rule)),
             Ok(None) => break,
             Err(failure) => {
-                rules.hidden.push(hidden_by(&failure, "every ruleset of the branch")?);
+                rules
+                    .hidden
+                    .push(hidden_by(&failure, "every ruleset of the branch")?);
                 break;
             }
         }
@@ -143,7 +153,9 @@ pub(super) async fn of(
     match classic(github, repo, via, branch).await {
         Ok(Some(protection)) => rules.add_protection(protection),
         Ok(None) => {}
-        Err(failure) => rules.hidden.push(hidden_by(&failure, "the classic protection of the branch")?),
+        Err(failure) => rules
+            .hidden
+            .push(hidden_by(&failure, "the classic protection of the branch")?),
     }
     Ok(rules)
 }
@@ -156,11 +168,20 @@ async fn classic(
     branch: &BranchName,
 ) -> Result<Option<ProtectionAnswer>, Failure> {
     let path = format!("{}/branches/{}", repo_path(repo), segment(branch.as_str()));
-    let call = Call::get(path.clone(), format!("the branch `{branch}` of {}", repo.full_name()));
-    let answer: BranchAnswer =
-        github.credentials.send(&github.wire, repo, via, &call).await?.json(&github.wire.host, &call.what)?;
+    let call = Call::get(
+        path.clone(),
+        format!("the branch `{branch}` of {}", repo.full_name()),
+    );
+    let answer: BranchAnswer = github
+        .credentials
+        .send(&github.wire, repo, via, &call)
+        .await?
+        .json(&github.wire.host, &call.what)?;
     // A branch that only rulesets protect is `protected` as well.
-    let is_on = answer.protection.and_then(|protection| protection.enabled).unwrap_or(answer.protected);
+    let is_on = answer
+        .protection
+        .and_then(|protection| protection.enabled)
+        .unwrap_or(answer.protected);
     if !is_on {
         return Ok(None);
     }
@@ -169,7 +190,10 @@ async fn classic(
         repo.full_name()
     );
     let call = Call::get(format!("{path}/protection"), what);
-    let answer = github.credentials.send(&github.wire, repo, via, &call).await?;
+    let answer = github
+        .credentials
+        .send(&github.wire, repo, via, &call)
+        .await?;
     answer.json(&github.wire.host, &call.what).map(Some)
 }
 
@@ -178,13 +202,20 @@ impl BranchRules {
         let parameters = rule.parameters.unwrap_or_default();
         match rule.kind.as_str() {
             // These are about other things than merging a pull; of a linear history merging by rebase takes care.
-            "creation" | "deletion" | "non_fast_forward" | "required_linear_history" | "merge_queue" => {}
+            "creation"
+            | "deletion"
+            | "non_fast_forward"
+            | "required_linear_history"
+            | "merge_queue" => {}
             "required_status_checks" => match serde_json::from_value::<ChecksRule>(parameters) {
                 Ok(rule) => {
                     self.strict |= rule.strict_required_status_checks_policy;
-                    let check =
-                        |check: RuleCheck| RequiredCheck { context: check.context, app: app(check.integration_id) };
-                    self.checks.extend(rule.required_status_checks.into_iter().map(check));
+                    let check = |check: RuleCheck| RequiredCheck {
+                        context: check.context,
+                        app: app(check.integration_id),
+                    };
+                    self.checks
+                        .extend(rule.required_status_checks.into_iter().map(check));
                 }
                 Err(_) => self.hide(&rule.kind),
             },
@@ -199,19 +230,36 @@ impl BranchRules {
     fn add_protection(&mut self, protection: ProtectionAnswer) {
         if let Some(rule) = protection.required_status_checks {
             self.strict |= rule.strict;
-            let named: Vec<String> = rule.checks.iter().map(|check| check.context.clone()).collect();
-            let check = |check: ProtectedCheck| RequiredCheck { context: check.context, app: app(check.app_id) };
+            let named: Vec<String> = rule
+                .checks
+                .iter()
+                .map(|check| check.context.clone())
+                .collect();
+            let check = |check: ProtectedCheck| RequiredCheck {
+                context: check.context,
+                app: app(check.app_id),
+            };
             self.checks.extend(rule.checks.into_iter().map(check));
             // The old form of the same list.
-            let old = rule.contexts.into_iter().filter(|context| !named.contains(context));
-            self.checks.extend(old.map(|context| RequiredCheck { context, app: None }));
+            let old = rule
+                .contexts
+                .into_iter()
+                .filter(|context| !named.contains(context));
+            self.checks
+                .extend(old.map(|context| RequiredCheck { context, app: None }));
         }
         if let Some(rule) = protection.required_pull_request_reviews {
             self.add_reviews(&rule);
         }
         for (rule, is_on) in [
-            ("that every conversation is resolved", protection.required_conversation_resolution),
-            ("that every commit is signed", protection.required_signatures),
+            (
+                "that every conversation is resolved",
+                protection.required_conversation_resolution,
+            ),
+            (
+                "that every commit is signed",
+                protection.required_signatures,
+            ),
             ("that the branch is not locked", protection.lock_branch),
         ] {
             if is_on.is_some_and(|on| on.enabled == Some(true)) {
@@ -225,9 +273,15 @@ impl BranchRules {
         self.approvals = self.approvals.max(rule.count);
         for (name, is_on) in [
             ("that owners of the code approve", rule.owners),
-            ("that somebody else approves the newest push", rule.last_push),
+            (
+                "that somebody else approves the newest push",
+                rule.last_push,
+            ),
             ("that every conversation is resolved", rule.threads),
-            ("that the required reviewers approve", !rule.reviewers.is_empty()),
+            (
+                "that the required reviewers approve",
+                !rule.reviewers.is_empty(),
+            ),
         ] {
             if is_on {
                 self.hide(name);
@@ -240,7 +294,10 @@ impl BranchRules {
             Some(_) => format!("the rule {rule}"),
             None => format!("the rule `{}`", cut_chars(&rule.replace('`', "'"), 60)),
         };
-        let hidden = Obstacle::Hidden { rule, why: NOT_TOLD.to_owned() };
+        let hidden = Obstacle::Hidden {
+            rule,
+            why: NOT_TOLD.to_owned(),
+        };
         if !self.hidden.contains(&hidden) {
             self.hidden.push(hidden);
         }
@@ -260,7 +317,9 @@ mod tests {
 
     fn hidden(rules: &BranchRules) -> String {
         let name = |obstacle: &Obstacle| {
-            let Obstacle::Hidden { rule, .. } = obstacle else { panic!("{obstacle:?}") };
+            let Obstacle::Hidden { rule, .. } = obstacle else {
+                panic!("{obstacle:?}")
+            };
             format!("{rule}\n")
         };
         rules.hidden.iter().map(name).collect()
@@ -286,9 +345,20 @@ mod tests {
             {"type": "pull_request", "parameters": {"required_approving_review_count": 2}},
             {"type": "pull_request", "parameters": {"required_approving_review_count": 1}},
         ]));
-        let check = |context: &str, app| RequiredCheck { context: context.to_owned(), app };
+        let check = |context: &str, app| RequiredCheck {
+            context: context.to_owned(),
+            app,
+        };
         assert_eq!(rules.checks, [check("ci/a", None), check("ci/b", Some(7))]);
-        assert_eq!((rules.strict, rules.wants_reviews, rules.approvals, rules.hidden.len()), (true, true, 2, 0));
+        assert_eq!(
+            (
+                rules.strict,
+                rules.wants_reviews,
+                rules.approvals,
+                rules.hidden.len()
+            ),
+            (true, true, 2, 0)
+        );
     }
 
     #[test]
@@ -330,7 +400,11 @@ mod tests {
             }))
             .unwrap(),
         );
-        let checks: Vec<_> = rules.checks.iter().map(|check| (check.context.as_str(), check.app)).collect();
+        let checks: Vec<_> = rules
+            .checks
+            .iter()
+            .map(|check| (check.context.as_str(), check.app))
+            .collect();
         assert_eq!(checks, [("ci/a", Some(7)), ("ci/c", None), ("ci/b", None)]);
         assert_eq!((rules.strict, rules.approvals), (true, 1));
         insta::assert_snapshot!(hidden(&rules), @"

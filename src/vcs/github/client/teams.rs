@@ -23,10 +23,25 @@ pub(super) async fn has(
         state: String,
     }
     let owner = repo.owner();
-    let path = format!("/orgs/{}/teams/{}/memberships/{}", segment(owner), segment(team), segment(login));
-    let call = Call::get(path, format!("the membership of `{login}` in the team `{owner}/{team}`"));
-    match github.credentials.send(&github.wire, repo, via, &call).await {
-        Ok(answer) => Ok(answer.json::<Membership>(&github.wire.host, &call.what)?.state == "active"),
+    let path = format!(
+        "/orgs/{}/teams/{}/memberships/{}",
+        segment(owner),
+        segment(team),
+        segment(login)
+    );
+    let call = Call::get(
+        path,
+        format!("the membership of `{login}` in the team `{owner}/{team}`"),
+    );
+    match github
+        .credentials
+        .send(&github.wire, repo, via, &call)
+        .await
+    {
+        Ok(answer) => Ok(answer
+            .json::<Membership>(&github.wire.host, &call.what)?
+            .state
+            == "active"),
         Err(failure) => none_if_not_found(failure, false),
     }
 }
@@ -63,5 +78,9 @@ pub(super) async fn list(
 
 /// An owner that is a person has no teams.
 fn none_if_not_found<T>(failure: Failure, none: T) -> Result<T, Failure> {
-    if matches!(failure.error, ForgeError::NotFound { .. }) { Ok(none) } else { Err(failure) }
+    if matches!(failure.error, ForgeError::NotFound { .. }) {
+        Ok(none)
+    } else {
+        Err(failure)
+    }
 }

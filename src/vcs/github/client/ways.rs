@@ -38,7 +38,12 @@ struct Opened {
 
 impl Ways {
     pub fn new(own: Credentials) -> Self {
-        Self { own, access: None, logins: PathBuf::new(), opened: Mutex::default() }
+        Self {
+            own,
+            access: None,
+            logins: PathBuf::new(),
+            opened: Mutex::default(),
+        }
     }
 
     /// What owners of repositories gave for them counts from now on.
@@ -48,7 +53,13 @@ impl Ways {
 
     /// Sends a request about a repository. A credential of the repository brings its own installation; the one that an
     /// event came through belongs to the App of the server.
-    pub async fn send(&self, wire: &Wire, repo: &RepoId, via: Installation, call: &Call) -> Result<Answer, Failure> {
+    pub async fn send(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+        call: &Call,
+    ) -> Result<Answer, Failure> {
         let sent = match self.of(wire, repo, &call.what).await? {
             Some(given) => given.credentials.send(wire, repo, None, call).await,
             None => self.own.send(wire, repo, via, call).await,
@@ -57,14 +68,22 @@ impl Ways {
     }
 
     /// User name and password for git.
-    pub async fn git(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
+    pub async fn git(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<GitCredentials, Failure> {
         if let Some(login) = self.ssh(wire, repo).await? {
             return Ok(GitCredentials::by_ssh(login));
         }
         match self.of(wire, repo, "git").await? {
             Some(given) => {
                 let credentials = given.credentials.git(wire, repo, None).await?;
-                Ok(GitCredentials { of_owner: true, ..credentials })
+                Ok(GitCredentials {
+                    of_owner: true,
+                    ..credentials
+                })
             }
             None => self.own.git(wire, repo, via).await,
         }
@@ -82,18 +101,31 @@ impl Ways {
             return Ok(None);
         }
         match self.of(wire, repo, "git").await? {
-            Some(given) => given.credentials.git_to_read(wire, repo, None).await.map(Some),
+            Some(given) => given
+                .credentials
+                .git_to_read(wire, repo, None)
+                .await
+                .map(Some),
             None => self.own.git_to_read(wire, repo, via).await.map(Some),
         }
     }
 
     async fn ssh(&self, wire: &Wire, repo: &RepoId) -> Result<Option<SshLogin>, Failure> {
-        let Some(access) = &self.access else { return Ok(None) };
+        let Some(access) = &self.access else {
+            return Ok(None);
+        };
         let what = "git by SSH";
-        let found = access.for_ssh(repo).await.map_err(|error| failure(wire, repo, what, &error))?;
+        let found = access
+            .for_ssh(repo)
+            .await
+            .map_err(|error| failure(wire, repo, what, &error))?;
         let login = found.map(|access| SshLogin::new(&access, repo.host().name(), &self.logins));
         let cannot = |error: std::io::Error| {
-            Failure::passing(&wire.host, what, &format!("the key cannot be written down for git: {error}"))
+            Failure::passing(
+                &wire.host,
+                what,
+                &format!("the key cannot be written down for git: {error}"),
+            )
         };
         login.transpose().map_err(cannot)
     }
@@ -120,37 +152,72 @@ impl Ways {
 
     /// The login under which comments appear in a repository; `None`: that of the server's own credentials.
     pub async fn login_for(&self, wire: &Wire, repo: &RepoId) -> Result<Option<String>, Failure> {
-        let Some(given) = self.of(wire, repo, "the account of its credential").await? else { return Ok(None) };
-        let login = given.login.get_or_try_init(|| given.credentials.login(wire)).await?;
+        let Some(given) = self.of(wire, repo, "the account of its credential").await? else {
+            return Ok(None);
+        };
+        let login = given
+            .login
+            .get_or_try_init(|| given.credentials.login(wire))
+            .await?;
         Ok(Some(login.clone()))
     }
 
-    async fn of(&self, wire: &Wire, repo: &RepoId, what: &str) -> Result<Option<Arc<Opened>>, Failure> {
-        let Some(access) = &self.access else { return Ok(None) };
-        let held = access.for_api(repo).await.map_err(|error| failure(wire, repo, what, &error))?;
+    async fn of(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        what: &str,
+    ) -> Result<Option<Arc<Opened>>, Failure> {
+        let Some(access) = &self.access else {
+            return Ok(None);
+        };
+        let held = access
+            .for_api(repo)
+            .await
+            .map_err(|error| failure(wire, repo, what, &error))?;
         held.map(|held| self.opened(wire, held, what)).transpose()
     }
 
     fn opened(&self, wire: &Wire, held: Held, what: &str) -> Result<Arc<Opened>, Failure> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = opened.get(&held.id).filter(|known| known.version == held.version) {
+        if let Some(known) = opened
+            .get(&held.id)
+            .filter(|known| known.version == held.version)
+        {
             return Ok(Arc::clone(known));
         }
         let auth = match held.access {
-            Access::Token { user, token } => GitHubAuth::Token { user, token: TokenSource::Fixed(token) },
-            Access::App { app_id, installation, key } => {
-                GitHubAuth::App { app_id, key, installation: Some(installation) }
-            }
+            Access::Token { user, token } => GitHubAuth::Token {
+                user,
+                token: TokenSource::Fixed(token),
+            },
+            Access::App {
+                app_id,
+                installation,
+                key,
+            } => GitHubAuth::App {
+                app_id,
+                key,
+                installation: Some(installation),
+            },
             Access::Ssh(_) => {
-                return Err(Failure::denied(&wire.host, what, "an SSH key is no credential for the API"));
+                return Err(Failure::denied(
+                    &wire.host,
+                    what,
+                    "an SSH key is no credential for the API",
+                ));
             }
         };
-        let credentials =
-            Credentials::new(auth).map_err(|error| Failure::denied(&wire.host, what, &error.to_string()))?;
+        let credentials = Credentials::new(auth)
+            .map_err(|error| Failure::denied(&wire.host, what, &error.to_string()))?;
         if opened.len() >= MOST {
             opened.clear();
         }
-        let fresh = Arc::new(Opened { version: held.version, credentials, login: OnceCell::new() });
+        let fresh = Arc::new(Opened {
+            version: held.version,
+            credentials,
+            login: OnceCell::new(),
+        });
         opened.insert(held.id, Arc::clone(&fresh));
         Ok(fresh)
     }
@@ -160,6 +227,8 @@ fn failure(wire: &Wire, repo: &RepoId, what: &str, error: &AccessError) -> Failu
     tracing::warn!(%repo, error = error as &dyn std::error::Error, "The credential of a repository cannot be used");
     match error {
         AccessError::Store(_) => Failure::passing(&wire.host, what, &error.to_string()),
-        AccessError::Sealed { .. } | AccessError::Unknown(_) => Failure::denied(&wire.host, what, &error.to_string()),
+        AccessError::Sealed { .. } | AccessError::Unknown(_) => {
+            Failure::denied(&wire.host, what, &error.to_string())
+        }
     }
 }

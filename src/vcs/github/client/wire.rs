@@ -61,7 +61,11 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { connect: seconds(10), read: seconds(30), request: seconds(60) }
+        Self {
+            connect: seconds(10),
+            read: seconds(30),
+            request: seconds(60),
+        }
     }
 }
 
@@ -90,7 +94,10 @@ impl Pass {
     /// A token is known by a part of its digest.
     pub fn of_token(token: Secret) -> Self {
         let digest = Sha256Digest::of(token.expose().as_bytes());
-        Self { credential: format!("token {}", &digest.as_str()[..16]), token }
+        Self {
+            credential: format!("token {}", &digest.as_str()[..16]),
+            token,
+        }
     }
 }
 
@@ -104,7 +111,11 @@ struct Raw {
 }
 
 impl Wire {
-    pub fn new(at: &GitHubEndpoints, clock: Arc<dyn Clock>, timeouts: Timeouts) -> Result<Self, GitHubSetupError> {
+    pub fn new(
+        at: &GitHubEndpoints,
+        clock: Arc<dyn Clock>,
+        timeouts: Timeouts,
+    ) -> Result<Self, GitHubSetupError> {
         let octocrab = Octocrab::builder()
             .base_uri(at.api_origin())
             .and_then(|builder| {
@@ -118,7 +129,11 @@ impl Wire {
         Ok(Self {
             host: at.host().clone(),
             gates: Arc::new(LocalGates::new(Arc::clone(&clock))),
-            between_writes: if has_limits(at.host()) { BETWEEN_WRITES } else { Duration::ZERO },
+            between_writes: if has_limits(at.host()) {
+                BETWEEN_WRITES
+            } else {
+                Duration::ZERO
+            },
             places: Mutex::default(),
             clock,
             base_path: at.api_path().to_owned(),
@@ -130,9 +145,17 @@ impl Wire {
 
     /// Sends a request with its credentials; a passing fault is tried again where that cannot do harm.
     pub async fn send(&self, call: &Call, pass: &Pass) -> Result<Answer, Failure> {
-        let scope = RateScope { host: self.host.clone(), credential: pass.credential.clone() };
+        let scope = RateScope {
+            host: self.host.clone(),
+            credential: pass.credential.clone(),
+        };
         let _place = self.place(&pass.credential, call.traffic).await;
-        let mut waits = if call.repeatable { READ_WAITS.as_slice() } else { &[] }.iter();
+        let mut waits = if call.repeatable {
+            READ_WAITS.as_slice()
+        } else {
+            &[]
+        }
+        .iter();
         loop {
             self.admit(call, &scope).await?;
             let failure = match self.send_once(call, &pass.token).await {
@@ -159,15 +182,27 @@ impl Wire {
                 Traffic::Write => WRITES_AT_ONCE,
             };
             let new = || Arc::new(Semaphore::new(count));
-            Arc::clone(places.entry((credential.to_owned(), traffic)).or_insert_with(new))
+            Arc::clone(
+                places
+                    .entry((credential.to_owned(), traffic))
+                    .or_insert_with(new),
+            )
         };
-        semaphore.acquire_owned().await.expect("nobody closes the semaphore")
+        semaphore
+            .acquire_owned()
+            .await
+            .expect("nobody closes the semaphore")
     }
 
     /// Waits until a request may leave, and looks last whether it still may.
     async fn admit(&self, call: &Call, scope: &RateScope) -> Result<(), Failure> {
         let unknown = |error: GateError| Failure::passing(&self.host, &call.what, &chain(&error));
-        let closed = async || match self.gates.closed(scope, call.traffic).await.map_err(unknown)? {
+        let closed = async || match self
+            .gates
+            .closed(scope, call.traffic)
+            .await
+            .map_err(unknown)?
+        {
             Some(until) => {
                 self.metrics.count(Metric::ForgeRequests, &["held"]);
                 Err(Failure::held_back(&self.host, &call.what, until))
@@ -176,7 +211,11 @@ impl Wire {
         };
         closed().await?;
         if call.traffic == Traffic::Write && !self.between_writes.is_zero() {
-            let turn = self.gates.turn(scope, self.between_writes).await.map_err(unknown)?;
+            let turn = self
+                .gates
+                .turn(scope, self.between_writes)
+                .await
+                .map_err(unknown)?;
             let wait = (turn - self.clock.now()).to_std().unwrap_or_default();
             if !wait.is_zero() {
                 self.clock.sleep(wait).await;
@@ -184,7 +223,9 @@ impl Wire {
                 closed().await?;
             }
         }
-        let Some(permit) = &call.permit else { return Ok(()) };
+        let Some(permit) = &call.permit else {
+            return Ok(());
+        };
         permit.check().await.map_err(|error| {
             let message = format!("the request was not sent: {}", chain(&*error));
             Failure::passing(&self.host, &call.what, &message)
@@ -194,17 +235,26 @@ impl Wire {
     /// Closes the gates of the credentials when GitHub asks to wait. A limit of writes alone (on what is created in a
     /// minute) leaves reads alone; who reads too much has to stop everything.
     async fn heed(&self, failure: &Failure, call: &Call, scope: &RateScope) {
-        let ForgeError::RateLimited { until, .. } = failure.error else { return };
+        let ForgeError::RateLimited { until, .. } = failure.error else {
+            return;
+        };
         let until = until.min(self.clock.now() + LONGEST_CLOSED);
         let only_writes = call.traffic == Traffic::Write && !failure.exhausted;
-        let closed = if only_writes { &[Traffic::Write][..] } else { Traffic::ALL };
+        let closed = if only_writes {
+            &[Traffic::Write][..]
+        } else {
+            Traffic::ALL
+        };
         warn!(
             host = %scope.host, credential = scope.credential, until = %until, only_writes,
             "GitHub asks to wait: nothing more is sent with these credentials until then"
         );
         for traffic in closed {
             if let Err(error) = self.gates.close(scope, *traffic, until).await {
-                warn!(error = chain(&error), "The other servers could not be told that GitHub asks to wait");
+                warn!(
+                    error = chain(&error),
+                    "The other servers could not be told that GitHub asks to wait"
+                );
             }
         }
     }
@@ -214,13 +264,26 @@ impl Wire {
         let deadline = self.timeouts.request;
         let outcome = match tokio::time::timeout(deadline, self.exchange(call, token)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(format!("no complete answer within {} ms", deadline.as_millis())),
+            Err(_) => Err(format!(
+                "no complete answer within {} ms",
+                deadline.as_millis()
+            )),
         };
         self.log(call, started, &outcome);
         self.count(&outcome);
         let raw = outcome.map_err(|message| Failure::passing(&self.host, &call.what, &message))?;
         match moved_to(call, &raw) {
-            Some(path) => Box::pin(self.send_once(&Call { path, follow: false, ..call.clone() }, token)).await,
+            Some(path) => {
+                Box::pin(self.send_once(
+                    &Call {
+                        path,
+                        follow: false,
+                        ..call.clone()
+                    },
+                    token,
+                ))
+                .await
+            }
             None => self.judge(call, raw),
         }
     }
@@ -237,35 +300,72 @@ impl Wire {
             None => request,
         };
         // The client of a token shares connections with all others, so one per request costs nothing.
-        let octocrab = self.octocrab.user_access_token(token.expose()).map_err(|error| chain(&error))?;
-        let request = octocrab.build_request(request, call.body.as_ref()).map_err(|error| chain(&error))?;
-        let response = octocrab.execute(request).await.map_err(|error| chain(&error))?;
+        let octocrab = self
+            .octocrab
+            .user_access_token(token.expose())
+            .map_err(|error| chain(&error))?;
+        let request = octocrab
+            .build_request(request, call.body.as_ref())
+            .map_err(|error| chain(&error))?;
+        let response = octocrab
+            .execute(request)
+            .await
+            .map_err(|error| chain(&error))?;
         let (parts, body) = response.into_parts();
         let (body, cut) = read_limited(Body::new(body)).await?;
-        Ok(Raw { status: parts.status, headers: parts.headers, body, cut })
+        Ok(Raw {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+            cut,
+        })
     }
 
     fn judge(&self, call: &Call, raw: Raw) -> Result<Answer, Failure> {
         let unchanged = raw.status == StatusCode::NOT_MODIFIED && call.etag.is_some();
         if unchanged {
-            return Ok(Answer { unchanged, headers: raw.headers, body: Bytes::new() });
+            return Ok(Answer {
+                unchanged,
+                headers: raw.headers,
+                body: Bytes::new(),
+            });
         }
         if !raw.status.is_success() {
-            let refusal = Refusal { status: raw.status, headers: &raw.headers, body: &raw.body };
+            let refusal = Refusal {
+                status: raw.status,
+                headers: &raw.headers,
+                body: &raw.body,
+            };
             return Err(classify(&refusal, &self.host, &call.what, self.clock.now()));
         }
         if raw.cut {
-            let message = format!("the answer is larger than {} MiB, which nothing we ask for is", MAX_ANSWER >> 20);
+            let message = format!(
+                "the answer is larger than {} MiB, which nothing we ask for is",
+                MAX_ANSWER >> 20
+            );
             return Err(Failure::rejected(&self.host, &call.what, &message));
         }
-        Ok(Answer { unchanged, headers: raw.headers, body: raw.body })
+        Ok(Answer {
+            unchanged,
+            headers: raw.headers,
+            body: raw.body,
+        })
     }
 
     fn count(&self, outcome: &Result<Raw, String>) {
-        let class = outcome.as_ref().map_or("none", |raw| status_class(raw.status.as_u16()));
+        let class = outcome
+            .as_ref()
+            .map_or("none", |raw| status_class(raw.status.as_u16()));
         self.metrics.count(Metric::ForgeRequests, &[class]);
         let headers = outcome.as_ref().ok().map(|raw| &raw.headers);
-        let remaining = headers.and_then(|headers| headers.get("x-ratelimit-remaining")?.to_str().ok()?.parse().ok());
+        let remaining = headers.and_then(|headers| {
+            headers
+                .get("x-ratelimit-remaining")?
+                .to_str()
+                .ok()?
+                .parse()
+                .ok()
+        });
         if let Some(remaining) = remaining {
             self.metrics.set(Metric::ForgeRateLimit, &[], remaining);
         }
@@ -277,7 +377,10 @@ impl Wire {
         match outcome {
             Ok(raw) => {
                 let status = raw.status.as_u16();
-                let remaining = raw.headers.get("x-ratelimit-remaining").and_then(|value| value.to_str().ok());
+                let remaining = raw
+                    .headers
+                    .get("x-ratelimit-remaining")
+                    .and_then(|value| value.to_str().ok());
                 debug!(
                     host = %self.host, http.method = %method, http.path = %path, http.status = status, duration_ms,
                     rate_limit.remaining = remaining, "GitHub answered {method} {path} with {status}"
@@ -351,9 +454,13 @@ mod tests {
         let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
         let wire = Wire::new(&at, clock, Timeouts::default()).unwrap();
         let place = |credential, traffic| wire.place(credential, traffic).now_or_never();
-        let mut reads: Vec<_> = (0..READS_AT_ONCE).map(|_| place("installation 7", Traffic::Read).unwrap()).collect();
+        let mut reads: Vec<_> = (0..READS_AT_ONCE)
+            .map(|_| place("installation 7", Traffic::Read).unwrap())
+            .collect();
         assert!(place("installation 7", Traffic::Read).is_none());
-        let _writes: Vec<_> = (0..WRITES_AT_ONCE).map(|_| place("installation 7", Traffic::Write).unwrap()).collect();
+        let _writes: Vec<_> = (0..WRITES_AT_ONCE)
+            .map(|_| place("installation 7", Traffic::Write).unwrap())
+            .collect();
         assert!(place("installation 7", Traffic::Write).is_none());
         assert!(place("installation 8", Traffic::Read).is_some());
         reads.pop();

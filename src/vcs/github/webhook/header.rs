@@ -57,17 +57,34 @@ mod tests {
 
     #[test]
     fn a_delivery_has_an_identifier_and_an_event() {
-        let read = delivery(&headers("72d3162e-cc78-11e3-81ab-4c9367dc0958", "issue_comment")).unwrap();
-        assert_eq!((read.id.as_str(), read.event.as_str()), ("72d3162e-cc78-11e3-81ab-4c9367dc0958", "issue_comment"));
+        let read = delivery(&headers(
+            "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+            "issue_comment",
+        ))
+        .unwrap();
+        assert_eq!(
+            (read.id.as_str(), read.event.as_str()),
+            ("72d3162e-cc78-11e3-81ab-4c9367dc0958", "issue_comment")
+        );
     }
 
     #[test]
     fn missing_and_odd_headers_are_named() {
-        assert_eq!(delivery(&HeaderMap::new()), Err(BadHeader::Missing("X-GitHub-Delivery")));
+        assert_eq!(
+            delivery(&HeaderMap::new()),
+            Err(BadHeader::Missing("X-GitHub-Delivery"))
+        );
         for id in ["", "a b", "a\tb", &"x".repeat(MAX_ID + 1)] {
-            assert_eq!(delivery(&headers(id, "push")), Err(BadHeader::Malformed("X-GitHub-Delivery")), "{id:?}");
+            assert_eq!(
+                delivery(&headers(id, "push")),
+                Err(BadHeader::Malformed("X-GitHub-Delivery")),
+                "{id:?}"
+            );
         }
         let long = "x".repeat(MAX_EVENT + 1);
-        assert_eq!(delivery(&headers("1", &long)), Err(BadHeader::Malformed("X-GitHub-Event")));
+        assert_eq!(
+            delivery(&headers("1", &long)),
+            Err(BadHeader::Malformed("X-GitHub-Event"))
+        );
     }
 }

@@ -10,7 +10,8 @@ use super::header::{BadHeader, delivery};
 use super::repositories;
 use super::shape::{Acted, CommentPayload, Installation, PullPayload, User};
 use crate::model::{
-    BranchName, CommentEvent, CommitSha, Event, ForgeRepo, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId,
+    BranchName, CommentEvent, CommitSha, Event, ForgeRepo, HostName, PullAction, PullEvent,
+    PullNumber, PullRef, RepoId,
 };
 
 /// Longest comment in bytes: GitHub allows 65,536 characters of at most four bytes.
@@ -27,7 +28,9 @@ pub enum PayloadError {
     #[error(transparent)]
     Header(#[from] BadHeader),
     /// Neither of the two forms GitHub can send.
-    #[error("the Content-Type `{0}` is neither application/json nor application/x-www-form-urlencoded")]
+    #[error(
+        "the Content-Type `{0}` is neither application/json nor application/x-www-form-urlencoded"
+    )]
     ContentType(String),
     /// A form of something else.
     #[error("the form has no field `payload`")]
@@ -51,7 +54,9 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
         "push" | "repository" => repositories::changed(&read(&json(headers, body)?)?, host),
         "installation_repositories" => repositories::granted(read(&json(headers, body)?)?, host),
         "installation" => repositories::installed(read(&json(headers, body)?)?, host),
-        "ping" => Ok(ignored("GitHub only asks whether the webhook is reachable (ping)")),
+        "ping" => Ok(ignored(
+            "GitHub only asks whether the webhook is reachable (ping)",
+        )),
         other => Ok(ignored(format!("events of type `{other}` are not used"))),
     }
 }
@@ -59,14 +64,22 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
 /// The repositories that a delivery names together with their identifiers; none where the body cannot be read, which
 /// [`parse`] says.
 pub fn identities(headers: &HeaderMap, body: &[u8], host: &HostName) -> Vec<ForgeRepo> {
-    let (Ok(header), Ok(json)) = (delivery(headers), json(headers, body)) else { return Vec::new() };
+    let (Ok(header), Ok(json)) = (delivery(headers), json(headers, body)) else {
+        return Vec::new();
+    };
     match header.event.as_str() {
-        "pull_request" | "issue_comment" | "push" | "installation_repositories" | "installation" => {
-            read(&json).map(|payload| repositories::named(payload, host)).unwrap_or_default()
-        }
-        "repository" => {
-            read(&json).ok().and_then(|payload| repositories::renamed(&payload, host)).into_iter().collect()
-        }
+        "pull_request"
+        | "issue_comment"
+        | "push"
+        | "installation_repositories"
+        | "installation" => read(&json)
+            .map(|payload| repositories::named(payload, host))
+            .unwrap_or_default(),
+        "repository" => read(&json)
+            .ok()
+            .and_then(|payload| repositories::renamed(&payload, host))
+            .into_iter()
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -78,12 +91,22 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
     };
     let payload: PullPayload = read(json)?;
     Ok(Event::Pull(PullEvent {
-        pull: pull_ref(host, &payload.repository.full_name, ("pull_request.number", payload.pull_request.number))?,
+        pull: pull_ref(
+            host,
+            &payload.repository.full_name,
+            ("pull_request.number", payload.pull_request.number),
+        )?,
         action,
         draft: payload.pull_request.draft.unwrap_or(false),
         // What the forge is asked for anyway when it counts is not worth refusing a delivery for.
-        head: payload.pull_request.head.and_then(|end| CommitSha::new(&end.sha?).ok()),
-        base_branch: payload.pull_request.base.and_then(|end| BranchName::new(&end.branch?).ok()),
+        head: payload
+            .pull_request
+            .head
+            .and_then(|end| CommitSha::new(&end.sha?).ok()),
+        base_branch: payload
+            .pull_request
+            .base
+            .and_then(|end| BranchName::new(&end.branch?).ok()),
         sender: login(payload.sender.as_ref(), "sender.login")?,
         installation: payload.installation.map(|Installation { id }| id),
     }))
@@ -92,7 +115,10 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
 /// The actions that ask for something; for the others the reason why not. Unlike reference 2.2, a reopened pull and
 /// another base branch count: the plans of before are not what would be applied now.
 fn used_action(acted: &Acted) -> Result<PullAction, String> {
-    let base_changed = acted.changes.as_ref().is_some_and(|changes| changes.base.is_some());
+    let base_changed = acted
+        .changes
+        .as_ref()
+        .is_some_and(|changes| changes.base.is_some());
     match acted.action.as_deref().unwrap_or_default() {
         "opened" => Ok(PullAction::Opened),
         "reopened" => Ok(PullAction::Reopened),
@@ -100,9 +126,16 @@ fn used_action(acted: &Acted) -> Result<PullAction, String> {
         "synchronize" => Ok(PullAction::Updated),
         "closed" => Ok(PullAction::Closed),
         "edited" if base_changed => Ok(PullAction::BaseChanged),
-        "edited" => Err("only the title or the description of the pull request was edited".to_owned()),
-        "converted_to_draft" => Err("a pull request that becomes a draft needs no new plan".to_owned()),
-        other => Err(format!("the action `{}` of a pull request asks for nothing", cut(other))),
+        "edited" => {
+            Err("only the title or the description of the pull request was edited".to_owned())
+        }
+        "converted_to_draft" => {
+            Err("a pull request that becomes a draft needs no new plan".to_owned())
+        }
+        other => Err(format!(
+            "the action `{}` of a pull request asks for nothing",
+            cut(other)
+        )),
     }
 }
 
@@ -110,22 +143,48 @@ fn issue_comment(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
     let acted: Acted = read(json)?;
     match acted.action.as_deref().unwrap_or_default() {
         "created" => {}
-        "edited" => return Ok(ignored("edited comments are not read again; write a new comment")),
-        "deleted" => return Ok(ignored("a comment was deleted; what it asked for stays asked")),
-        other => return Ok(ignored(format!("the action `{}` of a comment asks for nothing", cut(other)))),
+        "edited" => {
+            return Ok(ignored(
+                "edited comments are not read again; write a new comment",
+            ));
+        }
+        "deleted" => {
+            return Ok(ignored(
+                "a comment was deleted; what it asked for stays asked",
+            ));
+        }
+        other => {
+            return Ok(ignored(format!(
+                "the action `{}` of a comment asks for nothing",
+                cut(other)
+            )));
+        }
     }
-    let on_pull = acted.issue.is_some_and(|issue| issue.pull_request.is_some());
-    if on_pull { comment(read(json)?, host) } else { Ok(ignored("the comment is on an issue, not on a pull request")) }
+    let on_pull = acted
+        .issue
+        .is_some_and(|issue| issue.pull_request.is_some());
+    if on_pull {
+        comment(read(json)?, host)
+    } else {
+        Ok(ignored("the comment is on an issue, not on a pull request"))
+    }
 }
 
 fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadError> {
     let body = payload.comment.body.unwrap_or_default();
     if body.len() > MAX_COMMENT {
-        return Err(at("comment.body", &format!("{} bytes are more than GitHub allows", body.len())));
+        return Err(at(
+            "comment.body",
+            &format!("{} bytes are more than GitHub allows", body.len()),
+        ));
     }
     let user = payload.comment.user.as_ref();
     Ok(Event::Comment(CommentEvent {
-        pull: pull_ref(host, &payload.repository.full_name, ("issue.number", payload.issue.number))?,
+        pull: pull_ref(
+            host,
+            &payload.repository.full_name,
+            ("issue.number", payload.issue.number),
+        )?,
         comment: payload.comment.id,
         body,
         author: login(user, "comment.user.login")?,
@@ -134,16 +193,27 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
     }))
 }
 
-fn pull_ref(host: &HostName, full_name: &str, (path, number): (&str, i64)) -> Result<PullRef, PayloadError> {
+fn pull_ref(
+    host: &HostName,
+    full_name: &str,
+    (path, number): (&str, i64),
+) -> Result<PullRef, PayloadError> {
     let repo = repo_id(host, full_name)?;
     if number < 1 {
-        return Err(at(path, &format!("{number} is not the number of a pull request")));
+        return Err(at(
+            path,
+            &format!("{number} is not the number of a pull request"),
+        ));
     }
-    Ok(PullRef { repo, number: PullNumber(number) })
+    Ok(PullRef {
+        repo,
+        number: PullNumber(number),
+    })
 }
 
 pub(super) fn repo_id(host: &HostName, full_name: &str) -> Result<RepoId, PayloadError> {
-    let repo = RepoId::new(host.clone(), full_name).map_err(|error| at("repository.full_name", &error.to_string()))?;
+    let repo = RepoId::new(host.clone(), full_name)
+        .map_err(|error| at("repository.full_name", &error.to_string()))?;
     if repo.owner().contains('/') {
         return Err(at("repository.full_name", "expected `owner/name`"));
     }
@@ -163,8 +233,15 @@ fn login(user: Option<&User>, path: &str) -> Result<String, PayloadError> {
 fn json<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PayloadError> {
     let given = headers
         .get(CONTENT_TYPE)
-        .map_or(Cow::Borrowed("application/json"), |value| String::from_utf8_lossy(value.as_bytes()));
-    let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        .map_or(Cow::Borrowed("application/json"), |value| {
+            String::from_utf8_lossy(value.as_bytes())
+        });
+    let kind = given
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     match kind.as_str() {
         "application/x-www-form-urlencoded" => form_payload(body),
         json if json == "application/json" || json.ends_with("+json") => Ok(Cow::Borrowed(body)),
@@ -174,7 +251,9 @@ fn json<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Payloa
 
 fn form_payload(body: &[u8]) -> Result<Cow<'_, [u8]>, PayloadError> {
     let mut fields = url::form_urlencoded::parse(body);
-    let (_, payload) = fields.find(|(name, _)| name == "payload").ok_or(PayloadError::NoPayload)?;
+    let (_, payload) = fields
+        .find(|(name, _)| name == "payload")
+        .ok_or(PayloadError::NoPayload)?;
     Ok(Cow::Owned(payload.into_owned().into_bytes()))
 }
 
@@ -182,21 +261,31 @@ fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, PayloadError> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| at(&error.path().to_string(), &error.inner().to_string()))?;
-    deserializer.end().map_err(|error| at(".", &error.to_string()))?;
+    deserializer
+        .end()
+        .map_err(|error| at(".", &error.to_string()))?;
     Ok(value)
 }
 
 fn at(path: &str, message: &str) -> PayloadError {
-    PayloadError::At { path: cut(path), message: cut(message) }
+    PayloadError::At {
+        path: cut(path),
+        message: cut(message),
+    }
 }
 
 /// Words of the sender in our own messages stay short and on one line.
 fn cut(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(200)
+        .collect()
 }
 
 pub(super) fn ignored(reason: impl Into<String>) -> Event {
-    Event::Ignored { reason: reason.into() }
+    Event::Ignored {
+        reason: reason.into(),
+    }
 }
 
 #[cfg(test)]
@@ -215,7 +304,11 @@ mod tests {
     }
 
     fn parse_json(event: &str, body: &Value) -> Result<Event, PayloadError> {
-        parse_as(event, "application/json; charset=utf-8", body.to_string().as_bytes())
+        parse_as(
+            event,
+            "application/json; charset=utf-8",
+            body.to_string().as_bytes(),
+        )
     }
 
     fn opened(change: impl FnOnce(&mut Value)) -> Result<Event, PayloadError> {
@@ -238,7 +331,9 @@ mod tests {
 
     #[test]
     fn only_the_needed_fields_are_required() {
-        let Ok(Event::Pull(event)) = opened(|_| {}) else { panic!("not a pull event") };
+        let Ok(Event::Pull(event)) = opened(|_| {}) else {
+            panic!("not a pull event")
+        };
         assert_eq!(event.pull.to_string(), "github.com/acme/infra#12");
         assert_eq!((event.draft, event.installation), (false, None));
         assert!(matches!(commented(|_| {}), Ok(Event::Comment(event)) if event.comment == 7));
@@ -253,7 +348,10 @@ mod tests {
             Ok(Event::Repositories { .. }) => panic!("it is about no repository"),
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(by(commented(|body| body["comment"]["user"] = Value::Null)), "ghost");
+        assert_eq!(
+            by(commented(|body| body["comment"]["user"] = Value::Null)),
+            "ghost"
+        );
         assert_eq!(by(opened(|body| body["sender"] = Value::Null)), "ghost");
     }
 
@@ -315,19 +413,42 @@ mod tests {
             .append_pair("other", "1")
             .append_pair("payload", &body.to_string())
             .finish();
-        let refused = parse_as("pull_request", "application/x-www-form-urlencoded", form.as_bytes()).unwrap_err();
-        assert!(refused.to_string().contains("a/b+&="), "the name arrives decoded: {refused}");
+        let refused = parse_as(
+            "pull_request",
+            "application/x-www-form-urlencoded",
+            form.as_bytes(),
+        )
+        .unwrap_err();
+        assert!(
+            refused.to_string().contains("a/b+&="),
+            "the name arrives decoded: {refused}"
+        );
         let form = form.replace("%2B%26%3D", "");
-        let parsed = parse_as("pull_request", "Application/X-WWW-Form-Urlencoded", form.as_bytes());
+        let parsed = parse_as(
+            "pull_request",
+            "Application/X-WWW-Form-Urlencoded",
+            form.as_bytes(),
+        );
         assert!(matches!(parsed, Ok(Event::Pull(event)) if event.pull.repo.full_name() == "a/b"));
     }
 
     #[test]
     fn unused_events_and_actions_need_no_particular_shape() {
-        for (event, body) in [("star", json!([])), ("pull_request", json!({"action": "labeled"})), ("ping", json!(1))] {
-            assert!(matches!(parse_json(event, &body), Ok(Event::Ignored { .. })), "{event}");
+        for (event, body) in [
+            ("star", json!([])),
+            ("pull_request", json!({"action": "labeled"})),
+            ("ping", json!(1)),
+        ] {
+            assert!(
+                matches!(parse_json(event, &body), Ok(Event::Ignored { .. })),
+                "{event}"
+            );
         }
-        let Ok(Event::Ignored { reason }) = opened(|body| body["action"] = json!("x\n".repeat(900))) else { panic!() };
+        let Ok(Event::Ignored { reason }) =
+            opened(|body| body["action"] = json!("x\n".repeat(900)))
+        else {
+            panic!()
+        };
         assert!(reason.len() < 300 && !reason.contains('\n'), "{reason}");
     }
 
@@ -363,8 +484,10 @@ mod tests {
         leaf.prop_recursive(5, 64, 8, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::hash_map(key.clone(), inner, 0..8)
-                    .prop_map(|map| map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Value>()),
+                prop::collection::hash_map(key.clone(), inner, 0..8).prop_map(|map| map
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .collect::<Value>()),
             ]
         })
     }

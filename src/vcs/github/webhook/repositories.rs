@@ -1,7 +1,9 @@
 //! What deliveries say of repositories as a whole: pushes, renames, deletions, and what the app may see.
 
 use super::payload::{PayloadError, ignored, repo_id};
-use super::shape::{GrantPayload, InstallPayload, Installation, NamingPayload, Repository, RepositoryPayload};
+use super::shape::{
+    GrantPayload, InstallPayload, Installation, NamingPayload, Repository, RepositoryPayload,
+};
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 
 /// `push` has no action.
@@ -9,24 +11,41 @@ pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Ev
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
     let installation = installation(payload.installation.as_ref());
-    Ok(Event::Repositories { news: vec![RepositoryNews { repo, kind, installation }] })
+    Ok(Event::Repositories {
+        news: vec![RepositoryNews {
+            repo,
+            kind,
+            installation,
+        }],
+    })
 }
 
 /// The repositories that a payload names with their identifiers.
 pub(super) fn named(payload: NamingPayload, host: &HostName) -> Vec<ForgeRepo> {
-    let all = payload.repository.into_iter().chain(payload.repositories_added).chain(payload.repositories);
-    all.filter_map(|one| Some(ForgeRepo::new(one.id?, repo_id(host, &one.full_name).ok()?))).collect()
+    let all = payload
+        .repository
+        .into_iter()
+        .chain(payload.repositories_added)
+        .chain(payload.repositories);
+    all.filter_map(|one| Some(ForgeRepo::new(one.id?, repo_id(host, &one.full_name).ok()?)))
+        .collect()
 }
 
 /// The repository of an event of its own, with the name it had before if it has another name or owner now.
 pub(super) fn renamed(payload: &RepositoryPayload, host: &HostName) -> Option<ForgeRepo> {
     let repo = repo_id(host, &payload.repository.full_name).ok()?;
     let is_renamed = kind_of(payload.action.as_deref()) == RepositoryEventKind::Renamed;
-    let was = old_name(payload, &repo).filter(|_| is_renamed).and_then(|old| RepoId::new(host.clone(), &old).ok());
+    let was = old_name(payload, &repo)
+        .filter(|_| is_renamed)
+        .and_then(|old| RepoId::new(host.clone(), &old).ok());
     let was = was.filter(|was| *was != repo);
     // One that is gone has no name any more that somebody could ask for.
     let is_gone = kind_of(payload.action.as_deref()) == RepositoryEventKind::Deleted;
-    payload.repository.id.filter(|_| !is_gone).map(|id| ForgeRepo { id, repo, was })
+    payload
+        .repository
+        .id
+        .filter(|_| !is_gone)
+        .map(|id| ForgeRepo { id, repo, was })
 }
 
 fn kind_of(action: Option<&str>) -> RepositoryEventKind {
@@ -41,8 +60,14 @@ fn kind_of(action: Option<&str>) -> RepositoryEventKind {
 /// What a repository was called that has another name or owner now.
 fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
     let changes = payload.changes.as_ref()?;
-    let name = changes.repository.as_ref().and_then(|renaming| renaming.name.as_ref());
-    let from = changes.owner.as_ref().and_then(|transfer| transfer.from.as_ref());
+    let name = changes
+        .repository
+        .as_ref()
+        .and_then(|renaming| renaming.name.as_ref());
+    let from = changes
+        .owner
+        .as_ref()
+        .and_then(|transfer| transfer.from.as_ref());
     let owner = from.and_then(|from| from.user.as_ref().or(from.organization.as_ref()));
     match (owner, name) {
         (None, None) => None,
@@ -55,8 +80,18 @@ fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
 /// The app may see more repositories, or fewer, which is the same as if those were gone.
 pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, PayloadError> {
     let via = payload.installation.as_ref();
-    let added = all(payload.repositories_added, RepositoryEventKind::Changed, via, host)?;
-    let removed = all(payload.repositories_removed, RepositoryEventKind::Deleted, via, host)?;
+    let added = all(
+        payload.repositories_added,
+        RepositoryEventKind::Changed,
+        via,
+        host,
+    )?;
+    let removed = all(
+        payload.repositories_removed,
+        RepositoryEventKind::Deleted,
+        via,
+        host,
+    )?;
     let news = [added, removed].concat();
     if news.is_empty() {
         return Ok(ignored("the app was neither given nor denied a repository"));
@@ -69,9 +104,18 @@ pub(super) fn installed(payload: InstallPayload, host: &HostName) -> Result<Even
     let kind = match payload.action.as_deref() {
         Some("created" | "unsuspend" | "new_permissions_accepted") => RepositoryEventKind::Changed,
         Some("deleted" | "suspend") => RepositoryEventKind::Deleted,
-        Some(_) | None => return Ok(ignored("this change of the app's installation concerns no repository")),
+        Some(_) | None => {
+            return Ok(ignored(
+                "this change of the app's installation concerns no repository",
+            ));
+        }
     };
-    let news = all(payload.repositories, kind, payload.installation.as_ref(), host)?;
+    let news = all(
+        payload.repositories,
+        kind,
+        payload.installation.as_ref(),
+        host,
+    )?;
     if news.is_empty() {
         return Ok(ignored("the app's installation names no repository"));
     }
@@ -85,7 +129,13 @@ fn all(
     host: &HostName,
 ) -> Result<Vec<RepositoryNews>, PayloadError> {
     let installation = installation(via);
-    let one = |repo: Repository| Ok(RepositoryNews { repo: repo_id(host, &repo.full_name)?, kind, installation });
+    let one = |repo: Repository| {
+        Ok(RepositoryNews {
+            repo: repo_id(host, &repo.full_name)?,
+            kind,
+            installation,
+        })
+    };
     repos.into_iter().map(one).collect()
 }
 
@@ -100,23 +150,36 @@ mod tests {
     use super::*;
 
     fn told(event: Result<Event, PayloadError>) -> Vec<String> {
-        let word = |news: RepositoryNews| format!("{} {} {:?}", news.kind, news.repo, news.installation);
+        let word =
+            |news: RepositoryNews| format!("{} {} {:?}", news.kind, news.repo, news.installation);
         event.unwrap().news().into_iter().map(word).collect()
     }
 
     fn changed_by(body: Value) -> Vec<String> {
-        told(changed(&serde_json::from_value(body).unwrap(), &HostName::new("github.com").unwrap()))
+        told(changed(
+            &serde_json::from_value(body).unwrap(),
+            &HostName::new("github.com").unwrap(),
+        ))
     }
 
     #[test]
     fn pushes_and_changes_of_repositories_are_news() {
-        let push =
-            json!({"ref": "refs/heads/main", "repository": {"full_name": "Acme/Infra"}, "installation": {"id": 7}});
+        let push = json!({"ref": "refs/heads/main", "repository": {"full_name": "Acme/Infra"}, "installation": {"id": 7}});
         assert_eq!(changed_by(push), ["push github.com/acme/infra Some(7)"]);
-        let named = |action: &str| json!({"action": action, "repository": {"full_name": "acme/infra"}});
-        assert_eq!(changed_by(named("deleted")), ["deleted github.com/acme/infra None"]);
-        assert_eq!(changed_by(named("privatized")), ["changed github.com/acme/infra None"]);
-        assert_eq!(changed_by(named("renamed")), ["renamed github.com/acme/infra None"]);
+        let named =
+            |action: &str| json!({"action": action, "repository": {"full_name": "acme/infra"}});
+        assert_eq!(
+            changed_by(named("deleted")),
+            ["deleted github.com/acme/infra None"]
+        );
+        assert_eq!(
+            changed_by(named("privatized")),
+            ["changed github.com/acme/infra None"]
+        );
+        assert_eq!(
+            changed_by(named("renamed")),
+            ["renamed github.com/acme/infra None"]
+        );
     }
 
     #[test]
@@ -124,8 +187,11 @@ mod tests {
         let was = |action: &str, changes: Value| {
             let repository = json!({"id": 5, "full_name": "Acme/Infra"});
             let payload = json!({"action": action, "repository": repository, "changes": changes});
-            let told =
-                renamed(&serde_json::from_value(payload).unwrap(), &HostName::new("github.com").unwrap()).unwrap();
+            let told = renamed(
+                &serde_json::from_value(payload).unwrap(),
+                &HostName::new("github.com").unwrap(),
+            )
+            .unwrap();
             assert_eq!((told.id, told.repo.full_name()), (5, "acme/infra"));
             told.was.map(|was| was.full_name().to_owned())
         };
@@ -133,9 +199,15 @@ mod tests {
         let name = json!({"repository": {"name": {"from": "Old"}}});
         assert_eq!(was("renamed", name.clone()).as_deref(), Some("acme/old"));
         assert_eq!(was("edited", name), None);
-        assert_eq!(was("transferred", owner(json!({"user": {"login": "x"}}))).as_deref(), Some("x/infra"));
+        assert_eq!(
+            was("transferred", owner(json!({"user": {"login": "x"}}))).as_deref(),
+            Some("x/infra")
+        );
         let organization = json!({"organization": {"login": "Acme-Old"}});
-        assert_eq!(was("transferred", owner(organization)).as_deref(), Some("acme-old/infra"));
+        assert_eq!(
+            was("transferred", owner(organization)).as_deref(),
+            Some("acme-old/infra")
+        );
         assert_eq!(was("transferred", owner(json!({}))), None);
     }
 
@@ -145,8 +217,14 @@ mod tests {
             "repository": {"id": 5, "full_name": "Acme/Infra"}, "sender": {"login": "x"},
             "repositories_added": [{"id": 6, "full_name": "acme/new"}, {"full_name": "acme/without"}],
         });
-        let told = named(serde_json::from_value(body).unwrap(), &HostName::new("github.com").unwrap());
-        let told: Vec<String> = told.iter().map(|told| format!("{} {}", told.id, told.repo)).collect();
+        let told = named(
+            serde_json::from_value(body).unwrap(),
+            &HostName::new("github.com").unwrap(),
+        );
+        let told: Vec<String> = told
+            .iter()
+            .map(|told| format!("{} {}", told.id, told.repo))
+            .collect();
         assert_eq!(told, ["5 github.com/acme/infra", "6 github.com/acme/new"]);
     }
 
@@ -160,18 +238,29 @@ mod tests {
         let granted_by = |body: Value| granted(serde_json::from_value(body).unwrap(), &host);
         assert_eq!(
             told(granted_by(body)),
-            ["changed github.com/acme/new Some(7)", "deleted github.com/acme/old Some(7)"]
+            [
+                "changed github.com/acme/new Some(7)",
+                "deleted github.com/acme/old Some(7)"
+            ]
         );
         let installed_by = |action: &str| {
-            let repositories = json!([{"id": 1, "full_name": "Acme/Infra"}, {"id": 2, "full_name": "acme/labs"}]);
-            let body = json!({"action": action, "repositories": repositories, "installation": {"id": 7}});
+            let repositories =
+                json!([{"id": 1, "full_name": "Acme/Infra"}, {"id": 2, "full_name": "acme/labs"}]);
+            let body =
+                json!({"action": action, "repositories": repositories, "installation": {"id": 7}});
             told(installed(serde_json::from_value(body).unwrap(), &host))
         };
         assert_eq!(
             installed_by("created"),
-            ["changed github.com/acme/infra Some(7)", "changed github.com/acme/labs Some(7)"]
+            [
+                "changed github.com/acme/infra Some(7)",
+                "changed github.com/acme/labs Some(7)"
+            ]
         );
-        assert_eq!(installed_by("deleted")[1], "deleted github.com/acme/labs Some(7)");
+        assert_eq!(
+            installed_by("deleted")[1],
+            "deleted github.com/acme/labs Some(7)"
+        );
         assert_eq!(installed_by("renamed"), [""; 0]);
         assert!(matches!(granted_by(json!({})), Ok(Event::Ignored { .. })));
         assert!(granted_by(json!({"repositories_added": [{"full_name": "x"}]})).is_err());

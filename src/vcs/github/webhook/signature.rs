@@ -20,16 +20,22 @@ pub enum BadSignature {
     )]
     NoSecret,
     /// The webhook has no secret on GitHub's side.
-    #[error("the header X-Hub-Signature-256 is missing: set the same secret in the webhook's settings on GitHub")]
+    #[error(
+        "the header X-Hub-Signature-256 is missing: set the same secret in the webhook's settings on GitHub"
+    )]
     Missing,
     /// A proxy dropped the better header, or the sender is not GitHub.
     #[error("only the outdated X-Hub-Signature (SHA-1) was sent; X-Hub-Signature-256 is required")]
     OnlySha1,
     /// Not `sha256=` and 64 hexadecimal digits, or sent twice.
-    #[error("the header X-Hub-Signature-256 is not one `sha256=` followed by 64 hexadecimal digits")]
+    #[error(
+        "the header X-Hub-Signature-256 is not one `sha256=` followed by 64 hexadecimal digits"
+    )]
     Malformed,
     /// Another secret, or the body was changed on its way.
-    #[error("the signature does not match the body: the secrets on both sides differ, or a proxy changed the body")]
+    #[error(
+        "the signature does not match the body: the secrets on both sides differ, or a proxy changed the body"
+    )]
     Mismatch,
 }
 
@@ -44,11 +50,18 @@ pub struct SignatureCheck {
 impl SignatureCheck {
     /// Reads the header; no byte of the body is needed to refuse a delivery without a well-formed one.
     pub fn begin(headers: &HeaderMap, secrets: &[Secret]) -> Result<Self, BadSignature> {
-        let macs: Vec<_> = secrets.iter().filter(|secret| !secret.is_empty()).map(mac).collect();
+        let macs: Vec<_> = secrets
+            .iter()
+            .filter(|secret| !secret.is_empty())
+            .map(mac)
+            .collect();
         if macs.is_empty() {
             return Err(BadSignature::NoSecret);
         }
-        Ok(Self { claimed: signature(headers)?, macs })
+        Ok(Self {
+            claimed: signature(headers)?,
+            macs,
+        })
     }
 
     /// Hashes the next bytes of the body.
@@ -61,7 +74,10 @@ impl SignatureCheck {
     /// Compares once the whole body was hashed.
     pub fn finish(self) -> Result<(), BadSignature> {
         let Self { claimed, macs } = self;
-        if macs.into_iter().any(|mac| mac.verify_slice(&claimed).is_ok()) {
+        if macs
+            .into_iter()
+            .any(|mac| mac.verify_slice(&claimed).is_ok())
+        {
             return Ok(());
         }
         Err(BadSignature::Mismatch)
@@ -74,18 +90,26 @@ fn signature(headers: &HeaderMap) -> Result<[u8; 32], BadSignature> {
     if values.next().is_some() {
         return Err(BadSignature::Malformed);
     }
-    let digits = value.as_bytes().strip_prefix(b"sha256=").ok_or(BadSignature::Malformed)?;
+    let digits = value
+        .as_bytes()
+        .strip_prefix(b"sha256=")
+        .ok_or(BadSignature::Malformed)?;
     let mut bytes = [0; 32];
     hex::decode_to_slice(digits, &mut bytes).map_err(|_| BadSignature::Malformed)?;
     Ok(bytes)
 }
 
 fn nothing_sent(headers: &HeaderMap) -> BadSignature {
-    if headers.contains_key(OUTDATED_SIGNATURE) { BadSignature::OnlySha1 } else { BadSignature::Missing }
+    if headers.contains_key(OUTDATED_SIGNATURE) {
+        BadSignature::OnlySha1
+    } else {
+        BadSignature::Missing
+    }
 }
 
 fn mac(secret: &Secret) -> Hmac<Sha256> {
-    Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length")
+    Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
+        .expect("HMAC takes keys of any length")
 }
 
 #[cfg(test)]
@@ -101,7 +125,10 @@ mod tests {
     const SIGNED: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
     }
 
     fn secrets(texts: &[&str]) -> Vec<Secret> {
@@ -125,47 +152,89 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_accepted() {
-        assert_eq!(verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &secrets(&[SECRET])), Ok(()));
+        assert_eq!(
+            verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &secrets(&[SECRET])),
+            Ok(())
+        );
         let upper = SIGNED.to_uppercase().replace("SHA256", "sha256");
-        assert_eq!(verify(&headers(&[(SIGNATURE, &upper)]), BODY, &secrets(&[SECRET])), Ok(()));
+        assert_eq!(
+            verify(&headers(&[(SIGNATURE, &upper)]), BODY, &secrets(&[SECRET])),
+            Ok(())
+        );
     }
 
     #[test]
     fn any_secret_may_match_while_secrets_are_rotated() {
-        assert_eq!(verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &secrets(&["new", "", SECRET])), Ok(()));
-        assert_eq!(verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &secrets(&["new"])), Err(BadSignature::Mismatch));
+        assert_eq!(
+            verify(
+                &headers(&[(SIGNATURE, SIGNED)]),
+                BODY,
+                &secrets(&["new", "", SECRET])
+            ),
+            Ok(())
+        );
+        assert_eq!(
+            verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &secrets(&["new"])),
+            Err(BadSignature::Mismatch)
+        );
     }
 
     #[test]
     fn a_changed_body_is_refused() {
-        let changed = verify(&headers(&[(SIGNATURE, SIGNED)]), b"Hello, World?", &secrets(&[SECRET]));
+        let changed = verify(
+            &headers(&[(SIGNATURE, SIGNED)]),
+            b"Hello, World?",
+            &secrets(&[SECRET]),
+        );
         assert_eq!(changed, Err(BadSignature::Mismatch));
     }
 
     #[test]
     fn a_missing_signature_is_named_and_sha1_alone_is_not_enough() {
-        assert_eq!(verify(&headers(&[]), BODY, &secrets(&[SECRET])), Err(BadSignature::Missing));
-        let sha1 = headers(&[(OUTDATED_SIGNATURE, "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59")]);
-        assert_eq!(verify(&sha1, BODY, &secrets(&[SECRET])), Err(BadSignature::OnlySha1));
+        assert_eq!(
+            verify(&headers(&[]), BODY, &secrets(&[SECRET])),
+            Err(BadSignature::Missing)
+        );
+        let sha1 = headers(&[(
+            OUTDATED_SIGNATURE,
+            "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59",
+        )]);
+        assert_eq!(
+            verify(&sha1, BODY, &secrets(&[SECRET])),
+            Err(BadSignature::OnlySha1)
+        );
     }
 
     #[test]
     fn a_malformed_signature_is_refused() {
-        for value in ["", "sha256=", "sha256=zz", &SIGNED[7..], &SIGNED[..70], "sha1=757107ea", &format!("{SIGNED}00")]
-        {
+        for value in [
+            "",
+            "sha256=",
+            "sha256=zz",
+            &SIGNED[7..],
+            &SIGNED[..70],
+            "sha1=757107ea",
+            &format!("{SIGNED}00"),
+        ] {
             let refused = verify(&headers(&[(SIGNATURE, value)]), BODY, &secrets(&[SECRET]));
             assert_eq!(refused, Err(BadSignature::Malformed), "{value}");
         }
         let mut twice = headers(&[(SIGNATURE, SIGNED)]);
         twice.append(SIGNATURE, SIGNED.parse().unwrap());
-        assert_eq!(verify(&twice, BODY, &secrets(&[SECRET])), Err(BadSignature::Malformed));
+        assert_eq!(
+            verify(&twice, BODY, &secrets(&[SECRET])),
+            Err(BadSignature::Malformed)
+        );
     }
 
     #[test]
     fn without_a_secret_nobody_is_believed() {
         // HMAC with an empty key is well defined, so an empty secret would let everybody in.
         for none in [secrets(&[]), secrets(&["", " "])] {
-            assert_eq!(verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &none), Err(BadSignature::NoSecret));
+            assert_eq!(
+                verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &none),
+                Err(BadSignature::NoSecret)
+            );
         }
     }
 

@@ -11,7 +11,9 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use axum::response::Response;
 use futures::{StreamExt, stream};
-use pgp::composed::{ArmorOptions, DetachedSignature, KeyType, SecretKeyParamsBuilder, SignedSecretKey};
+use pgp::composed::{
+    ArmorOptions, DetachedSignature, KeyType, SecretKeyParamsBuilder, SignedSecretKey,
+};
 use pgp::crypto::hash::HashAlgorithm;
 use pgp::ser::Serialize;
 use pgp::types::Password;
@@ -28,19 +30,38 @@ pub struct Maker(SignedSecretKey);
 impl Maker {
     pub fn new() -> Self {
         let mut params = SecretKeyParamsBuilder::default();
-        params.key_type(KeyType::Ed25519Legacy).can_certify(true).can_sign(true).primary_user_id("Maker".into());
-        Self(params.build().unwrap().generate(rand08::thread_rng()).unwrap())
+        params
+            .key_type(KeyType::Ed25519Legacy)
+            .can_certify(true)
+            .can_sign(true)
+            .primary_user_id("Maker".into());
+        Self(
+            params
+                .build()
+                .unwrap()
+                .generate(rand08::thread_rng())
+                .unwrap(),
+        )
     }
 
     pub fn keys(&self) -> Keys {
-        let armored = self.0.to_public_key().to_armored_string(ArmorOptions::default()).unwrap();
+        let armored = self
+            .0
+            .to_public_key()
+            .to_armored_string(ArmorOptions::default())
+            .unwrap();
         Keys::from_armored(&armored, &armored).unwrap()
     }
 
     pub fn sign(&self, bytes: &[u8]) -> Vec<u8> {
         let (key, password) = (&self.0.primary_key, Password::empty());
-        let made =
-            DetachedSignature::sign_binary_data(rand08::thread_rng(), key, &password, HashAlgorithm::Sha256, bytes);
+        let made = DetachedSignature::sign_binary_data(
+            rand08::thread_rng(),
+            key,
+            &password,
+            HashAlgorithm::Sha256,
+            bytes,
+        );
         made.unwrap().to_bytes().unwrap()
     }
 }
@@ -74,42 +95,67 @@ pub struct Mirror {
 impl Mirror {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/releases/", listener.local_addr().unwrap()).parse().unwrap();
+        let url = format!("http://{}/releases/", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
         let shelf = Arc::new(Shelf::default());
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&shelf));
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&shelf));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { url, shelf }
     }
 
     pub fn put(&self, path: &str, answer: Answer) {
-        self.shelf.answers.lock().unwrap().insert(format!("/releases/{path}"), answer);
+        self.shelf
+            .answers
+            .lock()
+            .unwrap()
+            .insert(format!("/releases/{path}"), answer);
     }
 
     /// A release of Terraform for `linux_amd64`, and the list of these releases.
     pub fn release(&self, maker: &Maker, versions: &[&str]) {
         let mut builds = Vec::new();
         for version in versions {
-            let (archive, folder) = (format!("terraform_{version}_linux_amd64.zip"), format!("terraform/{version}"));
+            let (archive, folder) = (
+                format!("terraform_{version}_linux_amd64.zip"),
+                format!("terraform/{version}"),
+            );
             let bytes = archive_of("terraform", &program(version));
             let sums = format!("{}  {archive}\n", hex::encode(Sha256::digest(&bytes)));
             self.put(&format!("{folder}/{archive}"), Answer::Bytes(bytes));
             self.sums(maker, version, &sums);
-            builds.push(format!(r#""{version}":{{"builds":[{{"filename":"{archive}"}}]}}"#));
+            builds.push(format!(
+                r#""{version}":{{"builds":[{{"filename":"{archive}"}}]}}"#
+            ));
         }
-        let list = format!(r#"{{"name":"terraform","versions":{{{}}}}}"#, builds.join(","));
+        let list = format!(
+            r#"{{"name":"terraform","versions":{{{}}}}}"#,
+            builds.join(",")
+        );
         self.put("terraform/index.json", Answer::Bytes(list.into()));
     }
 
     /// A signed list of checksums.
     pub fn sums(&self, maker: &Maker, version: &str, sums: &str) {
         let path = format!("terraform/{version}/terraform_{version}_SHA256SUMS");
-        self.put(&format!("{path}.sig"), Answer::Bytes(maker.sign(sums.as_bytes())));
+        self.put(
+            &format!("{path}.sig"),
+            Answer::Bytes(maker.sign(sums.as_bytes())),
+        );
         self.put(&path, Answer::Bytes(sums.into()));
     }
 
     /// How often a path with this end was asked for.
     pub fn asked(&self, end: &str) -> usize {
-        self.shelf.asked.lock().unwrap().iter().filter(|path| path.ends_with(end)).count()
+        self.shelf
+            .asked
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|path| path.ends_with(end))
+            .count()
     }
 
     /// Waits until somebody waits for the rest of a silent answer.
@@ -125,27 +171,36 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
     let ok = |body| Response::new(body);
     let first = || stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1024]))]);
     match answer {
-        None => Response::builder().status(StatusCode::NOT_FOUND).body(Body::empty()).unwrap(),
+        None => Response::builder()
+            .status(StatusCode::NOT_FOUND)
+            .body(Body::empty())
+            .unwrap(),
         Some(Answer::Bytes(bytes)) => ok(bytes.into()),
         Some(Answer::Broken(bytes)) => {
             let half = Bytes::from(bytes[..bytes.len() / 2].to_vec());
-            let body = Body::from_stream(stream::iter([Ok(half), Err(std::io::Error::other("cut"))]));
-            Response::builder().header(CONTENT_LENGTH, bytes.len()).body(body).unwrap()
+            let body =
+                Body::from_stream(stream::iter([Ok(half), Err(std::io::Error::other("cut"))]));
+            Response::builder()
+                .header(CONTENT_LENGTH, bytes.len())
+                .body(body)
+                .unwrap()
         }
         Some(Answer::Silence) => {
             shelf.silent.notify_one();
             ok(Body::from_stream(first().chain(stream::pending())))
         }
-        Some(Answer::Endless) => {
-            ok(Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1024])))))
-        }
+        Some(Answer::Endless) => ok(Body::from_stream(stream::repeat_with(|| {
+            Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1024]))
+        }))),
     }
 }
 
 /// An archive with one file.
 pub fn archive_of(name: &str, content: &[u8]) -> Vec<u8> {
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    archive.start_file(name, SimpleFileOptions::default()).unwrap();
+    archive
+        .start_file(name, SimpleFileOptions::default())
+        .unwrap();
     archive.write_all(content).unwrap();
     archive.finish().unwrap().into_inner()
 }

@@ -33,49 +33,82 @@ struct World {
 
 impl World {
     async fn with(versions: &[&str]) -> Self {
-        let (mirror, maker, dir) = (Mirror::start().await, Maker::new(), tempfile::tempdir().unwrap());
+        let (mirror, maker, dir) = (
+            Mirror::start().await,
+            Maker::new(),
+            tempfile::tempdir().unwrap(),
+        );
         mirror.release(&maker, versions);
         // What lies on the disk is as old as the disk says.
         let clock = Arc::new(ManualClock::new(made_at(dir.path())));
         let settings = DownloadSettings {
-            platform: Platform { os: "linux", arch: "amd64" },
+            platform: Platform {
+                os: "linux",
+                arch: "amd64",
+            },
             patience: PATIENCE,
             max_bytes: 1 << 20,
-            ..DownloadSettings::new(dir.path().join("bin"), Sources::new(Some(&mirror.url), Some(&mirror.url)))
+            ..DownloadSettings::new(
+                dir.path().join("bin"),
+                Sources::new(Some(&mirror.url), Some(&mirror.url)),
+            )
         };
         let downloads = Downloads::new(settings, maker.keys(), Arc::clone(&clock) as _).unwrap();
-        Self { mirror, maker, dir, clock, downloads: Arc::new(downloads) }
+        Self {
+            mirror,
+            maker,
+            dir,
+            clock,
+            downloads: Arc::new(downloads),
+        }
     }
 
     async fn fetch(&self, text: &str) -> Result<std::path::PathBuf, DownloadError> {
-        self.downloads.fetch(Distribution::Terraform, &version(text)).await
+        self.downloads
+            .fetch(Distribution::Terraform, &version(text))
+            .await
     }
 
     /// Why 1.9.8 is not kept.
     async fn refusal(&self) -> String {
         let error = self.fetch("1.9.8").await.unwrap_err();
         assert_eq!(self.kept(), [""; 0], "after: {error}");
-        error.to_string().replace(self.mirror.url.as_str(), "MIRROR/")
+        error
+            .to_string()
+            .replace(self.mirror.url.as_str(), "MIRROR/")
     }
 
     /// Everything in the folder of programs.
     fn kept(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.downloads.dir()) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let Ok(entries) = std::fs::read_dir(self.downloads.dir()) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
         names.retain(|name| name != ".downloaded");
         names.sort();
         names
     }
 
     fn tools(self) -> (Tools, Mirror, TempDir, Arc<ManualClock>) {
-        let Self { mirror, dir, clock, downloads, .. } = self;
+        let Self {
+            mirror,
+            dir,
+            clock,
+            downloads,
+            ..
+        } = self;
         let own = dir.path().join("own");
         std::fs::create_dir_all(&own).unwrap();
         let downloads = Arc::into_inner(downloads).unwrap();
         let kept = downloads.dir().to_owned();
         let tools = Tools::with_downloads(&[&own, &kept], ChildEnvironment::default(), downloads);
-        assert_eq!(tools.dirs(), [own, kept], "commands find programs there too");
+        assert_eq!(
+            tools.dirs(),
+            [own, kept],
+            "commands find programs there too"
+        );
         (tools, mirror, dir, clock)
     }
 }
@@ -102,7 +135,12 @@ fn wish(constraint: &str) -> Wish {
     let text = format!("terraform {{\n  required_version = \"{constraint}\"\n}}\n");
     let files: [RepoPath; 1] = ["versions.tf".parse().unwrap()];
     let code = required_versions(&files, Distribution::Terraform, &|_| Some(text.clone()));
-    Wish { distribution: Distribution::Terraform, project: None, code, default: None }
+    Wish {
+        distribution: Distribution::Terraform,
+        project: None,
+        code,
+        default: None,
+    }
 }
 
 #[tokio::test]
@@ -111,7 +149,10 @@ async fn a_verified_program_is_kept_read_only_and_downloaded_once() {
     let program = world.fetch("1.9.8").await.unwrap();
     assert_eq!(program, world.downloads.dir().join("terraform1.9.8"));
     assert_eq!(std::fs::read(&program).unwrap(), mirror::program("1.9.8"));
-    assert_eq!(std::fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o555);
+    assert_eq!(
+        std::fs::metadata(&program).unwrap().permissions().mode() & 0o777,
+        0o555
+    );
     assert_eq!(world.kept(), ["terraform1.9.8"]);
     world.fetch("1.9.8").await.unwrap();
     assert_eq!(world.mirror.asked(ZIP), 1);
@@ -123,41 +164,77 @@ async fn a_program_goes_when_nobody_uses_it_and_is_downloaded_again() {
     let (tools, mirror, _dir, clock) = world.tools();
     let downloads = tools.downloads().unwrap();
     let (wanted, other) = (version("1.9.8"), version("1.10.5"));
-    let tool = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
-    let same = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
-    tools.find(Distribution::Terraform, Some(&other)).await.unwrap();
+    let tool = tools
+        .find(Distribution::Terraform, Some(&wanted))
+        .await
+        .unwrap();
+    let same = tools
+        .find(Distribution::Terraform, Some(&wanted))
+        .await
+        .unwrap();
+    tools
+        .find(Distribution::Terraform, Some(&other))
+        .await
+        .unwrap();
     assert_eq!(tool, same);
     let uses = async || {
         let mut uses = downloads.disk_use().await.unwrap();
         uses.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(uses.iter().all(|program| program.bytes > 0), "{uses:?}");
-        uses.into_iter().map(|program| (program.name, program.used_at)).collect::<Vec<_>>()
+        uses.into_iter()
+            .map(|program| (program.name, program.used_at))
+            .collect::<Vec<_>>()
     };
     let at_first = clock.now();
-    assert_eq!(uses().await, [("terraform1.10.5".to_owned(), at_first), ("terraform1.9.8".to_owned(), at_first)]);
+    assert_eq!(
+        uses().await,
+        [
+            ("terraform1.10.5".to_owned(), at_first),
+            ("terraform1.9.8".to_owned(), at_first)
+        ]
+    );
     clock.advance(Duration::from_hours(1));
     drop(same);
-    assert!(!downloads.evict("terraform1.9.8").await.unwrap(), "one of the two uses it still");
+    assert!(
+        !downloads.evict("terraform1.9.8").await.unwrap(),
+        "one of the two uses it still"
+    );
     assert!(downloads.evict("terraform1.10.5").await.unwrap());
     assert!(tool.program.is_file());
     drop(tool);
-    let tool = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
+    let tool = tools
+        .find(Distribution::Terraform, Some(&wanted))
+        .await
+        .unwrap();
     assert_eq!(uses().await, [("terraform1.9.8".to_owned(), clock.now())]);
     drop(tool);
     assert!(downloads.evict("terraform1.9.8").await.unwrap());
-    assert!(!downloads.evict("terraform1.9.8").await.unwrap(), "it has gone");
-    tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
+    assert!(
+        !downloads.evict("terraform1.9.8").await.unwrap(),
+        "it has gone"
+    );
+    tools
+        .find(Distribution::Terraform, Some(&wanted))
+        .await
+        .unwrap();
     assert_eq!(mirror.asked(ZIP), 2);
 }
 
 #[tokio::test]
 async fn many_who_want_a_version_at_once_download_it_once() {
     let world = World::with(&["1.9.8", "1.10.5"]).await;
-    let fetches = (0..16).map(|number| world.fetch(if number % 2 == 0 { "1.9.8" } else { "1.10.5" }));
+    let fetches =
+        (0..16).map(|number| world.fetch(if number % 2 == 0 { "1.9.8" } else { "1.10.5" }));
     for fetched in join_all(fetches).await {
         fetched.unwrap();
     }
-    assert_eq!((world.mirror.asked(ZIP), world.mirror.asked("terraform_1.10.5_linux_amd64.zip")), (1, 1));
+    assert_eq!(
+        (
+            world.mirror.asked(ZIP),
+            world.mirror.asked("terraform_1.10.5_linux_amd64.zip")
+        ),
+        (1, 1)
+    );
     assert_eq!(world.kept(), ["terraform1.10.5", "terraform1.9.8"]);
 }
 
@@ -170,26 +247,43 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
     let sum_of = |bytes: &[u8]| format!("{}  {ZIP}\n", hex::encode(Sha256::digest(bytes)));
     let mut refusals = Vec::new();
 
-    world.mirror.put(&zip, Answer::Bytes(archive_of("terraform", b"evil")));
+    world
+        .mirror
+        .put(&zip, Answer::Bytes(archive_of("terraform", b"evil")));
     refusals.push(world.refusal().await);
-    world.mirror.put(&zip, Answer::Bytes(good[..good.len() / 2].to_vec()));
+    world
+        .mirror
+        .put(&zip, Answer::Bytes(good[..good.len() / 2].to_vec()));
     refusals.push(world.refusal().await);
 
     // The list follows the file, but the signature does not; then the signature of a stranger.
     world.mirror.put(&zip, Answer::Bytes(good.clone()));
-    world.mirror.put(sums, Answer::Bytes(format!("{}x", sum_of(&good)).into()));
+    world
+        .mirror
+        .put(sums, Answer::Bytes(format!("{}x", sum_of(&good)).into()));
     refusals.push(world.refusal().await);
     world.mirror.sums(&Maker::new(), "1.9.8", &sum_of(&good));
     refusals.push(world.refusal().await);
-    world.mirror.put(&format!("{sums}.sig"), Answer::Bytes(b"no signature".to_vec()));
+    world.mirror.put(
+        &format!("{sums}.sig"),
+        Answer::Bytes(b"no signature".to_vec()),
+    );
     refusals.push(world.refusal().await);
 
     // A good list of another version.
-    world.mirror.sums(&world.maker, "1.9.8", &sum_of(&good).replace("1.9.8", "1.9.7"));
+    world.mirror.sums(
+        &world.maker,
+        "1.9.8",
+        &sum_of(&good).replace("1.9.8", "1.9.7"),
+    );
     refusals.push(world.refusal().await);
 
     // What the maker signed is of no use.
-    for archive in [b"no archive".to_vec(), archive_of("readme", b"x"), archive_of("terraform", &vec![0; 2 << 20])] {
+    for archive in [
+        b"no archive".to_vec(),
+        archive_of("readme", b"x"),
+        archive_of("terraform", &vec![0; 2 << 20]),
+    ] {
         world.mirror.sums(&world.maker, "1.9.8", &sum_of(&archive));
         world.mirror.put(&zip, Answer::Bytes(archive));
         refusals.push(world.refusal().await);
@@ -244,7 +338,10 @@ async fn a_download_that_is_given_up_leaves_nothing_and_the_next_one_goes_on() {
         () = world.mirror.silence() => {}
     }
     assert_eq!(world.kept(), [""; 0]);
-    world.mirror.put(&zip, Answer::Bytes(archive_of("terraform", &program("1.9.8"))));
+    world.mirror.put(
+        &zip,
+        Answer::Bytes(archive_of("terraform", &program("1.9.8"))),
+    );
     world.fetch("1.9.8").await.unwrap();
 }
 
@@ -255,26 +352,41 @@ async fn what_a_dead_process_left_is_removed_after_an_hour() {
     std::fs::create_dir_all(&left).unwrap();
     let clock = Arc::new(ManualClock::new(made_at(&left)));
     let settings = DownloadSettings {
-        platform: Platform { os: "linux", arch: "amd64" },
-        ..DownloadSettings::new(world.downloads.dir().to_owned(), Sources::new(Some(&world.mirror.url), None))
+        platform: Platform {
+            os: "linux",
+            arch: "amd64",
+        },
+        ..DownloadSettings::new(
+            world.downloads.dir().to_owned(),
+            Sources::new(Some(&world.mirror.url), None),
+        )
     };
     let downloads = Downloads::new(settings, world.maker.keys(), Arc::clone(&clock) as _).unwrap();
-    downloads.fetch(Distribution::Terraform, &version("1.9.8")).await.unwrap();
+    downloads
+        .fetch(Distribution::Terraform, &version("1.9.8"))
+        .await
+        .unwrap();
     assert!(left.exists(), "somebody may be at work in it");
     clock.advance(Duration::from_secs(3601));
-    downloads.fetch(Distribution::Terraform, &version("1.9.9")).await.unwrap();
+    downloads
+        .fetch(Distribution::Terraform, &version("1.9.9"))
+        .await
+        .unwrap();
     assert_eq!(world.kept(), ["terraform1.9.8", "terraform1.9.9"]);
 }
 
 #[tokio::test]
 async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_there() {
-    let (tools, mirror, dir, _) = World::with(&["1.8.5", "1.9.7", "1.10.0", "1.11.0-rc1"]).await.tools();
+    let (tools, mirror, dir, _) = World::with(&["1.8.5", "1.9.7", "1.10.0", "1.11.0-rc1"])
+        .await
+        .tools();
     install(&dir.path().join("own"), "terraform1.9.8", "1.9.8");
     install(&dir.path().join("own"), "terraform", "1.5.7");
     let mut choices = Vec::new();
     for constraint in ["~> 1.9.0", ">= 1.9", "< 1.6", "1.8.5", ">= 1.11", "1.2.3"] {
         let chosen = tools.choose(&wish(constraint)).await;
-        choices.push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
+        choices
+            .push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
     }
     insta::assert_snapshot!(choices.join("\n").replace(mirror.url.as_str(), "MIRROR/"), @"
     Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
@@ -297,7 +409,9 @@ async fn the_list_of_releases_is_asked_for_once_an_hour_and_an_old_one_does_when
         assert_eq!(released().await.unwrap().len(), 1);
     }
     assert_eq!(world.mirror.asked("index.json"), 2);
-    world.mirror.put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
+    world
+        .mirror
+        .put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
     world.clock.advance(Duration::from_hours(1));
     assert_eq!(released().await.unwrap().len(), 1);
 }
@@ -305,17 +419,30 @@ async fn the_list_of_releases_is_asked_for_once_an_hour_and_an_old_one_does_when
 #[tokio::test]
 async fn without_a_list_or_a_download_what_is_here_must_do() {
     let world = World::with(&["1.9.8", "1.9.9"]).await;
-    world.mirror.put("terraform/1.9.9/terraform_1.9.9_SHA256SUMS", Answer::Bytes(b"nonsense".to_vec()));
+    world.mirror.put(
+        "terraform/1.9.9/terraform_1.9.9_SHA256SUMS",
+        Answer::Bytes(b"nonsense".to_vec()),
+    );
     let (tools, mirror, dir, clock) = world.tools();
     install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
     let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
-    assert_eq!(tool.version, version("1.9.7"), "the highest cannot be verified");
+    assert_eq!(
+        tool.version,
+        version("1.9.7"),
+        "the highest cannot be verified"
+    );
     drop((mirror, clock));
 
     let world = World::with(&[]).await;
-    world.mirror.put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
+    world
+        .mirror
+        .put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
     let (tools, mirror, dir, _) = world.tools();
-    let error = tools.choose(&wish("~> 1.9.0")).await.unwrap_err().to_string();
+    let error = tools
+        .choose(&wish("~> 1.9.0"))
+        .await
+        .unwrap_err()
+        .to_string();
     install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
     let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.version, version("1.9.7"));
@@ -331,7 +458,8 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     let mut choices = Vec::new();
     for constraint in ["~> 1.9.0", "< 2", "~> 1.5.0", "= 1.4.0", ">= 2", "lots"] {
         let chosen = tools.choose(&wish(constraint)).await;
-        choices.push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
+        choices
+            .push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
     }
     insta::assert_snapshot!(choices.join("\n"), @"
     Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
@@ -351,12 +479,21 @@ async fn a_program_that_does_not_say_what_it_is_keeps_no_version_from_being_down
     let (tools, mirror, dir, _) = World::with(&["1.9.8", "1.9.9"]).await.tools();
     put(&dir.path().join("own"), "terraform", UNDECIDED);
     let downloaded = |version: &str| dir.path().join(format!("bin/terraform{version}"));
-    let tool = tools.find(Distribution::Terraform, Some(&version("1.9.8"))).await.unwrap();
-    assert_eq!((tool.program, tool.version), (downloaded("1.9.8"), version("1.9.8")));
+    let tool = tools
+        .find(Distribution::Terraform, Some(&version("1.9.8")))
+        .await
+        .unwrap();
+    assert_eq!(
+        (tool.program, tool.version),
+        (downloaded("1.9.8"), version("1.9.8"))
+    );
     let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
     assert_eq!(tool.program, downloaded("1.9.9"));
     let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
-    assert!(matches!(error, ToolError::Unreadable { .. }), "any will do, and that is the one: {error}");
+    assert!(
+        matches!(error, ToolError::Unreadable { .. }),
+        "any will do, and that is the one: {error}"
+    );
     assert_eq!(mirror.asked(".zip"), 2);
 }
 
@@ -368,11 +505,20 @@ async fn a_program_that_does_not_say_what_it_is_is_named_where_nothing_can_be_do
     let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
     let wanted = version("1.9.8");
     let error = || async {
-        let error = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap_err();
-        error.to_string().replace(&dir.path().display().to_string(), "BIN")
+        let error = tools
+            .find(Distribution::Terraform, Some(&wanted))
+            .await
+            .unwrap_err();
+        error
+            .to_string()
+            .replace(&dir.path().display().to_string(), "BIN")
     };
     let first = error().await;
-    std::fs::set_permissions(dir.path().join("terraform"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(
+        dir.path().join("terraform"),
+        std::fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
     let second = error().await;
     assert!(second.contains("BIN/terraform\""), "{second}");
     insta::assert_snapshot!(first, @"Terraform 1.9.8 is asked for, and the one that this server has cannot be asked which it is: `BIN/terraform version` did not answer with a version: No version is chosen");
@@ -391,13 +537,28 @@ async fn a_program_that_answers_with_text_is_understood() {
     put(dir.path(), "terraform0.12.30", PLAIN);
     let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
     let (tool, choice) = tools.choose(&wish("~> 0.12.31")).await.unwrap();
-    assert_eq!((tool.program, tool.version), (dir.path().join("terraform"), version("0.12.31")));
-    assert_eq!(choice.to_string(), "Terraform 0.12.31, because line 2 of `versions.tf` says `~> 0.12.31`");
-    let error = tools.find(Distribution::Terraform, Some(&version("0.12.30"))).await.unwrap_err();
-    assert_eq!(error.to_string(), "Terraform 0.12.30 is asked for, and this server has 0.12.31");
+    assert_eq!(
+        (tool.program, tool.version),
+        (dir.path().join("terraform"), version("0.12.31"))
+    );
+    assert_eq!(
+        choice.to_string(),
+        "Terraform 0.12.31, because line 2 of `versions.tf` says `~> 0.12.31`"
+    );
+    let error = tools
+        .find(Distribution::Terraform, Some(&version("0.12.30")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Terraform 0.12.30 is asked for, and this server has 0.12.31"
+    );
     put(dir.path(), "terraform", &[PLAIN, b"exit 1\n"].concat());
     let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
-    assert!(matches!(error, ToolError::Unreadable { .. }), "it failed: {error}");
+    assert!(
+        matches!(error, ToolError::Unreadable { .. }),
+        "it failed: {error}"
+    );
 }
 
 #[tokio::test]
@@ -409,6 +570,9 @@ async fn distributions_are_told_apart() {
     let wanted = version("1.9.8");
     for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
         let tool = tools.find(distribution, Some(&wanted)).await.unwrap();
-        assert_eq!(tool.program, dir.path().join(format!("{}1.9.8", distribution.program())));
+        assert_eq!(
+            tool.program,
+            dir.path().join(format!("{}1.9.8", distribution.program()))
+        );
     }
 }

@@ -38,7 +38,11 @@ impl Bot {
     pub async fn settle_until(&self, then: DateTime<Utc>) {
         loop {
             let short = self.replica.tick_short().await.expect("the queue answers");
-            let command = self.replica.tick_command().await.expect("the queue answers");
+            let command = self
+                .replica
+                .tick_command()
+                .await
+                .expect("the queue answers");
             if short == Tick::Worked || command == Tick::Worked {
                 continue;
             }
@@ -55,7 +59,10 @@ impl Bot {
         for (flag, values) in flags {
             self.flags.remove(*flag);
             if !values.is_empty() {
-                self.flags.insert((*flag).to_owned(), values.iter().map(|value| (*value).to_owned()).collect());
+                self.flags.insert(
+                    (*flag).to_owned(),
+                    values.iter().map(|value| (*value).to_owned()).collect(),
+                );
             }
         }
         self.crash_and_restart().await;
@@ -84,19 +91,31 @@ impl Bot {
     pub async fn pages_of(&self, replica: &Arc<Replica>) -> axum::Router {
         const PASSWORD: &str = "correct horse battery";
         let mut flags = self.flags.clone();
-        for (flag, value) in [("web-basic-auth", "true"), ("web-username", "ops"), ("web-password", PASSWORD)] {
+        for (flag, value) in [
+            ("web-basic-auth", "true"),
+            ("web-username", "ops"),
+            ("web-password", PASSWORD),
+        ] {
             flags.insert(flag.to_owned(), vec![value.to_owned()]);
         }
-        let raw = RawSettings { flags, ..RawSettings::default() };
-        let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        let raw = RawSettings {
+            flags,
+            ..RawSettings::default()
+        };
+        let (config, _) =
+            ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
         let pages = app::router(&replica.ctx, &config, replica.ctx.closing.clone()).await;
         let said = format!("Basic {}", STANDARD.encode(format!("ops:{PASSWORD}")));
-        pages.expect("the pages can be built").layer(map_request(move |mut request: Request| {
-            let said = HeaderValue::from_str(&said).expect("it is ASCII");
-            request.headers_mut().insert(header::AUTHORIZATION, said);
-            request.headers_mut().insert(header::HOST, HeaderValue::from_static("locks.example.com"));
-            std::future::ready(request)
-        }))
+        pages
+            .expect("the pages can be built")
+            .layer(map_request(move |mut request: Request| {
+                let said = HeaderValue::from_str(&said).expect("it is ASCII");
+                request.headers_mut().insert(header::AUTHORIZATION, said);
+                request
+                    .headers_mut()
+                    .insert(header::HOST, HeaderValue::from_static("locks.example.com"));
+                std::future::ready(request)
+            }))
     }
 
     /// Waits until Terraform was called so often for this.
@@ -109,7 +128,11 @@ impl Bot {
 
     /// Statuses that still say that something is under way.
     pub fn pending(&self, pull: lockkeeper::model::PullNumber) -> Vec<String> {
-        self.statuses(pull).lines().filter(|line| line.contains(": Pending, ")).map(str::to_owned).collect()
+        self.statuses(pull)
+            .lines()
+            .filter(|line| line.contains(": Pending, "))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -131,7 +154,15 @@ async fn work_to_the_end(replica: Arc<Replica>) {
         let short = replica.tick_short().await.expect("the queue answers");
         let command = replica.tick_command().await.expect("the queue answers");
         let idle = short == Tick::Idle && command == Tick::Idle;
-        if idle && replica.ctx.store.job_list_open().await.expect("the jobs can be listed").is_empty() {
+        if idle
+            && replica
+                .ctx
+                .store
+                .job_list_open()
+                .await
+                .expect("the jobs can be listed")
+                .is_empty()
+        {
             return;
         }
     }

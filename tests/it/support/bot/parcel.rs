@@ -24,22 +24,35 @@ impl Parcel {
 
     /// Any body, signed with the usual secret.
     pub fn raw(id: &str, event: &str, content_type: &str, body: Vec<u8>) -> Self {
-        let pairs = [("content-type", content_type), ("x-github-delivery", id), ("x-github-event", event)];
-        let headers = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let pairs = [
+            ("content-type", content_type),
+            ("x-github-delivery", id),
+            ("x-github-event", event),
+        ];
+        let headers = pairs
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
         Self { headers, body }.signed_with(SECRET)
     }
 
     /// The same JSON as the field `payload` of a form.
     pub fn into_form(self) -> Self {
         let json = String::from_utf8(self.body.clone()).expect("the body is JSON");
-        let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("payload", &json).finish();
-        let form = Self { body: form.into_bytes(), ..self };
-        form.with("content-type", "application/x-www-form-urlencoded").signed_with(SECRET)
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("payload", &json)
+            .finish();
+        let form = Self {
+            body: form.into_bytes(),
+            ..self
+        };
+        form.with("content-type", "application/x-www-form-urlencoded")
+            .signed_with(SECRET)
     }
 
     /// Signed with another secret.
     pub fn signed_with(self, secret: &str) -> Self {
-        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
+            .expect("HMAC takes a key of any length");
         mac.update(&self.body);
         let signature = format!("sha256={}", hex::encode(mac.finalize().into_bytes()));
         self.with("x-hub-signature-256", &signature)
@@ -47,15 +60,20 @@ impl Parcel {
 
     /// Not signed at all.
     pub fn unsigned(mut self) -> Self {
-        self.headers.retain(|(name, _)| name != "x-hub-signature-256");
+        self.headers
+            .retain(|(name, _)| name != "x-hub-signature-256");
         self
     }
 
     /// As the door's router takes it, without a network in between.
     pub fn into_request(self) -> axum::extract::Request {
         let request = axum::http::Request::post("/events");
-        let request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
-        request.body(self.body.into()).expect("the headers are valid")
+        let request = self.headers.iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        request
+            .body(self.body.into())
+            .expect("the headers are valid")
     }
 
     /// With another value of a header.
@@ -79,9 +97,15 @@ pub fn comment_payload(pull: PullNumber, id: u64, author: &str, body: &str) -> V
 impl Bot {
     /// A bot that plans nothing by itself, and a pull request to talk on.
     pub async fn talking(backend: Backend, flags: &[(&str, &str)]) -> (Self, PullNumber) {
-        let flags: Vec<_> = [("disable-autoplan", "true")].iter().chain(flags).copied().collect();
+        let flags: Vec<_> = [("disable-autoplan", "true")]
+            .iter()
+            .chain(flags)
+            .copied()
+            .collect();
         let mut bot = Self::with(backend, &[("README.md", "Networks.\n")], &flags).await;
-        let pull = bot.open_pull("talk", &[("README.md", "Networks of Acme.\n")]).await;
+        let pull = bot
+            .open_pull("talk", &[("README.md", "Networks of Acme.\n")])
+            .await;
         (bot, pull)
     }
 
@@ -93,11 +117,22 @@ impl Bot {
 
     /// Posts a delivery to the door and returns the answer.
     pub async fn post(&self, parcel: &Parcel) -> (u16, String) {
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .expect("a client can be built");
         let request = client.post(self.events.clone()).body(parcel.body.clone());
-        let request = parcel.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let request = parcel
+            .headers
+            .iter()
+            .fold(request, |request, (name, value)| {
+                request.header(name, value)
+            });
         let answer = request.send().await.expect("the door answers");
-        (answer.status().as_u16(), answer.text().await.expect("the answer is text"))
+        (
+            answer.status().as_u16(),
+            answer.text().await.expect("the answer is text"),
+        )
     }
 
     /// What became of every delivery, oldest first: `ping ignored: GitHub only asks …`.
@@ -105,7 +140,11 @@ impl Bot {
         let mut rows = rows::deliveries(&self.db.url).await;
         rows.sort_by(|a, b| a.id.cmp(&b.id));
         let line = |row: &DeliveryRow| {
-            let note = row.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+            let note = row
+                .note
+                .as_deref()
+                .map(|note| format!(": {note}"))
+                .unwrap_or_default();
             format!("{} {}{note}", row.event, row.state)
         };
         rows.iter().map(line).collect()

@@ -4,8 +4,8 @@ SHELL := /bin/bash
 # Tools that this machine lacks are put there by .ci/setup.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 ARGS ?=
-# A test waits for databases, git and browsers most of its time: three for each processor keep it busy.
-export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+# A test waits for databases, git and browsers most of its time: four for each processor keep it busy.
+export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint interop bench chaos

@@ -513,7 +513,7 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
 /// The server is paused: it holds the leash and says nothing.
 #[tokio::test]
 async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
-    let (leash, _held) = nix::unistd::pipe().unwrap();
+    let (leash, _held) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     #[expect(
         clippy::disallowed_methods,
         reason = "the supervisor as a server would start it"

@@ -89,7 +89,7 @@ async fn a_command_without_a_job_is_given_up_with_its_statuses(backend: Backend)
     command.await.unwrap_err();
     execute(
         &bot.db,
-        "UPDATE jobs SET state = 'failed' WHERE kind = 'run_command'",
+        "UPDATE jobs SET state = 'failed', finished_at = created_at WHERE kind = 'run_command'",
     )
     .await;
     bot.crash_and_restart().await;
@@ -121,7 +121,7 @@ async fn statuses_of_a_command_that_ended_without_a_word_say_so(backend: Backend
     command.await.unwrap_err();
     execute(
         &bot.db,
-        "UPDATE jobs SET state = 'failed' WHERE kind = 'run_command'",
+        "UPDATE jobs SET state = 'failed', finished_at = created_at WHERE kind = 'run_command'",
     )
     .await;
     execute(

@@ -28,7 +28,7 @@ pub(super) fn raise() {
             before, "Raised the limit of open files"
         ),
         Err(error) => {
-            warn!(%error, open_files = before, "The limit of open files could not be raised")
+            warn!(%error, open_files = before, "The limit of open files could not be raised");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     match &look {
         Look::Same => {}
         Look::Back => {
-            info!(%path, "The file of --repo-config is again what it was when it was last taken")
+            info!(%path, "The file of --repo-config is again what it was when it was last taken");
         }
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["taken"]);
@@ -66,7 +66,7 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     match &look {
         Look::Same => {}
         Look::Back => {
-            info!(%path, "The file of --web-accounts-file is again what it was when it was last taken")
+            info!(%path, "The file of --web-accounts-file is again what it was when it was last taken");
         }
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["taken"]);
@@ -113,7 +113,7 @@ pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileSta
         }
         (Ok(Look::Same), Some(_)) => info!("Told to read {flag} again: nothing has changed"),
         (Ok(Look::Same), None) => {
-            info!("Told to read {flag} again: there is no such file, nothing can change")
+            info!("Told to read {flag} again: there is no such file, nothing can change");
         }
         (Ok(Look::Taken(_) | Look::Refused(_) | Look::Back), _) => {}
         (Err(error), _) => warn!(

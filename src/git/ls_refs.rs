@@ -99,7 +99,7 @@ async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<Answer> {
     for _ in 0..MAX_CAPABILITIES {
         match packet(talk).await? {
             Some(Packet::Data(line)) => {
-                format = format.or_else(|| line.starts_with(b"object-format=").then_some(line))
+                format = format.or_else(|| line.starts_with(b"object-format=").then_some(line));
             }
             Some(Packet::Flush) => {
                 talk.say(&request(wanted, format.as_deref())).await?;

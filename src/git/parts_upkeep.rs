@@ -61,7 +61,7 @@ impl Mirror {
             let module = self.at(dir);
             match module.tidy_submodule(doing, &commits, before).await {
                 Err(GitError::Corrupt { .. } | GitError::Altered { .. }) => {
-                    module.discard(doing).await?
+                    module.discard(doing).await?;
                 }
                 tidied => tidied?,
             }

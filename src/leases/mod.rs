@@ -247,11 +247,11 @@ impl Inner {
         match self.store.lease_renew(hold, self.ends_at(time)).await {
             Ok(true) => self.registry.renewed(hold, asked),
             Ok(false) if self.registry.cancel(hold) => {
-                self.lost(hold, "it ended, or was given back by hand")
+                self.lost(hold, "it ended, or was given back by hand");
             }
             Ok(false) => {}
             Err(error) => {
-                warn!(key = hold.key, %error, "A lease could not be renewed, which is tried again")
+                warn!(key = hold.key, %error, "A lease could not be renewed, which is tried again");
             }
         }
     }
@@ -266,7 +266,7 @@ impl Inner {
                 }
             }
             Err(error) => {
-                warn!(key = hold.key, %error, "A lease could not be given back, which is tried again")
+                warn!(key = hold.key, %error, "A lease could not be given back, which is tried again");
             }
         }
     }

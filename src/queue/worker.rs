@@ -266,7 +266,7 @@ impl<R: Runner> Worker<R> {
         match again {
             Finish::LeaseLost => warn!("Lost the lease of the job; its result is not written"),
             Finish::Recorded => {
-                warn!("The lease of the job could not be renewed in time; it is begun again")
+                warn!("The lease of the job could not be renewed in time; it is begun again");
             }
         }
         Ok(())

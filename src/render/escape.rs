@@ -38,7 +38,7 @@ fn entities(text: &str) -> String {
             '-' | '/' | ',' => out.push(c),
             '@' => out.push_str("&#64;&#8203;"),
             c if c.is_ascii_punctuation() => {
-                write!(out, "&#{};", u32::from(c)).expect("a string takes any text")
+                write!(out, "&#{};", u32::from(c)).expect("a string takes any text");
             }
             c => out.push(c),
         }
@@ -101,7 +101,7 @@ fn escape_line(line: &str, fresh: bool, out: &mut String) {
             '$' => out.push_str("&#36;"),
             '@' | '#' => write!(out, "{c}{GAP}").expect("a string takes any text"),
             ':' if line[at..].starts_with("://") => {
-                write!(out, ":{GAP}").expect("a string takes any text")
+                write!(out, ":{GAP}").expect("a string takes any text");
             }
             '\\' | '*' | '_' | '[' | ']' | '~' | '|' => out.extend(['\\', c]),
             '-' | '+' | '=' | '.' | ')' if list_mark == Some(at) => out.extend(['\\', c]),

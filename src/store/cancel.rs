@@ -57,7 +57,7 @@ impl Cancelled {
         match (row.state, row.kind) {
             // Locks were handed over for it: ending it is also passing them on, which is work of its own.
             (CommandState::Queued, _) if row.actor.origin == Origin::Queue || duties.turn => {
-                self.interrupted.push(row)
+                self.interrupted.push(row);
             }
             (CommandState::Queued, _) => {
                 self.awaited.extend(duties.answer.then_some(row.id));

@@ -204,7 +204,7 @@ impl Inner {
         };
         let mut aboard = Aboard::default();
         let verdict = verify(&mirror, &remote, &wanted, || {
-            aboard = self.flights.aboard(&row.repo)
+            aboard = self.flights.aboard(&row.repo);
         })
         .await;
         match verdict.map_err(|error| of_git(&error))? {

@@ -381,7 +381,7 @@ impl Inner {
                 }
                 // It stays due: the next round asks again.
                 Err(error) => {
-                    error!(%repo, %error, "Whether somebody has claimed a repository could not be asked")
+                    error!(%repo, %error, "Whether somebody has claimed a repository could not be asked");
                 }
             }
         }

@@ -704,7 +704,7 @@ impl Checkouts {
             Ok(true) => info!(%old, %new, "The mirror of a repository has followed its name"),
             Ok(false) => {}
             Err(error) => {
-                warn!(%old, %new, %error, "The mirror of a repository that was renamed could not be moved")
+                warn!(%old, %new, %error, "The mirror of a repository that was renamed could not be moved");
             }
         }
     }

@@ -456,7 +456,7 @@ async fn another_user_takes_packages_from_the_store_and_owns_nothing_in_it() {
         .of_user(Some(USER.to_string().parse().unwrap()));
     let world = World { cache, ..world };
     let may_come = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     may_come(world.dir.path(), 0o700);
     for (name, is_shared) in [("first", false), ("second", true)] {

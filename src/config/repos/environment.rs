@@ -278,7 +278,7 @@ fn read_rule(
                 text.place,
                 error.to_string(),
                 "write `prod`, `prod/*` or `prod/**`",
-            )
+            );
         })
         .ok()
     });
@@ -289,7 +289,7 @@ fn read_rule(
                 text.place,
                 error.to_string(),
                 "write the name of a workspace",
-            )
+            );
         })
         .ok()
     });

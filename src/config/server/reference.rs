@@ -338,7 +338,7 @@ fn every_flag_is_accepted_in_every_way_and_none_is_ignored() {
                 Reason::NotYet => assert!(told.contains("not available yet"), "{way}: {told}"),
                 Reason::Instead(why) => assert!(told.contains(why), "{way}: {told}"),
                 Reason::WithoutEffect(_) | Reason::Always(_) => {
-                    assert!(!told.contains(flag), "{way}: {told}")
+                    assert!(!told.contains(flag), "{way}: {told}");
                 }
             }
         }

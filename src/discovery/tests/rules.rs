@@ -14,7 +14,7 @@ impl World {
 
     fn for_branch(self, at: usize, expression: &str) -> Self {
         self.entry(at, |entry| {
-            entry.branch = Some(BranchFilter::new(regex::Regex::new(expression).unwrap()))
+            entry.branch = Some(BranchFilter::new(regex::Regex::new(expression).unwrap()));
         })
     }
 

@@ -107,7 +107,7 @@ impl Change {
             }
             Self::Delete { path } => stream.extend(format!("D {}\n", quoted(path)).bytes()),
             Self::Rename { from, to } => {
-                stream.extend(format!("R {} {}\n", quoted(from), quoted(to)).bytes())
+                stream.extend(format!("R {} {}\n", quoted(from), quoted(to)).bytes());
             }
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn filtered(output: String, filters: &[OutputFilter], has_failed: boo
             OutputFilter::Redact(pattern) => {
                 text = pattern
                     .replace_all(&text, "${1}<redacted>${2}")
-                    .into_owned()
+                    .into_owned();
             }
         }
     }

@@ -333,7 +333,7 @@ impl World {
             .join(name);
         std::fs::create_dir_all(&dir).expect("a directory for traces");
         let write = |file: &str, text: String| {
-            std::fs::write(dir.join(file), text).expect("a file for traces")
+            std::fs::write(dir.join(file), text).expect("a file for traces");
         };
         write("story", self.record().story.join("\n"));
         write(

@@ -122,7 +122,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response<B
             status,
             headers,
             body,
-        })
+        });
     });
     response
 }

@@ -894,7 +894,7 @@ async fn a_claim_that_is_being_made_is_waited_for(db: &TestDb) {
         other.say(end).await.unwrap();
         match (acquiring.await.unwrap().unwrap(), expected) {
             (Acquired::Claimed(mine), None) => {
-                assert_eq!(store.claim_collect(mine).await.unwrap(), Collected::Gone)
+                assert_eq!(store.claim_collect(mine).await.unwrap(), Collected::Gone);
             }
             (Acquired::OwnedBy(winner), Some(expected)) => assert_eq!(winner.as_str(), expected),
             other @ ((Acquired::Claimed(_), Some(_))

@@ -543,7 +543,7 @@ async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle
     let door = tokio::spawn(async move {
         axum::serve(listener, router)
             .await
-            .expect("the door stays open")
+            .expect("the door stays open");
     });
     (
         format!("http://{address}/events")

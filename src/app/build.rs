@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
@@ -20,12 +20,13 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles,
-    PlanningConfig, SecretSource, ServerConfig, SilenceConfig, StorageConfig, TerraformConfig,
+    self, CheckoutStrategy, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig,
+    SecretSource, ServerConfig, SilenceConfig, StorageConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
+use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
 use crate::locks::AuditFiles;
 use crate::model::{CommandKind, ForgeHosts, HomeId, RunUser};
@@ -34,7 +35,7 @@ use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
 use crate::seal::Keyring;
 use crate::secret::Secret;
-use crate::store::{DatabaseUrl, Store};
+use crate::store::Store;
 use crate::sync::{self, Syncer};
 use crate::telemetry::{Metrics, Panics};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
@@ -262,17 +263,6 @@ fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
             own_dir(dir)?;
             Ok(Artifacts::in_directory(dir)?)
         }
-    }
-}
-
-/// The address of the database that the settings name.
-pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
-    match database {
-        Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
-        Database::Postgres(url) => url
-            .expose()
-            .parse()
-            .map_err(|error| anyhow!("--database-url: {error}")),
     }
 }
 

@@ -11,7 +11,8 @@ use tracing::{error, warn};
 
 use super::replica::commands_of_a_repo;
 use super::{Replica, reload};
-use crate::handlers::reconcile::{RECONCILERS, Reconciler, Turn, Until};
+use crate::features;
+use crate::handlers::reconcile::{Reconciler, Turn, Until};
 use crate::jobs::Jobs;
 use crate::leases;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
@@ -71,7 +72,7 @@ pub(super) fn start(
             Ok(())
         },
     );
-    for reconciler in RECONCILERS {
+    for reconciler in features::reconcilers() {
         let until = match reconciler.until {
             Until::Closing => closing,
             Until::End => ended,
@@ -204,7 +205,7 @@ fn spawn_until<F>(
         ended
             .run_until_cancelled(what(replica))
             .await
-            .unwrap_or_default()
+            .unwrap_or_default();
     });
 }
 

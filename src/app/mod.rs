@@ -17,7 +17,7 @@ mod tls;
 mod web;
 
 pub(crate) use build::own_dir;
-pub use build::{Parts, audit_files, build, build_on, database_url, discovery_settings};
+pub use build::{Parts, audit_files, build, build_on, discovery_settings};
 pub use keys::keyring;
 pub use replica::Replica;
 pub use serve::{Signals, serve};

@@ -8,7 +8,8 @@ use tracing::error;
 
 use super::{news, reload};
 use crate::context::{Ctx, Look};
-use crate::handlers::reconcile::{self, Found, Reconciler, Rounds, Turn};
+use crate::features;
+use crate::handlers::reconcile::{Found, Reconciler, Rounds, Turn};
 use crate::jobs::{Jobs, RunCommand};
 use crate::queue::{Job, Kinds, LeaseKeeper, Running, Tick, Worker};
 use crate::store::ReplicaId;
@@ -88,7 +89,7 @@ impl Replica {
                 pulse,
                 ctx.closing.clone(),
             ),
-            rounds: Rounds::new(Arc::clone(&ctx), &name),
+            rounds: Rounds::new(Arc::clone(&ctx), &name, features::reconcilers()),
             running,
             ctx,
             name,
@@ -155,7 +156,7 @@ impl Replica {
 
     /// Turns the reconciler of that name now, whoever's turn it is: for those who turn the crank by hand.
     pub async fn tick(&self, name: &str) -> anyhow::Result<Found> {
-        let which = reconcile::find(name)
+        let which = features::reconciler(name)
             .with_context(|| format!("there is no reconciler of the name `{name}`"))?;
         self.prepare(which).await?;
         self.rounds.tick(which).await

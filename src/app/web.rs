@@ -13,7 +13,8 @@ use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
 use crate::handlers::authz::{self, AuthzError, Decision, Outside, Resource};
 use crate::handlers::{applications, dashboard};
-use crate::http::{self, Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
+use crate::http;
+use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
 use crate::locks::{Gave, Giving};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
@@ -75,7 +76,7 @@ pub fn tell_use(config: &ServerConfig) {
     let may = &config.permissions.web;
     match &config.web.auth {
         server::WebAuth::Basic { .. } => {
-            info!(%may, "The pages and the API ask for a password (--web-allow)")
+            info!(%may, "The pages and the API ask for a password (--web-allow)");
         }
         server::WebAuth::Open if may.is_empty() => info!(
             "The pages and the API ask for no password, so they only show, and not what runs print; --web-basic-auth turns \

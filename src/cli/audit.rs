@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use clap::{Arg, ArgMatches, Command, value_parser};
 
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, database};
 use crate::app::{audit_files, keyring};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::handlers::as_json;
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, database, safe, time};
 use crate::locks::{AuditFiles, Evidence, Verdict, Whole, prune_log, verify};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::PublicKey;
@@ -286,10 +286,6 @@ async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
     Ok(Exit::Success)
 }
 
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 fn as_text(kept: &LockEvent) -> String {
     let cause = &kept.event.cause;
     let lock = kept.event.key.as_ref().map(|key| format!(" {key}"));
@@ -316,10 +312,7 @@ fn as_text(kept: &LockEvent) -> String {
         actor.origin,
         cause.reason
     );
-    // Names and reasons come from others; a terminal must not obey them.
-    line.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    safe(&line)
 }
 
 async fn run_prune(
@@ -328,7 +321,7 @@ async fn run_prune(
     before: DateTime<Utc>,
     terminal: &mut Terminal<'_>,
 ) -> Outcome {
-    let who = super::environment::user();
+    let who = crate::kit::term::environment::user();
     match prune_log(store, files, before, &who)
         .await
         .context("the log could not be pruned")?

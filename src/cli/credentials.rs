@@ -13,11 +13,11 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 
 use self::flags::{Given, command};
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::app::keyring;
 use crate::claims::{ChangeCredential, CredentialError, Credentials};
 use crate::clock::{Clock as _, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::locks::reseal_audit_keys;
 use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl, Rights};
 use crate::seal::{KEY_BYTES, KeyName, key_line};

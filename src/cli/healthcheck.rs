@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::{Arg, ArgMatches, Command};
 
-use super::{Exit, Outcome, Terminal, block_on, environment, settings_file};
 use crate::config::server::{RawSettings, SETTINGS};
+use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment, settings_file};
 
 /// A server that takes longer is not healthy.
 const DEADLINE: Duration = Duration::from_secs(5);

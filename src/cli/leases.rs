@@ -3,9 +3,11 @@
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::config::server::StorageConfig;
 use crate::handlers::as_json;
+use crate::kit::term::{
+    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
+};
 use crate::leases::LeaseKey;
 use crate::model::{Actor, Cause, Origin, Reason, minute};
 use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
@@ -119,7 +121,7 @@ async fn release(
         FreeLease::Freed(lease) => ("free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => ("stopping", lease),
         FreeLease::NotHeld => {
-            terminal.note(format_args!("error: {}", harmless(&not_held(key, holder))));
+            terminal.note(format_args!("error: {}", safe(&not_held(key, holder))));
             terminal.note("`lockkeeper leases list` shows those that are held.");
             return Ok(Exit::Failure);
         }
@@ -132,7 +134,7 @@ async fn release(
         told["state"] = state.into();
         terminal.line(told)?;
     } else {
-        terminal.line(harmless(&released(state == "free", &lease)))?;
+        terminal.line(safe(&released(state == "free", &lease)))?;
     }
     Ok(Exit::Success)
 }
@@ -181,16 +183,9 @@ fn line(LeaseRow { lease, replica }: &LeaseRow) -> String {
         ..
     } = lease;
     let (since, until) = (minute(*taken_at), minute(*until));
-    harmless(&format!(
+    safe(&format!(
         "{key}, held by {holder}{server} since {since}, until {until}{told}: {purpose}"
     ))
-}
-
-/// Names and reasons come from others; a terminal must not obey them.
-fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ mod show;
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::config::access::Identity;
 use crate::config::server::StorageConfig;
 use crate::handlers::lock_facts::{LockFacts, LockFactsJson, LockJson};
 use crate::handlers::locks::{Explanation, explain, give};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::locks::{Gave, Giving};
 use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
 use crate::store::Store;

@@ -2,13 +2,10 @@
 //!
 //! Exit codes: 0 everything went well, 1 something failed, 2 the command line or the configuration is wrong.
 
-mod apply_lock;
 mod audit;
 mod check;
 mod credentials;
-mod database;
 mod demo;
-mod environment;
 mod healthcheck;
 mod import;
 mod ink;
@@ -19,49 +16,21 @@ mod replay;
 mod repos;
 mod server;
 mod server_args;
-mod settings_file;
 pub mod supervise;
-mod terminal;
 mod text;
 mod version;
+mod wiped;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Command;
 use nix::sys::stat::{Mode, umask};
 
-use terminal::Terminal;
+use crate::features;
+use crate::kit::term::{Exit, Subcommand, Terminal};
 
-/// How a subcommand ends; an error is shown with its causes and means exit code 1.
-type Outcome = anyhow::Result<Exit>;
-
-/// Exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exit {
-    Success,
-    Failure,
-    Usage,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failure => Self::FAILURE,
-            Exit::Usage => Self::from(2),
-        }
-    }
-}
-
-/// One subcommand.
-struct Subcommand {
-    name: &'static str,
-    command: fn() -> Command,
-    run: fn(&ArgMatches, &mut Terminal<'_>) -> Outcome,
-}
-
-/// Every subcommand, in the order of help.
+/// Subcommands that are no feature of their own yet, in the order of help.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "server",
@@ -73,7 +42,6 @@ const SUBCOMMANDS: &[Subcommand] = &[
         command: demo::command,
         run: demo::run,
     },
-    apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
     repos::SUBCOMMAND,
     leases::SUBCOMMAND,
@@ -105,6 +73,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
 ];
 
+/// Every subcommand: those that run a server, those of features, the others.
+fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
+    let (servers, others) = SUBCOMMANDS.split_at(2);
+    servers.iter().chain(features::subcommands()).chain(others)
+}
+
 /// Runs the program with these arguments, the first of which is its name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Before any thread: what it and its children create (database, checkouts, plans, states) is for their user alone.
@@ -124,9 +98,7 @@ fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> Exit {
         Err(help) => return terminal.shown(&help.render().to_string()),
     };
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let subcommand = SUBCOMMANDS
-        .iter()
-        .find(|subcommand| subcommand.name == name);
+    let subcommand = subcommands().find(|subcommand| subcommand.name == name);
     let run = subcommand
         .expect("clap knows only the subcommands of the table")
         .run;
@@ -140,28 +112,17 @@ fn command() -> Command {
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .term_width(100)
-        .subcommands(SUBCOMMANDS.iter().map(|subcommand| (subcommand.command)()))
-}
-
-/// Runs something that waits.
-fn block_on<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
-    use anyhow::Context as _;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    Ok(runtime
-        .context("cannot start the threads of the program")?
-        .block_on(future))
+        .subcommands(subcommands().map(|subcommand| (subcommand.command)()))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use insta::assert_snapshot;
 
     use super::*;
 
     /// Exit code, standard output and standard error of a call.
-    pub(super) fn call(args: &[&str]) -> (Exit, String, String) {
+    pub(crate) fn call(args: &[&str]) -> (Exit, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let args = std::iter::once("lockkeeper")
             .chain(args.iter().copied())

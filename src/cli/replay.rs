@@ -19,9 +19,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::Sha256;
 
-use super::{Exit, Outcome, Terminal, block_on, environment};
 use crate::clock::{Ids, RandomIds};
 use crate::config::server::{RawSettings, SETTINGS};
+use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment};
 use crate::secret::Secret;
 
 /// More than any recording a person keeps; GitHub itself sends 25 MB at most.

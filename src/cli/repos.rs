@@ -4,9 +4,11 @@ use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::config::server::StorageConfig;
 use crate::handlers::as_json;
+use crate::kit::term::{
+    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
+};
 use crate::model::{Actor, Cause, Origin, OwnerName, Reason, RepoId, SyncState, minute};
 use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
 
@@ -140,7 +142,7 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
         if matches.get_flag("json") {
             terminal.line(as_json::mirror(row))?;
         } else {
-            terminal.line(harmless(&line(row)))?;
+            terminal.line(safe(&line(row)))?;
         }
     }
     let shown = i64::try_from(found.rows.len()).unwrap_or(i64::MAX);
@@ -186,7 +188,7 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
             continue;
         }
         for line in details(row) {
-            terminal.line(harmless(&line))?;
+            terminal.line(safe(&line))?;
         }
     }
     if rows.is_empty() {
@@ -334,13 +336,6 @@ fn details(row: &MirrorRow) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// Names and messages come from others; a terminal must not obey them.
-fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use clap::{Arg, ArgMatches, Command};
 use tracing::warn;
 
 use super::server_args::{ServerArgs, help};
-use super::{Exit, Outcome, Terminal, block_on, environment, settings_file};
+use super::wiped;
 use crate::app::{self, Surroundings};
 use crate::config::read_text;
 use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, ServerRepos, Warning};
+use crate::kit::term::{Exit, Outcome, Terminal, block_on, settings_file};
 use crate::telemetry;
 
 /// Takes every word as it is; [`ServerArgs`] makes sense of them.
@@ -36,7 +37,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     if ServerArgs::parse(words.iter().cloned()).wants_help {
         return Ok(terminal.shown(&help()));
     }
-    let (raw, words) = environment::read_and_wipe(words)?;
+    let (raw, words) = wiped::read_and_wipe(words)?;
     let args = ServerArgs::parse(words);
     let (raw, of_file) = settings_file::add(RawSettings {
         flags: args.flags,

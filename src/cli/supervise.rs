@@ -76,19 +76,19 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
                 )?)));
             }
             Some("--read") => {
-                sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?]))
+                sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?]));
             }
             Some("--write") => {
                 sandbox =
-                    Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?]))
+                    Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?]));
             }
             Some("--run-as") => run_as = Some(user(args.next().as_deref())?),
             Some("--memory") => limits.memory = Some(number("--memory", args.next().as_deref())?),
             Some("--processes") => {
-                limits.processes = Some(number("--processes", args.next().as_deref())?)
+                limits.processes = Some(number("--processes", args.next().as_deref())?);
             }
             Some("--file-size") => {
-                limits.file_size = Some(number("--file-size", args.next().as_deref())?)
+                limits.file_size = Some(number("--file-size", args.next().as_deref())?);
             }
             Some("--cpu") => limits.cpu = Some(seconds("--cpu", args.next().as_deref())?),
             Some("--") => break,

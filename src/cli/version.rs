@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 
-use super::{Exit, Outcome, Terminal};
+use crate::kit::term::{Exit, Outcome, Terminal};
 
 pub(super) fn command() -> Command {
     Command::new("version").about("Show the version")

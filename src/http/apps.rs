@@ -4,12 +4,12 @@
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use super::reach::Sight;
-use super::{Cancelling, Failure, Web};
 use crate::claims::{self, ApplicationSaved, application_add, application_change};
 use crate::config::access::{Action, Asker};
 use crate::handlers::applications::{self, Deed, apply_running, busy, over, queued_or_why};
 use crate::handlers::authz::{Reserved, ReservedDeed, Resource};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Cancelling, Failure, Web};
 use crate::model::{
     ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl,
     Rights,

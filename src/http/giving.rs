@@ -1,11 +1,11 @@
 //! Taking locks from pulls, for the pages and the API: who may, what came of it, and how that is said.
 
-use super::errors::Failure;
-use super::reach::Sight;
-use super::web::Web;
 use crate::config::access::Asker;
 use crate::handlers::authz::Resource;
 use crate::handlers::locks::{action, explain};
+use crate::kit::web::Web;
+use crate::kit::web::errors::Failure;
+use crate::kit::web::reach::Sight;
 use crate::locks::{Gave, Given, Giving};
 use crate::model::{Lock, LockId, LockName, PullNumber, Reason};
 

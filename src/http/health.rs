@@ -10,10 +10,10 @@ use axum::http::{Extensions, HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
-use super::Web;
-use super::auth::is_known;
 use super::operations;
-use super::routes::{Access, Routes};
+use crate::kit::web::Web;
+use crate::kit::web::auth::is_known;
+use crate::kit::web::routes::{Access, Routes};
 
 /// A probe wants an answer before its own patience ends.
 const PING_TIME: Duration = Duration::from_secs(5);

@@ -2,10 +2,10 @@
 
 use tracing::warn;
 
-use super::reach::Sight;
-use super::{Failure, Web};
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::leases::LeaseKey;
 use crate::model::{Cause, Reason};
 use crate::store::{FreeLease, LeaseRow};

@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::warn;
 
-use super::Web;
 use super::operations::audit;
-use super::routes::{Access, Routes};
-use crate::handlers::reconcile::RECONCILERS;
+use crate::features;
+use crate::kit::web::Web;
+use crate::kit::web::routes::{Access, Routes};
 use crate::store::{QueueLine, ReplicaState, Store};
 use crate::telemetry::{Metric, Metrics, status_class};
 
@@ -112,7 +112,7 @@ async fn replicas(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error> {
 
 async fn reconcilers(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error> {
     let rows = store.reconciler_list().await?;
-    for reconciler in RECONCILERS {
+    for reconciler in features::reconcilers() {
         let of_it = rows.iter().filter(|row| row.name == reconciler.name);
         let last = of_it.filter_map(|row| row.succeeded_at).max();
         let last = last.map_or(0, |at| at.timestamp());

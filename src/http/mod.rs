@@ -1,42 +1,19 @@
 //! The web server: the webhook door, and what people and programs see: the dashboard, the JSON API and the health of
 //! the process.
 //!
-//! Invariants, by name:
-//! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
-//!   the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
-//! - *read-only unless signed in*: where there is no web user, `routes` says of each route whether it shows facts, and
-//!   everything else is refused;
-//! - *by name*: all of these answer only to names of this server ([`hosts`]);
-//! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
-//! - *no change without intent*: whatever changes something goes through [`csrf`];
-//! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
-//!   that the log knows, and nothing else of the cause leaves the process;
-//! - *nothing from elsewhere*: the policy of [`headers`] lets a page load nothing but our own files, and no script or
-//!   style that stands in the page.
+//! What they share, with the rules that all of them keep, is in [`crate::kit::web`].
 
 mod api;
-mod apply_locks;
 mod apps;
-mod auth;
-mod csrf;
-mod errors;
 mod events;
-mod extract;
 mod giving;
-mod guesses;
-mod headers;
 mod health;
-mod hosts;
 mod intake;
 mod leases;
 mod metrics;
 mod operations;
 mod pages;
-mod reach;
 mod repos;
-mod routes;
-mod trace;
-mod web;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,17 +26,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use auth::{WebAuth, WebUser};
-pub use errors::Failure;
-pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
-pub use hosts::LocalAddress;
 pub use intake::Limits as DeliveryLimits;
-pub use reach::LIMITED;
-pub use routes::{Access, Route};
-pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
 use crate::context::Ctx;
-use routes::Routes;
+use crate::features;
+use crate::kit::web::{
+    Access, Failure, Route, Routes, Web, auth, errors, headers, hosts, reach, routes, trace,
+};
 
 /// A page or an answer that takes longer is given up; streams are only bound until their first byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
@@ -91,7 +64,8 @@ fn door_routes() -> Routes<Arc<events::Door>> {
 }
 
 fn guarded_routes() -> Routes<Arc<Web>> {
-    pages::routes()
+    features::routes()
+        .merge(pages::routes())
         .merge(api::routes())
         .merge(metrics::routes())
 }

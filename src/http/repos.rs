@@ -3,10 +3,10 @@
 
 use tracing::info;
 
-use super::reach::Sight;
-use super::{Failure, Web};
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::model::{Cause, Reason, RepoId, SyncState};
 use crate::store::{MirrorQuery, MirrorRow};
 

@@ -3,7 +3,6 @@
 mod actor;
 mod application;
 mod apply_lock;
-mod apply_lock_wish;
 mod concern;
 mod event;
 mod forge_repo;
@@ -14,6 +13,7 @@ mod lock_mode;
 mod lock_name;
 mod merge_method;
 mod mirror;
+mod moment;
 mod outcome;
 mod owner;
 mod path;
@@ -37,9 +37,6 @@ pub use application::{
     ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec,
 };
 pub use apply_lock::{ApplyLock, ApplyScope};
-pub use apply_lock_wish::{
-    ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute,
-};
 pub use concern::{Concern, InvalidConcern};
 pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
 pub use forge_repo::ForgeRepo;
@@ -56,6 +53,7 @@ pub use mirror::{
     Asked, AttemptLease, FailureKind, HomeId, InvalidHomeId, Jitter, MirrorEvent, MirrorState,
     NotAllowed, RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
 };
+pub use moment::minute;
 pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 pub use owner::{InvalidOwnerName, OwnerName, Rights};
 pub use path::{InvalidPath, RepoPath};

@@ -4,11 +4,10 @@
 //! is found again. On the way: `view` decides what is shown, `templates/comments/` lays it out, `escape` keeps hostile
 //! text from being anything but text, `split` keeps the forge's limit, `machine` adds the hidden line for programs.
 
-mod apply_locks;
 pub mod escape;
 pub mod machine;
 pub mod plan_output;
-mod refusals;
+pub(crate) mod refusals;
 pub mod report;
 #[cfg(test)]
 mod samples;
@@ -17,7 +16,6 @@ pub mod status;
 mod templates;
 mod view;
 
-pub use apply_locks::apply_locks_line;
 pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{

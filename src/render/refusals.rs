@@ -81,7 +81,7 @@ impl Refusal {
     }
 }
 
-pub(super) fn refusal<const N: usize>(
+pub(crate) fn refusal<const N: usize>(
     reason: &'static str,
     message: String,
     hints: [String; N],

@@ -10,11 +10,10 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use semver::Version;
 
-use super::apply_locks::switch_hold_in_tx;
 use super::locks::name_column;
 use super::plans::insert_in_tx;
 use super::pulls::pull_share_in_tx;
-use super::{Result, SetApplyLock, Store, Tx, execute, free_text, kept_time, on_tx};
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_tx};
 use crate::model::{
     Actor, ApplyLock, ApplyScope, BranchName, Cause, CommandId, CommandKind, CommandOutcome,
     CommitSha, Distribution, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin,
@@ -188,7 +187,7 @@ impl Store {
     pub async fn import(&self, batch: &ImportBatch, mode: ImportMode) -> Result<Imported> {
         let mut tx = self.begin().await?;
         if batch.apply_lock.is_some() {
-            switch_hold_in_tx(&mut tx).await?;
+            self.apply_switch_hold_in_tx(&mut tx).await?;
         }
         let known = self.import_pulls(&mut tx, batch).await?;
         let mut locks = Vec::with_capacity(batch.locks.len());
@@ -399,20 +398,11 @@ impl Store {
         told: &mut Vec<NewLockEvent>,
     ) -> Result<ImportedApplyLock> {
         let cause = cause_of(&lock.holder, &lock.reason);
-        let set = self
-            .apply_lock_set_in_tx(tx, &ApplyScope::Server, Some(lock.taken_at), None, &cause)
+        let (there, events) = self
+            .apply_lock_take_over_in_tx(tx, lock.taken_at, &cause)
             .await?;
-        told.extend(set.1);
-        match set.0 {
-            SetApplyLock::Set(_) => Ok(ImportedApplyLock::Taken),
-            SetApplyLock::AlreadySet(held) => Ok(ImportedApplyLock::AlreadyThere(held)),
-            SetApplyLock::Over(_) => Err(sqlx::Error::Protocol(
-                "an apply lock without an end was over".to_owned(),
-            )),
-            SetApplyLock::TooMany(most) => Err(sqlx::Error::Protocol(format!(
-                "there are {most} apply locks already, which is as many as there may be"
-            ))),
-        }
+        told.extend(events);
+        Ok(there.map_or(ImportedApplyLock::Taken, ImportedApplyLock::AlreadyThere))
     }
 
     /// Reads back what a batch that was written must have left, and names what is not so.

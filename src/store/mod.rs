@@ -14,7 +14,6 @@
 mod application_runs;
 mod applications;
 mod apply;
-mod apply_locks;
 mod cancel;
 mod claims;
 mod command_configs;
@@ -69,7 +68,6 @@ use chrono::{DateTime, Utc};
 pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
 pub use applications::Application;
 pub use apply::{ApplyGate, ApplyGrant};
-pub use apply_locks::SetApplyLock;
 pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimUse, Collected};
 pub use command_configs::WrittenConfig;
@@ -114,7 +112,8 @@ pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};
 use fence::Fence;
-use time::{Judge, kept_time};
+use time::Judge;
+pub(crate) use time::kept_time;
 
 /// What a store operation can fail with.
 pub type Result<T, E = sqlx::Error> = std::result::Result<T, E>;
@@ -122,9 +121,9 @@ pub type Result<T, E = sqlx::Error> = std::result::Result<T, E>;
 /// The database, with the clock and the identifiers its rows are stamped with.
 #[derive(Clone)]
 pub struct Store {
-    pool: Pool,
+    pub(crate) pool: Pool,
     clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
+    pub(crate) ids: Arc<dyn Ids>,
     judge: Judge,
     /// The lease that everything is written under, if it is the work of a job.
     fence: Option<Fence>,
@@ -132,7 +131,7 @@ pub struct Store {
 
 /// Connections. SQLite has one that writes and some that read.
 #[derive(Clone)]
-enum Pool {
+pub(crate) enum Pool {
     Sqlite {
         write: sqlx::SqlitePool,
         read: sqlx::SqlitePool,
@@ -225,13 +224,13 @@ impl Store {
             .map(drop)
     }
 
-    fn now(&self) -> DateTime<Utc> {
+    pub(crate) fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
 }
 
 /// A free text as both databases can keep it: PostgreSQL refuses NUL. Every text somebody else wrote goes through here.
-fn free_text(text: &str) -> Cow<'_, str> {
+pub(crate) fn free_text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {

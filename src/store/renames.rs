@@ -21,7 +21,6 @@ use std::collections::BTreeSet;
 use chrono::TimeDelta;
 use serde_json::Value;
 
-use super::apply_locks::switch_hold_in_tx;
 use super::claims::claim_hold_in_tx;
 use super::credentials::sealed_of_url_in_tx;
 use super::jobs::{JobState, answers_share, lane_hold_in_tx};
@@ -282,7 +281,7 @@ impl Store {
         } = *rename;
         let mut tx = self.begin().await?;
         let jobs = open_jobs_in_tx(&mut tx, rename).await?;
-        switch_hold_in_tx(&mut tx).await?;
+        self.apply_switch_hold_in_tx(&mut tx).await?;
         for repo in BTreeSet::from([old, new]) {
             line_hold_in_tx(&mut tx, repo).await?;
         }

@@ -23,7 +23,7 @@ pub(super) enum Judge {
 
 /// How far the clock of the judge is ahead of ours.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Skew(TimeDelta);
+pub(crate) struct Skew(TimeDelta);
 
 impl Skew {
     const NONE: Self = Self(TimeDelta::zero());
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// How far the judge of leases is ahead of our clock, inside the transaction that wants to know.
-    pub(super) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
+    pub(crate) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
         match tx {
             Tx::Postgres(tx) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
                 .fetch_one(&mut **tx)
@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// The same for a single look.
-    pub(super) async fn skew(&self) -> Result<Skew> {
+    pub(crate) async fn skew(&self) -> Result<Skew> {
         match &self.pool {
             Pool::Postgres(pool) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
                 .fetch_one(pool)
@@ -102,7 +102,7 @@ impl Store {
 
 /// A time from a caller as both databases keep and compare it: PostgreSQL keeps microseconds, and SQLite compares
 /// texts, which sort by time while the year has four digits.
-pub(super) fn kept_time(time: DateTime<Utc>) -> DateTime<Utc> {
+pub(crate) fn kept_time(time: DateTime<Utc>) -> DateTime<Utc> {
     const FIRST: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const LAST: DateTime<Utc> =
         DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");

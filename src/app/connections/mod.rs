@@ -46,7 +46,7 @@ pub(super) use peers::Peers;
 use self::admission::Place;
 use self::progress::{AnswerBody, End, Observed, Progress, RequestBody};
 use super::tls::Certificate;
-use crate::http::LocalAddress;
+use crate::kit::web::LocalAddress;
 
 /// Most bytes of the headers of a request, and of its body that are in memory before somebody reads them.
 const BUFFER: usize = 64 * 1024;

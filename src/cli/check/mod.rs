@@ -13,9 +13,10 @@ use anyhow::{Context as _, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::ink::Look;
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, environment, server, server_args};
+use super::{server, server_args};
 use crate::config::repos::ServerRepos;
 use crate::config::server::{Kind, RawSettings, SETTINGS, SearchConfig};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, environment};
 use crate::model::{BranchName, RepoId};
 
 use crate::config::repo::shown;

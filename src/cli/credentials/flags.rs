@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::super::database;
 use super::value::Value;
 use crate::credential::CredentialKind;
+use crate::kit::term::database;
 use crate::model::{CredentialId, ForgeHosts, OwnerName, RepoUrl};
 use crate::seal::KeyName;
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 
 use crate::claims::Rotation;
+use crate::kit::term::{safe, time};
 use crate::model::minute;
 use crate::store::CredentialRow;
 
@@ -25,10 +25,7 @@ pub(super) fn line(row: &CredentialRow) -> String {
         minute(row.created_at),
         row.key_id
     );
-    // Names come from others; a terminal must not obey them.
-    line.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    safe(&line)
 }
 
 pub(super) fn json_line(row: &CredentialRow) -> serde_json::Value {
@@ -44,10 +41,6 @@ pub(super) fn json_line(row: &CredentialRow) -> serde_json::Value {
         "updated_at": time(row.updated_at),
         "used_at": row.used_at.map(time),
     })
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 pub(super) fn rotation(key: &str, rotation: &Rotation) -> String {

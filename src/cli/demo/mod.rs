@@ -21,9 +21,9 @@ use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{Exit, Outcome, Terminal, block_on, environment};
 use crate::app::Signals;
 use crate::config::server::RawSettings;
+use crate::kit::term::{Exit, Outcome, Terminal, block_on, environment};
 use crate::model::PullNumber;
 use crate::telemetry;
 use folder::Folder;

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
-use super::{Exit, Outcome, Terminal, block_on, database};
-use crate::app::database_url;
 use crate::atlantis::Found;
 use crate::atlantis::redis::RedisUrl;
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig};
+use crate::kit::term::database::database_url;
+use crate::kit::term::{Exit, Outcome, Terminal, block_on, database};
 use crate::model::HostName;
 use crate::store::{DatabaseUrl, ImportMode, Store};
 use source::Source;

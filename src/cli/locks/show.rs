@@ -1,26 +1,14 @@
 //! Locks as lines of a terminal. Names and reasons come from others, and a terminal must not obey them.
 
-use chrono::{DateTime, SecondsFormat, Utc};
-
 use crate::handlers::lock_facts::LockFacts;
 use crate::handlers::locks::explain;
+use crate::kit::term::{safe, time};
 use crate::locks::{Given, Giving, WhyNot};
 use crate::model::{Lock, LockEvent, Waiter};
 
-/// What somebody else wrote.
-fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 /// A lock in the list.
 pub(super) fn line(lock: &Lock) -> String {
-    harmless(&format!(
+    safe(&format!(
         "{} {} of {} by {} since {}: {}",
         lock.id,
         lock.key,
@@ -60,7 +48,7 @@ pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
     );
     lines.push("History, newest first:".to_owned());
     lines.extend(facts.history.iter().map(event));
-    lines.iter().map(|line| harmless(line)).collect()
+    lines.iter().map(|line| safe(line)).collect()
 }
 
 fn waiting(place: usize, waiter: &Waiter) -> String {
@@ -109,7 +97,7 @@ pub(super) fn done(giving: &Giving, given: &Given) -> String {
         (true, true) => " Its plan is discarded.",
         (true, false) => "",
     };
-    harmless(&format!(
+    safe(&format!(
         "{verb} the lock of {} from {}: {now}.{plans}",
         given.lock.key,
         given.lock.called()

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::list::{PART, may_go_on, owner, owner_arg};
 use super::runs;
-use super::{Desk, at_desk, cause, flags, json_arg, plain, time};
+use super::{Desk, at_desk, cause, flags, json_arg};
 use crate::claims::{application_add, application_change, application_remove};
-use crate::cli::{Exit, Outcome, Subcommand, Terminal};
 use crate::handlers::applications::Deed;
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, safe, time};
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
 
@@ -222,7 +222,7 @@ pub(super) fn ended(
     match saved {
         Ok(app) => show(&app, matches.get_flag("json"), terminal).map(|()| Exit::Success),
         Err(why) => {
-            terminal.note(plain(&format!("error: nothing was changed. {why}")));
+            terminal.note(safe(&format!("error: nothing was changed. {why}")));
             Ok(Exit::Failure)
         }
     }
@@ -245,7 +245,7 @@ fn show(app: &Application, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow
 }
 
 pub(super) fn as_text(app: &Application) -> String {
-    plain(&format!("{} {}: {}", app.id, app.owner, app.spec))
+    safe(&format!("{} {}: {}", app.id, app.owner, app.spec))
 }
 
 pub(super) fn as_object(app: &Application) -> Value {

@@ -5,8 +5,8 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::list::{PART, may_go_on, owner, owner_arg};
-use super::{Desk, at_desk, flags, json_arg, plain, time};
-use crate::cli::{Exit, Outcome, Subcommand, Terminal};
+use super::{Desk, at_desk, flags, json_arg};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, safe, time};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 
@@ -95,7 +95,7 @@ fn show(claim: &Claim, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Re
 }
 
 fn as_text(claim: &Claim) -> String {
-    plain(&format!(
+    safe(&format!(
         "{}, owned by {} since {}: {} applications, {} credentials",
         claim.url,
         claim.owner,

@@ -6,13 +6,14 @@ mod list;
 mod runs;
 
 use anyhow::Context as _;
-use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
-use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
+use crate::kit::term::{
+    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe, time,
+};
 use crate::model::{Actor, Cause, ForgeHosts, Origin, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
 
@@ -144,7 +145,7 @@ async fn run_add(
     {
         CreateOwner::Created(owner) => show(&owner, as_json, terminal).map(|()| Exit::Success),
         CreateOwner::AlreadyThere(owner) => {
-            terminal.note(plain(&format!(
+            terminal.note(safe(&format!(
                 "error: there is an owner `{name}` already, added by {}",
                 owner.created_by
             )));
@@ -203,7 +204,7 @@ fn show(owner: &Owner, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow::Re
 }
 
 fn as_text(owner: &Owner) -> String {
-    plain(&format!(
+    safe(&format!(
         "{}, added by {} at {}",
         owner.name,
         owner.created_by,
@@ -223,17 +224,6 @@ fn cause() -> Cause {
         origin: Origin::Cli,
     };
     Cause::new(actor, "on the command line")
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
-/// Names come from others; a terminal must not obey them.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::apps::{as_object, as_text, id};
-use super::{Desk, cause, plain, time};
-use crate::cli::{Exit, Outcome, Terminal};
+use super::{Desk, cause};
 use crate::handlers::applications::{self, Deed, busy, queued_or_why};
 use crate::handlers::locks::Explanation;
+use crate::kit::term::{Exit, Outcome, Terminal, safe, time};
 use crate::model::{ApplicationId, Cause, PlanRecord};
 use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};
 
@@ -49,7 +49,7 @@ pub(super) async fn cancel(
     let asked = applications::ask_to_stop(&desk.store, id, &cause().actor, force).await;
     match asked.context("the run could not be cancelled")? {
         Ok(command) if matches.get_flag("json") => terminal.line(json!({ "id": command.id }).to_string())?,
-        Ok(command) => terminal.line(plain(&format!(
+        Ok(command) => terminal.line(safe(&format!(
             "{} {} by {} is asked to stop, and a running server ends it. `lockkeeper apps show {id}` tells what came of it.",
             command.kind, command.id, command.actor.login
         )))?,
@@ -78,7 +78,7 @@ pub(super) async fn discard(
                 } else {
                     keys.join(", ")
                 };
-                terminal.line(plain(&format!(
+                terminal.line(safe(&format!(
                     "No plan is left to be applied. Given back: {given_back}."
                 )))?;
             }
@@ -98,7 +98,7 @@ fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal
         },
         |why| format!("{} {}", why.message, why.way_out),
     );
-    terminal.note(plain(&format!("error: nothing was changed. {why}")));
+    terminal.note(safe(&format!("error: nothing was changed. {why}")));
     Exit::Failure
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn show(
     }
     terminal.line(as_text(&app))?;
     for line in lines(&found) {
-        terminal.line(plain(&line))?;
+        terminal.line(safe(&line))?;
     }
     if let Some(last) = found.commands.first()
         && let Some(result) = desk
@@ -161,7 +161,7 @@ pub(super) async fn show(
             .context("its result could not be read")?
     {
         for line in result.lines() {
-            terminal.line(plain(&format!("    {line}")))?;
+            terminal.line(safe(&format!("    {line}")))?;
         }
     }
     Ok(Exit::Success)

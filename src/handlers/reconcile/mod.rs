@@ -1,11 +1,10 @@
 //! Repair that may run at any time: each reconciler reads the state and moves it one step towards what should be. It takes
 //! no argument, so that it finds what nobody told it of, and a second run finds nothing left.
 //!
-//! [`RECONCILERS`] is the list: servers turn what stands in it by timer, and metrics, the operators' page and the
-//! documentation are made from it. To add one, write a file with `pub(super) async fn tick(&Ctx) ->
-//! anyhow::Result<Found>` and a row.
+//! Servers turn the reconcilers of [`crate::features::reconcilers`] by timer, and metrics, the page of operations and the
+//! documentation are made from that list. A reconciler is a function `async fn tick(&Ctx) -> anyhow::Result<Found>` and a
+//! value that says its name, what it repairs and how often.
 
-mod apply_locks;
 mod audit;
 mod audit_seal;
 mod claims;
@@ -107,7 +106,12 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// One of those that share a database turns it, until it is told to stop.
-    const fn new(name: &'static str, repairs: &'static str, period: Duration, tick: Tick) -> Self {
+    pub const fn new(
+        name: &'static str,
+        repairs: &'static str,
+        period: Duration,
+        tick: Tick,
+    ) -> Self {
         Self {
             name,
             repairs,
@@ -166,7 +170,7 @@ impl Reconciler {
     }
 }
 
-/// Every reconciler, in the order of the operators' page.
+/// Reconcilers that belong to no feature yet, in the order of the page of operations.
 pub static RECONCILERS: &[Reconciler] = &[
     Reconciler::new(
         "closed_pulls",
@@ -223,13 +227,6 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_mins(1),
         |ctx| Box::pin(idle_locks::tick(ctx)),
     ),
-    // They stop nothing any more; only lists and the audit log wait for it.
-    Reconciler::new(
-        "apply_locks",
-        "Removes apply locks whose time is over, and puts that on record.",
-        Duration::from_secs(30),
-        |ctx| Box::pin(apply_locks::tick(ctx)),
-    ),
     Reconciler::new(
         "repositories",
         "Brings mirrors in step: what was pushed, what was never fetched, what failed and may be tried again, and what a \
@@ -277,78 +274,8 @@ pub static RECONCILERS: &[Reconciler] = &[
     .set_by(|periods| periods.claims),
 ];
 
-/// The reconciler of that name.
-pub fn find(name: &str) -> Option<&'static Reconciler> {
-    RECONCILERS
-        .iter()
-        .find(|reconciler| reconciler.name == name)
-}
-
 /// Tells commands of this process to stop that were asked to by another replica: for those who have heard of it before
 /// its timer has.
 pub async fn stops(ctx: &Ctx) -> anyhow::Result<()> {
     stops::tick(ctx).await.map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn names_are_snake_case_and_used_once_and_every_one_says_what_it_repairs() {
-        let mut seen = BTreeSet::new();
-        for Reconciler {
-            name,
-            repairs,
-            period,
-            ..
-        } in RECONCILERS
-        {
-            assert!(seen.insert(name), "{name} is in the list twice");
-            assert!(
-                name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'),
-                "{name}"
-            );
-            assert!(
-                repairs.ends_with('.') && repairs.len() > 20,
-                "{name}: {repairs}"
-            );
-            assert!(*period >= Duration::from_secs(1), "{name}");
-            assert!(find(name).is_some());
-        }
-    }
-
-    #[test]
-    fn without_settings_every_period_is_the_usual_one() {
-        for reconciler in RECONCILERS {
-            assert_eq!(
-                reconciler.every(&Periods::DEFAULT),
-                reconciler.period,
-                "{}",
-                reconciler.name
-            );
-        }
-        let often = Periods {
-            claims: Duration::from_secs(7),
-        };
-        assert_eq!(
-            find("claims").unwrap().every(&often),
-            Duration::from_secs(7)
-        );
-    }
-
-    #[test]
-    fn the_table_in_the_documentation_has_every_reconciler() {
-        let text =
-            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md"))
-                .unwrap();
-        for Reconciler { name, .. } in RECONCILERS {
-            assert!(
-                text.contains(&format!("| `{name}` |")),
-                "docs/operations.md does not tell of `{name}`"
-            );
-        }
-    }
 }

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 use tracing::{Instrument, debug, error, info, info_span};
 
-use super::{Found, RECONCILERS, Reconciler, Scope};
+use super::{Found, Reconciler, Scope};
 use crate::context::Ctx;
 use crate::leases::{LeaseKey, LeaseOutcome};
 use crate::store::ReconcilerRun;
@@ -48,8 +48,12 @@ struct Last {
 
 impl Rounds {
     /// For the server of that name. Every reconciler has its numbers from now on, even before its first look.
-    pub fn new(ctx: Arc<Ctx>, replica: &str) -> Self {
-        for Reconciler { name, .. } in RECONCILERS {
+    pub fn new(
+        ctx: Arc<Ctx>,
+        replica: &str,
+        all: impl Iterator<Item = &'static Reconciler>,
+    ) -> Self {
+        for Reconciler { name, .. } in all {
             for outcome in ["success", "failure"] {
                 ctx.metrics
                     .add(Metric::ReconcilerTicks, &[name, outcome], 0);

@@ -18,10 +18,10 @@ use crate::handlers::applications::Deed;
 use crate::handlers::authz::Resource;
 use crate::handlers::lock_facts::LockJson;
 use crate::http::apps::{self, Stopping, app_id, ask, cancel, discard, runs_of, seen_app, the_app};
-use crate::http::csrf::Script;
-use crate::http::extract::{Asked, JsonBody, Segment};
-use crate::http::reach::{Sight, each, first_of};
-use crate::http::{Cancelling, Failure, Web};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{Asked, JsonBody, Segment};
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::{Cancelling, Failure, Web};
 use crate::model::{ApplicationFields, ApplicationId, CommandId, PlanRecord};
 use crate::store::{Application, ApplicationRuns, CommandRow};
 

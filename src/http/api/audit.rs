@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::claims::{PAGE, next_of};
 use crate::handlers::as_json;
-use crate::http::extract::Asked;
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 
 /// A part of the log.
 #[derive(Serialize)]

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::time;
 use crate::handlers::authz::Resource;
-use crate::http::extract::Asked;
-use crate::http::reach::{Sight, each, first_of};
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::{Failure, Web};
 use crate::model::RepoUrl;
 use crate::store::Claim;
 

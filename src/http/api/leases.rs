@@ -8,13 +8,12 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::OfOwner;
 use crate::handlers::as_json;
-use crate::http::csrf::Script;
-use crate::http::extract::{Asked, Segment};
 use crate::http::leases::{Release, release, seen};
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{Asked, OfOwner, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow, Store};
 
 /// `GET /api/leases?owner=…`: all that may be seen, by key, a thousand at most; `more` says that there may be others.

@@ -6,47 +6,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::Deserialize;
 
-use crate::http::apply_locks::{Stopping, allow_all, stop};
-use crate::http::csrf::Script;
-use crate::http::extract::Asked;
 use crate::http::giving::{LockWish, give_lock, read_reason, the_lock};
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
-use crate::model::ApplyLockFields;
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 
-/// Says why when nobody else does.
-const REASON: &str = "stopped by a script, without a reason";
 const BY_A_SCRIPT: &str = "by a script";
-
-/// `POST /apply/lock`
-pub(super) async fn stop_applies(
-    State(web): State<Arc<Web>>,
-    Script(who): Script,
-) -> Result<&'static str, Failure> {
-    let wish = ApplyLockFields {
-        reason: REASON,
-        ..ApplyLockFields::default()
-    }
-    .wish();
-    match stop(&web, wish, &who.by_script()).await? {
-        Stopping::Set(_) => Ok("All applies are stopped.\n"),
-        Stopping::AlreadySet(_) => Ok("All applies were stopped before.\n"),
-        Stopping::Wrong(problems) => Err(Failure::wrong_fields(&problems)),
-    }
-}
-
-/// `DELETE /apply/unlock`
-pub(super) async fn allow_applies(
-    State(web): State<Arc<Web>>,
-    Script(who): Script,
-) -> Result<&'static str, Failure> {
-    let ended = allow_all(&web, &who.by_script()).await?;
-    Ok(if ended.is_some() {
-        "Applies are allowed again.\n"
-    } else {
-        "Applies were not stopped.\n"
-    })
-}
 
 /// The lock that is meant: its identifier or its classic text.
 #[derive(Default, Deserialize)]

@@ -11,11 +11,11 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use crate::handlers::lock_facts::{LockFacts, LockFactsJson, LockJson};
-use crate::http::csrf::Script;
-use crate::http::extract::{JsonBody, Segment};
 use crate::http::giving::{LockWish, give_lock, read_reason, the_lock};
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::locks::Given;
 use crate::model::PullNumber;
 

@@ -7,9 +7,9 @@ use axum::extract::State;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
-use crate::http::extract::Asked;
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::model::{Lock, LockName};
 
 /// Every lock, newest first.

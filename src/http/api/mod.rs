@@ -5,7 +5,6 @@
 //! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`. What Atlantis has not
 //! ([`lock`]) has names of our own making, in lower case.
 
-mod apply_locks;
 mod apps;
 mod audit;
 mod claims;
@@ -20,10 +19,10 @@ mod repos;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Deserialize;
 
-use super::routes::{Access, Routes};
-use super::{Web, operations};
+use super::operations;
+use crate::kit::web::Web;
+use crate::kit::web::routes::{Access, Routes};
 
 pub(super) use apps::removed_or_why;
 pub(super) use owners::{created_or_why, deleted_or_why};
@@ -32,9 +31,6 @@ pub(super) use owners::{created_or_why, deleted_or_why};
 pub(super) fn routes() -> Routes<Arc<Web>> {
     Routes::new()
         .get("/api/locks", Access::Facts, locks::list)
-        .get("/api/apply-locks", Access::Facts, apply_locks::list)
-        .post("/api/apply-locks", Access::Account, apply_locks::set)
-        .delete("/api/apply-locks/{id}", Access::Account, apply_locks::end)
         // The classic name of a lock has slashes, and some proxies decode them.
         .get("/api/locks/{*asked}", Access::Facts, lock::show)
         .post("/api/locks/{*asked}", Access::Account, lock::change)
@@ -70,16 +66,7 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
             Access::Account,
             credentials::remove,
         )
-        .post("/apply/lock", Access::Account, legacy::stop_applies)
-        .delete("/apply/unlock", Access::Account, legacy::allow_applies)
         .delete("/locks", Access::Account, legacy::discard)
-}
-
-/// `?owner=…`: only what concerns this owner.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct OfOwner {
-    owner: Option<String>,
 }
 
 /// A time as answers show it.

@@ -12,10 +12,10 @@ use super::time;
 use crate::claims::too_many_owners;
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
-use crate::http::csrf::Script;
-use crate::http::extract::{Asked, JsonBody, Segment};
-use crate::http::reach::{Sight, first_of};
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{Asked, JsonBody, Segment};
+use crate::kit::web::reach::{Sight, first_of};
+use crate::kit::web::{Failure, Web};
 use crate::model::{Cause, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner};
 

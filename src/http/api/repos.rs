@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::handlers::as_json;
-use crate::http::csrf::Script;
-use crate::http::extract::{Asked, JsonBody, Segment, search_text};
-use crate::http::reach::Sight;
 use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{Asked, JsonBody, Segment, search_text};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::store::MirrorSearch;
 
 /// Mirrors in one answer.

@@ -14,8 +14,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 pub(super) use reconcilers::Repair;
 
 use self::audit::Log;
-use super::{Failure, Web};
 use crate::context::FileState;
+use crate::kit::web::{Failure, Web};
 use crate::store::{
     DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store,
 };

@@ -5,7 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::config::server::Periods;
-use crate::handlers::reconcile::{RECONCILERS, Reconciler, Scope};
+use crate::features;
+use crate::handlers::reconcile::{Reconciler, Scope};
 use crate::store::{ReconcilerRow, ReplicaRow, Result, Store};
 
 /// A repair that is not heard of for so many of its periods is late.
@@ -87,8 +88,7 @@ pub(super) async fn read(
             .cloned()
             .collect()
     };
-    Ok(RECONCILERS
-        .iter()
+    Ok(features::reconcilers()
         .map(|what| Repair::new(what, what.every(periods), of(what), &there, now))
         .collect())
 }
@@ -96,7 +96,6 @@ pub(super) async fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handlers::reconcile::find;
 
     fn run(replica: &str, minutes: i64, failures: i64) -> ReconcilerRow {
         let at = DateTime::UNIX_EPOCH + TimeDelta::minutes(minutes);
@@ -116,7 +115,7 @@ mod tests {
 
     fn repair(name: &str, runs: &[ReconcilerRow]) -> Repair {
         let now = DateTime::UNIX_EPOCH + TimeDelta::minutes(100);
-        let what = find(name).unwrap();
+        let what = features::reconciler(name).unwrap();
         Repair::new(what, what.period, runs.to_vec(), &["a", "b"], now)
     }
 

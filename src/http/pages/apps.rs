@@ -8,18 +8,17 @@ use axum::response::{Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::apply_locks::Nothing;
 use super::commands::{RunLink, run_links};
 use super::locks::state_words;
-use super::text::{Badge, Stamp, duration, shown};
-use super::visitor::Visitor;
 use crate::config::access::NOBODY;
 use crate::handlers::applications::Deed;
 use crate::http::apps::{Stopping, ask, cancel, discard, runs_of, seen_app, the_app};
-use crate::http::csrf::Confirmed;
-use crate::http::extract::{Asked, Segment};
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{Badge, Stamp, duration, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::model::{CommandId, Lock, PlanRecord, PlanState};
 use crate::store::{Application, ApplicationRuns, CommandRow, CommandState};
 

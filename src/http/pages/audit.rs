@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::locks::event_words;
 use super::owners::{is_full, owners_to_choose};
-use super::text::{Stamp, query, shown};
-use super::visitor::Visitor;
-use crate::http::extract::Asked;
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{Stamp, query, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::model::{ApplyScope, Concern, LockEvent};
 
 /// Events on a page.

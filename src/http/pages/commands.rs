@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::text::{Badge, PullName, Search, Stamp, duration, shown};
-use crate::http::{Failure, Web};
+use crate::kit::web::text::{Badge, PullName, Search, Stamp, duration, shown};
+use crate::kit::web::{Failure, Web};
 use crate::model::{CommandId, PullRef, RepoId};
 use crate::store::{CommandRow, RunRow};
 

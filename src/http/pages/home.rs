@@ -8,15 +8,14 @@ use chrono::{DateTime, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::apply_locks::ApplyLockView;
 use super::commands::{CommandLine, recent_commands};
-use super::text::{PullName, Search, Stamp, shown};
-use super::visitor::Visitor;
-use crate::http::apply_locks::seen as apply_locks_seen;
-use crate::http::extract::Asked;
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
-use crate::model::{ApplyLock, ApplyScope, Lock};
+use crate::features::apply_locks;
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{PullName, Search, Stamp, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::Lock;
 
 /// Locks on one page; a search finds the others.
 const LOCKS_SHOWN: usize = 300;
@@ -38,20 +37,10 @@ pub(super) enum Notice {
     Released,
     TakenAway,
     HandedOver,
-    Stopped,
-    Allowed,
-    AlreadyAllowed,
 }
 
 impl Notice {
-    const ALL: [Self; 6] = [
-        Self::Released,
-        Self::TakenAway,
-        Self::HandedOver,
-        Self::Stopped,
-        Self::Allowed,
-        Self::AlreadyAllowed,
-    ];
+    const ALL: [Self; 3] = [Self::Released, Self::TakenAway, Self::HandedOver];
 
     /// As it stands in the address.
     pub const fn code(self) -> &'static str {
@@ -59,9 +48,6 @@ impl Notice {
             Self::Released => "released",
             Self::TakenAway => "taken-away",
             Self::HandedOver => "handed-over",
-            Self::Stopped => "stopped",
-            Self::Allowed => "allowed",
-            Self::AlreadyAllowed => "already-allowed",
         }
     }
 
@@ -76,11 +62,6 @@ impl Notice {
             Self::HandedOver => {
                 "The lock is handed over and its plans are discarded. Both pull requests are told."
             }
-            Self::Stopped => {
-                "All applies are stopped. What was running already goes on to its end."
-            }
-            Self::Allowed => "Applies are allowed again.",
-            Self::AlreadyAllowed => "Applies were allowed already.",
         }
     }
 
@@ -99,7 +80,7 @@ struct View {
     /// This page again, with the search and without the notice.
     here: String,
     notice: Option<&'static str>,
-    apply_lock: Option<ApplyLockView>,
+    apply_lock: Option<apply_locks::ApplyLockView>,
     /// Apply locks besides that one.
     other_apply_locks: usize,
     locks: Vec<LockLine>,
@@ -165,8 +146,8 @@ pub(super) async fn show(
         .take(LOCKS_SHOWN)
         .map(|lock| LockLine::new(lock, now))
         .collect();
-    let apply_locks = apply_locks_seen(&web, &sight, None).await?;
-    let everything = stops_everything(&apply_locks);
+    let stopped = apply_locks::seen(&web, &sight, None).await?;
+    let (apply_lock, other_apply_locks) = apply_locks::of_dashboard(&stopped);
     let view = View {
         several_hosts: are_several(
             locks
@@ -175,9 +156,9 @@ pub(super) async fn show(
                 .chain(commands.iter().map(CommandLine::host)),
         ),
         here: here(&web, &wish.q, &wish.owner),
-        notice: Notice::find(&wish.notice),
-        other_apply_locks: apply_locks.len() - usize::from(everything.is_some()),
-        apply_lock: everything.map(|lock| ApplyLockView::new(lock, now)),
+        notice: Notice::find(&wish.notice).or_else(|| apply_locks::notice(&wish.notice)),
+        other_apply_locks,
+        apply_lock,
         locks,
         held: all.len(),
         found: found.len(),
@@ -186,13 +167,6 @@ pub(super) async fn show(
         owner: shown(wish.owner.trim()),
     };
     visitor.page("home.html", &view)
-}
-
-/// The lock that stops every apply. One that is not understood does, too, but is ended on the page of apply locks.
-fn stops_everything(locks: &[ApplyLock]) -> Option<&ApplyLock> {
-    let of = |is_meant: fn(&ApplyScope) -> bool| locks.iter().find(|lock| is_meant(&lock.scope));
-    of(|scope| *scope == ApplyScope::Server)
-        .or_else(|| of(|scope| matches!(scope, ApplyScope::Unknown(_))))
 }
 
 fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {

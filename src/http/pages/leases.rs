@@ -7,10 +7,10 @@ use axum::response::Redirect;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::text::{Badge, Stamp, Until, shown};
-use crate::http::csrf::Confirmed;
 use crate::http::leases::{Release, release};
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Confirmed;
+use crate::kit::web::text::{Badge, Stamp, Until, shown};
+use crate::kit::web::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow, ReplicaState};
 
 /// A lease in words. The key and the holder stand in the form as they are, too.

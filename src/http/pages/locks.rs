@@ -8,19 +8,18 @@ use chrono::{DateTime, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::apply_switch::back;
 use super::home::{LockLine, Notice};
-use super::text::{PullName, Stamp, shown};
-use super::visitor::Visitor;
 use crate::handlers::authz::Resource;
 use crate::handlers::lock_facts::{LockFacts, MOST_WAITERS};
 use crate::handlers::locks::explain;
-use crate::http::csrf::Confirmed;
-use crate::http::errors::in_quotes;
-use crate::http::extract::{Asked, Segment};
 use crate::http::giving::{Found, LockWish, find_seen_lock, give_lock, read_reason};
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Confirmed;
+use crate::kit::web::errors::in_quotes;
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{PullName, Stamp, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::locks::WhyNot;
 use crate::model::{
     Lock, LockEvent, LockEventKind, LockId, PlanRecord, PlanState, PullNumber, Waiter,
@@ -305,4 +304,8 @@ pub(super) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::Pruned => "log pruned",
         LockEventKind::KeyAdded => "new key of the log",
     }
+}
+/// To the dashboard, with a notice.
+fn back(web: &Web, notice: Notice) -> Redirect {
+    Redirect::to(&web.link(&format!("/?notice={}", notice.code())))
 }

@@ -6,12 +6,9 @@
 //! by hand.
 
 mod ansi;
-mod apply_locks;
-mod apply_switch;
 mod apps;
 mod audit;
 mod commands;
-mod forms;
 mod home;
 mod jobs;
 mod leases;
@@ -21,17 +18,11 @@ mod owner_forms;
 mod owners;
 mod repos;
 mod stream;
-mod templates;
-mod text;
-mod visitor;
 
 use std::sync::Arc;
 
-use super::Web;
-use super::routes::{Access, Routes};
-
-pub(super) use templates::Templates;
-pub(super) use text::shown;
+use crate::kit::web::Web;
+use crate::kit::web::routes::{Access, Routes};
 
 /// Pages and static files.
 pub(super) fn routes() -> Routes<Arc<Web>> {
@@ -43,11 +34,6 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
         .get("/locks/{*id}", Access::Facts, locks::show)
         .post("/locks/{*id}", Access::Change, locks::change)
         .get("/lock", Access::Facts, locks::by_query)
-        .post("/apply-lock/stop", Access::Change, apply_switch::stop)
-        .post("/apply-lock/allow", Access::Change, apply_switch::allow)
-        .get("/apply-locks", Access::Facts, apply_locks::show)
-        .post("/apply-locks", Access::Change, apply_locks::set)
-        .post("/apply-locks/{id}/end", Access::Change, apply_locks::end)
         .get("/jobs/{id}", Access::Facts, jobs::show)
         .post("/jobs/{id}/cancel", Access::Change, jobs::cancel)
         .get("/jobs/{id}/output.txt", Access::Account, jobs::plain)
@@ -76,5 +62,9 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
         .get("/apps/{id}", Access::Account, apps::show)
         .post("/apps/{id}/cancel", Access::Account, apps::stop)
         .post("/apps/{id}/{deed}", Access::Account, apps::act)
-        .get("/static/{hash}/{name}", Access::Facts, templates::file)
+        .get(
+            "/static/{hash}/{name}",
+            Access::Facts,
+            crate::kit::web::templates::file,
+        )
 }

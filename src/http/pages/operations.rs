@@ -9,13 +9,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::leases::{LeaseLine, notice};
-use super::text::{Badge, PullName, Stamp, duration, shown};
-use super::visitor::Visitor;
 use crate::context::{FileState, Refused};
 use crate::handlers::reconcile::Scope;
-use crate::http::extract::Asked;
 use crate::http::operations::{Operations, Repair, audit};
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::text::{Badge, PullName, Stamp, duration, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::model::{LockEvent, Reason};
 use crate::store::{
     DeliveryState, FailedJob, JobStage, JobState, LaneRow, LockEventSeal, QueueLine, ReplicaRow,

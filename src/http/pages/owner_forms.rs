@@ -8,19 +8,18 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
-use super::apply_locks::Nothing;
-use super::forms::{Wrong, taken_or_again};
 use super::owners::{Said, list_page, owner_page};
-use super::visitor::Visitor;
 use crate::claims::application_remove;
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
 use crate::http::api::{created_or_why, deleted_or_why, removed_or_why};
 use crate::http::apps;
-use crate::http::csrf::Confirmed;
-use crate::http::extract::Segment;
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::extract::Segment;
+use crate::kit::web::forms::{Wrong, taken_or_again};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::model::{ApplicationFields, Cause, OwnerName, RepoUrl};
 
 /// What a page says after a form was sent.

@@ -7,14 +7,14 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::forms::Wrong;
 use super::owner_forms::{NewApp, NewOwner, notice};
-use super::text::{Stamp, query, shown};
-use super::visitor::Visitor;
 use crate::handlers::authz::Resource;
-use crate::http::extract::{Asked, Segment};
-use crate::http::reach::{Sight, each, first_of};
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::forms::Wrong;
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::text::{Stamp, query, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::{Application, Claim, CredentialRow, OwnerOverview};
 

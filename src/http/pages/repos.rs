@@ -9,13 +9,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::owners::owners_to_choose;
-use super::text::{Badge, Stamp, Until, query, shown};
-use super::visitor::Visitor;
-use crate::http::csrf::Confirmed;
-use crate::http::extract::{Asked, Segment, search_text};
-use crate::http::reach::Sight;
 use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
-use crate::http::{Failure, Web};
+use crate::kit::web::csrf::Confirmed;
+use crate::kit::web::extract::{Asked, Segment, search_text};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{Badge, Stamp, Until, query, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
 use crate::model::{MirrorState, Reason, RepoId, RepoUrl, SyncState, Verification};
 use crate::store::{MirrorRow, MirrorSearch};
 

@@ -27,9 +27,9 @@ use tracing::warn;
 use super::ansi::Painter;
 use super::jobs::{PIECES, find_run};
 use crate::handlers::authz::Resource;
-use crate::http::extract::{Asked, Segment};
-use crate::http::reach::Sight;
-use crate::http::{Failure, Web};
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
 use crate::model::{RepoId, RunId};
 use crate::store::{OutputPiece, RunState, Store};
 

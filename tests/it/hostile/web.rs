@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::config::access::WebRules;
-use lockkeeper::http::{self, ALL_AT_ONCE, Access, FREE, LIMITED, LocalAddress, Route};
+use lockkeeper::http::{self};
+use lockkeeper::kit::web::{ALL_AT_ONCE, Access, FREE, LIMITED, LocalAddress, Route};
 use lockkeeper::model::{ProjectOutcome, RunId};
 use lockkeeper::store::{MirrorQuery, Store};
 use reqwest::Client;
@@ -273,7 +274,7 @@ async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_no
             match access {
                 Some(Access::Everybody | Access::Facts) => assert!(is_success(status), "{cell}"),
                 Some(Access::Account | Access::Change) => {
-                    assert_eq!(status, StatusCode::FORBIDDEN, "{cell}")
+                    assert_eq!(status, StatusCode::FORBIDDEN, "{cell}");
                 }
                 None => assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{cell}"),
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
-use lockkeeper::http::GiveLocks;
+use lockkeeper::kit::web::GiveLocks;
 use lockkeeper::locks::{Gave, Giving};
 
 use super::fixture::{Browser, OPS, World, form, project, pull};

@@ -20,7 +20,8 @@ use lockkeeper::handlers::authz::{
     AuthzError, Decision, Outside, Resource, by_web, web_offers, within,
 };
 use lockkeeper::handlers::locks::give;
-use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
+use lockkeeper::http::router;
+use lockkeeper::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
 use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
 use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{

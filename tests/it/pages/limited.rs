@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use lockkeeper::claims::application_add;
 use lockkeeper::config::access::WebRules;
 use lockkeeper::credential::Access;
-use lockkeeper::http::LIMITED;
+use lockkeeper::kit::web::LIMITED;
 use lockkeeper::model::{
     Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName,
     Rights, RunKind,

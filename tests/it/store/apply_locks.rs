@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use lockkeeper::features::apply_locks::SetApplyLock;
 use lockkeeper::locks::{Evidence, Verdict, verify};
 use lockkeeper::model::{
     Actor, ApplyLock, ApplyScope, Cause, LockEventKind, Origin, PlanRecord, PlanState, RunKind,
 };
-use lockkeeper::store::{ApplyGate, SetApplyLock};
+use lockkeeper::store::ApplyGate;
 
 use super::samples::{
     HOSTILE, begin_apply, begin_apply_in, open_pull, plan_state, planned, project, run,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::features::apply_locks::SetApplyLock;
 use lockkeeper::model::{ApplyScope, CommandKind};
-use lockkeeper::store::{Hold, NewJob, NewLease, Presence, SetApplyLock, Store, TakeLease};
+use lockkeeper::store::{Hold, NewJob, NewLease, Presence, Store, TakeLease};
 
 use super::replicas::replica;
 use super::samples::{command, job, open_pull};

@@ -8,7 +8,8 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use lockkeeper::app::Replica;
 use lockkeeper::emulator::{Delivering, Fault};
-use lockkeeper::handlers::reconcile::{Found, RECONCILERS, Scope, Turn, find};
+use lockkeeper::features::{reconciler as find, reconcilers};
+use lockkeeper::handlers::reconcile::{Found, Scope, Turn};
 use lockkeeper::queue::LEASE;
 use tower::ServiceExt;
 
@@ -81,7 +82,7 @@ async fn every_reconciler_has_its_numbers_and_its_line_on_the_page_before_and_af
             get(&pages, "/operations").await,
             get(&pages, "/api/operations").await,
         );
-        for reconciler in RECONCILERS {
+        for reconciler in reconcilers() {
             let name = reconciler.name;
             let ticks = format!(
                 "lockkeeper_reconciler_ticks_total{{reconciler=\"{name}\",outcome=\"success\"}}"
@@ -199,10 +200,7 @@ async fn once_in_a_period() {
     bot.db.clock.advance(Duration::from_secs(1));
     other.tick("orphans").await.unwrap();
     assert_eq!(closed_pulls(&bot.replica).await, looked);
-    for reconciler in RECONCILERS
-        .iter()
-        .filter(|reconciler| reconciler.scope == Scope::EveryReplica)
-    {
+    for reconciler in reconcilers().filter(|reconciler| reconciler.scope == Scope::EveryReplica) {
         for server in [&bot.replica, &other] {
             assert!(
                 matches!(server.turn(reconciler).await.unwrap(), Turn::Ours(_)),

@@ -4,9 +4,10 @@ use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::features::apply_locks::SetApplyLock;
 use lockkeeper::locks::{self, AuditFiles};
 use lockkeeper::model::{Actor, ApplyLock, ApplyScope, Cause};
-use lockkeeper::store::{DatabaseUrl, SetApplyLock, Store};
+use lockkeeper::store::{DatabaseUrl, Store};
 use tempfile::TempDir;
 
 use super::panics;

@@ -55,7 +55,7 @@ impl Writer {
             Event::Text(text) if self.code.is_some() => self.output(&text),
             Event::Text(text) => self.text.push(self.ink(), &text),
             Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => {
-                self.code_in_text(&code)
+                self.code_in_text(&code);
             }
             Event::Html(html) | Event::InlineHtml(html) => self.html(&html),
             Event::SoftBreak | Event::HardBreak => self.text.push(Ink::Plain, " "),

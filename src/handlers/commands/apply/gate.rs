@@ -7,6 +7,7 @@ use tracing::warn;
 use crate::config::access::{Account, Identity};
 use crate::config::workflow::Workflow;
 use crate::errors::describe_error;
+use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::applications::{again, pull_now};
 use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{Ready, Work};
@@ -16,7 +17,7 @@ use crate::model::{
     PullState, RunId, RunKind,
 };
 use crate::queue::JobError;
-use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
+use crate::render::{Next, ProjectReport, Refusal, UserText};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
 use crate::workflow::{CheckedOut, Source, ToolError};
 

@@ -2,11 +2,12 @@
 //! something is left to apply, or a lock is set only later, the gate of each apply refuses.
 
 use super::CommandCx;
+use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing::Standings;
 use crate::model::{ApplyLock, PlanRecord};
 use crate::queue::JobError;
-use crate::render::{Body, Refusal, apply_locks_line};
+use crate::render::{Body, Refusal};
 
 /// The refusal, if apply locks stand in the way of each of these plans. It names every one of them.
 pub(super) async fn refusal(

@@ -1,0 +1,122 @@
+//! A server whose secrets do not stay in the variables and words that its process was started with.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+
+use anyhow::Context as _;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::server_args::part_secrets;
+use crate::config::server::RawSettings;
+use crate::config::variables;
+use crate::kit::term::environment;
+
+/// Tells a server that the rest of its variables comes by standard input.
+const WIPED: &str = environment::WIPED;
+
+/// As [`environment::read`], for a server: secrets do not stay among the variables and words that the process was started with, which
+/// others can read (`/proc/PID/environ` and `cmdline`). A process cannot change these itself, so the program starts itself
+/// once more, in the same process, and hands itself what it took out through memory that nobody else can open.
+///
+/// `words` are those after `server`; all of them come back, also those that were taken out.
+pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettings, Vec<String>)> {
+    let doing = "cannot take secrets out of the environment and the command line of the server";
+    if std::env::var_os(WIPED).is_some() {
+        let taken = received().context(doing)?;
+        words.extend(taken.words);
+        return Ok((environment::read_with(taken.variables)?, words));
+    }
+    let (kept, variables): (Vec<_>, Vec<_>) =
+        std::env::vars_os().partition(|(name, _)| stays(name));
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let own: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let (rest, secrets) = part_secrets(words.clone());
+    // Words that this process was not started with come from a test.
+    if !args.ends_with(&own) || (variables.is_empty() && secrets.is_empty()) {
+        return Ok((environment::read()?, words));
+    }
+    args.truncate(args.len() - own.len());
+    args.extend(rest.into_iter().map(OsString::from));
+    let taken = Taken {
+        variables: variables.into_iter().collect(),
+        words: secrets,
+    };
+    Err(start_again(args, &kept, &taken).context(doing))
+}
+
+/// What was taken out.
+struct Taken {
+    variables: BTreeMap<OsString, OsString>,
+    /// Flags with their values. No name of a variable begins with dashes.
+    words: Vec<String>,
+}
+
+fn stays(name: &OsStr) -> bool {
+    name.to_str().is_some_and(variables::stays)
+}
+
+/// Does not return unless it fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the process goes on as the same program; no child is started"
+)]
+fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken) -> anyhow::Error {
+    let written = || -> anyhow::Result<File> {
+        let mut memory = File::from(memfd_create("environment", MFdFlags::MFD_CLOEXEC)?);
+        for (name, value) in &taken.variables {
+            memory.write_all(&[name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat())?;
+        }
+        for word in &taken.words {
+            memory.write_all(&[word.as_bytes(), b"\0"].concat())?;
+        }
+        memory.rewind()?;
+        Ok(memory)
+    };
+    let prepared = move || -> anyhow::Result<std::process::Command> {
+        let mut args = args.into_iter();
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        if let Some(name) = args.next() {
+            command.arg0(name);
+        }
+        command
+            .args(args)
+            .env_clear()
+            .envs(kept.iter().cloned())
+            .env(WIPED, "1")
+            .stdin(written()?);
+        Ok(command)
+    };
+    match prepared() {
+        Ok(mut command) => command.exec().into(),
+        Err(error) => error,
+    }
+}
+
+/// What was taken out, from standard input; that is empty afterwards, for this process and all it starts.
+fn received() -> anyhow::Result<Taken> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
+    let mut taken = Taken {
+        variables: BTreeMap::new(),
+        words: Vec::new(),
+    };
+    for line in bytes.split(|byte| *byte == 0) {
+        let Some(at) = line.iter().position(|byte| *byte == b'=') else {
+            continue;
+        };
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        if line.starts_with(b"--") {
+            taken.words.extend(text(line).into_string());
+        } else {
+            taken
+                .variables
+                .insert(text(&line[..at]), text(&line[at + 1..]));
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,156 @@
+//! Sets and ends apply locks for somebody at a page or a script, and asks first whether they may.
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use tracing::warn;
+
+use super::store::SetApplyLock;
+use super::wish::{ApplyLockProblem, ApplyLockWish};
+use crate::config::access::{Action, Asker};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web, shown};
+use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, Origin, RepoId, minute};
+
+/// Those that concern what somebody may see, or the repositories of one owner alone: what stops everything concerns
+/// everybody.
+pub(crate) async fn seen(
+    web: &Web,
+    sight: &Sight,
+    owner: Option<&str>,
+) -> Result<Vec<ApplyLock>, Failure> {
+    let locks = web.store.apply_lock_list().await?;
+    let Some(repos) = sight.repos(owner).await? else {
+        return Ok(locks);
+    };
+    let repos: BTreeSet<RepoId> = repos.into_iter().collect();
+    let concerns = |lock: &ApplyLock| lock.scope.repo().is_none_or(|repo| repos.contains(repo));
+    Ok(locks.into_iter().filter(concerns).collect())
+}
+
+/// What came of the wish to stop applies.
+#[must_use]
+pub(super) enum Stopping {
+    /// They are stopped.
+    Set(ApplyLock),
+    /// Somebody had stopped the same applies before.
+    AlreadySet(ApplyLock),
+    /// Something is wrong with the wish.
+    Wrong(Vec<ApplyLockProblem>),
+}
+
+/// Stops applies for somebody who may.
+pub(super) async fn stop(
+    web: &Web,
+    wish: Result<ApplyLockWish, Vec<ApplyLockProblem>>,
+    who: &Asker,
+) -> Result<Stopping, Failure> {
+    let wish = match wish {
+        Ok(wish) => wish,
+        Err(problems) => return Ok(Stopping::Wrong(problems)),
+    };
+    web.permit(who, Action::ApplyLock, &(&wish.scope).into())
+        .await?;
+    match web
+        .store
+        .apply_lock_set(
+            &wish.scope,
+            wish.ends_at,
+            &wish.cause(who.actor()).from_address(who.remote.clone()),
+        )
+        .await?
+    {
+        SetApplyLock::Set(lock) => {
+            warn!(who = who.name(), scope = %lock.scope, reason = lock.reason, until = ?lock.ends_at, "Applies are stopped");
+            Ok(Stopping::Set(lock))
+        }
+        SetApplyLock::AlreadySet(lock) => Ok(Stopping::AlreadySet(lock)),
+        SetApplyLock::Over(now) => {
+            let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
+            Ok(Stopping::Wrong(problem.into_iter().collect()))
+        }
+        SetApplyLock::TooMany(most) => Err(too_many(most)),
+    }
+}
+
+/// Ends one lock for somebody who may; `None`: it is not set any more.
+pub(super) async fn allow(
+    web: &Web,
+    id: ApplyLockId,
+    who: &Asker,
+) -> Result<Option<ApplyLock>, Failure> {
+    let Some(lock) = web.store.apply_lock_find(id).await? else {
+        return Ok(None);
+    };
+    web.permit(who, Action::ApplyLock, &(&lock.scope).into())
+        .await?;
+    end(web, &lock, who).await
+}
+
+/// Ends the lock that stops everything; `None`: there is none.
+pub(super) async fn allow_all(web: &Web, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
+    let all = ApplyScope::Server;
+    web.permit(who, Action::ApplyLock, &(&all).into()).await?;
+    let Some(lock) = web.store.apply_lock_get(&all).await? else {
+        return Ok(None);
+    };
+    end(web, &lock, who).await
+}
+
+async fn end(web: &Web, lock: &ApplyLock, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
+    let actor = who.actor();
+    let how = if actor.origin == Origin::Api {
+        "allowed again by a script"
+    } else {
+        "allowed again on the dashboard"
+    };
+    let cause = Cause::new(actor, how).from_address(who.remote.clone());
+    let ended = web.store.apply_lock_clear_one(lock.id, &cause).await?;
+    if let Some(lock) = &ended {
+        warn!(who = who.name(), scope = %lock.scope, "Applies are allowed again");
+    }
+    Ok(ended)
+}
+
+/// Why a second lock for the same applies is not set.
+pub(super) fn set_before(lock: &ApplyLock) -> String {
+    let until = lock
+        .ends_at
+        .map(|end| format!(" until {}", minute(end)))
+        .unwrap_or_default();
+    format!(
+        "{} has stopped these applies since {}{until}: {}. That lock stays as it is; end it first to set another.",
+        shown(&lock.holder),
+        minute(lock.taken_at),
+        shown(&lock.reason)
+    )
+}
+
+/// Something is wrong with the fields of a wish.
+pub(super) fn unusable(problems: &[ApplyLockProblem]) -> Failure {
+    Failure::wrong_fields(
+        problems
+            .iter()
+            .map(|problem| (problem.field.as_str(), problem.text.as_str())),
+    )
+}
+
+/// No apply lock has this identifier.
+pub(super) fn not_set() -> Failure {
+    let message = "No apply lock has this identifier. Most likely it was ended already, by somebody or by its time; \
+                   GET /api/apply-locks and the page of apply locks show those that are set.";
+    Failure::new(StatusCode::NOT_FOUND, "This apply lock is not set", message)
+}
+
+/// The same applies are stopped already.
+pub(super) fn already_set(lock: &ApplyLock) -> Failure {
+    Failure::new(StatusCode::CONFLICT, "Stopped before", set_before(lock))
+}
+
+fn too_many(most: usize) -> Failure {
+    let message = format!(
+        "There are {most} apply locks, and no more are kept. Nothing was changed. End some, or stop a whole \
+         repository or everything with one."
+    );
+    Failure::new(StatusCode::CONFLICT, "Too many apply locks", message)
+}

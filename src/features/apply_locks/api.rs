@@ -1,0 +1,132 @@
+//! `/api/apply-locks`, and the routes by which scripts of Atlantis stop applies.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::actions::{Stopping, allow, allow_all, already_set, not_set, seen, stop, unusable};
+use super::view::ApplyLockView;
+use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{Asked, JsonBody, OfOwner, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
+use crate::model::ApplyLockId;
+
+/// All of them, the widest first.
+#[derive(Serialize)]
+pub(super) struct ApplyLocks {
+    apply_locks: Vec<ApplyLockView>,
+}
+
+/// `GET /api/apply-locks?owner=…`. Of an owner: those that stop applies in repositories that it has claimed, with those
+/// that stop everything.
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(of): Asked<OfOwner>,
+) -> Result<Json<ApplyLocks>, Failure> {
+    let locks = seen(&web, &sight, of.owner.as_deref()).await?;
+    Ok(Json(ApplyLocks {
+        apply_locks: locks.iter().map(ApplyLockView::from).collect(),
+    }))
+}
+
+/// What is to be stopped.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
+    repo: Option<String>,
+    dir: Option<String>,
+    reason: String,
+    until: Option<String>,
+}
+
+impl Wish {
+    fn read(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+        let fields = ApplyLockFields {
+            repo: self.repo.as_deref().unwrap_or_default(),
+            dir: self.dir.as_deref().unwrap_or_default(),
+            reason: &self.reason,
+            until: self.until.as_deref().unwrap_or_default(),
+        };
+        // Most likely a variable of the script that was not set: it must not widen what is stopped.
+        let given = [
+            (ApplyLockField::Repo, &self.repo),
+            (ApplyLockField::Dir, &self.dir),
+            (ApplyLockField::Until, &self.until),
+        ];
+        let empty = given
+            .into_iter()
+            .filter(|(_, text)| text.as_ref().is_some_and(|text| text.trim().is_empty()));
+        let empty = empty.map(|(field, _)| {
+            ApplyLockProblem::new(field, "It is empty. Give it a value, or leave it out.")
+        });
+        let empty: Vec<_> = empty.collect();
+        if empty.is_empty() {
+            fields.wish()
+        } else {
+            Err(empty)
+        }
+    }
+}
+
+/// `POST /api/apply-locks`
+pub(super) async fn set(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<(StatusCode, Json<ApplyLockView>), Failure> {
+    match stop(&web, wish.read(), &who.by_script()).await? {
+        Stopping::Set(lock) => Ok((StatusCode::CREATED, Json((&lock).into()))),
+        Stopping::AlreadySet(lock) => Err(already_set(&lock)),
+        Stopping::Wrong(problems) => Err(unusable(&problems)),
+    }
+}
+
+/// `DELETE /api/apply-locks/{id}`; the answer is what was ended.
+pub(super) async fn end(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+) -> Result<Json<ApplyLockView>, Failure> {
+    let id: ApplyLockId = asked.parse().map_err(|_| not_set())?;
+    let ended = allow(&web, id, &who.by_script()).await?;
+    ended.map(|lock| Json((&lock).into())).ok_or_else(not_set)
+}
+
+/// The reason of a script that has none to give.
+const REASON: &str = "stopped by a script, without a reason";
+
+/// `POST /apply/lock`
+pub(super) async fn stop_applies(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+) -> Result<&'static str, Failure> {
+    let wish = ApplyLockFields {
+        reason: REASON,
+        ..ApplyLockFields::default()
+    }
+    .wish();
+    match stop(&web, wish, &who.by_script()).await? {
+        Stopping::Set(_) => Ok("All applies are stopped.\n"),
+        Stopping::AlreadySet(_) => Ok("All applies were stopped before.\n"),
+        Stopping::Wrong(problems) => Err(unusable(&problems)),
+    }
+}
+
+/// `DELETE /apply/unlock`
+pub(super) async fn allow_applies(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+) -> Result<&'static str, Failure> {
+    let ended = allow_all(&web, &who.by_script()).await?;
+    Ok(if ended.is_some() {
+        "Applies are allowed again.\n"
+    } else {
+        "Applies were not stopped.\n"
+    })
+}

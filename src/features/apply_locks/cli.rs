@@ -1,0 +1,428 @@
+//! `lockkeeper apply-lock (list | set | clear)`: what stops applies.
+
+use anyhow::Context as _;
+use chrono::{DateTime, Utc};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::store::SetApplyLock;
+use super::view::ApplyLockView;
+use super::wish::{ApplyLockFields, ApplyLockProblem, ApplyLockWish};
+use crate::clock::{Clock, SystemClock};
+use crate::config::parse_duration;
+use crate::config::server::StorageConfig;
+use crate::kit::term::{
+    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
+};
+use crate::model::{Actor, ApplyLock, ApplyLockId, ApplyScope, Cause, Origin, minute};
+use crate::store::{Result, Store};
+
+pub(super) fn command() -> Command {
+    let list = Command::new("list").about("Show what stops applies").arg(
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("As JSON, an apply lock per line"),
+    );
+    let set = Command::new("set")
+        .about("Stop applies")
+        .long_about(
+            "Stops applies everywhere, in one repository (--repo), or in one directory of it and everything below \
+             (--repo and --dir). An apply that is running goes on to its end.\n\nExit code 1: these applies are stopped \
+             already; it says by whom.",
+        )
+        .arg(text("reason", "TEXT", "Why, for those who find applies stopped").required(true))
+        .args(scope_args())
+        .arg(text("until", "TIME", "When it ends by itself, as in 2026-12-24T18:00Z (UTC where no zone stands)"))
+        .arg(text("for", "TIME", "After how long it ends by itself, as in 90m, 12h or 3d").conflicts_with("until"));
+    let clear = Command::new("clear")
+        .about("Allow applies again")
+        .long_about(
+            "Ends the apply lock of exactly this: of everything, of one repository (--repo), or of one directory (--repo \
+             and --dir). Others stay.\n\nExit code 1: there is no such apply lock.",
+        )
+        .args(scope_args())
+        .arg(
+            text("id", "ID", "The one that `list --json` shows with this id")
+                .value_parser(value_parser!(ApplyLockId))
+                .conflicts_with("repo"),
+        );
+    Command::new("apply-lock")
+        .about("Stop applies, everywhere or somewhere, and allow them again")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommands([list, set, clear].map(|command| command.args(database::flags())))
+}
+
+fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+fn scope_args() -> [Arg; 2] {
+    [
+        text(
+            "repo",
+            "HOST/OWNER/NAME",
+            "Only in this repository, as in github.com/acme/infra",
+        ),
+        text(
+            "dir",
+            "PATH",
+            "Only in this directory of the repository and below it",
+        )
+        .requires("repo"),
+    ]
+}
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "apply-lock",
+    command,
+    run,
+};
+
+/// What is asked for, read before anything is opened.
+enum Wanted {
+    List { as_json: bool },
+    Set(ApplyLockWish),
+    Clear(ApplyScope),
+    ClearOne(ApplyLockId),
+}
+
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
+        Ok(storage) => storage,
+        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
+    };
+    let wanted = match wanted(name, matches) {
+        Ok(wanted) => wanted,
+        Err(problems) => return Ok(terminal.usage(&problems)),
+    };
+    block_on(async {
+        let store = database::open(&storage).await?;
+        match wanted {
+            Wanted::List { as_json } => list(&store, as_json, terminal).await,
+            Wanted::Set(wish) => set(&store, &wish, terminal).await,
+            Wanted::Clear(scope) => {
+                let ended = store.apply_lock_clear(&scope, &cause()).await;
+                cleared(
+                    ended,
+                    &format!("no apply lock is set for exactly this: {scope}"),
+                    terminal,
+                )
+            }
+            Wanted::ClearOne(id) => {
+                let ended = store.apply_lock_clear_one(id, &cause()).await;
+                cleared(ended, &format!("no apply lock has the id {id}"), terminal)
+            }
+        }
+    })?
+}
+
+fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
+    let given = |name: &str| {
+        let value = matches.try_get_one::<String>(name).ok().flatten();
+        value.map(String::as_str).unwrap_or_default()
+    };
+    let fields = ApplyLockFields {
+        repo: given("repo"),
+        dir: given("dir"),
+        reason: given("reason"),
+        until: given("until"),
+    };
+    // An empty value is most likely a variable of a script that was not set: it must not widen what is stopped.
+    let is_empty = |name: &str| {
+        let value = matches.try_get_one::<String>(name).ok().flatten();
+        value.is_some_and(|value| value.trim().is_empty())
+    };
+    if let Some(name) = ["repo", "dir", "until", "for"]
+        .into_iter()
+        .find(|name| is_empty(name))
+    {
+        return Err(format!(
+            "error: --{name} has no value: give it one, or leave it out\n"
+        ));
+    }
+    Ok(match name {
+        "list" => Wanted::List {
+            as_json: matches.get_flag("json"),
+        },
+        "clear" if matches.contains_id("id") => {
+            Wanted::ClearOne(*matches.get_one("id").expect("it was given"))
+        }
+        "clear" => Wanted::Clear(fields.scope().map_err(|problems| shown(&problems))?),
+        _ => {
+            let wish = fields.wish().map_err(|problems| shown(&problems))?;
+            let ends_at = ends_after(given("for"), SystemClock.now())?.or(wish.ends_at);
+            Wanted::Set(ApplyLockWish { ends_at, ..wish })
+        }
+    })
+}
+
+fn ends_after(text: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let time = parse_duration(text)
+        .map_err(|error| format!("error: --for: {error}: write 90m, 12h or 3d\n"))?;
+    Ok(Some(now + time))
+}
+
+fn shown(problems: &[ApplyLockProblem]) -> String {
+    let lines = problems
+        .iter()
+        .map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
+    lines.collect::<Vec<_>>().concat()
+}
+
+fn actor() -> Actor {
+    Actor {
+        login: environment::user(),
+        origin: Origin::Cli,
+    }
+}
+
+async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+    let locks = store
+        .apply_lock_list()
+        .await
+        .context("the apply locks could not be read")?;
+    if locks.is_empty() && !as_json {
+        terminal.line("Applies are not stopped anywhere.")?;
+    }
+    for lock in &locks {
+        if as_json {
+            terminal.line(serde_json::to_string(&ApplyLockView::from(lock))?)?;
+        } else {
+            terminal.line(line(lock))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -> Outcome {
+    let set = store
+        .apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(actor()))
+        .await;
+    match set.context("the apply lock could not be set")? {
+        SetApplyLock::Set(lock) => {
+            terminal.line(format_args!("Applies are stopped: {}", line(&lock)))?;
+            Ok(Exit::Success)
+        }
+        SetApplyLock::AlreadySet(lock) => {
+            terminal.note(format_args!(
+                "error: these applies are stopped already: {}",
+                line(&lock)
+            ));
+            Ok(Exit::Failure)
+        }
+        SetApplyLock::Over(now) => {
+            let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
+            Ok(terminal.usage(&shown(problem.as_slice())))
+        }
+        SetApplyLock::TooMany(most) => {
+            terminal.note(format_args!(
+                "error: there are {most} apply locks, and no more are kept: clear some first"
+            ));
+            Ok(Exit::Failure)
+        }
+    }
+}
+
+fn cause() -> Cause {
+    Cause::new(actor(), "allowed again on the command line")
+}
+
+fn cleared(ended: Result<Option<ApplyLock>>, none: &str, terminal: &mut Terminal<'_>) -> Outcome {
+    let Some(lock) = ended.context("the apply lock could not be ended")? else {
+        terminal.note(format_args!("error: {none}"));
+        terminal.note("`lockkeeper apply-lock list` shows those that are.");
+        return Ok(Exit::Failure);
+    };
+    terminal.line(format_args!("Ended: {}", line(&lock)))?;
+    Ok(Exit::Success)
+}
+
+/// Names and reasons come from others; a terminal must not obey them.
+fn line(lock: &ApplyLock) -> String {
+    let until = lock
+        .ends_at
+        .map_or_else(|| "somebody ends it".to_owned(), minute);
+    let line = format!(
+        "{}, by {} since {}, until {until}: {}",
+        lock.scope,
+        lock.holder,
+        minute(lock.taken_at),
+        lock.reason
+    );
+    safe(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use insta::assert_snapshot;
+    use regex::Regex;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::tests::call;
+    use crate::clock::RandomIds;
+    use crate::locks::{Evidence, Verdict, verify};
+    use crate::store::DatabaseUrl;
+
+    /// A directory with an empty database.
+    fn data() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        drop(block_on(open(dir.path())).unwrap());
+        dir
+    }
+
+    async fn open(dir: &std::path::Path) -> Store {
+        let url = DatabaseUrl::Sqlite(dir.join("lockkeeper.db"));
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .unwrap()
+    }
+
+    /// Exit code and what was said, with the user and times replaced.
+    fn apply_lock(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
+        let data = dir.path().display().to_string();
+        let (exit, out, err) = call(&[&["apply-lock"], args, &["--data-dir", &data]].concat());
+        let text = format!("{out}{err}").replace(
+            &format!("by {} since", environment::user()),
+            "by USER since",
+        );
+        let since = Regex::new(r"since \d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
+        (exit, since.replace_all(&text, "since TIME").into_owned())
+    }
+
+    const INFRA: [&str; 2] = ["--repo", "github.com/acme/infra"];
+
+    #[test]
+    fn applies_are_stopped_listed_and_allowed_again() {
+        let dir = data();
+        let set = |args: &[&str]| apply_lock(&dir, &[&["set"], args].concat());
+        assert_eq!(
+            apply_lock(&dir, &["list"]),
+            (
+                Exit::Success,
+                "Applies are not stopped anywhere.\n".to_owned()
+            )
+        );
+        let (exit, said) = set(&["--reason", "the database moves"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(said, @"Applies are stopped: everywhere, by USER since TIME, until somebody ends it: the database moves");
+        let freeze = [
+            "--reason",
+            "freeze\u{1b}[31m",
+            "--until",
+            "2126-12-24T18:00Z",
+        ];
+        assert_eq!(
+            set(&[&freeze[..], &INFRA, &["--dir", "network/"]].concat()).0,
+            Exit::Success
+        );
+        assert_eq!(
+            set(&[&["--reason", "x", "--for", "3d"][..], &INFRA].concat()).0,
+            Exit::Success
+        );
+        let (exit, said) = set(&["--reason", "mine"]);
+        assert_eq!(exit, Exit::Failure);
+        assert_snapshot!(said, @"error: these applies are stopped already: everywhere, by USER since TIME, until somebody ends it: the database moves");
+        let (_, listed) = apply_lock(&dir, &["list"]);
+        assert_eq!(listed.lines().count(), 3, "{listed}");
+        assert_snapshot!(listed.lines().last().unwrap(), @"network in github.com/acme/infra, by USER since TIME, until 2126-12-24 18:00 UTC: freeze�[31m");
+        assert_eq!(
+            apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat()).0,
+            Exit::Success
+        );
+        let (exit, said) = apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat());
+        assert_eq!(exit, Exit::Failure);
+        assert_snapshot!(said, @"
+        error: no apply lock is set for exactly this: network in github.com/acme/infra
+        `lockkeeper apply-lock list` shows those that are.
+        ");
+        assert_eq!(apply_lock(&dir, &["clear"]).0, Exit::Success);
+        let (_, json) = apply_lock(&dir, &["list", "--json"]);
+        let line: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&line["scope"], &line["repo"], &line["dir"]),
+            (&json!("repo"), &json!(INFRA[1]), &json!(null))
+        );
+        assert_eq!(line["holder"], json!(environment::user()));
+        let id = line["id"].as_str().unwrap();
+        assert_eq!(apply_lock(&dir, &["clear", "--id", id]).0, Exit::Success);
+        let gone = apply_lock(&dir, &["clear", "--id", id]);
+        assert!(
+            gone.0 == Exit::Failure
+                && gone
+                    .1
+                    .starts_with(&format!("error: no apply lock has the id {id}\n")),
+            "{gone:?}"
+        );
+        let verdict = block_on(async {
+            verify(&open(dir.path()).await, &Evidence::default(), None)
+                .await
+                .unwrap()
+        })
+        .unwrap();
+        assert!(
+            matches!(&verdict, Verdict::Whole(whole) if whole.unsigned == 6),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_a_usage_error_and_nothing_is_set() {
+        let dir = data();
+        let cases: [(&[&str], &str); 8] = [
+            (&["set"], "--reason <TEXT>"),
+            (
+                &["set", "--reason", " "],
+                "error: --reason: Say in a few words why",
+            ),
+            (
+                &["set", "--reason", "x", "--repo", "infra"],
+                "error: --repo: `infra` is not a repository",
+            ),
+            (
+                &["set", "--reason", "x", "--dir", "net"],
+                "--repo <HOST/OWNER/NAME>",
+            ),
+            (
+                &["set", "--reason", "x", "--repo", ""],
+                "error: --repo has no value",
+            ),
+            (
+                &["set", "--reason", "x", "--until", "2020-01-01T00:00Z"],
+                "2020-01-01 00:00 UTC is over: it is ",
+            ),
+            (
+                &["set", "--reason", "x", "--for", "soon"],
+                "error: --for: `soon` is not a length of time: write 90m",
+            ),
+            (
+                &[
+                    "set",
+                    "--reason",
+                    "x",
+                    "--for",
+                    "1h",
+                    "--until",
+                    "2126-01-01T00:00Z",
+                ],
+                "cannot be used with",
+            ),
+        ];
+        for (args, text) in cases {
+            let (exit, said) = apply_lock(&dir, args);
+            assert_eq!(exit, Exit::Usage, "{args:?} {said}");
+            assert!(said.contains(text), "{args:?} {said}");
+        }
+        assert_eq!(
+            apply_lock(&dir, &["list"]).1,
+            "Applies are not stopped anywhere.\n"
+        );
+    }
+}

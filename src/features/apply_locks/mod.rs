@@ -1,0 +1,59 @@
+//! Apply locks stop applies: everywhere, in one repository, or in one directory of it and everything below it. An apply that
+//! is running goes on to its end, and plans go on as usual.
+//!
+//! The nouns are [`ApplyLock`](crate::model::ApplyLock) and [`ApplyScope`](crate::model::ApplyScope), because the audit log
+//! and permissions speak of scopes too. Everything else is here:
+//!
+//! | File | What it does |
+//! |---|---|
+//! | `wish.rs` | reads what somebody asks for, on a page, by the API or on the command line |
+//! | `store.rs` | keeps apply locks, and decides in the transaction of an apply whether one is in its way |
+//! | `actions.rs` | sets and ends them for somebody who may |
+//! | `view.rs` | one apply lock as page, API and command line show it |
+//! | `page.rs`, `switch.rs` | `/apply-locks`, and the switch of the dashboard |
+//! | `api.rs` | `/api/apply-locks`, and the routes that scripts of Atlantis call |
+//! | `cli.rs` | `lockkeeper apply-lock` |
+//! | `comment.rs` | what a pull request is told where applies are stopped |
+//! | `expiry.rs` | removes those whose time is over |
+
+mod actions;
+mod api;
+mod cli;
+mod comment;
+mod expiry;
+mod page;
+mod store;
+mod switch;
+mod view;
+mod wish;
+
+use std::sync::Arc;
+
+pub(crate) use actions::seen;
+pub(crate) use comment::apply_locks_line;
+pub use store::SetApplyLock;
+pub(crate) use switch::{notice, of_dashboard};
+pub(crate) use view::ApplyLockView;
+
+use super::Feature;
+use crate::kit::web::{Access, Routes, Web};
+
+pub(super) const FEATURE: Feature = Feature {
+    routes,
+    subcommands: &[cli::SUBCOMMAND],
+    reconcilers: &[expiry::RECONCILER],
+};
+
+fn routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/apply-locks", Access::Facts, page::show)
+        .post("/apply-locks", Access::Change, page::set)
+        .post("/apply-locks/{id}/end", Access::Change, page::end)
+        .post("/apply-lock/stop", Access::Change, switch::stop)
+        .post("/apply-lock/allow", Access::Change, switch::allow)
+        .get("/api/apply-locks", Access::Facts, api::list)
+        .post("/api/apply-locks", Access::Account, api::set)
+        .delete("/api/apply-locks/{id}", Access::Account, api::end)
+        .post("/apply/lock", Access::Account, api::stop_applies)
+        .delete("/apply/unlock", Access::Account, api::allow_applies)
+}

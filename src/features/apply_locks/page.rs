@@ -1,0 +1,217 @@
+//! `/apply-locks`: what stops applies, where, why and until when.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::{Deserialize, Serialize};
+
+use super::actions::{Stopping, allow, not_set, seen, set_before, stop, unusable};
+use super::view::ApplyLockView;
+use super::wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish};
+use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::forms::Wrong;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::{ApplyLock, ApplyLockId, Reason, RepoPath};
+
+/// `?notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    notice: String,
+}
+
+fn notice(code: &str) -> Option<&'static str> {
+    match code {
+        "set" => Some("These applies are stopped. What was running already goes on to its end."),
+        "ended" => Some("The lock is ended. What no other lock stops can be applied again."),
+        "gone" => Some("That lock had ended already."),
+        _ => None,
+    }
+}
+
+#[derive(Serialize)]
+struct View {
+    notice: Option<&'static str>,
+    locks: Vec<ApplyLockView>,
+    typed: Typed,
+    wrong: Wrong,
+    most_chars: usize,
+    longest_dir: usize,
+}
+
+/// What somebody typed into the form; it stands there again when something is wrong.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct Typed {
+    scope: String,
+    repo: String,
+    dir: String,
+    reason: String,
+    until: String,
+}
+
+impl Typed {
+    /// The whole server, as the form of the first page means it.
+    pub fn everywhere(reason: String) -> Self {
+        Self {
+            scope: "server".to_owned(),
+            reason,
+            ..Self::default()
+        }
+    }
+
+    fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+        let fields = ApplyLockFields {
+            repo: &self.repo,
+            dir: &self.dir,
+            reason: &self.reason,
+            until: &self.until,
+        };
+        let (read, mut contradictions) = (fields.wish(), self.contradictions());
+        match read {
+            Ok(wish) if contradictions.is_empty() => Ok(wish),
+            Ok(_) => Err(contradictions),
+            Err(problems) => {
+                contradictions.extend(problems);
+                Err(contradictions)
+            }
+        }
+    }
+
+    /// Where the choice and the fields say different things.
+    fn contradictions(&self) -> Vec<ApplyLockProblem> {
+        let (has_repo, has_dir) = (!self.repo.trim().is_empty(), !self.dir.trim().is_empty());
+        let (repo, dir) = match self.scope.as_str() {
+            "server" => (
+                has_repo
+                    .then_some("All repositories are chosen above. Choose one repository there, or empty this field."),
+                has_dir
+                    .then_some("All repositories are chosen above. Choose one directory there, or empty this field."),
+            ),
+            "repo" => (
+                (!has_repo).then_some("Name the repository with its host, as in github.com/acme/infra."),
+                has_dir
+                    .then_some("A whole repository is chosen above. Choose one directory there, or empty this field."),
+            ),
+            "path" => (
+                (!has_repo).then_some("Name the repository of the directory, as in github.com/acme/infra."),
+                (!has_dir).then_some("Name the directory from the root of the repository, as in network/eu."),
+            ),
+            _ => (Some("Choose above which applies are to stop."), None),
+        };
+        let problem = |field| move |text: &str| ApplyLockProblem::new(field, text);
+        let repo = repo.map(problem(ApplyLockField::Repo));
+        repo.into_iter()
+            .chain(dir.map(problem(ApplyLockField::Dir)))
+            .collect()
+    }
+}
+
+/// `GET /apply-locks`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let scope = if sight.owners().is_none() {
+        "server"
+    } else {
+        "repo"
+    };
+    let typed = Typed {
+        scope: scope.to_owned(),
+        ..Typed::default()
+    };
+    page(
+        &web,
+        (&visitor, &sight),
+        notice(&wish.notice),
+        typed,
+        Wrong::default(),
+    )
+    .await
+}
+
+async fn page(
+    web: &Web,
+    (visitor, sight): (&Visitor, &Sight),
+    notice: Option<&'static str>,
+    typed: Typed,
+    wrong: Wrong,
+) -> Result<Response, Failure> {
+    let locks = seen(web, sight, None).await?;
+    let locks = locks.iter().map(ApplyLockView::from).collect();
+    let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
+    visitor.page(
+        "apply_locks.html",
+        &View {
+            notice,
+            locks,
+            typed,
+            wrong,
+            most_chars,
+            longest_dir,
+        },
+    )
+}
+
+/// `POST /apply-locks`
+pub(super) async fn set(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    form: Confirmed<Typed>,
+) -> Result<Response, Failure> {
+    match set_or_ask_again(&web, (&visitor, &sight), form).await? {
+        Ok(_) => Ok(to_page(&web, "set").into_response()),
+        Err(again) => Ok(again),
+    }
+}
+
+/// Sets what was typed; else the page again, with what is wrong and all that was typed.
+pub(super) async fn set_or_ask_again(
+    web: &Web,
+    who: (&Visitor, &Sight),
+    form: Confirmed<Typed>,
+) -> Result<Result<ApplyLock, Response>, Failure> {
+    let typed = form.fields;
+    let (status, wrong) = match stop(web, typed.wish(), &form.who.at_page()).await? {
+        Stopping::Set(lock) => return Ok(Ok(lock)),
+        Stopping::AlreadySet(lock) => (StatusCode::CONFLICT, Wrong::whole(set_before(&lock))),
+        Stopping::Wrong(problems) => {
+            let fields: Vec<&str> = ApplyLockField::ALL
+                .iter()
+                .map(|field| field.as_str())
+                .collect();
+            let wrong = Wrong::beside(&fields, unusable(&problems).problems());
+            (StatusCode::UNPROCESSABLE_ENTITY, wrong)
+        }
+    };
+    Ok(Err(
+        (status, page(web, who, None, typed, wrong).await?).into_response()
+    ))
+}
+
+/// `POST /apply-locks/{id}/end`
+pub(super) async fn end(
+    State(web): State<Arc<Web>>,
+    Segment(asked): Segment,
+    form: Confirmed<Nothing>,
+) -> Result<Redirect, Failure> {
+    let id: ApplyLockId = asked.parse().map_err(|_| not_set())?;
+    let ended = allow(&web, id, &form.who.at_page()).await?;
+    Ok(to_page(
+        &web,
+        if ended.is_some() { "ended" } else { "gone" },
+    ))
+}
+
+fn to_page(web: &Web, notice: &str) -> Redirect {
+    Redirect::to(&web.link(&format!("/apply-locks?notice={notice}")))
+}

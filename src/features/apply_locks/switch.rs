@@ -1,0 +1,81 @@
+//! The switch of the dashboard, which stops every apply.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use super::actions::allow_all;
+use super::page::{Typed, set_or_ask_again};
+use super::view::ApplyLockView;
+use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::{ApplyLock, ApplyScope};
+
+/// Why.
+#[derive(Deserialize)]
+pub(super) struct Stop {
+    #[serde(default)]
+    reason: String,
+}
+
+/// `POST /apply-lock/stop`
+pub(super) async fn stop(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    form: Confirmed<Stop>,
+) -> Result<Response, Failure> {
+    let Confirmed { who, fields } = form;
+    let form = Confirmed {
+        who,
+        fields: Typed::everywhere(fields.reason),
+    };
+    Ok(
+        match set_or_ask_again(&web, (&visitor, &sight), form).await? {
+            Ok(_) => to_dashboard(&web, "stopped").into_response(),
+            Err(again) => again,
+        },
+    )
+}
+
+/// `POST /apply-lock/allow`
+pub(super) async fn allow(
+    State(web): State<Arc<Web>>,
+    form: Confirmed<Nothing>,
+) -> Result<Redirect, Failure> {
+    let ended = allow_all(&web, &form.who.at_page()).await?;
+    let notice = if ended.is_some() {
+        "allowed"
+    } else {
+        "already-allowed"
+    };
+    Ok(to_dashboard(&web, notice))
+}
+
+fn to_dashboard(web: &Web, notice: &str) -> Redirect {
+    Redirect::to(&web.link(&format!("/?notice={notice}")))
+}
+
+/// What the dashboard says after the switch was used.
+pub(crate) fn notice(code: &str) -> Option<&'static str> {
+    match code {
+        "stopped" => Some("All applies are stopped. What was running already goes on to its end."),
+        "allowed" => Some("Applies are allowed again."),
+        "already-allowed" => Some("Applies were allowed already."),
+        _ => None,
+    }
+}
+
+/// The lock that stops every apply, and how many others there are. One that is not understood stops everything as well,
+/// but is ended on the page of apply locks.
+pub(crate) fn of_dashboard(locks: &[ApplyLock]) -> (Option<ApplyLockView>, usize) {
+    let find = |is_meant: fn(&ApplyScope) -> bool| locks.iter().find(|lock| is_meant(&lock.scope));
+    let everything = find(|scope| *scope == ApplyScope::Server)
+        .or_else(|| find(|scope| matches!(scope, ApplyScope::Unknown(_))));
+    let others = locks.len() - usize::from(everything.is_some());
+    (everything.map(ApplyLockView::from), others)
+}

@@ -1,0 +1,43 @@
+//! An apply lock as pages, the API and the command line show it.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+
+use crate::model::{ApplyLock, ApplyScope};
+
+/// One apply lock. Texts are as somebody wrote them: pages and terminals make them safe.
+#[derive(Serialize)]
+pub(crate) struct ApplyLockView {
+    id: String,
+    /// `server`, `repo`, `path`, or `unknown`, which stops everything.
+    scope: &'static str,
+    repo: Option<String>,
+    dir: Option<String>,
+    holder: String,
+    reason: String,
+    since: String,
+    until: Option<String>,
+    /// What is recorded in place of a scope that this version understands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_understood: Option<String>,
+}
+
+impl From<&ApplyLock> for ApplyLockView {
+    fn from(lock: &ApplyLock) -> Self {
+        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        Self {
+            id: lock.id.to_string(),
+            scope: lock.scope.kind(),
+            repo: lock.scope.repo().map(ToString::to_string),
+            dir: lock.scope.dir().map(ToString::to_string),
+            holder: lock.holder.clone(),
+            reason: lock.reason.clone(),
+            since: time(lock.taken_at),
+            until: lock.ends_at.map(time),
+            not_understood: match &lock.scope {
+                ApplyScope::Unknown(text) => Some(text.clone()),
+                ApplyScope::Server | ApplyScope::Repo(_) | ApplyScope::Path { .. } => None,
+            },
+        }
+    }
+}

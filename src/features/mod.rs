@@ -1,0 +1,112 @@
+//! What Lockkeeper does for its users, a folder for each feature: its rules, SQL, routes, pages, API, command line, comments
+//! and repairs. A feature uses another one only through its `mod.rs`.
+//!
+//! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
+
+pub mod apply_locks;
+
+use std::sync::Arc;
+
+use crate::handlers::reconcile::{RECONCILERS, Reconciler};
+use crate::kit::term::Subcommand;
+use crate::kit::web::{Routes, Web};
+
+/// What a feature adds to the server and to the command line.
+struct Feature {
+    /// Pages and API.
+    routes: fn() -> Routes<Arc<Web>>,
+    /// `lockkeeper NAME`.
+    subcommands: &'static [Subcommand],
+    /// Repairs that run by timer.
+    reconcilers: &'static [Reconciler],
+}
+
+const FEATURES: &[Feature] = &[apply_locks::FEATURE];
+
+/// The routes of all features.
+pub(crate) fn routes() -> Routes<Arc<Web>> {
+    let all = FEATURES.iter().map(|feature| (feature.routes)());
+    all.fold(Routes::new(), Routes::merge)
+}
+
+/// The subcommands of all features.
+pub(crate) fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
+    FEATURES.iter().flat_map(|feature| feature.subcommands)
+}
+
+/// Every repair that runs by timer, in the order of the page of operations.
+pub fn reconcilers() -> impl Iterator<Item = &'static Reconciler> {
+    RECONCILERS
+        .iter()
+        .chain(FEATURES.iter().flat_map(|feature| feature.reconcilers))
+}
+
+/// The repair of this name.
+pub fn reconciler(name: &str) -> Option<&'static Reconciler> {
+    reconcilers().find(|reconciler| reconciler.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::server::Periods;
+
+    #[test]
+    fn names_are_snake_case_and_used_once_and_every_one_says_what_it_repairs() {
+        let mut seen = BTreeSet::new();
+        for Reconciler {
+            name,
+            repairs,
+            period,
+            ..
+        } in reconcilers()
+        {
+            assert!(seen.insert(name), "{name} is in the list twice");
+            assert!(
+                name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'),
+                "{name}"
+            );
+            assert!(
+                repairs.ends_with('.') && repairs.len() > 20,
+                "{name}: {repairs}"
+            );
+            assert!(*period >= Duration::from_secs(1), "{name}");
+            assert!(reconciler(name).is_some());
+        }
+    }
+
+    #[test]
+    fn without_settings_every_period_is_the_usual_one() {
+        for reconciler in reconcilers() {
+            assert_eq!(
+                reconciler.every(&Periods::DEFAULT),
+                reconciler.period,
+                "{}",
+                reconciler.name
+            );
+        }
+        let often = Periods {
+            claims: Duration::from_secs(7),
+        };
+        assert_eq!(
+            reconciler("claims").unwrap().every(&often),
+            Duration::from_secs(7)
+        );
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_has_every_reconciler() {
+        let text =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md"))
+                .unwrap();
+        for Reconciler { name, .. } in reconcilers() {
+            assert!(
+                text.contains(&format!("| `{name}` |")),
+                "docs/operations.md does not tell of `{name}`"
+            );
+        }
+    }
+}

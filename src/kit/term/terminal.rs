@@ -1,0 +1,46 @@
+//! Where a subcommand writes. Standard output is for what was asked for, standard error for everything else.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use super::Exit;
+
+/// The two streams.
+pub(crate) struct Terminal<'a> {
+    out: &'a mut (dyn Write + Send),
+    err: &'a mut (dyn Write + Send),
+}
+
+impl<'a> Terminal<'a> {
+    pub fn new(out: &'a mut (dyn Write + Send), err: &'a mut (dyn Write + Send)) -> Self {
+        Self { out, err }
+    }
+
+    /// Writes a line that was asked for. Fails when nobody reads any more.
+    pub fn line(&mut self, line: impl Display) -> std::io::Result<()> {
+        writeln!(self.out, "{line}")
+    }
+
+    /// Writes a line about the work. A closed standard error is no reason to stop.
+    pub fn note(&mut self, line: impl Display) {
+        drop(writeln!(self.err, "{line}"));
+    }
+
+    /// Shows help.
+    pub fn shown(&mut self, text: &str) -> Exit {
+        drop(write!(self.out, "{text}"));
+        Exit::Success
+    }
+
+    /// Shows what is wrong with the call.
+    pub fn usage(&mut self, text: &str) -> Exit {
+        drop(write!(self.err, "{text}"));
+        Exit::Usage
+    }
+
+    /// Shows why it failed, with the causes.
+    pub fn failed(&mut self, error: &anyhow::Error) -> Exit {
+        self.note(format_args!("error: {error:#}"));
+        Exit::Failure
+    }
+}

@@ -1,0 +1,265 @@
+//! Who uses the pages and the API: one user and password by flag (`--web-basic-auth`, reference 11), and those of the file
+//! `--web-accounts-file`, which are limited to owners. Where passwords are guessed, [`guesses`](super::guesses) makes that slow; every route that
+//! tells right passwords from wrong ones goes through [`known`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::TimeDelta;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::Web;
+use super::errors::Failure;
+use super::guesses::FREE;
+use crate::config::access::{Asker, Identity, NOBODY, WebAccounts};
+use crate::secret::Secret;
+
+/// Shown by browsers when they ask for the password.
+const CHALLENGE: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
+/// Where proxies say whom they speak for.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The web user: the account for the whole server.
+#[derive(Clone, Debug)]
+pub struct WebAuth {
+    /// Name.
+    pub user: String,
+    /// Password.
+    pub password: Secret,
+}
+
+impl WebAuth {
+    /// Whose name and password these are. All are compared as digests and in constant time, so that neither a wrong length
+    /// nor a wrong name answers faster.
+    fn accepted(
+        &self,
+        accounts: &WebAccounts,
+        (user, password): &(String, String),
+    ) -> Option<SignedIn> {
+        let limited = accounts
+            .limited()
+            .iter()
+            .map(|account| (account.name.as_str(), &account.password));
+        let mut found = None;
+        for (name, expected) in std::iter::once((self.user.as_str(), &self.password)).chain(limited)
+        {
+            if same(user, name) & same(password.trim(), expected.expose()) {
+                found = found.or_else(|| Some(SignedIn(name.to_owned())));
+            }
+        }
+        found
+    }
+}
+
+/// Who is known by name and password.
+#[derive(Clone, Debug)]
+struct SignedIn(String);
+
+/// What came of looking at the password of a request.
+enum Known {
+    /// It is right.
+    Yes(SignedIn),
+    /// There is none, or none that can be read.
+    NotSaid,
+    /// It is wrong.
+    No,
+    /// It was not looked at: so much time has to pass before.
+    Later(TimeDelta),
+}
+
+/// Looks at the password of a request, unless too many were wrong. Nothing is waited for in here, so that guesses sent at once
+/// count before the next is looked at.
+fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap) -> Known {
+    let Some(given) = credentials(headers) else {
+        return Known::NotSaid;
+    };
+    let (address, now) = (client(web, extensions, headers), web.clock.now());
+    if let Some(wait) = web.guesses.wait(address, now) {
+        return Known::Later(wait);
+    }
+    if let Some(user) = auth.accepted(&web.accounts.now(), &given) {
+        web.guesses.right(address, now);
+        return Known::Yes(user);
+    }
+    if let Some(wrong) = web
+        .guesses
+        .wrong(address, &format!("{}:{}", given.0, given.1), now)
+    {
+        let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
+        tracing::warn!(
+            remote,
+            wrong,
+            slowed,
+            "Somebody gave a wrong user or password for the dashboard"
+        );
+    }
+    Known::No
+}
+
+/// Whether a request that asks for no page comes from somebody who has signed in.
+pub(crate) fn is_known(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> bool {
+    web.auth
+        .as_ref()
+        .is_some_and(|auth| matches!(known(web, auth, extensions, headers), Known::Yes(_)))
+}
+
+fn same(given: &str, expected: &str) -> bool {
+    Sha256::digest(given)
+        .as_slice()
+        .ct_eq(Sha256::digest(expected).as_slice())
+        .into()
+}
+
+/// `Authorization: Basic base64(user:password)`, RFC 7617.
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+/// Who makes the request: a user with a password, or a stand-in when nobody has to sign in; and the address it came from, which is
+/// not known where the server is asked without a connection.
+#[derive(Clone, Debug)]
+pub struct WebUser(pub String, pub(crate) Option<IpAddr>);
+
+impl FromRequestParts<Arc<Web>> for WebUser {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+        // The guard let the request in, and left word who it is.
+        let name = match (&web.auth, parts.extensions.get::<SignedIn>()) {
+            (None, _) => NOBODY.to_owned(),
+            (Some(_), Some(SignedIn(name))) => name.clone(),
+            (Some(_), None) => return Err(Failure::who_are_you()),
+        };
+        Ok(Self(name, client(web, &parts.extensions, &parts.headers)))
+    }
+}
+
+impl WebUser {
+    /// Somebody at a page.
+    pub(crate) fn at_page(&self) -> Asker {
+        self.asks_as(Identity::Web(self.0.clone()))
+    }
+
+    /// A script with the same password.
+    pub(crate) fn by_script(&self) -> Asker {
+        self.asks_as(Identity::Api(self.0.clone()))
+    }
+
+    fn asks_as(&self, who: Identity) -> Asker {
+        Asker {
+            who,
+            remote: self.1.map(|address| address.to_string()),
+        }
+    }
+}
+
+/// The address that a request came from: of whoever connected, or what trusted proxies say.
+fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+    let forwarded = headers.get_all(&FORWARDED_FOR).into_iter();
+    // A value that is no text is an address that cannot be read.
+    let forwarded = forwarded.map(|value| value.to_str().unwrap_or_default());
+    Some(web.trusted_proxies.client(peer.ip(), forwarded))
+}
+
+/// Lets nobody in but those who have a password, if one is asked for.
+pub(crate) async fn guard(
+    State(web): State<Arc<Web>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(auth) = &web.auth else {
+        return next.run(request).await;
+    };
+    match known(&web, auth, request.extensions(), request.headers()) {
+        Known::Yes(user) => {
+            request.extensions_mut().insert(user);
+            next.run(request).await
+        }
+        Known::NotSaid | Known::No => (
+            [(header::WWW_AUTHENTICATE, CHALLENGE)],
+            Failure::who_are_you(),
+        )
+            .into_response(),
+        Known::Later(wait) => {
+            let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
+            (
+                [(header::RETRY_AFTER, HeaderValue::from(seconds))],
+                Failure::too_many_guesses(seconds),
+            )
+                .into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn only_the_very_user_and_password_get_in() {
+        let auth = WebAuth {
+            user: "ops".to_owned(),
+            password: Secret::new("a:b ü"),
+        };
+        let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        let accounts =
+            WebAccounts::parse("user=kim owners=net password=0123456789abcdef", "ops").unwrap();
+        let known = |headers: &HeaderMap| {
+            auth.accepted(&accounts, &credentials(headers)?)
+                .map(|SignedIn(name)| name)
+        };
+        assert_eq!(known(&with(&basic("ops:a:b ü"))).as_deref(), Some("ops"));
+        assert_eq!(
+            known(&with(&basic("ops:a:b ü").replace("Basic", "bAsIc"))).as_deref(),
+            Some("ops")
+        );
+        assert_eq!(
+            known(&with(&basic("kim:0123456789abcdef"))).as_deref(),
+            Some("kim")
+        );
+        for wrong in [
+            "ops:a:b",
+            "ops:",
+            "ops",
+            "",
+            ":a:b ü",
+            "OPS:a:b ü",
+            "ops:a:b ü2",
+            "kim:a:b ü",
+            "ops:0123456789abcdef",
+            "kim:",
+        ] {
+            assert_eq!(known(&with(&basic(wrong))), None, "{wrong:?}");
+        }
+        for malformed in [
+            "Basic",
+            "Basic !!!",
+            "Bearer b3BzOmE6YiDDvA==",
+            "Basic /w==",
+        ] {
+            assert_eq!(known(&with(malformed)), None, "{malformed:?}");
+        }
+        assert_eq!(known(&HeaderMap::new()), None);
+    }
+}

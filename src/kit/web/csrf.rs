@@ -1,0 +1,315 @@
+//! Nothing is changed because another site told the browser to.
+//!
+//! Three independent fences, all of which a form has to pass:
+//! - the browser says that the request comes from one of our own pages (`Sec-Fetch-Site`, else `Origin`);
+//! - the form carries a token that only this server can make;
+//! - the token fits the cookie of this browser (`SameSite=Strict`, so it does not travel with foreign requests) and the
+//!   user it was made for.
+//!
+//! The routes that Atlantis has for its own page (`POST /apply/lock`, `DELETE /apply/unlock`, `DELETE /locks`) stay for
+//! scripts. A script has no token; it shows instead that it is no browser and that it knows the password ([`Script`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Form;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sha2::Sha256;
+use url::Url;
+
+use super::Web;
+use super::auth::WebUser;
+use super::errors::Failure;
+use crate::store::Store;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What only browsers send with a request that changes something.
+const BROWSER_MARKS: [HeaderName; 5] = [
+    FETCH_SITE,
+    HeaderName::from_static("sec-fetch-mode"),
+    header::ORIGIN,
+    header::REFERER,
+    header::COOKIE,
+];
+
+/// Random text, not to be guessed.
+fn fresh_secret() -> String {
+    hex::encode(rand::random::<[u8; 32]>())
+}
+
+/// No fields but the token.
+#[derive(Deserialize)]
+pub(crate) struct Nothing {}
+
+/// Signs the tokens of forms. All replicas share it.
+pub(crate) struct CsrfKey(String);
+
+impl CsrfKey {
+    /// Reads the key, or makes it.
+    pub async fn load(store: &Store) -> Result<Self, sqlx::Error> {
+        store
+            .setting_get_or_insert("csrf_key", &fresh_secret())
+            .await
+            .map(Self)
+    }
+
+    fn mac(&self, session: &Session, user: &WebUser) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
+            .expect("HMAC takes keys of any length");
+        mac.update(session.0.as_bytes());
+        mac.update(b"\0");
+        mac.update(user.0.as_bytes());
+        mac
+    }
+
+    /// The token for the forms of a page.
+    pub fn token(&self, session: &Session, user: &WebUser) -> String {
+        hex::encode(self.mac(session, user).finalize().into_bytes())
+    }
+
+    fn accepts(&self, session: &Session, user: &WebUser, token: &str) -> bool {
+        // `verify_slice` compares in constant time.
+        hex::decode(token).is_ok_and(|given| self.mac(session, user).verify_slice(&given).is_ok())
+    }
+}
+
+impl fmt::Debug for CsrfKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CsrfKey(…)")
+    }
+}
+
+/// The value of the cookie that tells one browser from another. It signs nobody in.
+#[derive(Clone)]
+pub(crate) struct Session(String);
+
+impl Session {
+    /// The prefix binds the cookie to exactly this host and to TLS, where there is TLS.
+    fn cookie_name(public_url: &Url) -> &'static str {
+        if public_url.scheme() == "https" {
+            "__Host-lockkeeper"
+        } else {
+            "lockkeeper"
+        }
+    }
+
+    /// What the browser sent, if it is of the form that we give out.
+    pub fn of(headers: &HeaderMap, public_url: &Url) -> Option<Self> {
+        let name = Self::cookie_name(public_url);
+        let cookies = headers
+            .get_all(header::COOKIE)
+            .into_iter()
+            .filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
+        let (_, value) = pairs.find(|(key, _)| *key == name)?;
+        let ours = value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit());
+        ours.then(|| Self(value.to_owned()))
+    }
+
+    /// For a browser that has none yet.
+    pub fn fresh() -> Self {
+        Self(fresh_secret())
+    }
+
+    /// The value of `Set-Cookie`; gone when the browser is closed.
+    pub fn set_cookie(&self, public_url: &Url) -> String {
+        let name = Self::cookie_name(public_url);
+        let secure = if public_url.scheme() == "https" {
+            "; Secure"
+        } else {
+            ""
+        };
+        format!(
+            "{name}={}; Path=/; HttpOnly; SameSite=Strict{secure}",
+            self.0
+        )
+    }
+}
+
+/// Whether a browser sent this from one of our own pages.
+fn from_our_page(headers: &HeaderMap, public_url: &Url) -> bool {
+    let text = |name: &HeaderName| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("not ASCII"))
+    };
+    if let Some(site) = text(&FETCH_SITE) {
+        return site == "same-origin";
+    }
+    // Browsers leave `Sec-Fetch-Site` out on plain HTTP, and so do old ones.
+    let Some(origin) = text(&header::ORIGIN) else {
+        return false;
+    };
+    let Ok(origin) = Url::parse(origin) else {
+        return false;
+    };
+    let ours = public_url.origin();
+    let host = text(&header::HOST)
+        .and_then(|host| Url::parse(&format!("{}://{host}", origin.scheme())).ok());
+    origin.origin() == ours || host.is_some_and(|host| host.origin() == origin.origin())
+}
+
+#[derive(Deserialize)]
+struct Signed<T> {
+    #[serde(default)]
+    token: String,
+    #[serde(flatten)]
+    fields: T,
+}
+
+/// A form that somebody filled in on one of our pages, and who did.
+pub(crate) struct Confirmed<T> {
+    pub who: WebUser,
+    pub fields: T,
+}
+
+impl<T: DeserializeOwned + 'static> FromRequest<Arc<Web>> for Confirmed<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Failure> {
+        if !from_our_page(request.headers(), &web.public_url) {
+            return Err(Failure::from_another_site());
+        }
+        let session = Session::of(request.headers(), &web.public_url);
+        let (mut parts, body) = request.into_parts();
+        let who = WebUser::from_request_parts(&mut parts, web).await?;
+        let Form(form) = Form::<Signed<T>>::from_request(Request::from_parts(parts, body), web)
+            .await
+            .map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
+        match session {
+            Some(session) if web.csrf.accepts(&session, &who, &form.token) => Ok(Self {
+                who,
+                fields: form.fields,
+            }),
+            Some(_) | None => Err(Failure::stale_form()),
+        }
+    }
+}
+
+/// A script that knows the password: web authentication is on and let the request in, and nothing in the request comes
+/// from a browser, which would have added the password by itself.
+pub(crate) struct Script(pub WebUser);
+
+impl FromRequestParts<Arc<Web>> for Script {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+        if BROWSER_MARKS
+            .iter()
+            .any(|name| parts.headers.contains_key(name))
+        {
+            return Err(Failure::scripts_only());
+        }
+        if web.auth.is_none() {
+            return Err(Failure::scripts_need_a_password());
+        }
+        WebUser::from_request_parts(parts, web).await.map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_token_fits_one_session_one_user_and_one_key() {
+        let key = CsrfKey("k".repeat(64));
+        let (session, user) = (Session("a".repeat(64)), WebUser("ops".to_owned(), None));
+        let token = key.token(&session, &user);
+        assert!(key.accepts(&session, &user, &token));
+        assert!(!key.accepts(&Session("b".repeat(64)), &user, &token));
+        assert!(!key.accepts(&session, &WebUser("eve".to_owned(), None), &token));
+        assert!(!CsrfKey("l".repeat(64)).accepts(&session, &user, &token));
+        for wrong in ["", "00", "zz", &token[..62]] {
+            assert!(!key.accepts(&session, &user, wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_cookie_is_bound_to_the_host_where_there_is_tls() {
+        let session = Session("0".repeat(64));
+        let cookie = session.set_cookie(&"https://h/base".parse().unwrap());
+        let zeros = "0".repeat(64);
+        assert_eq!(
+            cookie,
+            format!("__Host-lockkeeper={zeros}; Path=/; HttpOnly; SameSite=Strict; Secure")
+        );
+        let cookie = session.set_cookie(&"http://h".parse().unwrap());
+        assert_eq!(
+            cookie,
+            format!("lockkeeper={zeros}; Path=/; HttpOnly; SameSite=Strict")
+        );
+    }
+
+    #[test]
+    fn only_a_cookie_of_our_form_is_a_session() {
+        let url = "https://h".parse().unwrap();
+        let good = format!("a=b; __Host-lockkeeper={}", "0f".repeat(32));
+        assert!(Session::of(&headers(&[("cookie", &good)]), &url).is_some());
+        for wrong in [
+            "__Host-lockkeeper=abc",
+            "lockkeeper=0",
+            "",
+            &good.replace("0f0f", "xxxx"),
+            &good.replace('_', ""),
+        ] {
+            assert!(
+                Session::of(&headers(&[("cookie", wrong)]), &url).is_none(),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_our_own_pages_may_ask_for_changes() {
+        let url = "https://locks.example/base".parse().unwrap();
+        let fine: [&[(&str, &str)]; 4] = [
+            &[("sec-fetch-site", "same-origin")],
+            &[
+                ("sec-fetch-site", "same-origin"),
+                ("origin", "https://other.example"),
+            ],
+            &[("origin", "https://locks.example")],
+            &[
+                ("origin", "http://10.0.0.1:4141"),
+                ("host", "10.0.0.1:4141"),
+            ],
+        ];
+        for pairs in fine {
+            assert!(from_our_page(&headers(pairs), &url), "{pairs:?}");
+        }
+        let foreign: [&[(&str, &str)]; 8] = [
+            &[],
+            &[("sec-fetch-site", "cross-site")],
+            &[
+                ("sec-fetch-site", "same-site"),
+                ("origin", "https://locks.example"),
+            ],
+            &[("sec-fetch-site", "none")],
+            &[("origin", "null")],
+            &[("origin", "https://locks.example.evil.example")],
+            &[("origin", "http://locks.example")],
+            &[
+                ("origin", "https://evil.example"),
+                ("host", "locks.example"),
+            ],
+        ];
+        for pairs in foreign {
+            assert!(!from_our_page(&headers(pairs), &url), "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Forms that could not be taken: the page stands there again with everything that was typed, and what is wrong is said
+//! beside its field.
+//!
+//! By name:
+//! - *what can be mended is mended there*: what somebody asked for that cannot be used (422) or is in the way of something
+//!   (409) is answered on the page of the form. Whoever may not, and whatever is not there, has a page of its own as before;
+//! - *nothing is said where nobody reads it*: what is wrong with a field that the form does not have is said above the form;
+//! - *no secret is written again*: the field stays empty, and the text beside it says so ([`Wrong::give_again`]).
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Serialize;
+
+use super::errors::FieldProblem;
+use super::{Failure, Web};
+
+/// Above a form that has something wrong beside its fields.
+const MEND: &str = "Nothing was changed: something in the form has to be mended first.";
+
+/// What is wrong with a form. The templates know it by `parts.html`.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Wrong {
+    /// For the form as a whole; empty: nothing is wrong.
+    pub all: String,
+    /// By field.
+    fields: BTreeMap<&'static str, String>,
+    /// The field that the browser goes to.
+    first: Option<&'static str>,
+}
+
+impl Wrong {
+    /// Sentences about the whole form.
+    pub fn whole(all: String) -> Self {
+        Self {
+            all,
+            ..Self::default()
+        }
+    }
+
+    /// Problems with the fields of a form, which are named in its order.
+    pub fn beside(names: &[&'static str], problems: Vec<FieldProblem>) -> Self {
+        let mut wrong = Self::whole(MEND.to_owned());
+        for FieldProblem { field, text } in problems {
+            match names.iter().copied().find(|name| *name == field) {
+                // The first is the one that everything else may come from.
+                Some(name) => drop(wrong.fields.entry(name).or_insert_with(|| sentence(&text))),
+                None => wrong.all = format!("{} {}", wrong.all, sentence(&text)),
+            }
+        }
+        wrong.first = names
+            .iter()
+            .copied()
+            .find(|name| wrong.fields.contains_key(name));
+        wrong
+    }
+
+    /// Says of a field that it was emptied, because what was typed may be a secret.
+    pub fn give_again(&mut self, name: &'static str) {
+        let text = self.fields.entry(name).or_default();
+        let note = "It is not written here again, because it may hold a secret: type it anew, without one.";
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(note);
+        self.first = self.first.or(Some(name));
+    }
+
+    /// What a form can be shown again with; everything else is a page of its own.
+    fn of(failure: Failure, names: &[&'static str]) -> Result<Self, Failure> {
+        if !matches!(
+            failure.status(),
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
+        ) {
+            return Err(failure);
+        }
+        let problems = failure.problems();
+        Ok(if problems.is_empty() {
+            Self::whole(failure.sentences())
+        } else {
+            Self::beside(names, problems)
+        })
+    }
+}
+
+/// As people write it beside a field: parsers begin small and leave the full stop to others. An address stays as it is.
+fn sentence(text: &str) -> String {
+    let is_word = text
+        .split(' ')
+        .next()
+        .is_some_and(|word| word.chars().all(char::is_alphabetic));
+    let split = text
+        .chars()
+        .next()
+        .filter(|_| is_word)
+        .map_or(0, char::len_utf8);
+    let (first, rest) = text.split_at(split);
+    let end = if text.ends_with('.') { "" } else { "." };
+    format!("{}{rest}{end}", first.to_uppercase())
+}
+
+/// Goes where a form that was taken leads; else answers with the page of the form again. `names` are those of its fields.
+pub(crate) async fn taken_or_again<P: Future<Output = Result<Response, Failure>>>(
+    web: &Web,
+    taken: Result<String, Failure>,
+    names: &[&'static str],
+    page: impl FnOnce(Wrong) -> P,
+) -> Result<Response, Failure> {
+    let failure = match taken {
+        Ok(path) => return Ok(Redirect::to(&web.link(&path)).into_response()),
+        Err(failure) => failure,
+    };
+    let status = failure.status();
+    let again = page(Wrong::of(failure, names)?).await?;
+    Ok((status, again).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &[&str] = &["url", "dir"];
+
+    fn problem(field: &str, text: &str) -> FieldProblem {
+        FieldProblem {
+            field: field.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_browser_goes_to_the_first_field_of_the_form_and_a_field_says_what_was_found_first() {
+        let wrong = Wrong::beside(
+            NAMES,
+            vec![
+                problem("dir", "a/b is"),
+                problem("url", "é x."),
+                problem("dir", "c"),
+            ],
+        );
+        assert_eq!((wrong.first, wrong.all.as_str()), (Some("url"), MEND));
+        assert_eq!(
+            wrong.fields,
+            BTreeMap::from([("dir", "a/b is.".to_owned()), ("url", "É x.".to_owned())])
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_field_that_is_not_there_is_said_above_the_form() {
+        let wrong = Wrong::beside(NAMES, vec![problem("owner", "it stays")]);
+        assert_eq!(
+            (wrong.first, wrong.all),
+            (None, format!("{MEND} It stays."))
+        );
+        assert_eq!(wrong.fields, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_field_that_was_emptied_says_so_beside_what_is_wrong_with_it() {
+        let mut wrong = Wrong::beside(NAMES, vec![problem("dir", "b")]);
+        wrong.give_again("dir");
+        wrong.give_again("url");
+        assert!(
+            wrong.fields["dir"].starts_with("B. It is not written"),
+            "{wrong:?}"
+        );
+        assert!(
+            wrong.fields["url"].starts_with("It is not written"),
+            "{wrong:?}"
+        );
+    }
+
+    #[test]
+    fn what_nobody_can_mend_in_a_form_is_a_page_of_its_own() {
+        assert!(Wrong::of(Failure::no_such_app(), NAMES).is_err());
+        assert!(Wrong::of(Failure::outside("No."), NAMES).is_err());
+        assert_eq!(
+            Wrong::of(Failure::in_the_way("In use", "It runs."), NAMES)
+                .unwrap()
+                .all,
+            "It runs. Nothing was changed."
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Guessing passwords is slow, and people who know theirs hardly notice.
+//!
+//! - *Per address*: [`FREE`] wrong passwords are free. Each further one makes the address wait, one second at first and twice as
+//!   long every time, [`LONGEST_WAIT`] at most; whoever waits is not even looked at. An hour without a wrong password ends it. The
+//!   same wrong password again counts once, because it tells nothing new: a script with an old one locks nobody out.
+//! - *In all*: [`ALL_AT_ONCE`] wrong passwords, and one more every [`ALL_EVERY`]. Beyond that only addresses are heard from which
+//!   somebody has signed in within a day, so that guessing from many addresses does not lock out those who work here.
+//!
+//! An address of IPv6 stands for its network of 64 bits, which one person has to themselves. What is kept is bounded: of addresses
+//! with wrong passwords the oldest are forgotten, which the limit in all makes up for; of those with right ones only people with a
+//! password can add more. Each replica counts for itself.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest, Sha256};
+
+/// Wrong passwords of one address that cost nothing: people mistype.
+pub const FREE: u32 = 10;
+/// Longest time that an address has to wait after a wrong password.
+pub const LONGEST_WAIT: TimeDelta = TimeDelta::minutes(5);
+/// Wrong passwords of an address are forgotten this long after the last.
+const FORGOTTEN: TimeDelta = TimeDelta::hours(1);
+/// Wrong passwords of all addresses at once.
+pub const ALL_AT_ONCE: i32 = 200;
+/// Time for one more of them.
+pub const ALL_EVERY: TimeDelta = TimeDelta::seconds(3);
+/// How long an address counts as one from which people work.
+const TRUSTED: TimeDelta = TimeDelta::hours(24);
+/// Addresses that are remembered; one costs some 200 bytes.
+const MOST: usize = 8192;
+/// Wrong passwords of an address that are known again.
+const REMEMBERED: usize = 4;
+
+/// Who guesses; `None`: a connection without an address.
+type Guesser = Option<IpAddr>;
+
+/// Wrong and right passwords of late.
+#[derive(Debug, Default)]
+pub(crate) struct Guesses(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Addresses with wrong passwords: the younger half, and those before.
+    wrong: HashMap<Guesser, Wrong>,
+    wrong_before: HashMap<Guesser, Wrong>,
+    /// When somebody signed in from an address.
+    right: HashMap<Guesser, DateTime<Utc>>,
+    /// When all wrong passwords up to now are paid for.
+    paid_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug)]
+struct Wrong {
+    count: u32,
+    last: DateTime<Utc>,
+    waits_until: DateTime<Utc>,
+    /// Digests of the newest.
+    passwords: [Option<[u8; 32]>; REMEMBERED],
+}
+
+impl Guesses {
+    /// How long the address has to wait before a password of it is looked at; `None`: not at all.
+    pub fn wait(&self, address: Option<IpAddr>, now: DateTime<Utc>) -> Option<TimeDelta> {
+        let guesser = guesser(address);
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = state
+            .wrong_of(guesser, now)
+            .map_or(TimeDelta::zero(), |wrong| wrong.waits_until - now);
+        let is_trusted = state
+            .right
+            .get(&guesser)
+            .is_some_and(|at| now - *at < TRUSTED);
+        let in_all = if is_trusted {
+            TimeDelta::zero()
+        } else {
+            state.paid_at - now - ALL_EVERY * (ALL_AT_ONCE - 1)
+        };
+        Some(own.max(in_all)).filter(|wait| *wait > TimeDelta::zero())
+    }
+
+    /// Remembers that somebody signed in.
+    pub fn right(&self, address: Option<IpAddr>, now: DateTime<Utc>) {
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.right.len() >= MOST {
+            state.right.retain(|_, at| now - *at < TRUSTED);
+        }
+        if state.right.len() < MOST {
+            state.right.insert(guesser(address), now);
+        }
+    }
+
+    /// Counts a wrong password. Returns how many the address has given by now, if this one is new.
+    pub fn wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> Option<u32> {
+        let (guesser, digest) = (guesser(address), Sha256::digest(given).into());
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = state.wrong_of(guesser, now);
+        if before
+            .as_ref()
+            .is_some_and(|wrong| wrong.passwords.contains(&Some(digest)))
+        {
+            return None;
+        }
+        let (count, mut passwords) = before.map_or((0, [None; REMEMBERED]), |wrong| {
+            (wrong.count, wrong.passwords)
+        });
+        let count = count.saturating_add(1);
+        passwords.rotate_right(1);
+        passwords[0] = Some(digest);
+        let wrong = Wrong {
+            count,
+            last: now,
+            waits_until: now + wait_after(count),
+            passwords,
+        };
+        if state.wrong.len() >= MOST / 2 {
+            state.wrong_before = std::mem::take(&mut state.wrong);
+        }
+        state.wrong.insert(guesser, wrong);
+        state.paid_at = state.paid_at.max(now) + ALL_EVERY;
+        Some(count)
+    }
+}
+
+impl State {
+    fn wrong_of(&self, guesser: Guesser, now: DateTime<Utc>) -> Option<Wrong> {
+        let wrong = self
+            .wrong
+            .get(&guesser)
+            .or_else(|| self.wrong_before.get(&guesser))?;
+        (now - wrong.last < FORGOTTEN).then(|| wrong.clone())
+    }
+}
+
+fn guesser(address: Option<IpAddr>) -> Guesser {
+    const NETWORK: u128 = u128::MAX << 64;
+    Some(match address?.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) & NETWORK)),
+        address @ IpAddr::V4(_) => address,
+    })
+}
+
+fn wait_after(count: u32) -> TimeDelta {
+    match count.checked_sub(FREE) {
+        None | Some(0) => TimeDelta::zero(),
+        Some(beyond) => TimeDelta::seconds(1 << (beyond - 1).min(20)).min(LONGEST_WAIT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: DateTime<Utc> = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the address of a request may not be known"
+    )]
+    fn ip(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn each_wrong_password_of_an_address_costs_more_than_the_one_before() {
+        let (guesses, mallory, mut now) = (Guesses::default(), ip("192.0.2.1"), START);
+        let mut waits = Vec::new();
+        for guess in 0..22 {
+            assert_eq!(guesses.wait(mallory, now), None);
+            assert_eq!(
+                guesses.wrong(mallory, &format!("guess {guess}"), now),
+                Some(guess + 1)
+            );
+            let wait = guesses.wait(mallory, now).unwrap_or_default();
+            waits.push(wait.num_seconds());
+            now += wait;
+        }
+        assert_eq!(waits[..10], [0; 10]);
+        assert_eq!(
+            waits[10..],
+            [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+        );
+        assert_eq!(
+            guesses.wait(ip("192.0.2.2"), now),
+            None,
+            "nobody else waits"
+        );
+        let later = now + FORGOTTEN;
+        assert_eq!(
+            (
+                guesses.wait(mallory, later),
+                guesses.wrong(mallory, "again", later)
+            ),
+            (None, Some(1))
+        );
+    }
+
+    #[test]
+    fn the_same_wrong_password_counts_once() {
+        let (guesses, script) = (Guesses::default(), ip("192.0.2.1"));
+        assert_eq!(guesses.wrong(script, "old", START), Some(1));
+        assert!((0..1000).all(|_| guesses.wrong(script, "old", START).is_none()));
+        assert_eq!(guesses.wait(script, START), None);
+    }
+
+    #[test]
+    fn guessing_from_many_addresses_is_slow_too_and_locks_out_nobody_who_works_here() {
+        let guesses = Guesses::default();
+        let kim = ip("198.51.100.7");
+        guesses.right(kim, START);
+        let bots = (0..20_000_u32).map(|number| Some(IpAddr::from(number.to_be_bytes())));
+        let heard = bots.filter(|bot| {
+            let is_heard = guesses.wait(*bot, START).is_none();
+            if is_heard {
+                guesses.wrong(*bot, "guess", START);
+            }
+            is_heard
+        });
+        assert_eq!(heard.count(), usize::try_from(ALL_AT_ONCE).unwrap());
+        let stranger = ip("203.0.113.9");
+        assert_eq!(
+            (guesses.wait(stranger, START), guesses.wait(kim, START)),
+            (Some(ALL_EVERY), None)
+        );
+        assert_eq!(guesses.wait(stranger, START + ALL_EVERY), None);
+        assert!(
+            guesses.wait(kim, START + TRUSTED).is_none(),
+            "the wrong ones are paid for by then"
+        );
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let guesses = Guesses::default();
+        for number in 0..20_000_u32 {
+            let address = Some(IpAddr::from(number.to_be_bytes()));
+            guesses.wrong(address, "guess", START);
+            guesses.right(address, START);
+        }
+        let state = guesses.0.lock().unwrap();
+        assert!(state.wrong.len() + state.wrong_before.len() <= MOST && state.right.len() <= MOST);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_guesser() {
+        let guesses = Guesses::default();
+        for host in 0..=FREE {
+            guesses.wrong(
+                ip(&format!("2001:db8:1:2::{host:x}")),
+                &format!("guess {host}"),
+                START,
+            );
+        }
+        assert!(guesses.wait(ip("2001:db8:1:2:ffff::1"), START).is_some());
+        assert_eq!(guesses.wait(ip("2001:db8:1:3::1"), START), None);
+        assert_eq!(guesses.wrong(ip("::ffff:192.0.2.1"), "x", START), Some(1));
+        assert_eq!(guesses.wrong(ip("192.0.2.1"), "x", START), None);
+    }
+}

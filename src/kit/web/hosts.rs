@@ -1,0 +1,52 @@
+//! Answers only those who ask for this server by a name of its own.
+//!
+//! A page of somebody else can point its name at this server after the browser has loaded it (DNS rebinding). The browser
+//! then counts both as one origin, and sends `Host` with the name of that page: the one thing that tells them apart.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::{Failure, Web};
+
+/// The address at which a connection was accepted, an extension of its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalAddress(pub SocketAddr);
+
+/// Lets requests through that name this server, and only it.
+pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+    match foreign(&web, &request) {
+        None => next.run(request).await,
+        Some(asked) => {
+            tracing::warn!(
+                host = asked,
+                "Somebody asked for a page by a name that is not this server's (--web-hosts)"
+            );
+            Failure::another_host(&asked).into_response()
+        }
+    }
+}
+
+/// The first name that is not of this server. HTTP/2 and proxies put it into the address, HTTP/1.1 into `Host`; where there
+/// are both, both count.
+fn foreign(web: &Web, request: &Request) -> Option<String> {
+    let local = request
+        .extensions()
+        .get::<LocalAddress>()
+        .map(|LocalAddress(address)| address.ip());
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().to_owned());
+    let hosts = request.headers().get_all(header::HOST).iter();
+    let hosts = hosts.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+    let named: Vec<String> = authority.into_iter().chain(hosts).collect();
+    if named.is_empty() {
+        return Some(String::new());
+    }
+    named.into_iter().find(|name| !web.hosts.knows(name, local))
+}

@@ -1,0 +1,40 @@
+//! What every page and every route of the API needs: who is asked for and by whom, forms, queries, errors and templates.
+//!
+//! Rules, by name:
+//! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only the health of the
+//!   process and the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
+//! - *read-only unless signed in*: where there is no web user, [`routes`] says of each route whether it shows facts, and
+//!   everything else is refused;
+//! - *by name*: all of these answer only to names of this server ([`hosts`]);
+//! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
+//! - *no change without intent*: whatever changes something goes through [`csrf`];
+//! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
+//!   that the log knows, and nothing else of the cause leaves the process;
+//! - *nothing from elsewhere*: the policy of [`headers`] lets a page load nothing but our own files, and no script or
+//!   style that stands in the page.
+
+pub(crate) mod auth;
+pub(crate) mod csrf;
+pub(crate) mod errors;
+pub(crate) mod extract;
+pub(crate) mod forms;
+mod guesses;
+pub(crate) mod headers;
+pub(crate) mod hosts;
+pub(crate) mod reach;
+pub(crate) mod routes;
+mod state;
+pub(crate) mod templates;
+pub(crate) mod text;
+pub(crate) mod trace;
+pub(crate) mod visitor;
+
+pub use auth::{WebAuth, WebUser};
+pub use errors::Failure;
+pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
+pub use hosts::LocalAddress;
+pub use reach::LIMITED;
+pub(crate) use routes::Routes;
+pub use routes::{Access, Route};
+pub use state::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
+pub(crate) use text::shown;

@@ -1,0 +1,247 @@
+//! Accounts that are limited to owners: which routes know how to be limited, and what somebody may see behind them.
+//!
+//! Fail closed, by name:
+//! - *a route that nobody thought about is refused*: the guard lets an account that is limited only through to the routes in
+//!   [`LIMITED`], each of which shows and changes nothing but what is of the account's owners. Whoever adds a route to that
+//!   list has its handlers ask [`Sight`] for whatever they show and [`Web::permit`] for whatever they change;
+//! - *one place decides*: both end in `handlers::authz`, which looks up who has claimed the repository.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::auth::WebUser;
+use super::{Failure, Web};
+use crate::config::access::{Standing, WebAccount};
+use crate::handlers::authz::Resource;
+use crate::model::{Concern, OwnerId, OwnerName, RepoId};
+use crate::store::Owner;
+
+/// The routes that know how to be limited, as the router has them.
+pub const LIMITED: &[&str] = &[
+    "/",
+    "/index.html",
+    "/locks",
+    "/locks/{*id}",
+    "/lock",
+    "/apply-locks",
+    "/apply-locks/{id}/end",
+    "/jobs/{id}",
+    "/jobs/{id}/cancel",
+    "/jobs/{id}/output.txt",
+    "/jobs/{id}/events",
+    "/repos",
+    "/repos/{*repo}",
+    "/owners",
+    "/owners/{name}",
+    "/owners/{name}/apps",
+    "/owners/{name}/{things}/{id}/remove",
+    "/claims",
+    "/audit",
+    "/apps/{id}",
+    "/apps/{id}/cancel",
+    "/apps/{id}/{deed}",
+    "/static/{hash}/{name}",
+    "/api/locks",
+    "/api/locks/{*asked}",
+    "/api/apply-locks",
+    "/api/apply-locks/{id}",
+    "/api/leases",
+    "/api/leases/{*key}",
+    "/api/repos",
+    "/api/repos/{*asked}",
+    "/api/owners",
+    "/api/claims",
+    "/api/audit",
+    "/api/apps",
+    "/api/apps/{id}",
+    "/api/apps/{id}/cancel",
+    "/api/apps/{id}/{deed}",
+    "/api/credentials",
+    "/api/credentials/{id}",
+];
+
+/// Lets an account that is limited through only to routes that know how to be.
+pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+    let path = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(MatchedPath::as_str);
+    // Where there is no route, nothing is shown but that.
+    let is_open = path.is_none_or(|path| LIMITED.contains(&path));
+    if is_open {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    let seen = match Sight::from_request_parts(&mut parts, &web).await {
+        Ok(sight) => sight.must_see(&Resource::Server).await,
+        Err(failure) => Err(failure),
+    };
+    match seen {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// What the one who makes a request may see.
+pub(crate) struct Sight {
+    web: Arc<Web>,
+    who: WebUser,
+    /// The owners it is limited to; `None`: it is the whole server.
+    owners: Option<Vec<OwnerName>>,
+    /// Its line in the file, if it is limited.
+    account: Option<WebAccount>,
+}
+
+impl FromRequestParts<Arc<Web>> for Sight {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+        let who = WebUser::from_request_parts(parts, web).await?;
+        let (owners, account) = match web.accounts.now().standing(&who.0) {
+            Standing::Whole => (None, None),
+            Standing::Limited(account) => (
+                Some(account.owners.iter().cloned().collect()),
+                Some(account.clone()),
+            ),
+            Standing::Unknown => (Some(Vec::new()), None),
+        };
+        Ok(Self {
+            web: Arc::clone(web),
+            who,
+            owners,
+            account,
+        })
+    }
+}
+
+impl Sight {
+    /// The owners it is limited to; `None`: it is the whole server.
+    pub fn owners(&self) -> Option<&[OwnerName]> {
+        self.owners.as_deref()
+    }
+
+    /// Whether the account is still what it was when the request came, for answers that go on and on: it is gone, has
+    /// another password, or is limited to something else.
+    pub fn still_holds(&self) -> bool {
+        match self.web.accounts.now().standing(&self.who.0) {
+            Standing::Whole => self.owners.is_none(),
+            Standing::Limited(account) => self.account.as_ref() == Some(account),
+            Standing::Unknown => false,
+        }
+    }
+
+    /// Goes on only if this may be seen.
+    pub async fn must_see(&self, on: &Resource<'_>) -> Result<(), Failure> {
+        if self.owners.is_none() {
+            return Ok(());
+        }
+        match self.web.authority.within(&self.who.0, on).await? {
+            Ok(()) => Ok(()),
+            Err(outside) => {
+                tracing::info!(who = self.who.0, %on, "Somebody wanted to see what is not of the owners of the account");
+                Err(Failure::outside(&outside.message(&self.who.0, "see this")))
+            }
+        }
+    }
+
+    /// The owners that a list is of: the one that is asked for, or all that may be seen; `None`: whatever there is.
+    pub async fn narrowed(&self, asked: Option<&str>) -> Result<Option<Vec<Owner>>, Failure> {
+        let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
+        let names = match (asked, &self.owners) {
+            (Some(asked), _) => {
+                let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
+                self.must_see(&Resource::Owner(&name)).await?;
+                let owner = self
+                    .web
+                    .store
+                    .owner_get(&name)
+                    .await?
+                    .ok_or_else(|| Failure::no_such_owner(asked))?;
+                return Ok(Some(vec![owner]));
+            }
+            (None, None) => return Ok(None),
+            (None, Some(names)) => names,
+        };
+        let mut owners = Vec::new();
+        for name in names {
+            // One that was not added yet has nothing.
+            owners.extend(self.web.store.owner_get(name).await?);
+        }
+        Ok(Some(owners))
+    }
+
+    /// The repositories that a list is of, in the same way.
+    pub async fn repos(&self, asked: Option<&str>) -> Result<Option<Vec<RepoId>>, Failure> {
+        let Some(owners) = self.narrowed(asked).await? else {
+            return Ok(None);
+        };
+        Ok(Some(self.claimed(&owners).await?))
+    }
+
+    /// What the events of a list concern, in the same way: the owners, and what they have claimed at this moment.
+    pub async fn concerns(&self, asked: Option<&str>) -> Result<Option<Vec<Concern>>, Failure> {
+        let Some(owners) = self.narrowed(asked).await? else {
+            return Ok(None);
+        };
+        let repos = self.claimed(&owners).await?.into_iter().map(Concern::Repo);
+        Ok(Some(
+            owners
+                .into_iter()
+                .map(|owner| Concern::Owner(owner.name))
+                .chain(repos)
+                .collect(),
+        ))
+    }
+
+    async fn claimed(&self, owners: &[Owner]) -> Result<Vec<RepoId>, Failure> {
+        let mut repos = Vec::new();
+        for owner in owners {
+            repos.extend(self.web.store.claim_repos(owner.id).await?);
+        }
+        Ok(repos)
+    }
+}
+
+/// What a list is read by, one after the other: each of the owners, or none where it is of all there is.
+pub(crate) fn each(owners: Option<Vec<Owner>>) -> Vec<Option<OwnerId>> {
+    owners.map_or_else(
+        || vec![None],
+        |owners| owners.into_iter().map(|owner| Some(owner.id)).collect(),
+    )
+}
+
+/// The first of what was read by [`each`], in one order. What comes after the last of them is found again when all are read
+/// from after it.
+pub(crate) fn first_of<T, K: Ord>(mut all: Vec<T>, most: i64, key: impl Fn(&T) -> K) -> Vec<T> {
+    all.sort_by_key(key);
+    all.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_several_owners_go_on_where_the_first_part_ended() {
+        let (net, dns) = ([1, 4, 6, 7], [2, 3, 5]);
+        let part = |after: i32| {
+            let of = |all: &[i32]| {
+                all.iter()
+                    .copied()
+                    .filter(|n| *n > after)
+                    .take(3)
+                    .collect::<Vec<_>>()
+            };
+            first_of([of(&net), of(&dns)].concat(), 3, |n| *n)
+        };
+        assert_eq!(
+            [part(0), part(3), part(6)],
+            [vec![1, 2, 3], vec![4, 5, 6], vec![7]]
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! The routes and who is answered on each.
+//!
+//! A route cannot be added without saying who reaches it, and the router, the guard and the tests are made from the same
+//! rows. On a server whose pages ask for a password, all but [`Access::Everybody`] need it; the rest of what is said here
+//! is about a server whose pages do not.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{self, MethodRouter};
+
+use super::{Failure, Web};
+use crate::config::access::NOBODY;
+use crate::config::access::{Action, Identity};
+
+/// Who is answered on a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, even where the pages ask for a password.
+    Everybody,
+    /// Whoever may look at pages: facts of locks, pull requests and runs, but nothing that a run printed.
+    Facts,
+    /// Only people and scripts that have signed in.
+    Account,
+    /// A change: people who have signed in, and others as far as `--allow-anonymous-web` goes, which the handler asks.
+    Change,
+}
+
+/// A route as the router has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// `HEAD` is answered where `GET` is.
+    pub method: Method,
+    /// With its variables, such as `/jobs/{id}`.
+    pub path: &'static str,
+    /// Who is answered.
+    pub access: Access,
+}
+
+/// A router, and what is in it.
+pub(crate) struct Routes<S> {
+    pub router: Router<S>,
+    pub table: Vec<Route>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    pub fn new() -> Self {
+        Self {
+            router: Router::new(),
+            table: Vec::new(),
+        }
+    }
+
+    /// Adds a route that is read.
+    pub fn get<T: 'static>(
+        self,
+        path: &'static str,
+        access: Access,
+        handler: impl Handler<T, S>,
+    ) -> Self {
+        self.with(Method::GET, path, access, routing::get(handler))
+    }
+
+    /// Adds a route for a form or a script.
+    pub fn post<T: 'static>(
+        self,
+        path: &'static str,
+        access: Access,
+        handler: impl Handler<T, S>,
+    ) -> Self {
+        self.with(Method::POST, path, access, routing::post(handler))
+    }
+
+    /// Adds a route by which a script removes something.
+    pub fn delete<T: 'static>(
+        self,
+        path: &'static str,
+        access: Access,
+        handler: impl Handler<T, S>,
+    ) -> Self {
+        self.with(Method::DELETE, path, access, routing::delete(handler))
+    }
+
+    /// Adds a route with layers of its own; `route` answers `method` alone.
+    pub fn with(
+        mut self,
+        method: Method,
+        path: &'static str,
+        access: Access,
+        route: MethodRouter<S>,
+    ) -> Self {
+        self.table.push(Route {
+            method,
+            path,
+            access,
+        });
+        Self {
+            router: self.router.route(path, route),
+            table: self.table,
+        }
+    }
+
+    /// Adds the routes of another part.
+    pub fn merge(mut self, other: Self) -> Self {
+        self.table.extend(other.table);
+        Self {
+            router: self.router.merge(other.router),
+            table: self.table,
+        }
+    }
+}
+
+/// What the guard of a server without a password goes by.
+#[derive(Clone)]
+pub(crate) struct Openness {
+    web: Arc<Web>,
+    table: Arc<[Route]>,
+}
+
+impl Openness {
+    pub fn new(web: Arc<Web>, table: &[Route]) -> Self {
+        Self {
+            web,
+            table: table.into(),
+        }
+    }
+
+    fn access(&self, request: &Request) -> Option<Access> {
+        let path = request.extensions().get::<MatchedPath>()?;
+        let method = if request.method() == Method::HEAD {
+            &Method::GET
+        } else {
+            request.method()
+        };
+        let is_meant = |route: &&Route| route.method == *method && route.path == path.as_str();
+        self.table.iter().find(is_meant).map(|route| route.access)
+    }
+
+    /// Whether there is anything that people may do who have not signed in.
+    fn lets_nobody_act(&self) -> bool {
+        let nobody = Identity::Web(NOBODY.to_owned());
+        !Action::ALL
+            .iter()
+            .any(|action| self.web.authority.offers(&nobody, *action))
+    }
+}
+
+/// Where nobody signs in, keeps everybody from what needs an account.
+pub(crate) async fn guard(State(open): State<Openness>, request: Request, next: Next) -> Response {
+    if open.web.auth.is_some() {
+        return next.run(request).await;
+    }
+    match open.access(&request) {
+        Some(Access::Account) => Failure::account_wanted().into_response(),
+        Some(Access::Change) if open.lets_nobody_act() => Failure::only_to_look().into_response(),
+        // Where there is no such route, nothing is shown but that.
+        Some(Access::Everybody | Access::Facts | Access::Change) | None => next.run(request).await,
+    }
+}

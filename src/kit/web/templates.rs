@@ -1,0 +1,194 @@
+//! Templates and static files, compiled into the program.
+
+use axum::http::{HeaderValue, header};
+use axum::response::{Html, IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, State, UndefinedBehavior, Value};
+use rust_embed::{EmbeddedFile, RustEmbed};
+use serde::Serialize;
+
+use super::Failure;
+use super::extract::Segment;
+use super::text::{Stamp, Until, shown};
+
+/// A year, the longest that caches keep.
+const FOREVER: &str = "public, max-age=31536000, immutable";
+
+#[derive(RustEmbed)]
+#[folder = "templates/web/"]
+struct Files;
+
+/// The page templates; their names end in `.html`, so that everything put into them is escaped.
+pub(crate) struct Templates(Environment<'static>);
+
+impl Templates {
+    /// `base` is put in front of links; it is the path of the public address.
+    pub fn new(base: &str, version: &str) -> Self {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::Strict);
+        env.set_syntax(
+            SyntaxConfig::builder()
+                .trim_blocks(true)
+                .lstrip_blocks(true)
+                .build()
+                .expect("the usual marks"),
+        );
+        // Safe: the path of a URL has no mark of HTML left in it.
+        env.add_global("base", Value::from_safe_string(base.to_owned()));
+        env.add_global("version", version.to_owned());
+        let static_base = format!("{base}/static");
+        env.add_function("asset", move |name: &str| asset(&static_base, name));
+        env.add_filter("shown", |text: &str| shown(text));
+        env.add_filter("ago", |state: &State<'_, '_>, at: &str| {
+            moment(state, at).map(|(at, now)| Value::from(Serde(Stamp::new(at, now))))
+        });
+        env.add_filter("ahead", |state: &State<'_, '_>, at: &str| {
+            moment(state, at).map(|(at, now)| Value::from(Serde(Until::new(at, now))))
+        });
+        for name in Files::iter().filter(|name| !name.contains('/')) {
+            let text = text_of(&name);
+            env.add_template_owned(name, text)
+                .expect("a test loads every template");
+        }
+        Self(env)
+    }
+
+    /// Fills in a template.
+    pub fn render<V: Serialize>(
+        &self,
+        name: &str,
+        view: &V,
+    ) -> Result<Html<String>, minijinja::Error> {
+        self.0
+            .get_template(name)?
+            .render(Value::from(Serde(view)))
+            .map(Html)
+    }
+}
+
+/// A time of a view, and the time at which the page is made.
+fn moment(
+    state: &State<'_, '_>,
+    at: &str,
+) -> Result<(DateTime<Utc>, DateTime<Utc>), minijinja::Error> {
+    let now = state.lookup("now").unwrap_or_default().get_attr("iso")?;
+    let read = |text: &str| {
+        text.parse::<DateTime<Utc>>().map_err(|error| {
+            minijinja::Error::new(
+                minijinja::ErrorKind::InvalidOperation,
+                format!("`{text}`: {error}"),
+            )
+        })
+    };
+    Ok((read(at)?, read(now.as_str().unwrap_or_default())?))
+}
+
+fn text_of(name: &str) -> String {
+    let file = Files::get(name).expect("the name comes from the list of files");
+    String::from_utf8(file.data.into_owned()).expect("templates are text")
+}
+
+/// The link to a static file. It holds a digest of the content, so that browsers may keep the file for ever.
+fn asset(base: &str, name: &str) -> Result<Value, minijinja::Error> {
+    let missing = || {
+        minijinja::Error::new(
+            minijinja::ErrorKind::InvalidOperation,
+            format!("no static file {name}"),
+        )
+    };
+    let file = static_file(name).ok_or_else(missing)?;
+    Ok(Value::from_safe_string(format!(
+        "{base}/{}/{name}",
+        digest(&file)
+    )))
+}
+
+fn static_file(name: &str) -> Option<EmbeddedFile> {
+    Files::get(&format!("static/{name}"))
+}
+
+fn digest(file: &EmbeddedFile) -> String {
+    hex::encode(&file.metadata.sha256_hash()[..8])
+}
+
+/// A static file. During a rollout an old page may ask a new replica; it gets what there is, to be asked for again.
+pub(crate) async fn file(
+    Segment((hash, name)): Segment<(String, String)>,
+) -> Result<Response, Failure> {
+    let file = static_file(&name).ok_or_else(Failure::no_such_page)?;
+    let cache = if hash == digest(&file) {
+        FOREVER
+    } else {
+        "no-store"
+    };
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(content_type(&name)),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static(cache)),
+    ];
+    Ok((headers, file.data.into_owned()).into_response())
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_template_can_be_loaded() {
+        let Templates(env) = Templates::new("", "1");
+        assert!(env.templates().count() > 3);
+    }
+
+    #[test]
+    fn escaping_is_switched_off_for_the_output_of_runs_alone() {
+        let uses: usize = Files::iter()
+            .map(|name| text_of(&name).matches("|safe").count())
+            .sum();
+        assert_eq!(uses, 1);
+        assert!(text_of("job.html").contains("{{ output.html|safe }}"));
+    }
+
+    #[test]
+    fn pages_hold_no_script_style_or_address_of_their_own() {
+        for name in Files::iter().filter(|name| name.ends_with(".html")) {
+            let text = text_of(&name);
+            for forbidden in [
+                "style=",
+                "<style",
+                "onclick",
+                "onload",
+                "javascript:",
+                "//fonts",
+                "https://",
+                "http://",
+            ] {
+                assert!(!text.contains(forbidden), "{name}: {forbidden}");
+            }
+            assert_eq!(
+                text.matches("<script").count(),
+                text.matches("<script src=\"{{ asset(").count(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_static_file_has_a_type() {
+        for name in Files::iter().filter(|name| name.starts_with("static/")) {
+            assert_ne!(content_type(&name), "application/octet-stream", "{name}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! One line per request, and the reference that ties an error page to the log.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use tracing::{Instrument, debug, info, info_span};
+
+use super::Web;
+
+/// Names a request. Shown on error pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Reference(pub String);
+
+/// Names the request and logs its end: the head of the answer; a stream may go on. The query stays out of the log.
+pub(crate) async fn log(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
+    let reference = Reference(web.ids.next().simple().to_string());
+    let span = info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());
+    let quiet = matches!(
+        request.uri().path(),
+        "/healthz" | "/readyz" | "/status" | "/metrics"
+    );
+    request.extensions_mut().insert(reference);
+    let started = web.clock.now();
+    async {
+        let response = next.run(request).await;
+        let status = response.status().as_u16();
+        let duration_ms = (web.clock.now() - started).num_milliseconds();
+        if quiet && response.status().is_success() {
+            debug!(status, duration_ms, "Answered");
+        } else {
+            info!(status, duration_ms, "Answered");
+        }
+        response
+    }
+    .instrument(span)
+    .await
+}

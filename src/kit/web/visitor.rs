@@ -1,0 +1,129 @@
+//! The person in front of a page: who it is, and the cookie and token of its forms.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use serde::Serialize;
+
+use super::csrf::Session;
+use super::text::Stamp;
+use super::{Failure, Web, WebUser};
+use crate::config::access::{Action, Standing};
+
+/// Somebody who looks at a page.
+pub(crate) struct Visitor {
+    web: Arc<Web>,
+    user: WebUser,
+    session: Session,
+    is_new: bool,
+}
+
+#[derive(Serialize)]
+struct Page<'a, V> {
+    /// For the hidden field of every form.
+    token: String,
+    /// What this person may do here.
+    may: May,
+    /// Whether people sign in to this server.
+    signed_in: bool,
+    /// The owners that the account is limited to; empty: it is the whole server.
+    limited_to: Vec<String>,
+    now: Stamp,
+    #[serde(flatten)]
+    view: &'a V,
+}
+
+/// Which buttons are there: who may not press one is not shown it.
+#[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a button of its own")]
+struct May {
+    plan: bool,
+    apply: bool,
+    discard: bool,
+    unlock_any: bool,
+    apply_lock: bool,
+    lease: bool,
+    sync: bool,
+    cancel: bool,
+    cancel_force: bool,
+    owners: bool,
+    /// Of these things, also those that concern everybody.
+    whole_server: bool,
+}
+
+impl FromRequestParts<Arc<Web>> for Visitor {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+        let user = WebUser::from_request_parts(parts, web).await?;
+        let known = Session::of(&parts.headers, &web.public_url);
+        let is_new = known.is_none();
+        Ok(Self {
+            web: Arc::clone(web),
+            user,
+            session: known.unwrap_or_else(Session::fresh),
+            is_new,
+        })
+    }
+}
+
+impl Visitor {
+    /// The owners that the account is limited to; `None`: it is the whole server.
+    fn limited_to(&self) -> Option<Vec<String>> {
+        match self.web.accounts.now().standing(&self.user.0) {
+            Standing::Whole => None,
+            Standing::Limited(account) => {
+                Some(account.owners.iter().map(ToString::to_string).collect())
+            }
+            Standing::Unknown => Some(Vec::new()),
+        }
+    }
+
+    /// Whether it is somebody with a password, and not just anybody.
+    pub fn has_signed_in(&self) -> bool {
+        self.web.auth.is_some()
+    }
+
+    fn may(&self) -> May {
+        let may = |action| self.web.authority.offers(&self.user.at_page().who, action);
+        May {
+            plan: may(Action::Plan),
+            apply: may(Action::Apply),
+            discard: may(Action::Discard),
+            unlock_any: may(Action::UnlockAny),
+            apply_lock: may(Action::ApplyLock),
+            lease: may(Action::Lease),
+            sync: may(Action::Sync),
+            cancel: may(Action::Cancel),
+            cancel_force: may(Action::CancelForce),
+            owners: may(Action::Owners),
+            whole_server: self.limited_to().is_none(),
+        }
+    }
+
+    /// A page for this person.
+    pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, Failure> {
+        let now = self.web.clock.now();
+        let token = self.web.csrf.token(&self.session, &self.user);
+        let limited_to = self.limited_to().unwrap_or_default();
+        let page = Page {
+            token,
+            may: self.may(),
+            signed_in: self.has_signed_in(),
+            limited_to,
+            now: Stamp::new(now, now),
+            view,
+        };
+        let html = self.web.templates.render(template, &page)?;
+        let cookie = self.is_new.then(|| {
+            (
+                header::SET_COOKIE,
+                self.session.set_cookie(&self.web.public_url),
+            )
+        });
+        Ok((AppendHeaders(cookie), html).into_response())
+    }
+}

@@ -1,5 +1,5 @@
 //! JSON for programs: what Atlantis has too in the shapes that its clients know (reference 11.4), the rest under `/api/`
-//! in ours. Whatever changes something asks for the password ([`Script`](super::csrf::Script)).
+//! in ours. Whatever changes something asks for the password ([`Script`](crate::kit::web::csrf::Script)).
 //!
 //! Two differences, on purpose: when the pages need a password, `GET /api/locks` needs it as well, because a list of
 //! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`. What Atlantis has not

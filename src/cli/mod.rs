@@ -9,11 +9,9 @@ mod demo;
 mod healthcheck;
 mod import;
 mod ink;
-mod leases;
 mod locks;
 mod owners;
 mod replay;
-mod repos;
 mod server;
 mod server_args;
 pub mod supervise;
@@ -43,8 +41,6 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: demo::run,
     },
     locks::SUBCOMMAND,
-    repos::SUBCOMMAND,
-    leases::SUBCOMMAND,
     audit::SUBCOMMAND,
     owners::OWNERS,
     owners::CLAIMS,
@@ -154,9 +150,9 @@ pub(crate) mod tests {
           server       Receive webhooks and run what they ask for
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
-          locks        Look at locks, release them, hand them over
           repos        Look at the mirrors of repositories, and ask for a sync
           leases       Look at exclusive work, and take a lease away
+          locks        Look at locks, release them, hand them over
           audit        Look through the log of what happened to locks
           owners       Add, show and remove owners: the teams or tenants of a server
           claims       Show who drives which repository

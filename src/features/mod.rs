@@ -4,6 +4,8 @@
 //! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
 
 pub mod apply_locks;
+pub(crate) mod leases;
+mod mirrors;
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ struct Feature {
     reconcilers: &'static [Reconciler],
 }
 
-const FEATURES: &[Feature] = &[apply_locks::FEATURE];
+const FEATURES: &[Feature] = &[apply_locks::FEATURE, mirrors::FEATURE, leases::FEATURE];
 
 /// The routes of all features.
 pub(crate) fn routes() -> Routes<Arc<Web>> {

@@ -9,11 +9,9 @@ mod events;
 mod giving;
 mod health;
 mod intake;
-mod leases;
 mod metrics;
 mod operations;
 mod pages;
-mod repos;
 
 use std::sync::Arc;
 use std::time::Duration;

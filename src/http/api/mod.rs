@@ -9,12 +9,10 @@ mod apps;
 mod audit;
 mod claims;
 mod credentials;
-mod leases;
 mod legacy;
 mod lock;
 mod locks;
 mod owners;
-mod repos;
 
 use std::sync::Arc;
 
@@ -34,12 +32,6 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
         // The classic name of a lock has slashes, and some proxies decode them.
         .get("/api/locks/{*asked}", Access::Facts, lock::show)
         .post("/api/locks/{*asked}", Access::Account, lock::change)
-        .get("/api/leases", Access::Account, leases::list)
-        // The name of a repository in the key has slashes.
-        .delete("/api/leases/{*key}", Access::Account, leases::end)
-        .get("/api/repos", Access::Facts, repos::list)
-        .get("/api/repos/{*asked}", Access::Facts, repos::show)
-        .post("/api/repos/{*asked}", Access::Account, repos::sync)
         .get("/api/operations", Access::Account, operations::answer)
         .get("/api/owners", Access::Account, owners::list)
         .post("/api/owners", Access::Account, owners::add)

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::audit::Log;
 use super::{LATELY, Operations, Repair};
 use crate::context::{FileState, Refused};
+use crate::features::leases;
 use crate::handlers::as_json;
 use crate::handlers::reconcile::Scope;
 use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
@@ -20,7 +21,7 @@ pub(super) fn of(all: &Operations, version: &str) -> Value {
         "now": all.now,
         "since": all.now - LATELY,
         "replicas": all.replicas.iter().map(replica).collect::<Value>(),
-        "leases": all.leases.iter().map(as_json::lease).collect::<Value>(),
+        "leases": all.leases.iter().map(leases::view).collect::<Value>(),
         "queue": {
             "jobs": all.queue.iter().map(queue).collect::<Value>(),
             "lanes": all.lanes.iter().map(lane).collect::<Value>(),

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::locks::event_words;
-use super::owners::{is_full, owners_to_choose};
+use super::owners::is_full;
 use crate::kit::web::extract::Asked;
 use crate::kit::web::reach::Sight;
 use crate::kit::web::text::{Stamp, query, shown};
@@ -114,7 +114,7 @@ pub(super) async fn show(
             .iter()
             .map(|event| EventLine::new(event, now))
             .collect(),
-        owners: owners_to_choose(&web, &sight).await?,
+        owners: sight.owners_to_choose().await?,
         owner: shown(&asked.to_lowercase()),
     };
     visitor.page("audit.html", &view)

@@ -11,12 +11,10 @@ mod audit;
 mod commands;
 mod home;
 mod jobs;
-mod leases;
 mod locks;
 mod operations;
 mod owner_forms;
 mod owners;
-mod repos;
 mod stream;
 
 use std::sync::Arc;
@@ -39,10 +37,6 @@ pub(super) fn routes() -> Routes<Arc<Web>> {
         .get("/jobs/{id}/output.txt", Access::Account, jobs::plain)
         .get("/jobs/{id}/events", Access::Account, stream::events)
         .get("/operations", Access::Account, operations::show)
-        .post("/operations/leases/release", Access::Account, leases::end)
-        .get("/repos", Access::Facts, repos::list)
-        .get("/repos/{*repo}", Access::Facts, repos::show)
-        .post("/repos/{*repo}", Access::Change, repos::sync)
         .get("/owners", Access::Account, owners::list)
         .post("/owners", Access::Account, owner_forms::add)
         .get("/owners/{name}", Access::Account, owners::show)

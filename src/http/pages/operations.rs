@@ -8,8 +8,8 @@ use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::leases::{LeaseLine, notice};
 use crate::context::{FileState, Refused};
+use crate::features::leases::{LeaseLine, notice};
 use crate::handlers::reconcile::Scope;
 use crate::http::operations::{Operations, Repair, audit};
 use crate::kit::web::extract::Asked;

@@ -18,8 +18,6 @@ use crate::kit::web::{Failure, Web};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::{Application, Claim, CredentialRow, OwnerOverview};
 
-/// Most owners on a page.
-const MOST_OWNERS: i64 = 2_000;
 /// Most claims, applications or credentials on a page; the list of claims goes on on another.
 const MOST: i64 = 500;
 
@@ -90,8 +88,8 @@ pub(super) async fn list_page(
     said: Said<NewOwner>,
 ) -> Result<Response, Failure> {
     let now = web.clock.now();
-    let owners = overview(web, sight).await?;
-    let is_cut = is_full(owners.len(), MOST_OWNERS);
+    let owners = sight.owners_seen().await?;
+    let is_cut = is_full(owners.len(), Sight::MOST_OWNERS);
     let owners: Vec<_> = owners
         .iter()
         .map(|owner| OwnerLine::new(owner, now))
@@ -112,23 +110,6 @@ pub(super) async fn list_page(
 #[serde(default)]
 pub(super) struct Told {
     notice: String,
-}
-
-/// The owners that somebody may see.
-async fn overview(web: &Web, sight: &Sight) -> Result<Vec<OwnerOverview>, Failure> {
-    Ok(match sight.owners() {
-        None => web.store.owner_overview(MOST_OWNERS).await?,
-        Some(names) => web.store.owner_overview_of(names).await?,
-    })
-}
-
-/// The names of owners that a list can be limited to.
-pub(super) async fn owners_to_choose(web: &Web, sight: &Sight) -> Result<Vec<String>, Failure> {
-    Ok(overview(web, sight)
-        .await?
-        .iter()
-        .map(|owner| owner.name.to_string())
-        .collect())
 }
 
 #[derive(Serialize)]
@@ -333,7 +314,7 @@ pub(super) async fn claims(
             .iter()
             .map(|claim| ClaimLine::new(claim, now))
             .collect(),
-        owners: owners_to_choose(&web, &sight).await?,
+        owners: sight.owners_to_choose().await?,
         owner: shown(&asked.to_lowercase()),
     };
     visitor.page("claims.html", &page)

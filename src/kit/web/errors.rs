@@ -244,27 +244,6 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "Too late to cancel", message)
     }
 
-    /// A repository of which no server has a mirror.
-    pub(crate) fn no_such_mirror(asked: &str) -> Self {
-        let message = format!(
-            "No server has a mirror of “{}”. One is made as soon as something happens to a repository that is served \
-             (--repo-allowlist). Names of repositories have their host in front, as in github.com/acme/infra.",
-            shown(asked)
-        );
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "This repository is not known",
-            message,
-        )
-    }
-
-    /// A lease that nobody holds, or another than was meant.
-    pub(crate) fn no_such_lease() -> Self {
-        let message = "Nobody holds this lease, or another holder than the one that was named. Most likely it was given back; \
-                       GET /api/leases and the page of operations show those that are held. Nothing was changed.";
-        Self::new(StatusCode::NOT_FOUND, "This lease is not held", message)
-    }
-
     /// Something is wrong with an application.
     pub(crate) fn wrong_application(problems: &[ApplicationProblem]) -> Self {
         Self::wrong_fields(

@@ -18,7 +18,7 @@ use super::{Failure, Web};
 use crate::config::access::{Standing, WebAccount};
 use crate::handlers::authz::Resource;
 use crate::model::{Concern, OwnerId, OwnerName, RepoId};
-use crate::store::Owner;
+use crate::store::{Owner, OwnerOverview};
 
 /// The routes that know how to be limited, as the router has them.
 pub const LIMITED: &[&str] = &[
@@ -119,6 +119,9 @@ impl FromRequestParts<Arc<Web>> for Sight {
 }
 
 impl Sight {
+    /// Most owners on a page.
+    pub const MOST_OWNERS: i64 = 2_000;
+
     /// The owners it is limited to; `None`: it is the whole server.
     pub fn owners(&self) -> Option<&[OwnerName]> {
         self.owners.as_deref()
@@ -172,6 +175,20 @@ impl Sight {
             owners.extend(self.web.store.owner_get(name).await?);
         }
         Ok(Some(owners))
+    }
+
+    /// The owners that it may see.
+    pub async fn owners_seen(&self) -> Result<Vec<OwnerOverview>, Failure> {
+        Ok(match &self.owners {
+            None => self.web.store.owner_overview(Self::MOST_OWNERS).await?,
+            Some(names) => self.web.store.owner_overview_of(names).await?,
+        })
+    }
+
+    /// The names of owners that a list can be limited to.
+    pub async fn owners_to_choose(&self) -> Result<Vec<String>, Failure> {
+        let owners = self.owners_seen().await?;
+        Ok(owners.iter().map(|owner| owner.name.to_string()).collect())
     }
 
     /// The repositories that a list is of, in the same way.

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::handlers::as_json;
-use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
+use super::actions::{ask, mirrors_of, read_repo, read_state};
+use super::view::view;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::{Asked, JsonBody, Segment, search_text};
 use crate::kit::web::reach::Sight;
@@ -50,7 +50,7 @@ pub(super) async fn list(
     };
     let found = web.store.mirror_search(wish).await?;
     let next = (found.count > i64::from(page) * LISTED).then_some(i64::from(page) + 1);
-    let mirrors: Vec<Value> = found.rows.iter().map(as_json::mirror).collect();
+    let mirrors: Vec<Value> = found.rows.iter().map(view).collect();
     Ok(Json(
         json!({ "found": found.count, "mirrors": mirrors, "next": next }),
     ))
@@ -66,7 +66,7 @@ pub(super) async fn show(
     let mirrors: Vec<Value> = mirrors_of(&web, &sight, &repo)
         .await?
         .iter()
-        .map(as_json::mirror)
+        .map(view)
         .collect();
     Ok(Json(json!({ "repo": repo, "mirrors": mirrors })))
 }

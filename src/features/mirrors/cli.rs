@@ -4,8 +4,8 @@ use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use super::view::view;
 use crate::config::server::StorageConfig;
-use crate::handlers::as_json;
 use crate::kit::term::{
     Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
 };
@@ -140,7 +140,7 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
     let found = found.context("the mirrors could not be read")?;
     for row in &found.rows {
         if matches.get_flag("json") {
-            terminal.line(as_json::mirror(row))?;
+            terminal.line(view(row))?;
         } else {
             terminal.line(safe(&line(row)))?;
         }
@@ -184,7 +184,7 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
         .context("the mirrors could not be read")?;
     for row in &rows {
         if matches.get_flag("json") {
-            terminal.line(as_json::mirror(row))?;
+            terminal.line(view(row))?;
             continue;
         }
         for line in details(row) {
@@ -346,9 +346,9 @@ mod tests {
     use regex::Regex;
     use serde_json::json;
 
-    use super::super::tests::call;
     use super::*;
     use crate::claims::application_add;
+    use crate::cli::tests::call;
     use crate::clock::{Clock as _, RandomIds, SystemClock};
     use crate::model::{
         Actor, ApplicationFields, AttemptLease, Cause, FailureKind, ForgeHosts, Jitter,

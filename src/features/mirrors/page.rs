@@ -8,8 +8,7 @@ use axum::response::{Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::owners::owners_to_choose;
-use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
+use super::actions::{ask, mirrors_of, read_repo, read_state};
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::extract::{Asked, Segment, search_text};
 use crate::kit::web::reach::Sight;
@@ -130,7 +129,7 @@ pub(super) async fn list(
         state: state.map_or("", |state| state.as_str()),
         states: choices(&counts, state),
         owner: shown(&owner.to_lowercase()),
-        owners: owners_to_choose(&web, &sight).await?,
+        owners: sight.owners_to_choose().await?,
         found: found.count,
         all: counts.iter().map(|(_, count)| count).sum(),
         mirrors: found.rows.iter().map(|row| Line::new(row, now)).collect(),

@@ -1,5 +1,6 @@
 //! Exclusive work: who does what, and taking it away by hand, for the pages and the API alike.
 
+use axum::http::StatusCode;
 use tracing::warn;
 
 use crate::config::access::{Action, Asker};
@@ -62,4 +63,11 @@ pub(super) async fn release(
         );
     }
     Ok(freed)
+}
+
+/// Nobody holds this lease, or another holder than the one that was named.
+pub(super) fn not_held() -> Failure {
+    let message = "Nobody holds this lease, or another holder than the one that was named. Most likely it was given back; \
+                   GET /api/leases and the page of operations show those that are held. Nothing was changed.";
+    Failure::new(StatusCode::NOT_FOUND, "This lease is not held", message)
 }

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::handlers::as_json;
-use crate::http::leases::{Release, release, seen};
+use super::actions::{Release, not_held, release, seen};
+use super::view::view;
 use crate::kit::web::csrf::Script;
 use crate::kit::web::extract::{Asked, OfOwner, Segment};
 use crate::kit::web::reach::Sight;
@@ -25,7 +25,7 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Failure> {
     let leases = seen(&web, &sight, of.owner.as_deref()).await?;
     let more = leases.len() >= usize::from(Store::LEASES_LISTED);
-    let leases: Vec<Value> = leases.iter().map(as_json::lease).collect();
+    let leases: Vec<Value> = leases.iter().map(view).collect();
     Ok(Json(json!({ "leases": leases, "more": more })))
 }
 
@@ -54,9 +54,9 @@ pub(super) async fn end(
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => {
             (StatusCode::ACCEPTED, "stopping", lease)
         }
-        FreeLease::NotHeld => return Err(Failure::no_such_lease()),
+        FreeLease::NotHeld => return Err(not_held()),
     };
-    let mut told = as_json::lease(&LeaseRow {
+    let mut told = view(&LeaseRow {
         lease,
         replica: None,
     });

@@ -3,8 +3,8 @@
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::view::view;
 use crate::config::server::StorageConfig;
-use crate::handlers::as_json;
 use crate::kit::term::{
     Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
 };
@@ -82,7 +82,7 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
     }
     for row in &leases {
         if as_json {
-            terminal.line(as_json::lease(row))?;
+            terminal.line(view(row))?;
         } else {
             terminal.line(line(row))?;
         }
@@ -127,7 +127,7 @@ async fn release(
         }
     };
     if matches.get_flag("json") {
-        let mut told = as_json::lease(&LeaseRow {
+        let mut told = view(&LeaseRow {
             lease,
             replica: None,
         });
@@ -196,8 +196,8 @@ mod tests {
     use regex::Regex;
     use serde_json::json;
 
-    use super::super::tests::call;
     use super::*;
+    use crate::cli::tests::call;
     use crate::clock::{Clock, RandomIds, SystemClock};
     use crate::store::{DatabaseUrl, Hold, NewLease, Presence, ReplicaId, TakeLease};
 

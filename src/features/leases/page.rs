@@ -7,7 +7,7 @@ use axum::response::Redirect;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::http::leases::{Release, release};
+use super::actions::{Release, release};
 use crate::kit::web::csrf::Confirmed;
 use crate::kit::web::text::{Badge, Stamp, Until, shown};
 use crate::kit::web::{Failure, Web};
@@ -15,7 +15,7 @@ use crate::store::{FreeLease, LeaseRow, ReplicaState};
 
 /// A lease in words. The key and the holder stand in the form as they are, too.
 #[derive(Serialize)]
-pub(super) struct LeaseLine {
+pub(crate) struct LeaseLine {
     key: String,
     raw_key: String,
     raw_holder: String,
@@ -57,7 +57,7 @@ impl LeaseLine {
 }
 
 /// What the page says after the form was sent.
-pub(super) fn notice(code: &str) -> Option<&'static str> {
+pub(crate) fn notice(code: &str) -> Option<&'static str> {
     match code {
         "lease-free" => Some("The lease is given back: its server was gone."),
         "lease-stopping" => Some(

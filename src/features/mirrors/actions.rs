@@ -1,12 +1,13 @@
 //! Mirrors of repositories: how they stand on every disk, and asking for one to be synchronised, for the pages and the API
 //! alike.
 
+use axum::http::StatusCode;
 use tracing::info;
 
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
 use crate::kit::web::reach::Sight;
-use crate::kit::web::{Failure, Web};
+use crate::kit::web::{Failure, Web, shown};
 use crate::model::{Cause, Reason, RepoId, SyncState};
 use crate::store::{MirrorQuery, MirrorRow};
 
@@ -15,7 +16,7 @@ const DISKS: i64 = 1000;
 
 /// Reads the name of a repository in an address.
 pub(super) fn read_repo(text: &str) -> Result<RepoId, Failure> {
-    text.parse().map_err(|_| Failure::no_such_mirror(text))
+    text.parse().map_err(|_| no_such_mirror(text))
 }
 
 /// Reads the name of a state in an address; `None`: any.
@@ -36,7 +37,7 @@ pub(super) async fn mirrors_of(
     };
     let rows = web.store.mirror_list(&query, DISKS).await?;
     if rows.is_empty() {
-        Err(Failure::no_such_mirror(&repo.to_string()))
+        Err(no_such_mirror(&repo.to_string()))
     } else {
         Ok(rows)
     }
@@ -57,11 +58,25 @@ pub(super) async fn ask(
         .await?;
     let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
     match web.store.mirror_ask(repo, &cause).await? {
-        0 => Err(Failure::no_such_mirror(&repo.to_string())),
+        0 => Err(no_such_mirror(&repo.to_string())),
         mirrors => {
             web.mirror_nudge.nudge();
             info!(who = who.name(), %repo, mirrors, reason = reason.as_str(), "Somebody asked for a sync");
             Ok(mirrors)
         }
     }
+}
+
+/// No server has a mirror of this repository.
+fn no_such_mirror(asked: &str) -> Failure {
+    let message = format!(
+        "No server has a mirror of “{}”. One is made as soon as something happens to a repository that is served \
+         (--repo-allowlist). Names of repositories have their host in front, as in github.com/acme/infra.",
+        shown(asked)
+    );
+    Failure::new(
+        StatusCode::NOT_FOUND,
+        "This repository is not known",
+        message,
+    )
 }

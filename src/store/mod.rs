@@ -1,4 +1,5 @@
-//! The only SQL. A file per resource; the resource comes first in the name of a method.
+//! The database, and the SQL of everything that is no feature yet; a feature writes its SQL itself, as methods of
+//! [`Store`]. A file per resource; the resource comes first in the name of a method.
 //!
 //! One text of SQL serves SQLite and PostgreSQL (P11); a `match` stands only where the dialects differ.
 //! Reads go straight to the pool, writes through a `Tx`: on SQLite that is the one writing connection, so that writers
@@ -9,7 +10,7 @@
 //! the pull is the mutex: taking a lock, keeping a plan and passing the gate of an apply share it, giving locks back
 //! and ending an apply hold it alone, closing writes it. It is always the first row a transaction locks, after the
 //! line of its repository where locks are freed (`lock_change`) and the switch where applies are stopped or begin
-//! (`apply_locks`), so that no two wait for each other.
+//! (`features::apply_locks`), so that no two wait for each other.
 
 mod application_runs;
 mod applications;

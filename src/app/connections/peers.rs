@@ -351,7 +351,8 @@ mod tests {
                 panic!("{bind} {from}: {owner:?}")
             };
             let me = i32::try_from(std::process::id()).unwrap();
-            assert_eq!(holders(inode), [me], "{bind} {from}");
+            // Another test may be starting a child, which has all that is open here until it is another program.
+            assert!(holders(inode).contains(&me), "{bind} {from}");
             assert_eq!(refusal_of(inode), None);
         }
     }

@@ -9,7 +9,9 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use crate::app::{audit_files, keyring};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::handlers::as_json;
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, database, safe, time};
+use crate::kit::term::{
+    Exit, Outcome, Subcommand, Terminal, Usage, block_on, database, safe, time,
+};
 use crate::locks::{AuditFiles, Evidence, Verdict, Whole, prune_log, verify};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::seal::PublicKey;
@@ -112,10 +114,7 @@ fn date(text: &str) -> Result<DateTime<Utc>, String> {
 
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = match StorageConfig::from_raw(&settings(matches)?) {
-        Ok(storage) => storage,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let storage = StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?;
     block_on(async {
         let store = database::open(&storage).await?;
         let files = || {

@@ -17,9 +17,9 @@ use crate::app::keyring;
 use crate::claims::{ChangeCredential, CredentialError, Credentials};
 use crate::clock::{Clock as _, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, Usage, actor, block_on, database};
 use crate::locks::reseal_audit_keys;
-use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl, Rights};
+use crate::model::{Cause, CredentialId, OwnerName, RepoUrl, Rights};
 use crate::seal::{KEY_BYTES, KeyName, key_line};
 use crate::store::Store;
 
@@ -39,14 +39,8 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     }
     let raw = settings(matches)?;
     let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
-    let (storage, forges) = match read {
-        Ok(read) => read,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
-    let given = match Given::read(name, matches, &forges) {
-        Ok(given) => given,
-        Err(problem) => return Ok(terminal.usage(&format!("error: {problem}\n"))),
-    };
+    let (storage, forges) = read.map_err(Usage::new)?;
+    let given = Given::read(name, matches, &forges).map_err(Usage::new)?;
     block_on(async {
         let store = database::open(&storage).await?;
         let keys = storage
@@ -112,13 +106,7 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
 }
 
 fn cause() -> Cause {
-    Cause::new(
-        Actor {
-            login: environment::user(),
-            origin: Origin::Cli,
-        },
-        "",
-    )
+    Cause::new(actor(), "")
 }
 
 /// Prints a new line for the file of keys.

@@ -9,11 +9,9 @@ use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::clock::{Clock, RandomIds, SystemClock};
-use crate::config::access::Identity;
-use crate::config::server::StorageConfig;
 use crate::handlers::lock_facts::{LockFacts, LockFactsJson, LockJson};
 use crate::handlers::locks::{Explanation, explain, give};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, actor, block_on, database};
 use crate::locks::{Gave, Giving};
 use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
 use crate::store::Store;
@@ -121,10 +119,7 @@ fn reason(text: &str) -> Result<Reason, String> {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
-        Ok(storage) => storage,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let storage = database::storage(matches)?;
     block_on(async {
         let store = database::open(&storage).await?;
         match name {
@@ -227,7 +222,7 @@ async fn run_give(
         to,
         force: matches.get_flag("force"),
         reason: matches.get_one::<Reason>("reason").cloned(),
-        actor: Identity::Cli(environment::user()).actor(),
+        actor: actor(),
         remote: None,
     };
     let gave = give(

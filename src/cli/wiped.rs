@@ -15,17 +15,15 @@ use crate::config::server::RawSettings;
 use crate::config::variables;
 use crate::kit::term::environment;
 
-/// Tells a server that the rest of its variables comes by standard input.
-const WIPED: &str = environment::WIPED;
-
-/// As [`environment::read`], for a server: secrets do not stay among the variables and words that the process was started with, which
-/// others can read (`/proc/PID/environ` and `cmdline`). A process cannot change these itself, so the program starts itself
-/// once more, in the same process, and hands itself what it took out through memory that nobody else can open.
+/// Reads the settings of a server and takes the secrets out of its start-up environment and command line.
+///
+/// Others can read both (`/proc/PID/environ` and `cmdline`), and a process cannot change them itself. So the program starts
+/// itself once more, in the same process, and hands itself what it took out through memory that nobody else can open.
 ///
 /// `words` are those after `server`; all of them come back, also those that were taken out.
 pub(super) fn read_and_wipe(mut words: Vec<String>) -> anyhow::Result<(RawSettings, Vec<String>)> {
     let doing = "cannot take secrets out of the environment and the command line of the server";
-    if std::env::var_os(WIPED).is_some() {
+    if std::env::var_os(environment::WIPED).is_some() {
         let taken = received().context(doing)?;
         words.extend(taken.words);
         return Ok((environment::read_with(taken.variables)?, words));
@@ -86,7 +84,7 @@ fn start_again(args: Vec<OsString>, kept: &[(OsString, OsString)], taken: &Taken
             .args(args)
             .env_clear()
             .envs(kept.iter().cloned())
-            .env(WIPED, "1")
+            .env(environment::WIPED, "1")
             .stdin(written()?);
         Ok(command)
     };

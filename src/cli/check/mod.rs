@@ -16,7 +16,7 @@ use super::ink::Look;
 use super::{server, server_args};
 use crate::config::repos::ServerRepos;
 use crate::config::server::{Kind, RawSettings, SETTINGS, SearchConfig};
-use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, block_on, environment};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, Usage, block_on, environment};
 use crate::model::{BranchName, RepoId};
 
 use crate::config::repo::shown;
@@ -77,10 +77,7 @@ fn settings() -> impl Iterator<Item = Arg> {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let raw = server::with_files(raw(matches)?);
-    let config = match SearchConfig::from_raw(&raw) {
-        Ok(config) => config,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let config = SearchConfig::from_raw(&raw).map_err(Usage::new)?;
     let verdict = match block_on(look(matches, &raw, &config)).flatten() {
         Ok(verdict) => verdict,
         Err(error) => return Ok(terminal.usage(&format!("error: {error:#}\n"))),

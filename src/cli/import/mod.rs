@@ -18,7 +18,7 @@ use crate::atlantis::redis::RedisUrl;
 use crate::clock::{Clock, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::kit::term::database::database_url;
-use crate::kit::term::{Exit, Outcome, Terminal, block_on, database};
+use crate::kit::term::{Exit, Outcome, Terminal, Usage, block_on, database};
 use crate::model::HostName;
 use crate::store::{DatabaseUrl, ImportMode, Store};
 use source::Source;
@@ -77,17 +77,11 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     let (_, matches) = matches.subcommand().expect("clap demands a subcommand");
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let raw = database::settings(matches)?;
-    let storage = match StorageConfig::from_raw(&raw) {
-        Ok(storage) => storage,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let storage = StorageConfig::from_raw(&raw).map_err(Usage::new)?;
     let host = text("host")
         .map(|host| host.parse::<HostName>())
         .transpose();
-    let host = match host {
-        Ok(host) => host,
-        Err(error) => return Ok(terminal.usage(&format!("error: --host: {error}\n"))),
-    };
+    let host = host.map_err(|error| Usage::new(format_args!("--host: {error}")))?;
     let wanted = Wanted {
         host,
         write: matches.get_flag("write"),

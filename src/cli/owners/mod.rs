@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe, time,
+    Exit, Outcome, Subcommand, Terminal, Usage, actor, block_on, database, safe, time,
 };
-use crate::model::{Actor, Cause, ForgeHosts, Origin, OwnerName};
+use crate::model::{Cause, ForgeHosts, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
 
 pub(super) const OWNERS: Subcommand = Subcommand {
@@ -91,10 +91,7 @@ fn at_desk(
     raw.flags
         .extend(host.map(|host| ("gh-hostname".to_owned(), vec![host])));
     let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
-    let (storage, forges) = match read {
-        Ok(read) => read,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let (storage, forges) = read.map_err(Usage::new)?;
     block_on(async {
         let desk = Desk {
             store: database::open(&storage).await?,
@@ -219,11 +216,7 @@ fn as_object(owner: &Owner) -> Value {
 }
 
 fn cause() -> Cause {
-    let actor = Actor {
-        login: environment::user(),
-        origin: Origin::Cli,
-    };
-    Cause::new(actor, "on the command line")
+    Cause::new(actor(), "on the command line")
 }
 
 #[cfg(test)]

@@ -9,11 +9,8 @@ use super::view::ApplyLockView;
 use super::wish::{ApplyLockFields, ApplyLockProblem, ApplyLockWish};
 use crate::clock::{Clock, SystemClock};
 use crate::config::parse_duration;
-use crate::config::server::StorageConfig;
-use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
-};
-use crate::model::{Actor, ApplyLock, ApplyLockId, ApplyScope, Cause, Origin, minute};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, actor, block_on, database, safe};
+use crate::model::{ApplyLock, ApplyLockId, ApplyScope, Cause, minute};
 use crate::store::{Result, Store};
 
 pub(super) fn command() -> Command {
@@ -89,10 +86,7 @@ enum Wanted {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
-        Ok(storage) => storage,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let storage = database::storage(matches)?;
     let wanted = match wanted(name, matches) {
         Ok(wanted) => wanted,
         Err(problems) => return Ok(terminal.usage(&problems)),
@@ -172,13 +166,6 @@ fn shown(problems: &[ApplyLockProblem]) -> String {
         .iter()
         .map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
     lines.collect::<Vec<_>>().concat()
-}
-
-fn actor() -> Actor {
-    Actor {
-        login: environment::user(),
-        origin: Origin::Cli,
-    }
 }
 
 async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
@@ -268,6 +255,7 @@ mod tests {
     use super::*;
     use crate::cli::tests::call;
     use crate::clock::RandomIds;
+    use crate::kit::term::environment;
     use crate::locks::{Evidence, Verdict, verify};
     use crate::store::DatabaseUrl;
 

@@ -4,12 +4,11 @@ use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::view::view;
-use crate::config::server::StorageConfig;
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
+    Exit, Outcome, Subcommand, Terminal, actor, block_on, database, reason as read_reason, safe,
 };
 use crate::leases::LeaseKey;
-use crate::model::{Actor, Cause, Origin, Reason, minute};
+use crate::model::{Cause, Reason, minute};
 use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
 
 pub(super) fn command() -> Command {
@@ -51,10 +50,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
-        Ok(storage) => storage,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
+    let storage = database::storage(matches)?;
     if name == "list" {
         let as_json = matches.get_flag("json");
         return block_on(async {
@@ -64,11 +60,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let reason = matches
         .get_one::<String>("reason")
         .expect("clap demands it");
-    let reason = match Reason::read(reason) {
-        Ok(Some(reason)) => reason,
-        Ok(None) => return Ok(terminal.usage("error: --reason: Say in a few words why\n")),
-        Err(error) => return Ok(terminal.usage(&format!("error: --reason: {error}\n"))),
-    };
+    let reason = read_reason(reason)?;
     block_on(async { release(&database::open(&storage).await?, matches, &reason, terminal).await })?
 }
 
@@ -104,17 +96,13 @@ async fn release(
 ) -> Outcome {
     let key = matches.get_one::<String>("key").expect("clap demands it");
     let holder = matches.get_one::<String>("holder");
-    let actor = Actor {
-        login: environment::user(),
-        origin: Origin::Cli,
-    };
     let (holder, repo) = (holder.map(String::as_str), LeaseKey::of_text(key).repo());
     let freed = store
         .lease_free(
             key,
             holder,
             repo.as_ref(),
-            &Cause::new(actor, reason.as_str()),
+            &Cause::new(actor(), reason.as_str()),
         )
         .await;
     let (state, lease) = match freed.context("the lease could not be given back")? {

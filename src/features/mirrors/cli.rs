@@ -5,11 +5,10 @@ use chrono::{DateTime, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::view::view;
-use crate::config::server::StorageConfig;
 use crate::kit::term::{
-    Exit, Outcome, Subcommand, Terminal, block_on, database, environment, safe,
+    Exit, Outcome, Subcommand, Terminal, actor, block_on, database, reason as read_reason, safe,
 };
-use crate::model::{Actor, Cause, Origin, OwnerName, Reason, RepoId, SyncState, minute};
+use crate::model::{Cause, OwnerName, Reason, RepoId, SyncState, minute};
 use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
 
 /// Disks that one repository is listed on.
@@ -89,23 +88,17 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand {
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
-    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
-        Ok(storage) => storage,
-        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
-    };
-    let reason = match Reason::read(text(matches, "reason")) {
-        Ok(None) if name == "sync" => {
-            return Ok(terminal.usage("error: --reason: Say in a few words why\n"));
-        }
-        Ok(reason) => reason,
-        Err(error) => return Ok(terminal.usage(&format!("error: --reason: {error}\n"))),
+    let storage = database::storage(matches)?;
+    let reason = match name {
+        "sync" => Some(read_reason(text(matches, "reason"))?),
+        _ => None,
     };
     block_on(async {
         let store = database::open(&storage).await?;
-        match name {
-            "list" => list(&store, matches, terminal).await,
-            "show" => show(&store, matches, terminal).await,
-            _ => sync(&store, repo(matches), reason, terminal).await,
+        match (name, reason) {
+            (_, Some(reason)) => sync(&store, repo(matches), &reason, terminal).await,
+            ("list", None) => list(&store, matches, terminal).await,
+            (_, None) => show(&store, matches, terminal).await,
         }
     })?
 }
@@ -201,17 +194,10 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
 async fn sync(
     store: &Store,
     repo: &RepoId,
-    reason: Option<Reason>,
+    reason: &Reason,
     terminal: &mut Terminal<'_>,
 ) -> Outcome {
-    let actor = Actor {
-        login: environment::user(),
-        origin: Origin::Cli,
-    };
-    let cause = Cause::new(
-        actor,
-        reason.as_ref().map(Reason::as_str).unwrap_or_default(),
-    );
+    let cause = Cause::new(actor(), reason.as_str());
     match store
         .mirror_ask_anywhere(repo, &cause)
         .await
@@ -350,9 +336,10 @@ mod tests {
     use crate::claims::application_add;
     use crate::cli::tests::call;
     use crate::clock::{Clock as _, RandomIds, SystemClock};
+    use crate::kit::term::environment;
     use crate::model::{
         Actor, ApplicationFields, AttemptLease, Cause, FailureKind, ForgeHosts, Jitter,
-        LockEventKind, MirrorEvent, Rights, SyncFailure,
+        LockEventKind, MirrorEvent, Origin, Rights, SyncFailure,
     };
     use crate::store::{DatabaseUrl, MirrorChange};
 

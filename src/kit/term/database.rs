@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgMatches};
 
-use super::{environment, settings_file};
+use super::{Usage, environment, settings_file};
 use crate::clock::{RandomIds, SystemClock};
 use crate::config::server::{Database, RawSettings, StorageConfig};
 use crate::store::{DatabaseUrl, Store};
@@ -53,6 +53,11 @@ pub(crate) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
         Some(problem) => bail!("{problem}"),
         None => Ok(raw),
     }
+}
+
+/// Where they say the database is.
+pub(crate) fn storage(matches: &ArgMatches) -> anyhow::Result<StorageConfig> {
+    Ok(StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?)
 }
 
 /// Opens the database, which must be there.

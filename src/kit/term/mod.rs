@@ -6,12 +6,16 @@ pub(crate) mod settings_file;
 mod terminal;
 mod text;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
 pub(crate) use terminal::Terminal;
 pub(crate) use text::{safe, time};
+
+use crate::config::access::Identity;
+use crate::model::{Actor, Reason};
 
 /// How a subcommand ends; an error is shown with its causes and means exit code 1.
 pub(crate) type Outcome = anyhow::Result<Exit>;
@@ -34,11 +38,34 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The call or the configuration is wrong. A subcommand that fails with it ends with exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(String);
+
+impl Usage {
+    /// Says what is wrong, in one line or several.
+    pub fn new(problem: impl Display) -> Self {
+        Self(format!("error: {problem}\n"))
+    }
+}
+
 /// One subcommand.
 pub(crate) struct Subcommand {
     pub name: &'static str,
     pub command: fn() -> Command,
     pub run: fn(&ArgMatches, &mut Terminal<'_>) -> Outcome,
+}
+
+/// Whoever runs the program, for records.
+pub(crate) fn actor() -> Actor {
+    Identity::Cli(environment::user()).actor()
+}
+
+/// The reason of a change, which must not be empty.
+pub(crate) fn reason(text: &str) -> Result<Reason, Usage> {
+    let read = Reason::read(text).map_err(|error| Usage::new(format_args!("--reason: {error}")))?;
+    read.ok_or_else(|| Usage::new("--reason: Say in a few words why"))
 }
 
 /// Runs something that waits.

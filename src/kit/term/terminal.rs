@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use super::Exit;
+use super::{Exit, Usage};
 
 /// The two streams.
 pub(crate) struct Terminal<'a> {
@@ -40,6 +40,9 @@ impl<'a> Terminal<'a> {
 
     /// Shows why it failed, with the causes.
     pub fn failed(&mut self, error: &anyhow::Error) -> Exit {
+        if let Some(usage) = error.downcast_ref::<Usage>() {
+            return self.usage(&usage.to_string());
+        }
         self.note(format_args!("error: {error:#}"));
         Exit::Failure
     }

@@ -2,13 +2,29 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// Somebody else's text: a terminal must not obey it.
+use crate::render::escape::push_visible;
+
+/// Somebody else's text as comments and pages show it too: a terminal must not obey it, and nothing in it is hidden.
 pub(crate) fn safe(text: &str) -> String {
-    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(visible).collect()
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        push_visible(&mut safe, c);
+    }
+    safe
 }
 
 /// A time for programs, to the second.
 pub(crate) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_neither_obeys_a_text_nor_hides_a_part_of_it() {
+        assert_eq!(safe("alice\u{1b}[2J"), "alice\u{fffd}[2J");
+        assert_eq!(safe("freeze\u{202e}yadnom"), "freeze[U+202E]yadnom");
+    }
 }

@@ -259,7 +259,8 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
             ("environment of the server", format!("cat /proc/{server}/environ")),
             ("memory of the server", format!("cat /proc/{server}/maps")),
             ("signal to the server", format!("kill -0 {server}")),
-            ("signal to the supervisor", "hit=; for p in /proc/[0-9]*; do if grep -q supervise $p/cmdline; then kill -0 ${p#/proc/} && hit=1; fi; done; [ -n \"$hit\" ]".to_owned()),
+            // By its first argument: a program of another test that looks for the word has it among its arguments, too.
+            ("signal to the supervisor", "hit=; for p in /proc/[0-9]*; do if tr '\\0' '\\n' <$p/cmdline | sed -n 2p | grep -qx supervise; then kill -0 ${p#/proc/} && hit=1; fi; done; [ -n \"$hit\" ]".to_owned()),
             ("command line", format!(
                 "'{lockkeeper}' apply-lock set --data-dir '{}' --reason 'set by a plan'", data.display()
             )),

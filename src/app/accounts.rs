@@ -6,11 +6,11 @@ use anyhow::{Context as _, bail};
 use chrono::{DateTime, Utc};
 use secrecy::zeroize::Zeroizing;
 
-use super::keys::private_text;
 use crate::config::access::WebAccounts;
 use crate::config::server::{ServerConfig, WebAuth};
 use crate::context::LiveAccounts;
 use crate::model::Sha256Digest;
+use crate::seal::private_text;
 
 /// Who on the pages and in the API is limited to owners. What is said about the file never repeats a password.
 pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<LiveAccounts> {

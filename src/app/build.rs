@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::accounts::web_accounts;
 use super::environment::{Environments, Setups};
-use super::keys::keyring;
 use super::sandbox::{self, Boundaries};
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
@@ -21,19 +20,19 @@ use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
     self, CheckoutStrategy, CommentConfig, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig,
-    SecretSource, ServerConfig, SilenceConfig, StorageConfig, TerraformConfig,
+    SecretSource, ServerConfig, SilenceConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
+use crate::features::audit;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::kit::term::database::database_url;
 use crate::leases::{Leases, SharedGates};
-use crate::locks::AuditFiles;
 use crate::model::{CommandKind, ForgeHosts, HomeId, RunUser};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
-use crate::seal::Keyring;
+use crate::seal::keyring;
 use crate::secret::Secret;
 use crate::store::Store;
 use crate::sync::{self, Syncer};
@@ -103,7 +102,7 @@ pub async fn build_on(
         .map(keyring)
         .transpose()?
         .map(Arc::new);
-    let audit = audit_files(storage, keys.clone())?;
+    let audit = audit::files(storage, keys.clone())?;
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials, &store)?;
     let environments = Environments::of(config, &parts)?;
@@ -264,20 +263,6 @@ fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
             Ok(Artifacts::in_directory(dir)?)
         }
     }
-}
-
-/// Where the key and the last checkpoint of the audit log lie.
-pub fn audit_files(
-    storage: &StorageConfig,
-    keys: Option<Arc<Keyring>>,
-) -> anyhow::Result<AuditFiles> {
-    let database = database_url(&storage.database)?.to_string();
-    Ok(AuditFiles::new(
-        &storage.data_dir,
-        &database,
-        storage.audit_checkpoints.clone(),
-        keys,
-    ))
 }
 
 fn forge(

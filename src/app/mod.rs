@@ -5,7 +5,6 @@ mod build;
 mod connections;
 mod descriptors;
 mod environment;
-mod keys;
 mod loops;
 mod news;
 mod reload;
@@ -17,8 +16,7 @@ mod tls;
 mod web;
 
 pub(crate) use build::own_dir;
-pub use build::{Parts, audit_files, build, build_on, discovery_settings};
-pub use keys::keyring;
+pub use build::{Parts, build, build_on, discovery_settings};
 pub use replica::Replica;
 pub use serve::{Signals, serve};
 pub use server::{Server, Surroundings};

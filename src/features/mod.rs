@@ -3,9 +3,16 @@
 //!
 //! A feature registers itself with one value, [`Feature`], in [`FEATURES`].
 
+pub(crate) mod applications;
 pub mod apply_locks;
+pub(crate) mod audit;
+mod credentials;
 pub(crate) mod leases;
+mod locks;
 mod mirrors;
+pub(crate) mod operations;
+pub(crate) mod owners;
+pub(crate) mod runs;
 
 use std::sync::Arc;
 
@@ -23,7 +30,19 @@ struct Feature {
     reconcilers: &'static [Reconciler],
 }
 
-const FEATURES: &[Feature] = &[apply_locks::FEATURE, mirrors::FEATURE, leases::FEATURE];
+/// In the order of help and of the page of operations.
+const FEATURES: &[Feature] = &[
+    locks::FEATURE,
+    apply_locks::FEATURE,
+    runs::FEATURE,
+    mirrors::FEATURE,
+    owners::FEATURE,
+    applications::FEATURE,
+    credentials::FEATURE,
+    audit::FEATURE,
+    leases::FEATURE,
+    operations::FEATURE,
+];
 
 /// The routes of all features.
 pub(crate) fn routes() -> Routes<Arc<Web>> {

@@ -1,7 +1,6 @@
 //! What is done about events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
 
 pub mod applications;
-pub mod as_json;
 pub mod authz;
 pub(crate) mod claimed;
 pub mod commands;
@@ -9,10 +8,9 @@ pub mod dashboard;
 pub mod events;
 pub(crate) mod identity;
 mod in_line;
-pub mod lock_facts;
 pub mod locks;
 pub mod reconcile;
-mod reply;
+pub(crate) mod reply;
 mod spec;
 mod standing;
 mod tally;

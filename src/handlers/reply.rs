@@ -16,7 +16,7 @@ use crate::store::{CommandRow, FinishedCommand, NewJob};
 use crate::vcs::Installation;
 
 /// The end of a command.
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// What the pull is told.
     pub told: Told,
     /// Statuses of the head commit.
@@ -32,7 +32,7 @@ pub(super) struct Reply {
 }
 
 /// What the pull is told about a command.
-pub(super) enum Told {
+pub(crate) enum Told {
     /// This.
     Comment(Box<Body>),
     /// Nothing; it ended so, for this reason.
@@ -207,7 +207,7 @@ fn words(spec: Option<Spec>) -> (Vec<String>, Vec<String>) {
 }
 
 /// A report about something that no command asked for.
-pub(super) fn notice(
+pub(crate) fn notice(
     ctx: &Ctx,
     command: CommandKind,
     id: crate::model::CommandId,
@@ -232,7 +232,7 @@ pub(super) fn notice(
 }
 
 /// The jobs that post a report.
-pub(super) fn comments(
+pub(crate) fn comments(
     ctx: &Ctx,
     report: &Report,
     pull: &PullRef,
@@ -247,7 +247,7 @@ pub(super) fn comments(
 
 /// What is posted of a report: nothing about an application, which has no place on the forge. What became of its commands
 /// is kept with them, and what became of its locks is on the page of each and in the audit log.
-pub(super) fn posts(
+pub(crate) fn posts(
     ctx: &Ctx,
     report: &Report,
     pull: &PullRef,
@@ -272,7 +272,7 @@ pub(super) fn posts(
 
 /// The job that sets a status on the head commit of a command's pull while the command is under way: it will end what is
 /// pending; none of an application: a status on a commit of its branch would say something of every pull.
-pub(super) fn status_job(
+pub(crate) fn status_job(
     row: &CommandRow,
     head: &CommitSha,
     status: CommitStatus,
@@ -282,7 +282,7 @@ pub(super) fn status_job(
 }
 
 /// The job that sets a status which nothing of the command will follow.
-pub(super) fn last_status_job(
+pub(crate) fn last_status_job(
     row: &CommandRow,
     head: &CommitSha,
     status: CommitStatus,

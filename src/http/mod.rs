@@ -3,15 +3,8 @@
 //!
 //! What they share, with the rules that all of them keep, is in [`crate::kit::web`].
 
-mod api;
-mod apps;
 mod events;
-mod giving;
-mod health;
 mod intake;
-mod metrics;
-mod operations;
-mod pages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +20,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use intake::Limits as DeliveryLimits;
 
 use crate::context::Ctx;
-use crate::features;
+use crate::features::{self, operations};
 use crate::kit::web::{
-    Access, Failure, Route, Routes, Web, auth, errors, headers, hosts, reach, routes, trace,
+    Access, Failure, Route, Routes, Web, auth, count, errors, headers, hosts, reach, routes, trace,
 };
 
 /// A page or an answer that takes longer is given up; streams are only bound until their first byte.
@@ -48,7 +41,7 @@ pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
     let door = Arc::new(events::Door::new(ctx, limits));
     door_routes()
         .router
-        .layer(middleware::from_fn_with_state(metrics, metrics::count))
+        .layer(middleware::from_fn_with_state(metrics, count::count))
         .with_state(door)
 }
 
@@ -62,10 +55,11 @@ fn door_routes() -> Routes<Arc<events::Door>> {
 }
 
 fn guarded_routes() -> Routes<Arc<Web>> {
-    features::routes()
-        .merge(pages::routes())
-        .merge(api::routes())
-        .merge(metrics::routes())
+    features::routes().get(
+        "/static/{hash}/{name}",
+        Access::Facts,
+        crate::kit::web::templates::file,
+    )
 }
 
 /// Every route there is, from the parts that the routers are made of.
@@ -73,7 +67,7 @@ pub fn routes() -> Vec<Route> {
     [
         door_routes().table,
         guarded_routes().table,
-        health::routes().table,
+        operations::health_routes().table,
     ]
     .concat()
 }
@@ -101,7 +95,7 @@ pub fn router(web: Arc<Web>) -> Router {
             hosts::guard,
         ));
     guarded
-        .merge(health::routes().router)
+        .merge(operations::health_routes().router)
         .layer(middleware::from_fn(time_limit))
         .layer(CatchPanicLayer::custom(
             |cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause),
@@ -113,7 +107,7 @@ pub fn router(web: Arc<Web>) -> Router {
         .layer(middleware::map_response(headers::secure))
         .layer(middleware::from_fn_with_state(
             web.metrics.clone(),
-            metrics::count,
+            count::count,
         ))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), trace::log))
         .with_state(web)

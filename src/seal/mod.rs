@@ -12,6 +12,7 @@
 //! servers share a key.
 
 mod file;
+mod key_file;
 mod name;
 mod signing;
 
@@ -24,6 +25,8 @@ use secrecy::zeroize::Zeroizing;
 use crate::secret::Secret;
 
 pub use file::{InvalidKeyring, check_mode, key_line};
+pub use key_file::keyring;
+pub(crate) use key_file::private_text;
 pub use name::{InvalidKeyName, KeyName};
 pub use signing::{Checkpoint, Pruned, PublicKey, Signature, SigningKey};
 

@@ -8,11 +8,13 @@
 //! | `page.rs` | `/repos` |
 //! | `api.rs` | `/api/repos` |
 //! | `cli.rs` | `lockkeeper repos` |
+//! | `syncing.rs` | lets the workers of this server sync what is due |
 
 mod actions;
 mod api;
 mod cli;
 mod page;
+mod syncing;
 mod view;
 
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use crate::kit::web::{Access, Routes, Web};
 pub(super) const FEATURE: Feature = Feature {
     routes,
     subcommands: &[cli::SUBCOMMAND],
-    reconcilers: &[],
+    reconcilers: &[syncing::RECONCILER],
 };
 
 fn routes() -> Routes<Arc<Web>> {

@@ -5,19 +5,14 @@
 //! documentation are made from that list. A reconciler is a function `async fn tick(&Ctx) -> anyhow::Result<Found>` and a
 //! value that says its name, what it repairs and how often.
 
-mod audit;
-mod audit_seal;
-mod claims;
 mod closed_pulls;
 mod disk;
 mod forge;
 mod gone;
-mod idle_locks;
 mod listing;
 mod missed;
 mod orphans;
 mod panics;
-mod repositories;
 mod retention;
 mod rounds;
 mod statuses;
@@ -31,7 +26,6 @@ use futures::future::BoxFuture;
 use crate::config::server::Periods;
 use crate::context::Ctx;
 
-pub use audit::{AGAIN as AUDIT_AGAIN, NEW as AUDIT_NEW};
 pub use rounds::{Rounds, Turn};
 
 /// What one look comes to.
@@ -127,7 +121,7 @@ impl Reconciler {
     }
 
     /// A setting says how long it is from one look to the next.
-    const fn set_by(self, set: fn(&Periods) -> Duration) -> Self {
+    pub(crate) const fn set_by(self, set: fn(&Periods) -> Duration) -> Self {
         Self {
             set: Some(set),
             ..self
@@ -135,7 +129,7 @@ impl Reconciler {
     }
 
     /// Each server turns it for itself, until its last run has ended.
-    const fn on_every_replica(self) -> Self {
+    pub(crate) const fn on_every_replica(self) -> Self {
         Self {
             scope: Scope::EveryReplica,
             until: Until::End,
@@ -143,14 +137,14 @@ impl Reconciler {
         }
     }
 
-    const fn hearing_of_mirrors(self) -> Self {
+    pub(crate) const fn hearing_of_mirrors(self) -> Self {
         Self {
             hears_of_mirrors: true,
             ..self
         }
     }
 
-    const fn renewing_first(self) -> Self {
+    pub(crate) const fn renewing_first(self) -> Self {
         Self {
             renews_first: true,
             ..self
@@ -221,22 +215,6 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_mins(5),
         |ctx| Box::pin(statuses::tick(ctx)),
     ),
-    Reconciler::new(
-        "idle_locks",
-        "Warns pull requests whose locks are near their time limit (repo_locks.ttl), and gives back those that are over it.",
-        Duration::from_mins(1),
-        |ctx| Box::pin(idle_locks::tick(ctx)),
-    ),
-    Reconciler::new(
-        "repositories",
-        "Brings mirrors in step: what was pushed, what was never fetched, what failed and may be tried again, and what a \
-         server left behind.",
-        Duration::from_secs(5),
-        |ctx| Box::pin(repositories::tick(ctx)),
-    )
-    .on_every_replica()
-    .hearing_of_mirrors()
-    .renewing_first(),
     // All files of all checkouts are counted, so not too often.
     Reconciler::new(
         "disk",
@@ -253,25 +231,6 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_hours(1),
         |ctx| Box::pin(retention::tick(ctx)),
     ),
-    Reconciler::new(
-        "audit_seal",
-        "Makes new events of the audit log a part of its chain, and signs how far that reaches.",
-        Duration::from_secs(10),
-        |ctx| Box::pin(audit_seal::tick(ctx)),
-    ),
-    Reconciler::new(
-        "audit",
-        "Verifies the audit log of locks: first what is new, then all of it again, piece by piece.",
-        Duration::from_mins(5),
-        |ctx| Box::pin(audit::tick(ctx)),
-    ),
-    Reconciler::new(
-        "claims",
-        "Removes claims on repositories that neither an application nor a credential refers to.",
-        Periods::DEFAULT.claims,
-        |ctx| Box::pin(claims::tick(ctx)),
-    )
-    .set_by(|periods| periods.claims),
 ];
 
 /// Tells commands of this process to stop that were asked to by another replica: for those who have heard of it before

@@ -14,7 +14,9 @@
 //!   style that stands in the page.
 
 pub(crate) mod auth;
+pub(crate) mod count;
 pub(crate) mod csrf;
+pub(crate) mod cursor;
 pub(crate) mod errors;
 pub(crate) mod extract;
 pub(crate) mod forms;

@@ -8,6 +8,11 @@ use crate::model::{CommandOutcome, ProjectOutcome, PullRef, minute};
 use crate::render::escape::push_visible;
 use crate::store::{CommandState, RunState};
 
+/// A time as answers of the API show it.
+pub(crate) fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
 /// Longest text of somebody else's on a page.
 const SHOWN_CHARS: usize = 500;
 

@@ -1,0 +1,260 @@
+//! Applications for the pages and the API: registering and changing them, asking for a plan or an apply, cancelling what
+//! works on one, and throwing a plan away.
+
+use serde::Deserialize;
+use tracing::{info, warn};
+
+use crate::claims::{self, ApplicationSaved, application_add, application_change};
+use crate::config::access::{Action, Asker};
+use crate::handlers::applications::{self, Deed, apply_running, busy, over, queued_or_why};
+use crate::handlers::authz::{Reserved, ReservedDeed, Resource};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Cancelling, Failure, Web};
+use crate::model::{
+    ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl,
+    Rights,
+};
+use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
+
+/// Commands of an application that are shown.
+const SHOWN: i64 = 20;
+
+/// Reads the identifier in an address.
+pub(super) fn app_id(asked: &str) -> Result<ApplicationId, Failure> {
+    asked.parse().map_err(|_| Failure::no_such_app())
+}
+
+/// The application of an identifier in an address.
+pub(super) async fn the_app(web: &Web, asked: &str) -> Result<Application, Failure> {
+    web.store
+        .application_get(app_id(asked)?)
+        .await?
+        .ok_or_else(Failure::no_such_app)
+}
+
+/// The application of an identifier in an address, for whoever may see it.
+pub(super) async fn seen_app(
+    web: &Web,
+    sight: &Sight,
+    asked: &str,
+) -> Result<Application, Failure> {
+    let app = web.store.application_get(app_id(asked)?).await?;
+    sight
+        .must_see(&Resource::of_owner(app.as_ref().map(|app| &app.owner)))
+        .await?;
+    app.ok_or_else(Failure::no_such_app)
+}
+
+/// What there is to say of its runs.
+pub(super) async fn runs_of(web: &Web, app: &Application) -> Result<ApplicationRuns, Failure> {
+    match app.at() {
+        Some(at) => Ok(web.store.application_runs(&at, SHOWN).await?),
+        None => Ok(ApplicationRuns {
+            commands: Vec::new(),
+            plan: None,
+            locks: Vec::new(),
+        }),
+    }
+}
+
+async fn permit(web: &Web, app: &Application, who: &Asker, action: Action) -> Result<(), Failure> {
+    match app.at() {
+        Some(at) => {
+            web.permit(
+                who,
+                action,
+                &Resource::Unseen {
+                    pull: &at,
+                    via: None,
+                    args: &[],
+                },
+            )
+            .await
+        }
+        None => web.permit(who, action, &Resource::Owner(&app.owner)).await,
+    }
+}
+
+/// Registers an application for somebody who may change what is of the owner.
+pub(crate) async fn register(
+    web: &Web,
+    owner: &OwnerName,
+    spec: &ApplicationSpec,
+    (who, cause): (&Asker, &Cause),
+) -> Result<Application, Failure> {
+    let rights = web.rights(who).await?;
+    if rights == Rights::Limited {
+        permit_branch(web, who, owner, spec).await?;
+    }
+    let saved = application_add(&web.store, owner, spec, (rights, cause)).await?;
+    saved_or_why(web, who, owner, saved).await
+}
+
+/// Changes an application for somebody who may change what is of its owner.
+pub(super) async fn change(
+    web: &Web,
+    app: &Application,
+    change: &ApplicationChange,
+    (who, cause): (&Asker, &Cause),
+) -> Result<Application, Failure> {
+    let (rights, spec) = (web.rights(who).await?, change.of(&app.spec));
+    if rights == Rights::Limited && spec != app.spec {
+        permit_branch(web, who, &app.owner, &spec).await?;
+    }
+    let saved = application_change(&web.store, app.id, change, (rights, cause)).await?;
+    saved_or_why(web, who, &app.owner, saved).await
+}
+
+/// Goes on only if an account that is limited may register this branch. Whose repository it is comes first: of those of
+/// others nothing is asked, and nothing told.
+async fn permit_branch(
+    web: &Web,
+    who: &Asker,
+    owner: &OwnerName,
+    spec: &ApplicationSpec,
+) -> Result<(), Failure> {
+    let reserved = |default| {
+        let what = ReservedDeed::OtherBranch(&spec.branch, default);
+        Resource::Reserved(Reserved {
+            owner,
+            url: &spec.url,
+            what,
+        })
+    };
+    if web.store.claim_owner(&spec.url).await?.as_ref() != Some(owner) {
+        return Ok(());
+    }
+    if spec.any_branch {
+        web.permit(who, Action::Owners, &reserved(None)).await?;
+    }
+    // What is no repository of a forge is never worked on.
+    let Some(repo) = spec.url.repo_id() else {
+        return Ok(());
+    };
+    let default = web.authority.default_branch(&repo).await?;
+    if default == spec.branch {
+        Ok(())
+    } else {
+        web.permit(who, Action::Owners, &reserved(Some(&default)))
+            .await
+    }
+}
+
+/// What was registered, or why it was not.
+async fn saved_or_why(
+    web: &Web,
+    who: &Asker,
+    owner: &OwnerName,
+    saved: ApplicationSaved,
+) -> Result<Application, Failure> {
+    match saved {
+        ApplicationSaved::Saved(app) => Ok(app),
+        ApplicationSaved::OwnedBy(url, owner) => Err(Failure::owned_by(&url, &owner)),
+        ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
+        ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
+        ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
+        busy @ ApplicationSaved::InUse(..) => Err(Failure::in_the_way(
+            "In use",
+            &busy.or_why().err().unwrap_or_default(),
+        )),
+        there @ ApplicationSaved::AlreadyThere(_) => {
+            let why = there.or_why().err().unwrap_or_default();
+            Err(Failure::in_the_way("There before", &why))
+        }
+        many @ ApplicationSaved::TooMany(_) => Err(Failure::in_the_way(
+            "Too many applications",
+            &many.or_why().err().unwrap_or_default(),
+        )),
+    }
+}
+
+/// The refusal of a first claim, which is put on record. Somebody whose account is that of the whole server by now only has
+/// to ask again.
+pub(crate) async fn unclaimed(web: &Web, who: &Asker, owner: &OwnerName, url: &RepoUrl) -> Failure {
+    let claim = Resource::Reserved(Reserved {
+        owner,
+        url,
+        what: ReservedDeed::FirstClaim,
+    });
+    let denied = web.permit(who, Action::Owners, &claim).await;
+    denied
+        .err()
+        .unwrap_or_else(|| Failure::in_the_way("Not claimed", &claims::unclaimed(url)))
+}
+
+/// Puts a run into the queue for somebody who may ask for it.
+pub(super) async fn ask(
+    web: &Web,
+    app: &Application,
+    deed: Deed,
+    who: &Asker,
+) -> Result<CommandId, Failure> {
+    permit(web, app, who, deed.action()).await?;
+    let asked = applications::ask(&web.store, app.id, deed, &who.actor()).await?;
+    let why = |why: Option<_>| why.map_or_else(Failure::no_such_app, |why| Failure::not_now(&why));
+    let command = queued_or_why(asked).map_err(why)?;
+    info!(who = who.name(), application = %app.id, %command, ?deed, "Somebody asked for a run of an application");
+    Ok(command)
+}
+
+/// What is to be cancelled, and how.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Stopping {
+    /// Only this run; whatever works on the application if it is not there.
+    pub run: Option<CommandId>,
+    /// Also an apply that is under way.
+    pub force: bool,
+}
+
+/// Cancels what works on an application, for somebody who may.
+pub(super) async fn cancel(
+    web: &Web,
+    app: &Application,
+    stopping: &Stopping,
+    who: &Asker,
+) -> Result<(CommandId, Cancelling), Failure> {
+    let force = stopping.force;
+    permit(
+        web,
+        app,
+        who,
+        if force {
+            Action::CancelForce
+        } else {
+            Action::Cancel
+        },
+    )
+    .await?;
+    let found = web.store.application_busy(app).await?;
+    let is_meant = |command: &CommandRow| stopping.run.is_none_or(|run| run == command.id);
+    let Some(command) = found.filter(is_meant) else {
+        return Err(Failure::not_now(&over(app)));
+    };
+    let outcome = web.cancel.cancel(command.id, &who.actor(), force).await?;
+    warn!(who = who.name(), application = %app.id, command = %command.id, force, ?outcome, "Somebody cancels a command");
+    match outcome {
+        Cancelling::Dropped | Cancelling::Interrupted => Ok((command.id, outcome)),
+        Cancelling::ApplyRunning => Err(Failure::not_now(&apply_running(app, &command))),
+        Cancelling::Over => Err(Failure::not_now(&over(app))),
+    }
+}
+
+/// Throws the plan away for somebody who may; tells which locks went back.
+pub(super) async fn discard(
+    web: &Web,
+    app: &Application,
+    who: &Asker,
+) -> Result<Vec<Lock>, Failure> {
+    permit(web, app, who, Action::Discard).await?;
+    let cause = Cause::new(who.actor(), "the plan of the application is thrown away")
+        .from_address(who.remote.clone());
+    match web.store.application_discard(app.id, &cause).await? {
+        DiscardedPlan::Done(locks) => {
+            info!(who = who.name(), application = %app.id, locks = locks.len(), "The plan of an application is discarded");
+            Ok(locks)
+        }
+        DiscardedPlan::NotThere => Err(Failure::no_such_app()),
+        DiscardedPlan::Busy(app, command) => Err(Failure::not_now(&busy(&app, &command))),
+    }
+}

@@ -1,0 +1,312 @@
+//! `/api/apps`: registered projects. Who adds or changes one claims its repository; if that is somebody else's, the answer
+//! is 409 and names them, and nothing was changed.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::actions::{self, Stopping, app_id, ask, cancel, discard, runs_of, seen_app, the_app};
+use crate::claims::{ApplicationRemoved, application_remove};
+use crate::config::access::{Action, Asker};
+use crate::features::locks::LockJson;
+use crate::features::owners::{cause, owner_name};
+use crate::handlers::applications::Deed;
+use crate::handlers::authz::Resource;
+use crate::kit::web::csrf::Script;
+use crate::kit::web::cursor::{PAGE, next_of};
+use crate::kit::web::extract::{Asked, JsonBody, Segment};
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::text::rfc3339;
+use crate::kit::web::{Cancelling, Failure, Web};
+use crate::model::{ApplicationFields, ApplicationId, CommandId, PlanRecord};
+use crate::store::{Application, ApplicationRuns, CommandRow};
+
+/// A part of the list.
+#[derive(Serialize)]
+pub(super) struct Apps {
+    apps: Vec<AppJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
+}
+
+/// One registered project.
+#[derive(Serialize)]
+pub(super) struct AppJson {
+    id: String,
+    owner: String,
+    url: String,
+    branch: String,
+    dir: String,
+    workspace: String,
+    name: Option<String>,
+    /// Whether the branch may be another than the default one.
+    any_branch: bool,
+    created_by: String,
+    created_at: String,
+    updated_at: String,
+}
+
+impl From<Application> for AppJson {
+    fn from(app: Application) -> Self {
+        Self {
+            id: app.id.to_string(),
+            owner: app.owner.to_string(),
+            url: app.spec.url.to_string(),
+            branch: app.spec.branch.to_string(),
+            dir: app.spec.dir.to_string(),
+            workspace: app.spec.workspace.to_string(),
+            name: app.spec.name.map(|name| name.to_string()),
+            any_branch: app.spec.any_branch,
+            created_by: app.created_by,
+            created_at: rfc3339(app.created_at),
+            updated_at: rfc3339(app.updated_at),
+        }
+    }
+}
+
+/// Which are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those of this owner.
+    owner: Option<String>,
+    /// Those that come after this one.
+    after: Option<ApplicationId>,
+}
+
+/// `GET /api/apps?owner=…`, `?after=…`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Apps>, Failure> {
+    let mut apps = Vec::new();
+    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+        apps.extend(web.store.application_list(owner, which.after, PAGE).await?);
+    }
+    let apps = first_of(apps, PAGE, |app| app.id);
+    let next = next_of(&apps, |app| app.id.to_string());
+    Ok(Json(Apps {
+        apps: apps.into_iter().map(AppJson::from).collect(),
+        next,
+    }))
+}
+
+/// `GET /api/apps/{id}`: with its last plan, its locks and its newest runs.
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Json<Value>, Failure> {
+    let app = seen_app(&web, &sight, &asked).await?;
+    let ApplicationRuns {
+        commands,
+        plan,
+        locks,
+    } = runs_of(&web, &app).await?;
+    let mut runs = Vec::new();
+    for command in &commands {
+        runs.push(command_json(&web, command).await?);
+    }
+    let mut shown = json!(AppJson::from(app));
+    shown["plan"] = json!(plan.as_ref().map(plan_json));
+    shown["locks"] = json!(locks.iter().map(LockJson::from).collect::<Vec<_>>());
+    shown["runs"] = json!(runs);
+    Ok(Json(shown))
+}
+
+fn plan_json(plan: &PlanRecord) -> Value {
+    json!({
+        "state": plan.state, "commit": plan.head, "counts": plan.counts, "made_at": rfc3339(plan.created_at),
+        "url_path": format!("/jobs/{}", plan.run),
+    })
+}
+
+async fn command_json(web: &Web, command: &CommandRow) -> Result<Value, Failure> {
+    let jobs = web.store.run_list(command.id).await?;
+    let jobs = jobs.iter().map(|run| {
+        json!({
+            "id": run.id, "kind": run.kind, "state": run.state, "outcome": run.outcome, "message": run.message,
+            "url_path": format!("/jobs/{}", run.id),
+        })
+    });
+    Ok(json!({
+        "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
+        "reason": command.reason, "commit": command.head, "by": command.actor.login, "origin": command.actor.origin,
+        "asked_at": rfc3339(command.created_at), "ended_at": command.finished_at.map(rfc3339),
+        "result": web.store.command_result(command.id).await?, "jobs": jobs.collect::<Vec<_>>(),
+    }))
+}
+
+/// `POST /api/apps/{id}/plan`, `…/apply`, `…/discard`. The first two are 202: a server takes the run up in a moment.
+pub(super) async fn act(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment((asked, deed)): Segment<(String, String)>,
+) -> Result<(StatusCode, Json<Value>), Failure> {
+    let who = who.by_script();
+    let deed = match deed.as_str() {
+        "plan" => Deed::Plan,
+        "apply" => Deed::Apply,
+        "discard" => {
+            let locks = discard(&web, &the_app(&web, &asked).await?, &who).await?;
+            let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
+            return Ok((StatusCode::OK, Json(json!({ "released": locks }))));
+        }
+        _ => return Err(Failure::no_such_page()),
+    };
+    let app = the_app(&web, &asked).await?;
+    let command = ask(&web, &app, deed, &who).await?;
+    Ok((StatusCode::ACCEPTED, where_to_look(&web, &app, command)))
+}
+
+fn where_to_look(web: &Web, app: &Application, command: CommandId) -> Json<Value> {
+    let link = |path: String| format!("{}{path}", web.public_url.as_str().trim_end_matches('/'));
+    let (page, look) = (
+        link(format!("/apps/{}", app.id)),
+        link(format!("/api/apps/{}", app.id)),
+    );
+    Json(json!({ "id": command, "page": page, "look": look }))
+}
+
+/// `POST /api/apps/{id}/cancel`: 200 for what had not begun and never will, 202 for what is asked to stop.
+pub(super) async fn stop(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+    JsonBody(stopping): JsonBody<Stopping>,
+) -> Result<(StatusCode, Json<Value>), Failure> {
+    let app = the_app(&web, &asked).await?;
+    let (command, outcome) = cancel(&web, &app, &stopping, &who.by_script()).await?;
+    let status = if outcome == Cancelling::Dropped {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    };
+    Ok((status, where_to_look(&web, &app, command)))
+}
+
+/// What is to be registered, or to become different.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
+    owner: Option<String>,
+    url: Option<String>,
+    branch: Option<String>,
+    dir: Option<String>,
+    workspace: Option<String>,
+    name: Option<String>,
+    any_branch: Option<bool>,
+}
+
+impl Wish {
+    fn fields(&self) -> ApplicationFields<'_> {
+        ApplicationFields {
+            url: self.url.as_deref(),
+            branch: self.branch.as_deref(),
+            dir: self.dir.as_deref(),
+            workspace: self.workspace.as_deref(),
+            name: self.name.as_deref(),
+            any_branch: self.any_branch,
+        }
+    }
+}
+
+/// `POST /api/apps`
+pub(super) async fn add(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<(StatusCode, Json<AppJson>), Failure> {
+    let who = who.by_script();
+    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
+    web.permit(
+        &who,
+        Action::Owners,
+        &Resource::of_owner(owner.as_ref().ok()),
+    )
+    .await?;
+    let owner = owner?;
+    let spec = wish
+        .fields()
+        .spec(&web.forges)
+        .map_err(|problems| Failure::wrong_application(&problems))?;
+    let app = actions::register(&web, &owner, &spec, (&who, &cause(&who))).await?;
+    Ok((StatusCode::CREATED, Json(app.into())))
+}
+
+/// `POST /api/apps/{id}`: what is not said stays as it is.
+pub(super) async fn change(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<Json<AppJson>, Failure> {
+    let who = who.by_script();
+    permit_app(&web, &who, Action::Owners, &asked).await?;
+    if wish.owner.is_some() {
+        let way_out = "Remove the application, and let the other owner add it.";
+        return Err(Failure::unusable_field(
+            "owner",
+            "an application stays with its owner",
+            way_out,
+        ));
+    }
+    let app = the_app(&web, &asked).await?;
+    let change = wish
+        .fields()
+        .change(&web.forges)
+        .map_err(|problems| Failure::wrong_application(&problems))?;
+    Ok(Json(
+        actions::change(&web, &app, &change, (&who, &cause(&who)))
+            .await?
+            .into(),
+    ))
+}
+
+/// `DELETE /api/apps/{id}`; the answer is what was removed.
+pub(super) async fn remove(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+) -> Result<Json<AppJson>, Failure> {
+    let who = who.by_script();
+    permit_app(&web, &who, Action::Owners, &asked).await?;
+    let removed = application_remove(&web.store, app_id(&asked)?, &cause(&who)).await?;
+    Ok(Json(removed_or_why(removed)?.into()))
+}
+
+/// What was removed, or why it was not.
+pub(crate) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, Failure> {
+    match removed {
+        ApplicationRemoved::Removed(app) => Ok(*app),
+        ApplicationRemoved::NotThere(_) => Err(Failure::no_such_app()),
+        busy @ ApplicationRemoved::InUse(..) => Err(Failure::in_the_way(
+            "In use",
+            &busy.or_why().err().unwrap_or_default(),
+        )),
+    }
+}
+
+/// Goes on only if somebody may do something with an application.
+pub(super) async fn permit_app(
+    web: &Web,
+    who: &Asker,
+    action: Action,
+    asked: &str,
+) -> Result<(), Failure> {
+    let app = match asked.parse() {
+        Ok(id) => web.store.application_get(id).await?,
+        Err(_) => None,
+    };
+    web.permit(
+        who,
+        action,
+        &Resource::of_owner(app.as_ref().map(|app| &app.owner)),
+    )
+    .await
+}

@@ -1,0 +1,226 @@
+//! `lockkeeper apps (show | plan | apply | cancel | discard)`: registered projects at work. A running server does it; here
+//! it is only put into the queue, or asked to stop.
+
+use anyhow::Context as _;
+use clap::ArgMatches;
+use serde_json::{Value, json};
+
+use super::{as_object, as_text, id};
+use crate::features::owners::cli::{Desk, cause};
+use crate::handlers::applications::{self, Deed, busy, queued_or_why};
+use crate::handlers::locks::Explanation;
+use crate::kit::term::{Exit, Outcome, Terminal, safe, time};
+use crate::model::{ApplicationId, Cause, PlanRecord};
+use crate::store::{ApplicationRuns, CommandRow, DiscardedPlan};
+
+/// Runs that are shown.
+const SHOWN: i64 = 20;
+
+/// Asks for a run.
+pub(super) async fn ask(
+    desk: &Desk,
+    deed: Deed,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let id = id(matches);
+    let asked = applications::ask(&desk.store, id, deed, &cause().actor).await;
+    match queued_or_why(asked.context("the run could not be put into the queue")?) {
+        Ok(command) if matches.get_flag("json") => {
+            terminal.line(json!({ "id": command }).to_string())?;
+            Ok(Exit::Success)
+        }
+        Ok(command) => {
+            terminal
+                .line(format!("It is in the queue as {command}. `lockkeeper apps show {id}` tells what came of it."))?;
+            Ok(Exit::Success)
+        }
+        Err(why) => Ok(refused(id, why.as_ref(), terminal)),
+    }
+}
+
+/// Asks what works on it to stop.
+pub(super) async fn cancel(
+    desk: &Desk,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let (id, force) = (id(matches), matches.get_flag("force"));
+    let asked = applications::ask_to_stop(&desk.store, id, &cause().actor, force).await;
+    match asked.context("the run could not be cancelled")? {
+        Ok(command) if matches.get_flag("json") => terminal.line(json!({ "id": command.id }).to_string())?,
+        Ok(command) => terminal.line(safe(&format!(
+            "{} {} by {} is asked to stop, and a running server ends it. `lockkeeper apps show {id}` tells what came of it.",
+            command.kind, command.id, command.actor.login
+        )))?,
+        Err(why) => return Ok(refused(id, why.as_ref(), terminal)),
+    }
+    Ok(Exit::Success)
+}
+
+/// Throws the plan away.
+pub(super) async fn discard(
+    desk: &Desk,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let (id, by) = (id(matches), cause());
+    let cause = Cause::new(by.actor, "the plan of the application is thrown away");
+    let discarded = desk.store.application_discard(id, &cause).await;
+    match discarded.context("the plan could not be discarded")? {
+        DiscardedPlan::Done(locks) => {
+            let keys: Vec<String> = locks.iter().map(|lock| lock.key.to_string()).collect();
+            if matches.get_flag("json") {
+                terminal.line(json!({ "released": keys }).to_string())?;
+            } else {
+                let given_back = if keys.is_empty() {
+                    "it held no lock".to_owned()
+                } else {
+                    keys.join(", ")
+                };
+                terminal.line(safe(&format!(
+                    "No plan is left to be applied. Given back: {given_back}."
+                )))?;
+            }
+            Ok(Exit::Success)
+        }
+        DiscardedPlan::NotThere => Ok(refused(id, None, terminal)),
+        DiscardedPlan::Busy(app, command) => Ok(refused(id, Some(&busy(&app, &command)), terminal)),
+    }
+}
+
+fn refused(id: ApplicationId, why: Option<&Explanation>, terminal: &mut Terminal<'_>) -> Exit {
+    let why = why.map_or_else(
+        || {
+            format!(
+                "There is no application {id}. `lockkeeper apps list` shows all with their ids."
+            )
+        },
+        |why| format!("{} {}", why.message, why.way_out),
+    );
+    terminal.note(safe(&format!("error: nothing was changed. {why}")));
+    Exit::Failure
+}
+
+/// Shows an application with its runs.
+pub(super) async fn show(
+    desk: &Desk,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let id = id(matches);
+    let app = desk
+        .store
+        .application_get(id)
+        .await
+        .context("the application could not be read")?;
+    let Some(app) = app else {
+        return Ok(refused(id, None, terminal));
+    };
+    let found = match app.at() {
+        Some(at) => desk
+            .store
+            .application_runs(&at, SHOWN)
+            .await
+            .context("its runs could not be read")?,
+        None => ApplicationRuns {
+            commands: Vec::new(),
+            plan: None,
+            locks: Vec::new(),
+        },
+    };
+    if matches.get_flag("json") {
+        let mut object = as_object(&app);
+        object["plan"] = json!(found.plan.as_ref().map(plan_object));
+        object["locks"] = json!(
+            found
+                .locks
+                .iter()
+                .map(|lock| lock.key.to_string())
+                .collect::<Vec<_>>()
+        );
+        object["runs"] = json!(
+            found
+                .commands
+                .iter()
+                .map(command_object)
+                .collect::<Vec<_>>()
+        );
+        terminal.line(object.to_string())?;
+        return Ok(Exit::Success);
+    }
+    terminal.line(as_text(&app))?;
+    for line in lines(&found) {
+        terminal.line(safe(&line))?;
+    }
+    if let Some(last) = found.commands.first()
+        && let Some(result) = desk
+            .store
+            .command_result(last.id)
+            .await
+            .context("its result could not be read")?
+    {
+        for line in result.lines() {
+            terminal.line(safe(&format!("    {line}")))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn lines(found: &ApplicationRuns) -> Vec<String> {
+    let plan = found.plan.as_ref().map_or_else(
+        || "  no plan yet".to_owned(),
+        |plan| {
+            format!(
+                "  plan {} at {}: {} {}",
+                plan.state,
+                plan.head.short(),
+                plan.counts,
+                time(plan.created_at)
+            )
+        },
+    );
+    let locks = found.locks.iter().map(|lock| {
+        format!(
+            "  holds the lock of {} since {}",
+            lock.key,
+            time(lock.taken_at)
+        )
+    });
+    let commands = found.commands.iter().map(|command| {
+        let state = || match &command.stop {
+            Some(stop) => format!(
+                "{}, to be stopped: {}",
+                command.state,
+                stop.why.replace('`', "")
+            ),
+            None => command.state.to_string(),
+        };
+        let outcome = command
+            .outcome
+            .map_or_else(state, |outcome| outcome.to_string());
+        format!(
+            "  {} {} by {} at {}: {outcome}",
+            command.id,
+            command.kind,
+            command.actor.login,
+            time(command.created_at)
+        )
+    });
+    std::iter::once(plan).chain(locks).chain(commands).collect()
+}
+
+fn plan_object(plan: &PlanRecord) -> Value {
+    json!({
+        "state": plan.state, "commit": plan.head, "counts": plan.counts, "run": plan.run,
+        "made_at": time(plan.created_at),
+    })
+}
+
+fn command_object(command: &CommandRow) -> Value {
+    json!({
+        "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
+        "reason": command.reason, "commit": command.head, "by": command.actor.login,
+        "asked_at": time(command.created_at), "ended_at": command.finished_at.map(time),
+    })
+}

@@ -1,0 +1,298 @@
+//! `/apps/{id}`: an application, its plan, its lock and its runs, and the buttons that plan it, apply the plan, cancel
+//! what works on it, and throw the plan away.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{Redirect, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::actions::{Stopping, ask, cancel, discard, runs_of, seen_app, the_app};
+use crate::config::access::NOBODY;
+use crate::features::runs::{RunLink, plan_words, run_links};
+use crate::handlers::applications::Deed;
+use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{Badge, Stamp, duration, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::{CommandId, Lock, PlanRecord, PlanState};
+use crate::store::{Application, ApplicationRuns, CommandRow, CommandState};
+
+#[derive(Serialize)]
+struct View {
+    id: String,
+    title: String,
+    notice: Option<&'static str>,
+    owner: String,
+    url: String,
+    branch: String,
+    any_branch: bool,
+    dir: String,
+    workspace: String,
+    name: Option<String>,
+    by: String,
+    since: Stamp,
+    plan: Option<PlanView>,
+    locks: Vec<LockView>,
+    runs: Vec<CommandView>,
+    /// What works on it, so that nothing else can be asked for.
+    busy: Option<BusyView>,
+    /// There is a plan that could be applied.
+    can_apply: bool,
+    /// There is a plan or a lock to be given up.
+    can_discard: bool,
+}
+
+#[derive(Serialize)]
+struct PlanView {
+    run: String,
+    state: &'static str,
+    summary: String,
+    commit: String,
+    tool: String,
+    made: Stamp,
+}
+
+impl PlanView {
+    fn new(plan: &PlanRecord, now: DateTime<Utc>) -> Self {
+        Self {
+            run: plan.run.to_string(),
+            state: plan_words(plan.state),
+            summary: if plan.counts.is_empty() {
+                "No changes.".to_owned()
+            } else {
+                plan.counts.to_string()
+            },
+            commit: plan.head.to_string(),
+            tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
+            made: Stamp::new(plan.created_at, now),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct LockView {
+    id: String,
+    dir: String,
+    holder: String,
+    reason: String,
+    since: Stamp,
+}
+
+impl LockView {
+    fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
+        Self {
+            id: lock.id.to_string(),
+            dir: shown(lock.key.dir.as_str()),
+            holder: shown(&lock.holder),
+            reason: shown(&lock.reason),
+            since: Stamp::new(lock.taken_at, now),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct BusyView {
+    run: String,
+    kind: &'static str,
+    by: String,
+    /// It is an apply under way: only who may interrupt an apply may cancel it.
+    needs_force: bool,
+    /// Why it is being stopped.
+    stopping: Option<String>,
+}
+
+impl BusyView {
+    fn new(command: &CommandRow) -> Self {
+        Self {
+            run: command.id.to_string(),
+            kind: command.kind.as_str(),
+            by: shown(&command.actor.login),
+            needs_force: command.kind.changes() && command.state == CommandState::Running,
+            stopping: command
+                .stop
+                .as_ref()
+                .map(|stop| shown(&stop.why.replace('`', ""))),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CommandView {
+    kind: &'static str,
+    by: String,
+    way: &'static str,
+    asked: Stamp,
+    took: Option<String>,
+    commit: Option<String>,
+    badge: Badge,
+    runs: Vec<RunLink>,
+    /// What came of it, as a comment on a pull would have said it.
+    result: Option<String>,
+}
+
+impl CommandView {
+    async fn read(web: &Web, command: &CommandRow, now: DateTime<Utc>) -> Result<Self, Failure> {
+        let runs = web.store.run_list(command.id).await?;
+        Ok(Self {
+            kind: command.kind.as_str(),
+            by: shown(&command.actor.login),
+            // Where everybody may, the name says the way.
+            way: if command.actor.login == NOBODY {
+                ""
+            } else {
+                command.actor.origin.way()
+            },
+            asked: Stamp::new(command.created_at, now),
+            took: command
+                .finished_at
+                .map(|end| duration(end - command.created_at)),
+            commit: command.head.as_ref().map(|head| head.short().to_owned()),
+            badge: Badge::of_command(command.state, command.outcome),
+            runs: run_links(&runs),
+            result: web.store.command_result(command.id).await?,
+        })
+    }
+}
+
+/// `?notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    notice: String,
+}
+
+fn notice(code: &str) -> Option<&'static str> {
+    match code {
+        "plan" => {
+            Some("A plan is asked for. It begins in a moment; reload this page to see how it goes.")
+        }
+        "apply" => Some(
+            "An apply is asked for. It begins in a moment; reload this page to see how it goes.",
+        ),
+        "cancel" => Some(
+            "The run is cancelled. If it was under way, it is stopped in a moment; reload this page to see how it goes.",
+        ),
+        "discard" => Some("The plan is thrown away, and the lock is given back."),
+        _ => None,
+    }
+}
+
+/// `GET /apps/{id}`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Segment(asked): Segment,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let app = seen_app(&web, &sight, &asked).await?;
+    let found = runs_of(&web, &app).await?;
+    let mut runs = Vec::new();
+    for command in &found.commands {
+        runs.push(CommandView::read(&web, command, web.clock.now()).await?);
+    }
+    visitor.page(
+        "app.html",
+        &View {
+            notice: notice(&wish.notice),
+            ..View::new(&app, &found, runs, web.clock.now())
+        },
+    )
+}
+
+impl View {
+    fn new(
+        app: &Application,
+        found: &ApplicationRuns,
+        runs: Vec<CommandView>,
+        now: DateTime<Utc>,
+    ) -> Self {
+        let spec = &app.spec;
+        let state = found.plan.as_ref().map(|plan| plan.state);
+        let can_apply = matches!(state, Some(PlanState::Planned | PlanState::ApplyFailed));
+        Self {
+            id: app.id.to_string(),
+            title: shown(&spec.title()),
+            notice: None,
+            owner: app.owner.to_string(),
+            url: shown(spec.url.as_str()),
+            branch: shown(spec.branch.as_str()),
+            any_branch: spec.any_branch,
+            dir: shown(spec.dir.as_str()),
+            workspace: shown(spec.workspace.as_str()),
+            name: spec.name.as_ref().map(|name| shown(name.as_str())),
+            by: shown(&app.created_by),
+            since: Stamp::new(app.created_at, now),
+            plan: found.plan.as_ref().map(|plan| PlanView::new(plan, now)),
+            locks: found
+                .locks
+                .iter()
+                .map(|lock| LockView::new(lock, now))
+                .collect(),
+            busy: found
+                .commands
+                .iter()
+                .find(|command| command.state != CommandState::Finished)
+                .map(BusyView::new),
+            can_apply,
+            can_discard: can_apply || !found.locks.is_empty(),
+            runs,
+        }
+    }
+}
+
+/// `POST /apps/{id}/{deed}`
+pub(super) async fn act(
+    State(web): State<Arc<Web>>,
+    Segment((asked, deed)): Segment<(String, String)>,
+    form: Confirmed<Nothing>,
+) -> Result<Redirect, Failure> {
+    let who = form.who.at_page();
+    match deed.as_str() {
+        "plan" => ask(&web, &the_app(&web, &asked).await?, Deed::Plan, &who)
+            .await
+            .map(drop)?,
+        "apply" => ask(&web, &the_app(&web, &asked).await?, Deed::Apply, &who)
+            .await
+            .map(drop)?,
+        "discard" => discard(&web, &the_app(&web, &asked).await?, &who)
+            .await
+            .map(drop)?,
+        _ => return Err(Failure::no_such_page()),
+    }
+    Ok(Redirect::to(
+        &web.link(&format!("/apps/{asked}?notice={deed}")),
+    ))
+}
+
+/// What is to be cancelled, and whether an apply may be cut off.
+#[derive(Deserialize)]
+pub(super) struct StopForm {
+    #[serde(default)]
+    run: Option<CommandId>,
+    #[serde(default)]
+    force: String,
+}
+
+/// `POST /apps/{id}/cancel`: cancels the run that the page showed.
+pub(super) async fn stop(
+    State(web): State<Arc<Web>>,
+    Segment(asked): Segment,
+    form: Confirmed<StopForm>,
+) -> Result<Redirect, Failure> {
+    let stopping = Stopping {
+        run: form.fields.run,
+        force: form.fields.force == "yes",
+    };
+    let app = the_app(&web, &asked).await?;
+    cancel(&web, &app, &stopping, &form.who.at_page())
+        .await
+        .map(drop)?;
+    Ok(Redirect::to(
+        &web.link(&format!("/apps/{asked}?notice=cancel")),
+    ))
+}

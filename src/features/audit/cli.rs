@@ -1,0 +1,441 @@
+//! `lockkeeper audit (verify | key | list | prune)`: the log of what happened to locks.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chrono::{DateTime, NaiveDate, Utc};
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use super::{files, view};
+use crate::config::server::{RawSettings, StorageConfig};
+use crate::kit::term::{
+    Exit, Outcome, Subcommand, Terminal, Usage, block_on, database, safe, time,
+};
+use crate::locks::{AuditFiles, Evidence, Verdict, Whole, prune_log, verify};
+use crate::model::{LockEvent, Sha256Digest};
+use crate::seal::{PublicKey, keyring};
+use crate::store::Store;
+
+/// Flags of the server that say where the proof of the log lies.
+const FLAGS: [(&str, &str); 2] = [
+    (
+        "encryption-key-file",
+        "Keys of the server, as for `lockkeeper server`",
+    ),
+    (
+        "audit-checkpoint-file",
+        "Exported checkpoints, as for `lockkeeper server`, or a copy of them",
+    ),
+];
+
+pub(super) fn command() -> Command {
+    let verify = Command::new("verify")
+        .about("Prove that no event was changed or removed, or name the first that was")
+        .long_about(
+            "Reads the whole log and checks that each event continues the one before it, and that it holds what was signed \
+             in checkpoints: those of the database, the last one in the data directory, and those of \
+             --audit-checkpoint-file. With a copy of that file from another machine it proves that nothing was cut off \
+             the end. So does the hash of the newest event, which is printed, with --contains.\n\nExit code 1: the log is \
+             not whole, or the hash is not in it.",
+        )
+        .arg(
+            Arg::new("public-key")
+                .long("public-key")
+                .value_name("KEY")
+                .action(clap::ArgAction::Append)
+                .value_parser(value_parser!(PublicKey))
+                .help("A key that may sign, as `audit key` printed it; not given: those that the database names"),
+        )
+        .arg(
+            Arg::new("contains")
+                .long("contains")
+                .value_name("HASH")
+                .value_parser(value_parser!(Sha256Digest))
+                .help("A hash that was printed earlier; it must still be in the log"),
+        );
+    let key = Command::new("key")
+        .about("Show the public keys that checkpoints of the log are signed with");
+    let list = Command::new("list")
+        .about("Show the newest events")
+        .arg(
+            Arg::new("limit")
+                .long("limit")
+                .value_name("NUMBER")
+                .default_value("50")
+                .value_parser(value_parser!(i64).range(1..=100_000))
+                .help("How many"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(clap::ArgAction::SetTrue)
+                .help("As JSON, an event per line"),
+        );
+    let prune = Command::new("prune")
+        .about("Remove old events and leave a seal that the rest continues")
+        .arg(
+            Arg::new("before")
+                .long("before")
+                .value_name("DATE")
+                .required(true)
+                .value_parser(date)
+                .help("Events from before this day are removed, as in 2026-01-31 (UTC)"),
+        );
+    Command::new("audit")
+        .about("Look through the log of what happened to locks")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommands(
+            [verify, key, list, prune].map(|command| command.args(database::flags()).args(flags())),
+        )
+}
+
+fn flags() -> [Arg; 2] {
+    FLAGS.map(|(flag, help)| Arg::new(flag).long(flag).value_name("FILE").help(help))
+}
+
+fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
+    let mut raw = database::settings(matches)?;
+    for (flag, _) in FLAGS {
+        let given = matches.get_one::<String>(flag).cloned();
+        raw.flags
+            .extend(given.map(|value| (flag.to_owned(), vec![value])));
+    }
+    Ok(raw)
+}
+
+fn date(text: &str) -> Result<DateTime<Utc>, String> {
+    let day = text
+        .parse::<NaiveDate>()
+        .map_err(|_| "a day is written as 2026-01-31".to_owned())?;
+    Ok(day.and_time(chrono::NaiveTime::MIN).and_utc())
+}
+
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let storage = StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?;
+    block_on(async {
+        let store = database::open(&storage).await?;
+        let open = || {
+            let keys = storage
+                .encryption_keys
+                .as_deref()
+                .map(keyring)
+                .transpose()?
+                .map(Arc::new);
+            files(&storage, keys)
+        };
+        match name {
+            "verify" => run_verify(&store, &open()?, matches, terminal).await,
+            "key" => run_key(&store, &open()?, terminal).await,
+            "list" => run_list(&store, matches, terminal).await,
+            _ => {
+                run_prune(
+                    &store,
+                    &open()?,
+                    *matches.get_one("before").expect("clap demands it"),
+                    terminal,
+                )
+                .await
+            }
+        }
+    })?
+}
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "audit",
+    command,
+    run,
+};
+
+async fn run_verify(
+    store: &Store,
+    files: &AuditFiles,
+    matches: &ArgMatches,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let keys = matches
+        .get_many::<PublicKey>("public-key")
+        .map(|keys| keys.copied().collect::<Vec<_>>());
+    let evidence = Evidence {
+        checkpoints: files.checkpoints()?,
+        keys,
+    };
+    match verify(store, &evidence, matches.get_one("contains"))
+        .await
+        .context("the log could not be read")?
+    {
+        Verdict::Whole(whole) => {
+            let before = if whole.removed > 0 {
+                format!(" after {} that were pruned", whole.removed)
+            } else {
+                String::new()
+            };
+            terminal.line(format_args!(
+                "The log is whole: {} events{before}, the newest with the hash {}.",
+                whole.events, whole.head
+            ))?;
+            for line in about_signature(store, files, &evidence, &whole).await {
+                terminal.line(line)?;
+            }
+            if !whole.known {
+                terminal.note(
+                    "error: the hash that was asked for is not in the log: events were removed",
+                );
+                return Ok(Exit::Failure);
+            }
+            Ok(Exit::Success)
+        }
+        Verdict::Broken { seq, fault } => {
+            terminal.note(format_args!(
+                "error: the log is broken: event {seq} {}",
+                fault.says()
+            ));
+            Ok(Exit::Failure)
+        }
+    }
+}
+
+/// How far the log is signed, and how much the signature is worth.
+async fn about_signature(
+    store: &Store,
+    files: &AuditFiles,
+    evidence: &Evidence,
+    whole: &Whole,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(last) = &whole.checkpoint {
+        // Who may verify need not be able to read the private key.
+        let ours = files
+            .key(store)
+            .await
+            .ok()
+            .flatten()
+            .map(|key| key.public());
+        let trust = if ours == Some(last.key) {
+            "the key of this server"
+        } else if evidence.keys.is_some() {
+            "a key that you named"
+        } else {
+            "a key that only the database names: compare it with what `lockkeeper audit key` prints on the server, or name \
+             the right one with --public-key"
+        };
+        lines.push(format!(
+            "The last checkpoint is of event {}, signed with {}, {trust}.",
+            last.seq, last.key
+        ));
+    }
+    if whole.unsigned > 0 {
+        lines.push(format!(
+            "Events that are not signed yet: {}. A running server signs them within seconds.",
+            whole.unsigned
+        ));
+    }
+    lines
+}
+
+async fn run_key(store: &Store, files: &AuditFiles, terminal: &mut Terminal<'_>) -> Outcome {
+    let known = store
+        .audit_keys()
+        .await
+        .context("the keys could not be read")?;
+    if known.is_empty() {
+        terminal.note("There is no key yet: a server makes it when it seals the first event.");
+        return Ok(Exit::Failure);
+    }
+    let ours = files
+        .key(store)
+        .await
+        .ok()
+        .flatten()
+        .map(|key| key.public());
+    for key in known {
+        let kept = match &key.sealed {
+            Some(sealed) => format!("in the database, encrypted with {}", sealed.key),
+            None => "in the data directory of a server".to_owned(),
+        };
+        let here = if ours == Some(key.public) {
+            "; this server signs with it"
+        } else {
+            ""
+        };
+        terminal.line(format_args!(
+            "{} since {} ({kept}{here})",
+            key.public,
+            time(key.created_at)
+        ))?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let limit = *matches.get_one("limit").expect("it has a default");
+    let events = store
+        .lock_event_list(limit)
+        .await
+        .context("the log could not be read")?;
+    for event in events.iter().rev() {
+        if matches.get_flag("json") {
+            terminal.line(view(event))?;
+        } else {
+            terminal.line(as_text(event))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn as_text(kept: &LockEvent) -> String {
+    let cause = &kept.event.cause;
+    let lock = kept.event.key.as_ref().map(|key| format!(" {key}"));
+    let lock = lock
+        .or_else(|| kept.event.scope.as_ref().map(|scope| format!(" {scope}")))
+        .unwrap_or_default();
+    let pull = kept
+        .of_whom()
+        .map(|whom| format!(" {whom}"))
+        .unwrap_or_default();
+    let remote = cause
+        .remote
+        .as_ref()
+        .map(|remote| format!(" from {remote}"))
+        .unwrap_or_default();
+    let (kind, actor) = (kept.event.kind, &cause.actor);
+    let number = kept
+        .seq()
+        .map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+    let line = format!(
+        "{number} {} {kind}{lock}{pull} by {} ({}{remote}): {}",
+        time(kept.at),
+        actor.login,
+        actor.origin,
+        cause.reason
+    );
+    safe(&line)
+}
+
+async fn run_prune(
+    store: &Store,
+    files: &AuditFiles,
+    before: DateTime<Utc>,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let who = crate::kit::term::environment::user();
+    match prune_log(store, files, before, &who)
+        .await
+        .context("the log could not be pruned")?
+    {
+        Some(seal) => terminal.line(format_args!(
+            "Removed {} events, the last of them number {} of {}. The log continues its hash {}.",
+            seal.events,
+            seal.last_seq,
+            time(seal.last_at),
+            seal.last_hash
+        ))?,
+        None => terminal.line("Nothing in the log is that old.")?,
+    }
+    Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use insta::assert_snapshot;
+    use sqlx::Connection as _;
+
+    use super::*;
+    use crate::cli::tests::call;
+    use crate::clock::{RandomIds, SystemClock};
+    use crate::locks::seal_log;
+    use crate::model::{Actor, ApplyScope, Cause, Origin};
+    use crate::store::DatabaseUrl;
+
+    fn url(dir: &Path) -> DatabaseUrl {
+        DatabaseUrl::Sqlite(dir.join("lockkeeper.db"))
+    }
+
+    /// Four events, and how a server seals them.
+    async fn fill(dir: &Path) {
+        let store = Store::open(&url(dir), Arc::new(SystemClock), Arc::new(RandomIds))
+            .await
+            .unwrap();
+        let cause = Cause::new(
+            Actor {
+                login: "ops".to_owned(),
+                origin: Origin::Cli,
+            },
+            "the database moves",
+        );
+        for _ in 0..2 {
+            let _set = store
+                .apply_lock_set(&ApplyScope::Server, None, &cause)
+                .await
+                .unwrap();
+            store
+                .apply_lock_clear(&ApplyScope::Server, &cause)
+                .await
+                .unwrap();
+        }
+        let files = AuditFiles::new(
+            dir,
+            &url(dir).to_string(),
+            Some(dir.join("checkpoints")),
+            None,
+        );
+        assert_eq!(seal_log(&store, &files).await.unwrap(), 4);
+        store.close().await;
+    }
+
+    async fn execute(dir: &Path, sql: &'static str) {
+        let file = dir.join("lockkeeper.db").display().to_string();
+        let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{file}"))
+            .await
+            .unwrap();
+        sqlx::query(sql).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// Exit code and what was said, without keys and hashes.
+    fn audit(dir: &Path, args: &[&str]) -> (Exit, String) {
+        let data = dir.display().to_string();
+        let (exit, out, err) = call(&[&["audit"], args, &["--data-dir", &data]].concat());
+        let secret =
+            regex::Regex::new(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43}=|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+                .unwrap();
+        (
+            exit,
+            secret.replace_all(&format!("{out}{err}"), "…").into_owned(),
+        )
+    }
+
+    #[test]
+    fn a_log_is_verified_and_what_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        block_on(fill(dir.path())).unwrap();
+        let (exit, said) = audit(dir.path(), &["verify"]);
+        assert_eq!(exit, Exit::Success, "{said}");
+        assert_snapshot!(said, @r"
+        The log is whole: 4 events, the newest with the hash ….
+        The last checkpoint is of event 4, signed with …, the key of this server.
+        ");
+        let (exit, said) = audit(dir.path(), &["key"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(said, @"… since … (in the data directory of a server; this server signs with it)");
+        block_on(execute(dir.path(), "DELETE FROM lock_events WHERE seq > 1")).unwrap();
+        block_on(execute(dir.path(), "DELETE FROM audit_checkpoints")).unwrap();
+        block_on(execute(dir.path(), "DELETE FROM settings")).unwrap();
+        let (exit, said) = audit(dir.path(), &["verify"]);
+        assert_eq!(exit, Exit::Failure);
+        assert_snapshot!(said, @"error: the log is broken: event 2 and all after it up to event 4 are missing");
+        // The exported checkpoint alone proves the same.
+        let file = dir.path().join("checkpoints").display().to_string();
+        std::fs::remove_dir_all(dir.path().join("audit")).unwrap();
+        assert_eq!(audit(dir.path(), &["verify"]).0, Exit::Success);
+        let (exit, said) = audit(dir.path(), &["verify", "--audit-checkpoint-file", &file]);
+        assert_eq!(exit, Exit::Failure);
+        assert!(
+            said.contains("event 2 and all after it up to event 4 are missing"),
+            "{said}"
+        );
+    }
+}

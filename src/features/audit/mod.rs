@@ -1,0 +1,84 @@
+//! The audit log as people see it: reading, verifying and pruning it, and the reconcilers that seal and verify it all the
+//! time. Its chain, signatures and checkpoints follow the rules of [`crate::locks`] and [`crate::seal`].
+//!
+//! | File | Content |
+//! |---|---|
+//! | `view.rs` | one event, as API and command line show it |
+//! | `log.rs` | the state of the whole log, for the page of operations and for monitors |
+//! | `page.rs` | `/audit` |
+//! | `api.rs` | `/api/audit` |
+//! | `cli.rs` | `lockkeeper audit` |
+//! | `sealing.rs` | makes new events a part of the chain |
+//! | `verifying.rs` | verifies the chain, piece by piece |
+
+mod api;
+mod cli;
+mod log;
+mod page;
+mod sealing;
+mod verifying;
+mod view;
+
+use std::sync::Arc;
+
+pub(crate) use log::{Broken, Log};
+pub(crate) use view::view;
+
+use super::Feature;
+use crate::config::server::StorageConfig;
+use crate::kit::term::database::database_url;
+use crate::kit::web::{Access, Routes, Web};
+use crate::locks::AuditFiles;
+use crate::model::LockEventKind;
+use crate::seal::Keyring;
+
+pub(super) const FEATURE: Feature = Feature {
+    routes,
+    subcommands: &[cli::SUBCOMMAND],
+    reconcilers: &[sealing::RECONCILER, verifying::RECONCILER],
+};
+
+fn routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/audit", Access::Account, page::show)
+        .get("/api/audit", Access::Account, api::list)
+}
+
+/// Place of the key and of the last checkpoint of the audit log of a server.
+pub(crate) fn files(
+    storage: &StorageConfig,
+    keys: Option<Arc<Keyring>>,
+) -> anyhow::Result<AuditFiles> {
+    let database = database_url(&storage.database)?.to_string();
+    Ok(AuditFiles::new(
+        &storage.data_dir,
+        &database,
+        storage.audit_checkpoints.clone(),
+        keys,
+    ))
+}
+
+/// Kind of an event, in words.
+pub(crate) const fn event_words(kind: LockEventKind) -> &'static str {
+    match kind {
+        LockEventKind::Taken => "taken",
+        LockEventKind::Renewed => "still used",
+        LockEventKind::Queued => "waits in line",
+        LockEventKind::Left => "left the line",
+        LockEventKind::Released => "given back",
+        LockEventKind::Stolen => "taken away",
+        LockEventKind::Expired => "ran out",
+        LockEventKind::Denied => "not allowed",
+        LockEventKind::ApplyLocked => "applies stopped",
+        LockEventKind::ApplyUnlocked => "applies allowed",
+        LockEventKind::LeaseReleased => "lease given back by hand",
+        LockEventKind::SyncAsked => "sync asked for",
+        LockEventKind::RepositoryRenamed => "repository renamed",
+        LockEventKind::Claimed => "repository claimed",
+        LockEventKind::Unclaimed => "claim ended",
+        LockEventKind::Registered => "registered",
+        LockEventKind::Unregistered => "removed",
+        LockEventKind::Pruned => "log pruned",
+        LockEventKind::KeyAdded => "new key of the log",
+    }
+}

@@ -1,0 +1,121 @@
+//! `/audit`: what happened, newest first. Who is limited to owners sees what concerns these, and what they have claimed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::event_words;
+use crate::kit::web::cursor::is_full;
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{Stamp, query, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::{ApplyScope, Concern, LockEvent};
+
+/// Events on a page.
+const MOST: i64 = 100;
+
+/// `?owner=…&after=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    owner: String,
+    after: String,
+}
+
+#[derive(Serialize)]
+struct View {
+    events: Vec<EventLine>,
+    owners: Vec<String>,
+    owner: String,
+    /// It is the beginning of the list.
+    is_newest: bool,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EventLine {
+    id: i64,
+    /// Its number, once it is sealed.
+    seq: Option<i64>,
+    what: &'static str,
+    repo: Option<String>,
+    owner: Option<String>,
+    /// `dir/workspace` of the lock, or the directory in which applies were stopped.
+    place: Option<String>,
+    pull: Option<String>,
+    who: String,
+    way: &'static str,
+    why: String,
+    at: Stamp,
+}
+
+impl EventLine {
+    fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
+        let (event, cause) = (&kept.event, &kept.event.cause);
+        let lock = event
+            .key
+            .as_ref()
+            .map(|key| format!("{}/{}", key.dir, key.workspace));
+        let place = lock.or_else(|| {
+            event
+                .scope
+                .as_ref()
+                .and_then(ApplyScope::dir)
+                .map(ToString::to_string)
+        });
+        Self {
+            id: kept.place,
+            seq: kept.seq(),
+            what: event_words(event.kind),
+            repo: event.about_repo().map(|repo| shown(&repo.to_string())),
+            owner: event
+                .concern
+                .as_ref()
+                .and_then(Concern::owner)
+                .map(ToString::to_string),
+            place: place.map(|place| shown(&place)),
+            pull: kept.of_whom().map(|whom| shown(&whom)),
+            who: shown(&cause.actor.login),
+            way: cause.actor.origin.way(),
+            why: shown(&cause.reason.replace('`', "")),
+            at: Stamp::new(kept.at, now),
+        }
+    }
+}
+
+/// `GET /audit`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Response, Failure> {
+    let asked = which.owner.trim();
+    // A place that is none is the beginning.
+    let after: Option<i64> = which.after.trim().parse().ok();
+    let of = sight.concerns(Some(asked)).await?;
+    let events = web
+        .store
+        .lock_event_part(of.as_deref(), after, MOST)
+        .await?;
+    let (now, last) = (
+        web.clock.now(),
+        events.last().filter(|_| is_full(events.len(), MOST)),
+    );
+    let view = View {
+        next: last.map(|last| query(&[("owner", asked), ("after", &last.place.to_string())])),
+        is_newest: after.is_none(),
+        events: events
+            .iter()
+            .map(|event| EventLine::new(event, now))
+            .collect(),
+        owners: sight.owners_to_choose().await?,
+        owner: shown(&asked.to_lowercase()),
+    };
+    visitor.page("audit.html", &view)
+}

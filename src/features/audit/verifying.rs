@@ -1,0 +1,100 @@
+//! Whether the audit log of locks is what it was.
+//!
+//! Two walks go along the chain. `new` follows its end, so that what was just written is looked at within a period;
+//! `again` goes from the beginning to the end and begins anew, so that a change to what was verified long ago is found,
+//! too. Each goes so far in one look that a log of any length costs the same.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tracing::debug;
+
+use crate::context::Ctx;
+use crate::handlers::reconcile::{Found, Reconciler};
+use crate::locks::{Evidence, Mark, Stretch, verify_on};
+use crate::model::ChainedEvent;
+use crate::store::LockEventWalk;
+
+/// The walk along the end of the log.
+pub(super) const NEW: &str = "new";
+/// The walk round and round.
+pub(super) const AGAIN: &str = "again";
+
+/// Thousands of events that each walk looks at.
+const PIECES: usize = 20;
+
+pub(super) const RECONCILER: Reconciler = Reconciler::new(
+    "audit",
+    "Verifies the audit log of locks: first what is new, then all of it again, piece by piece.",
+    Duration::from_mins(5),
+    |ctx| Box::pin(tick(ctx)),
+);
+
+/// Goes on with both walks. A log that is broken stays so in every look until somebody has seen to it.
+async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let before = ctx.store.lock_event_walks().await?;
+    let (mut looked_at, mut broken) = (0, None);
+    for name in [NEW, AGAIN] {
+        let walk = before.iter().find(|walk| walk.name == name);
+        match step(ctx, name, walk).await? {
+            Stretch::Whole { events, .. } => looked_at += events,
+            Stretch::Broken { seq, fault } => broken = Some((seq, fault)),
+        }
+    }
+    if let Some((seq, fault)) = broken {
+        bail!(
+            "the audit log of locks is broken: event {seq} {}; `lockkeeper audit verify` looks at all of it",
+            fault.says()
+        );
+    }
+    Ok(Found {
+        looked_at,
+        repaired: 0,
+    })
+}
+
+async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Result<Stretch> {
+    let from = walk.map(|walk| Mark {
+        seq: walk.seq,
+        hash: walk.hash.clone(),
+    });
+    let evidence = Evidence {
+        checkpoints: ctx.audit.mark()?.into_iter().collect(),
+        keys: None,
+    };
+    let mut stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
+    if matches!(stretch, Stretch::Broken { .. }) {
+        // Somebody may have pruned the log between two of our looks.
+        stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
+    }
+    let begin = || Mark {
+        seq: 0,
+        hash: ChainedEvent::genesis(),
+    };
+    let (mark, broken) = match &stretch {
+        Stretch::Whole {
+            mark, at_end: true, ..
+        } if name == AGAIN && mark.seq > 0 => {
+            debug!(
+                events = mark.seq,
+                "The whole audit log of locks was verified again"
+            );
+            (begin(), None)
+        }
+        Stretch::Whole { mark, .. } => (mark.clone(), None),
+        Stretch::Broken { seq, fault } => (from.unwrap_or_else(begin), Some((*seq, fault.says()))),
+    };
+    let (broken_seq, fault) = broken.unzip();
+    let (name, walked_at) = (name.to_owned(), ctx.clock.now());
+    ctx.store
+        .lock_event_walk_set(&LockEventWalk {
+            name,
+            seq: mark.seq,
+            hash: mark.hash,
+            broken_seq,
+            fault,
+            walked_at,
+        })
+        .await?;
+    Ok(stretch)
+}

@@ -1,0 +1,30 @@
+//! What the API and the command line tell programs alike. Times are RFC 3339 in UTC; what is not known is `null`.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+
+use crate::model::{Concern, LockEvent};
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+/// An event of the audit log.
+pub(crate) fn view(kept: &LockEvent) -> Value {
+    let (event, cause) = (&kept.event, &kept.event.cause);
+    json!({
+        "seq": kept.seq(),
+        "at": time(kept.at),
+        "kind": event.kind,
+        "repo": event.about_repo(),
+        "owner": event.concern.as_ref().and_then(Concern::owner),
+        "lock": event.key.as_ref().map(ToString::to_string),
+        "applies": event.scope.as_ref().map(ToString::to_string),
+        "pull": event.pull.as_ref().map(|pull| pull.number.0),
+        "actor": cause.actor.login,
+        "origin": cause.actor.origin,
+        "remote": cause.remote,
+        "reason": cause.reason,
+        "hash": kept.link.as_ref().map(|link| &link.hash),
+    })
+}

@@ -1,0 +1,356 @@
+//! `/api/credentials`: with what repositories are reached. Secrets go in and never come out.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::claims::{ChangeCredential, CredentialError};
+use crate::config::access::{Action, Asker};
+use crate::credential::{Access, CredentialKind, PublicParts};
+use crate::features::applications::unclaimed;
+use crate::features::owners::{cause, owner_name, repo_url};
+use crate::handlers::authz::Resource;
+use crate::kit::web::csrf::Script;
+use crate::kit::web::cursor::{PAGE, next_of};
+use crate::kit::web::extract::{Asked, JsonBody, Segment};
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::text::rfc3339;
+use crate::kit::web::{Failure, Web};
+use crate::model::{CredentialId, OwnerName};
+use crate::secret::Secret;
+use crate::store::CredentialRow;
+
+/// A list.
+#[derive(Serialize)]
+pub(super) struct CredentialsJson {
+    credentials: Vec<CredentialJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
+}
+
+/// One of them, without its secret.
+#[derive(Serialize)]
+pub(super) struct CredentialJson {
+    id: String,
+    owner: String,
+    url: String,
+    kind: &'static str,
+    /// What of it may be shown.
+    public: PublicParts,
+    /// Name of the key that it is encrypted with.
+    key: String,
+    created_by: String,
+    created_at: String,
+    updated_at: String,
+    used_at: Option<String>,
+}
+
+impl From<CredentialRow> for CredentialJson {
+    fn from(row: CredentialRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            owner: row.owner_name.to_string(),
+            url: row.url.to_string(),
+            kind: row.kind.as_str(),
+            public: row.public.0,
+            key: row.key_id.to_string(),
+            created_by: row.created_by,
+            created_at: rfc3339(row.created_at),
+            updated_at: rfc3339(row.updated_at),
+            used_at: row.used_at.map(rfc3339),
+        }
+    }
+}
+
+/// Which are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those of this owner.
+    owner: Option<String>,
+    /// Those for this repository, in any spelling.
+    url: Option<String>,
+    /// Those that come after this one.
+    after: Option<CredentialId>,
+}
+
+/// `GET /api/credentials?owner=…&url=…&after=…`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<CredentialsJson>, Failure> {
+    let url = which
+        .url
+        .as_deref()
+        .map(|url| repo_url(&web, "url", url))
+        .transpose()?;
+    let mut rows = Vec::new();
+    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+        rows.extend(
+            web.store
+                .credential_list(owner, url.as_ref(), which.after, PAGE)
+                .await?,
+        );
+    }
+    let rows = first_of(rows, PAGE, |row| row.id);
+    let next = next_of(&rows, |row| row.id.to_string());
+    Ok(Json(CredentialsJson {
+        credentials: rows.into_iter().map(CredentialJson::from).collect(),
+        next,
+    }))
+}
+
+/// `GET /api/credentials/{id}`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Json<CredentialJson>, Failure> {
+    let row = web.store.credential_get(credential_id(&asked)?).await?;
+    sight
+        .must_see(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name)))
+        .await?;
+    row.map(|row| Json(row.into()))
+        .ok_or_else(Failure::no_such_credential)
+}
+
+/// What is to be kept. Has no `Debug`: there are secrets in it.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
+    owner: Option<String>,
+    url: Option<String>,
+    kind: Option<String>,
+    user: Option<String>,
+    token: Option<String>,
+    app_id: Option<u64>,
+    installation_id: Option<u64>,
+    private_key: Option<String>,
+    known_hosts: Option<String>,
+    ssh_port: Option<u16>,
+}
+
+impl Wish {
+    /// `None`: nothing is said of a value.
+    fn access(self) -> Result<Option<Access>, Failure> {
+        let Some(kind) = &self.kind else {
+            let is_said = self.token.is_some() || self.private_key.is_some();
+            return if is_said {
+                Err(wrong("kind", "it is missing"))
+            } else {
+                Ok(None)
+            };
+        };
+        let kind: CredentialKind = kind
+            .parse()
+            .map_err(|_| wrong("kind", "it is none of token, app and ssh"))?;
+        let strays = [
+            ("token", self.token.is_some(), kind == CredentialKind::Token),
+            ("user", self.user.is_some(), kind != CredentialKind::App),
+            (
+                "private_key",
+                self.private_key.is_some(),
+                kind != CredentialKind::Token,
+            ),
+            ("app_id", self.app_id.is_some(), kind == CredentialKind::App),
+            (
+                "installation_id",
+                self.installation_id.is_some(),
+                kind == CredentialKind::App,
+            ),
+            (
+                "known_hosts",
+                self.known_hosts.is_some(),
+                kind == CredentialKind::Ssh,
+            ),
+            (
+                "ssh_port",
+                self.ssh_port.is_some(),
+                kind == CredentialKind::Ssh,
+            ),
+        ];
+        if let Some((field, ..)) = strays
+            .into_iter()
+            .find(|(_, is_said, fits)| *is_said && !fits)
+        {
+            return Err(wrong(field, &format!("it is not for {}", kind.words())));
+        }
+        self.of_kind(kind).map(Some)
+    }
+
+    fn of_kind(self, kind: CredentialKind) -> Result<Access, Failure> {
+        let key = |key: Option<String>| needed("private_key", key).map(|key| Secret::new(&key));
+        Ok(match kind {
+            CredentialKind::Token => Access::Token {
+                user: self.user,
+                token: Secret::new(&needed("token", self.token)?),
+            },
+            CredentialKind::App => Access::App {
+                app_id: needed("app_id", self.app_id)?,
+                installation: needed("installation_id", self.installation_id)?,
+                key: key(self.private_key)?,
+            },
+            CredentialKind::Ssh => {
+                let known_hosts = needed("known_hosts", self.known_hosts)?;
+                Access::ssh(
+                    self.user,
+                    self.ssh_port,
+                    key(self.private_key)?,
+                    known_hosts,
+                )
+            }
+        })
+    }
+}
+
+/// `POST /api/credentials`
+pub(super) async fn add(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<(StatusCode, Json<CredentialJson>), Failure> {
+    let who = who.by_script();
+    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
+    web.permit(
+        &who,
+        Action::Owners,
+        &Resource::of_owner(owner.as_ref().ok()),
+    )
+    .await?;
+    let owner = owner?;
+    let url = repo_url(&web, "url", wish.url.as_deref().unwrap_or_default())?;
+    let access = needed("kind", wish.access()?)?;
+    let rights = web.rights(&who).await?;
+    let kept = match web
+        .credentials
+        .add(&owner, &url, &access, (rights, &cause(&who)))
+        .await
+    {
+        Err(CredentialError::Unclaimed(url)) => {
+            return Err(unclaimed(&web, &who, &owner, &url).await);
+        }
+        kept => kept.map_err(why)?,
+    };
+    Ok((StatusCode::CREATED, shown(&web, kept.id).await?))
+}
+
+/// `POST /api/credentials/{id}`: what is not said stays as it is.
+pub(super) async fn change(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<Json<CredentialJson>, Failure> {
+    let who = who.by_script();
+    permit_credential(&web, &who, &asked).await?;
+    if wish.owner.is_some() {
+        let way_out = "Remove the credential, and let the other owner add one.";
+        return Err(Failure::unusable_field(
+            "owner",
+            "a credential stays with its owner",
+            way_out,
+        ));
+    }
+    let url = wish
+        .url
+        .as_deref()
+        .map(|url| repo_url(&web, "url", url))
+        .transpose()?;
+    let change = ChangeCredential {
+        url,
+        access: wish.access()?,
+    };
+    let (id, rights) = (credential_id(&asked)?, web.rights(&who).await?);
+    let kept = match web
+        .credentials
+        .change(id, change, (rights, &cause(&who)))
+        .await
+    {
+        Err(CredentialError::Unclaimed(url)) => {
+            let row = web
+                .store
+                .credential_get(id)
+                .await?
+                .ok_or_else(Failure::no_such_credential)?;
+            return Err(unclaimed(&web, &who, &row.owner_name, &url).await);
+        }
+        kept => kept.map_err(why)?,
+    };
+    shown(&web, kept.id).await
+}
+
+/// `DELETE /api/credentials/{id}`; the answer is what was removed.
+pub(super) async fn remove(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+) -> Result<Json<CredentialJson>, Failure> {
+    let who = who.by_script();
+    permit_credential(&web, &who, &asked).await?;
+    let removed = web
+        .store
+        .credential_remove(credential_id(&asked)?, &cause(&who))
+        .await?;
+    removed
+        .map(|row| Json(row.into()))
+        .ok_or_else(Failure::no_such_credential)
+}
+
+async fn shown(web: &Web, id: CredentialId) -> Result<Json<CredentialJson>, Failure> {
+    let row = web.store.credential_get(id).await?;
+    row.map(|row| Json(row.into()))
+        .ok_or_else(Failure::no_such_credential)
+}
+
+/// Goes on only if somebody may change a credential.
+async fn permit_credential(web: &Web, who: &Asker, asked: &str) -> Result<(), Failure> {
+    let row = match asked.parse() {
+        Ok(id) => web.store.credential_get(id).await?,
+        Err(_) => None,
+    };
+    web.permit(
+        who,
+        Action::Owners,
+        &Resource::of_owner(row.as_ref().map(|row| &row.owner_name)),
+    )
+    .await
+}
+
+fn credential_id(asked: &str) -> Result<CredentialId, Failure> {
+    asked.parse().map_err(|_| Failure::no_such_credential())
+}
+
+fn needed<T>(field: &str, value: Option<T>) -> Result<T, Failure> {
+    value.ok_or_else(|| wrong(field, "it is missing"))
+}
+
+fn wrong(field: &str, what: &str) -> Failure {
+    Failure::unusable_field(
+        field,
+        what,
+        "docs/credentials.md says what each kind needs.",
+    )
+}
+
+fn why(error: CredentialError) -> Failure {
+    match error {
+        CredentialError::Store(error) => error.into(),
+        CredentialError::NoOwner(name) => Failure::no_such_owner(OwnerName::as_str(&name)),
+        CredentialError::NotThere(_) => Failure::no_such_credential(),
+        CredentialError::OwnedBy { url, owner } => Failure::owned_by(&url, &owner),
+        CredentialError::Invalid(error) => Failure::unusable_field(
+            "kind",
+            &error.to_string(),
+            "docs/credentials.md says what each kind needs.",
+        ),
+        error @ (CredentialError::NoKeys
+        | CredentialError::TooMany(_)
+        | CredentialError::Changed(_)
+        | CredentialError::Unreadable { .. }
+        | CredentialError::Unclaimed(_)) => Failure::in_the_way("Not kept", &format!("{error}.")),
+    }
+}

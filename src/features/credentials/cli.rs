@@ -1,0 +1,332 @@
+//! `lockkeeper credentials (add | change | list | remove | rotate | keygen)`: with what repositories are reached.
+//!
+//! Secrets come from a file or standard input, never from an argument, which every user of the machine could read; and
+//! nothing here prints one that is kept.
+
+mod flags;
+mod show;
+mod value;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::ArgMatches;
+
+use self::flags::{Given, command};
+use crate::claims::{ChangeCredential, CredentialError, Credentials};
+use crate::clock::{Clock as _, RandomIds, SystemClock};
+use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, Usage, actor, block_on, database};
+use crate::locks::reseal_audit_keys;
+use crate::model::{Cause, CredentialId, OwnerName, RepoUrl, Rights};
+use crate::seal::{KEY_BYTES, KeyName, key_line, keyring};
+use crate::store::Store;
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "credentials",
+    command,
+    run,
+};
+
+/// Credentials that are read at once.
+const PART: i64 = 500;
+
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    if name == "keygen" {
+        return keygen(matches, terminal);
+    }
+    let raw = settings(matches)?;
+    let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
+    let (storage, forges) = read.map_err(Usage::new)?;
+    let given = Given::read(name, matches, &forges).map_err(Usage::new)?;
+    block_on(async {
+        let store = database::open(&storage).await?;
+        let keys = storage
+            .encryption_keys
+            .as_deref()
+            .map(keyring)
+            .transpose()?
+            .map(Arc::new);
+        let credentials = Credentials::new(store.clone(), Arc::new(RandomIds), keys.clone());
+        let as_json = matches.get_flag("json");
+        match given {
+            Given::Add { owner, url, value } => {
+                let access = value.read()?;
+                let kept = credentials
+                    .add(&owner, &url, &access, (Rights::Whole, &cause()))
+                    .await;
+                told(kept.map(|kept| kept.id), &store, "Kept", as_json, terminal).await
+            }
+            Given::Change { id, url, value } => {
+                let access = value.map(value::Value::read).transpose()?;
+                let kept = credentials
+                    .change(
+                        id,
+                        ChangeCredential { url, access },
+                        (Rights::Whole, &cause()),
+                    )
+                    .await;
+                told(
+                    kept.map(|kept| kept.id),
+                    &store,
+                    "Changed",
+                    as_json,
+                    terminal,
+                )
+                .await
+            }
+            Given::List { owner, url } => {
+                list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await
+            }
+            Given::Remove { id } => remove(&store, id, as_json, terminal).await,
+            Given::Rotate => {
+                if let Some(keys) = &keys {
+                    // The key of the audit log is encrypted in the same way.
+                    reseal_audit_keys(&store, keys)
+                        .await
+                        .context("the key of the audit log could not be encrypted anew")?;
+                }
+                rotate(&credentials, as_json, terminal).await
+            }
+        }
+    })?
+}
+
+/// What the environment, the flags and the file of settings say, with where the keys are and which host is the forge.
+fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
+    let mut raw = database::settings(matches)?;
+    for flag in [flags::KEY_FILE, flags::HOST] {
+        let given = matches.get_one::<String>(flag).cloned();
+        raw.flags
+            .extend(given.map(|value| (flag.to_owned(), vec![value])));
+    }
+    Ok(raw)
+}
+
+fn cause() -> Cause {
+    Cause::new(actor(), "")
+}
+
+/// Prints a new line for the file of keys.
+fn keygen(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let name = match matches.get_one::<KeyName>("name") {
+        Some(name) => name.clone(),
+        None => SystemClock
+            .now()
+            .format("%Y-%m-%d")
+            .to_string()
+            .parse()
+            .expect("a date is a name"),
+    };
+    let key = secrecy::zeroize::Zeroizing::new(rand::random::<[u8; KEY_BYTES]>());
+    terminal.line(key_line(&name, &key).expose())?;
+    terminal.note(
+        "Put this line first into the file of --encryption-key-file on every server (chmod 600), start them anew, and run \
+         `lockkeeper credentials rotate`. Older lines stay below until that has ended. Keep a copy where the database's \
+         backups are not: without its key a credential cannot be read.",
+    );
+    Ok(Exit::Success)
+}
+
+/// What came of adding or changing one.
+async fn told(
+    kept: Result<CredentialId, CredentialError>,
+    store: &Store,
+    deed: &str,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let id = match kept {
+        Ok(id) => id,
+        Err(CredentialError::Store(error)) => {
+            return Err(error).context("the credential was not kept");
+        }
+        Err(error) => {
+            terminal.note(format_args!("error: {error}"));
+            return Ok(Exit::Failure);
+        }
+    };
+    let row = store
+        .credential_get(id)
+        .await
+        .context("the credential cannot be read back")?;
+    let Some(row) = row else {
+        return Ok(Exit::Success);
+    };
+    if as_json {
+        terminal.line(show::json_line(&row))?;
+    } else {
+        terminal.line(format_args!("{deed} {}", show::line(&row)))?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn list(
+    store: &Store,
+    owner: Option<&OwnerName>,
+    url: Option<&RepoUrl>,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let owner = match owner {
+        Some(name) => match store
+            .owner_get(name)
+            .await
+            .context("the owner cannot be read")?
+        {
+            Some(owner) => Some(owner.id),
+            None => return none(as_json, terminal),
+        },
+        None => None,
+    };
+    let mut after = None;
+    loop {
+        let part = store
+            .credential_list(owner, url, after, PART)
+            .await
+            .context("the credentials cannot be read")?;
+        let Some(last) = part.last() else {
+            return if after.is_none() {
+                none(as_json, terminal)
+            } else {
+                Ok(Exit::Success)
+            };
+        };
+        after = Some(last.id);
+        for row in &part {
+            if as_json {
+                terminal.line(show::json_line(row))?;
+            } else {
+                terminal.line(show::line(row))?;
+            }
+        }
+    }
+}
+
+fn none(as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+    if !as_json {
+        terminal.line("There are no such credentials.")?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn remove(
+    store: &Store,
+    id: CredentialId,
+    as_json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let Some(row) = store
+        .credential_remove(id, &cause())
+        .await
+        .context("the credential was not removed")?
+    else {
+        terminal.note(format_args!("error: {}", CredentialError::NotThere(id)));
+        return Ok(Exit::Failure);
+    };
+    if as_json {
+        terminal.line(show::json_line(&row))?;
+    } else {
+        terminal.line(format_args!("Removed {}", show::line(&row)))?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn rotate(credentials: &Credentials, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+    let rotation = credentials
+        .rotate(|done| terminal.note(format_args!("{done} …")))
+        .await;
+    let rotation = match rotation {
+        Ok(rotation) => rotation,
+        Err(CredentialError::Store(error)) => {
+            return Err(error).context("not all credentials have the key");
+        }
+        Err(error) => {
+            terminal.note(format_args!("error: {error}"));
+            return Ok(Exit::Failure);
+        }
+    };
+    for (id, reason) in &rotation.named {
+        terminal.note(format_args!(
+            "error: the credential {id} cannot be read: {reason}"
+        ));
+    }
+    let key = credentials
+        .first_key()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    if as_json {
+        terminal.line(show::json_rotation(&key, &rotation))?;
+    } else {
+        terminal.line(show::rotation(&key, &rotation))?;
+    }
+    Ok(if rotation.is_complete() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::tests::call;
+    use crate::seal::Keyring;
+
+    #[test]
+    fn a_new_line_is_a_key_by_itself_and_never_the_same() {
+        let (exit, one, note) = call(&["credentials", "keygen", "--name", "2026-11"]);
+        assert_eq!(exit, Exit::Success);
+        assert!(note.contains("chmod 600"), "{note}");
+        assert_eq!(Keyring::parse(&one).unwrap().first().as_str(), "2026-11");
+        let (_, two, _) = call(&["credentials", "keygen"]);
+        assert!(Keyring::parse(&two).is_ok() && one != two);
+        assert_eq!(
+            call(&["credentials", "keygen", "--name", "a b"]).0,
+            Exit::Usage
+        );
+    }
+
+    #[test]
+    fn half_a_credential_is_a_usage_error() {
+        let add = [
+            "credentials",
+            "add",
+            "--owner",
+            "net",
+            "--url",
+            "https://github.com/acme/infra",
+        ];
+        for (more, expected) in [
+            (
+                ["--kind", "app", "--app-id", "7"].as_slice(),
+                "--installation-id",
+            ),
+            (&["--kind", "ssh"], "--known-hosts"),
+            (
+                &["--kind", "token", "--app-id", "7"],
+                "--app-id is not for a token",
+            ),
+            (
+                &["--kind", "app", "--user", "x"],
+                "--user is not for an App installation",
+            ),
+            (&["--kind", "password"], "password"),
+            (&["--value", "ghp_x"], "--value"),
+        ] {
+            let (exit, out, err) = call(&[add.as_slice(), more].concat());
+            assert_eq!((exit, out), (Exit::Usage, String::new()), "{more:?} {err}");
+            assert!(err.contains(expected), "{more:?} {err}");
+        }
+        let (exit, _, err) = call(&[
+            "credentials",
+            "add",
+            "--owner",
+            "net",
+            "--url",
+            "/srv/git/x",
+        ]);
+        assert_eq!(exit, Exit::Usage, "{err}");
+    }
+}

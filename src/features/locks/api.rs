@@ -1,0 +1,109 @@
+//! One lock: `GET /api/locks/{id}`, and what can be done with it:
+//! `POST /api/locks/{id}/release`, `POST /api/locks/{id}/hand-over`.
+//!
+//! `{id}` is the identifier, or the classic name with or without the host, percent-encoded or not. What changes something
+//! wants the password and refuses browsers, as every route for scripts does.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+
+use super::actions::{LockWish, give_lock, read_reason, the_lock};
+use super::view::{LockFacts, LockFactsJson, LockJson};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::{JsonBody, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
+use crate::locks::Given;
+use crate::model::PullNumber;
+
+/// `GET /api/locks/{id}`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Json<LockFactsJson>, Failure> {
+    let lock = the_lock(&web, &sight, &asked).await?;
+    let facts = LockFacts::read(&web.store, lock).await?;
+    Ok(Json(LockFactsJson::from(&facts)))
+}
+
+/// What a change may say; each address knows which fields it takes.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wanted {
+    pull: Option<i64>,
+    reason: Option<String>,
+    force: bool,
+}
+
+/// What was done.
+#[derive(Serialize)]
+pub(super) struct Done {
+    /// The lock as it was held.
+    lock: LockJson,
+    /// A plan that could have been applied is discarded.
+    plan_discarded: bool,
+    /// Plans under way that are asked to stop.
+    plans_interrupted: usize,
+    /// Who has it now.
+    now: Option<LockJson>,
+}
+
+impl From<&Given> for Done {
+    fn from(given: &Given) -> Self {
+        Self {
+            lock: LockJson::from(&given.lock),
+            plan_discarded: given.plan,
+            plans_interrupted: given.interrupted.len(),
+            now: given.now.as_ref().map(LockJson::from),
+        }
+    }
+}
+
+/// `POST /api/locks/{id}/release` and `…/hand-over`.
+pub(super) async fn change(
+    State(web): State<Arc<Web>>,
+    Segment(path): Segment,
+    Script(who): Script,
+    sight: Sight,
+    JsonBody(wanted): JsonBody<Wanted>,
+) -> Result<Json<Done>, Failure> {
+    let release = path.strip_suffix("/release").map(|asked| (asked, false));
+    let named = release.or_else(|| path.strip_suffix("/hand-over").map(|asked| (asked, true)));
+    let (asked, to_another) = named.ok_or_else(Failure::no_such_page)?;
+    let to = match (to_another, wanted.pull) {
+        (false, None) => None,
+        (false, Some(_)) => return Err(not_taken()),
+        (true, pull) => Some(receiver(pull)?),
+    };
+    let reason = read_reason(&wanted.reason.unwrap_or_default())?;
+    let lock = the_lock(&web, &sight, asked).await?;
+    let wish = LockWish {
+        to,
+        force: wanted.force,
+        reason,
+    };
+    let given = give_lock(&web, lock.id, asked, &who.by_script(), wish).await?;
+    Ok(Json(Done::from(&given)))
+}
+
+fn receiver(pull: Option<i64>) -> Result<PullNumber, Failure> {
+    let way_out = "Give the number of a pull request that waits: GET of this lock lists them.";
+    match pull {
+        Some(number) if number > 0 => Ok(PullNumber(number)),
+        Some(_) => Err(Failure::unusable_field(
+            "pull",
+            "it is no number of a pull request",
+            way_out,
+        )),
+        None => Err(Failure::unusable_field("pull", "it is missing", way_out)),
+    }
+}
+
+fn not_taken() -> Failure {
+    let problem = "a release does not take it: the first in line gets the lock";
+    Failure::unusable_field("pull", problem, "Leave it out, or ask …/hand-over.")
+}

@@ -1,0 +1,122 @@
+//! The routes that Atlantis has for locks, in the shapes that its clients know (reference 11.4): `GET /api/locks` and
+//! `DELETE /locks?id=…`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use chrono::SecondsFormat;
+use serde::{Deserialize, Serialize};
+
+use super::actions::{LockWish, give_lock, read_reason, the_lock};
+use crate::kit::web::csrf::Script;
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
+use crate::model::{Lock, LockName};
+
+/// Every lock, newest first.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Locks {
+    locks: Vec<LockJson>,
+}
+
+/// One lock in the words of reference 11.4. What Atlantis does not tell comes last.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct LockJson {
+    name: String,
+    project_name: String,
+    project_repo: String,
+    project_repo_path: String,
+    #[serde(rename = "PullID")]
+    pull_id: String,
+    #[serde(rename = "PullURL")]
+    pull_url: String,
+    user: String,
+    workspace: String,
+    time: String,
+    #[serde(rename = "ID")]
+    id: String,
+    host: String,
+    reason: String,
+    /// What an application is called that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
+}
+
+/// `?owner=…`, which Atlantis has not.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those in repositories that this owner has claimed.
+    owner: Option<String>,
+}
+
+/// Answers with every lock that may be seen.
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Locks>, Failure> {
+    let locks = match sight.repos(which.owner.as_deref()).await? {
+        Some(repos) => web.store.lock_list_of_repos(&repos).await?,
+        None => web.store.lock_list().await?,
+    };
+    Ok(Json(Locks {
+        locks: locks.iter().map(LockJson::from).collect(),
+    }))
+}
+
+impl From<&Lock> for LockJson {
+    fn from(lock: &Lock) -> Self {
+        let project_name = lock
+            .project
+            .name
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        Self {
+            name: LockName::of_atlantis(&lock.key, lock.project.name.as_ref()),
+            project_name,
+            project_repo: lock.key.repo.full_name().to_owned(),
+            project_repo_path: lock.key.dir.to_string(),
+            pull_id: lock.pull.number.to_string(),
+            pull_url: lock.pull_url.clone(),
+            user: lock.holder.clone(),
+            workspace: lock.key.workspace.to_string(),
+            time: lock.taken_at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+            id: lock.id.to_string(),
+            host: lock.key.repo.host().to_string(),
+            reason: lock.reason.clone(),
+            application: lock.title.clone(),
+        }
+    }
+}
+
+const BY_A_SCRIPT: &str = "by a script";
+
+/// The lock that is meant: its identifier or its classic text.
+#[derive(Default, Deserialize)]
+pub(super) struct WhichLock {
+    id: Option<String>,
+}
+
+/// `DELETE /locks?id=…`: by force, as Atlantis does it.
+pub(super) async fn discard(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    sight: Sight,
+    Asked(which): Asked<WhichLock>,
+) -> Result<&'static str, Failure> {
+    let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
+    let lock = the_lock(&web, &sight, &asked).await?;
+    let wish = LockWish {
+        to: None,
+        force: true,
+        reason: read_reason(BY_A_SCRIPT)?,
+    };
+    give_lock(&web, lock.id, &asked, &who.by_script(), wish).await?;
+    Ok("The lock is given back and its plans are discarded.\n")
+}

@@ -1,0 +1,308 @@
+//! `lockkeeper locks (list | show | release | hand-over)`: the locks, on the server's database.
+//!
+//! Whoever may read the database may do everything, so nobody is asked for permission. What pull requests are told is put
+//! into the queue of the server, in the same transaction.
+
+mod show;
+
+use anyhow::{Context as _, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::view::{LockFacts, LockFactsJson, LockJson};
+use crate::clock::{Clock, RandomIds, SystemClock};
+use crate::handlers::locks::{Explanation, explain, give};
+use crate::kit::term::{Exit, Outcome, Subcommand, Terminal, actor, block_on, database};
+use crate::locks::{Gave, Giving};
+use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
+use crate::store::Store;
+
+/// The word that starts comments, where nobody says another.
+const EXECUTABLE: &str = "lockkeeper";
+const HOW_IDS_ARE_WRITTEN: &str = "Identifier, or [host/]owner/repo/path/workspace";
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand {
+    name: "locks",
+    command,
+    run,
+};
+
+fn command() -> Command {
+    let json = || {
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("As JSON")
+    };
+    let id = || {
+        Arg::new("id")
+            .value_name("ID")
+            .required(true)
+            .help(HOW_IDS_ARE_WRITTEN)
+    };
+    let list = Command::new("list")
+        .about("Show every lock")
+        .arg(json())
+        .arg(
+            Arg::new("repo")
+                .long("repo")
+                .value_name("REPO")
+                .value_parser(value_parser!(String))
+                .help("Only those of this repository, as [host/]owner/repo"),
+        );
+    let show = Command::new("show")
+        .about("Show a lock: who holds it, what goes on under it, who waits, what happened to it")
+        .args([id(), json()]);
+    let release = Command::new("release")
+        .about("Take a lock from its pull request; the first in line gets it")
+        .long_about(
+            "Takes a lock from its pull request and discards the plans under it; the first in line gets it.\n\nRefused \
+             while a command of the pull request works under it, and when something was applied under it that is not \
+             merged; --force does it all the same, but never while an apply is running. The pull requests are told by \
+             the server, as soon as one runs.",
+        )
+        .arg(id())
+        .args(how());
+    let hand_over = Command::new("hand-over")
+        .about("Give a lock to a pull request that waits for it, whatever its place in the line")
+        .arg(id())
+        .arg(
+            Arg::new("to")
+                .long("to")
+                .value_name("PULL")
+                .required(true)
+                .value_parser(pull_number)
+                .help("Number of the pull request that gets it"),
+        )
+        .args(how());
+    Command::new("locks")
+        .about("Look at locks, release them, hand them over")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommands(
+            [list, show, release, hand_over].map(|command| command.args(database::flags())),
+        )
+}
+
+fn how() -> [Arg; 2] {
+    [
+        Arg::new("reason")
+            .long("reason")
+            .value_name("TEXT")
+            .value_parser(reason)
+            .help("Why, for both pull requests and the audit log"),
+        Arg::new("force")
+            .long("force")
+            .action(ArgAction::SetTrue)
+            .help("Also when the lock is in use or something was applied under it; needs --reason"),
+    ]
+}
+
+fn pull_number(text: &str) -> Result<PullNumber, String> {
+    let number = text
+        .strip_prefix('#')
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|number| *number > 0);
+    number
+        .map(PullNumber)
+        .ok_or_else(|| "a pull request is named by its number, as in 12".to_owned())
+}
+
+fn reason(text: &str) -> Result<Reason, String> {
+    match Reason::read(text) {
+        Ok(Some(reason)) => Ok(reason),
+        Ok(None) => Err("it is empty: say why in a few words".to_owned()),
+        Err(problem) => Err(problem.to_string()),
+    }
+}
+
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let storage = database::storage(matches)?;
+    block_on(async {
+        let store = database::open(&storage).await?;
+        match name {
+            "list" => run_list(&store, matches, terminal).await,
+            "show" => run_show(&store, matches, terminal).await,
+            "release" => run_give(&store, matches, None, terminal).await,
+            _ => run_give(&store, matches, matches.get_one("to").copied(), terminal).await,
+        }
+    })?
+}
+
+async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let mut locks = store
+        .lock_list()
+        .await
+        .context("the locks could not be read")?;
+    if let Some(repo) = matches.get_one::<String>("repo") {
+        locks.retain(|lock| is_of(&lock.key.repo, repo));
+    }
+    if matches.get_flag("json") {
+        let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
+        terminal.line(
+            serde_json::to_string_pretty(&locks)
+                .context("the locks could not be written as JSON")?,
+        )?;
+        return Ok(Exit::Success);
+    }
+    for lock in &locks {
+        terminal.line(show::line(lock))?;
+    }
+    if locks.is_empty() {
+        terminal.note("No lock is held.");
+    }
+    Ok(Exit::Success)
+}
+
+fn is_of(repo: &RepoId, asked: &str) -> bool {
+    let asked = asked.trim_matches('/').to_lowercase();
+    asked == repo.full_name() || asked == repo.to_string()
+}
+
+async fn run_show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let lock = find(store, matches).await?;
+    let facts = LockFacts::read(store, lock)
+        .await
+        .context("the lock could not be read")?;
+    if matches.get_flag("json") {
+        let json = LockFactsJson::from(&facts);
+        terminal.line(
+            serde_json::to_string_pretty(&json).context("the lock could not be written as JSON")?,
+        )?;
+        return Ok(Exit::Success);
+    }
+    for line in show::lines(&facts, EXECUTABLE) {
+        terminal.line(line)?;
+    }
+    Ok(Exit::Success)
+}
+
+/// The one lock that is meant.
+async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
+    let asked: &String = matches.get_one("id").expect("clap demands it");
+    let nobody = || {
+        format!("no lock is known as {asked:?}: `lockkeeper locks list` shows those that are held")
+    };
+    if let Ok(id) = asked.parse::<LockId>() {
+        return store
+            .lock_get(id)
+            .await
+            .context("the locks could not be read")?
+            .with_context(nobody);
+    }
+    let name: LockName = asked.parse().with_context(nobody)?;
+    let called = store
+        .lock_list_called(&name)
+        .await
+        .context("the locks could not be read")?;
+    match name.choose(called) {
+        Ok(found) => found.with_context(nobody),
+        Err(both) => {
+            let ids =
+                [both.0, both.1].map(|lock| format!("{} on {}", lock.id, lock.key.repo.host()));
+            bail!(
+                "more than one lock is known as {asked:?}: name one by its identifier: {}",
+                ids.join(", ")
+            )
+        }
+    }
+}
+
+async fn run_give(
+    store: &Store,
+    matches: &ArgMatches,
+    to: Option<PullNumber>,
+    terminal: &mut Terminal<'_>,
+) -> Outcome {
+    let lock = find(store, matches).await?;
+    let giving = Giving {
+        lock: lock.id,
+        to,
+        force: matches.get_flag("force"),
+        reason: matches.get_one::<Reason>("reason").cloned(),
+        actor: actor(),
+        remote: None,
+    };
+    let gave = give(
+        store,
+        &giving,
+        CommandId::next(&RandomIds),
+        SystemClock.now(),
+    )
+    .await;
+    match gave.context("the lock could not be taken from its pull request")? {
+        Gave::Done(given) => {
+            terminal.line(show::done(&giving, &given))?;
+            terminal.note("The pull requests are told by the server, at once if it runs, else when it starts.");
+            Ok(Exit::Success)
+        }
+        Gave::NotHeld => bail!("the lock was given back in the meantime"),
+        Gave::Refused(lock, why) => {
+            let Explanation {
+                message, way_out, ..
+            } = explain(&lock, why, EXECUTABLE);
+            terminal.note(format_args!(
+                "error: {message} Nothing was changed.\n{way_out}"
+            ));
+            if giving.reason.is_none() || !giving.force {
+                terminal.note("(Force is --force, a reason --reason TEXT.)");
+            }
+            Ok(Exit::Failure)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::tests::call;
+
+    #[test]
+    fn what_the_command_line_cannot_mean_is_a_usage_error() {
+        for (args, said) in [
+            (&["locks"][..], "Usage: lockkeeper locks <COMMAND>"),
+            (&["locks", "release"][..], "<ID>"),
+            (
+                &["locks", "release", "x", "--reason", " "][..],
+                "it is empty: say why in a few words",
+            ),
+            (
+                &["locks", "release", "x", "--reason", &"x".repeat(301)][..],
+                "it has 301 characters, and at most 300",
+            ),
+            (&["locks", "hand-over", "x"][..], "--to <PULL>"),
+            (
+                &["locks", "hand-over", "x", "--to", "0"][..],
+                "a pull request is named by its number, as in 12",
+            ),
+        ] {
+            let (exit, _, err) = call(args);
+            assert_eq!(exit, Exit::Usage, "{args:?}");
+            assert!(err.contains(said), "{args:?}: {err}");
+        }
+    }
+
+    #[test]
+    fn a_pull_request_is_named_by_its_number() {
+        assert_eq!(
+            (pull_number("12"), pull_number("#12")),
+            (Ok(PullNumber(12)), Ok(PullNumber(12)))
+        );
+        assert!(pull_number("-1").is_err() && pull_number("x").is_err());
+    }
+
+    #[test]
+    fn a_repository_is_named_with_or_without_its_host() {
+        let repo: RepoId = "github.com/acme/infra".parse().unwrap();
+        for (asked, fits) in [
+            ("acme/infra", true),
+            ("GitHub.com/Acme/infra/", true),
+            ("infra", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of(&repo, asked), fits, "{asked}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Locks as lines of a terminal. Names and reasons come from others, and a terminal must not obey them.
+
+use crate::features::locks::view::LockFacts;
+use crate::handlers::locks::explain;
+use crate::kit::term::{safe, time};
+use crate::locks::{Given, Giving, WhyNot};
+use crate::model::{Lock, LockEvent, Waiter};
+
+/// A lock in the list.
+pub(super) fn line(lock: &Lock) -> String {
+    safe(&format!(
+        "{} {} of {} by {} since {}: {}",
+        lock.id,
+        lock.key,
+        lock.pull.number.called_short(lock.title.as_deref()),
+        lock.holder,
+        time(lock.taken_at),
+        lock.reason
+    ))
+}
+
+/// Everything about a lock.
+pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
+    let lock = &facts.lock;
+    let mut lines = vec![
+        format!("Lock {}", lock.id),
+        format!("  on      {}/{}", lock.key.repo.host(), lock.key),
+        format!(
+            "  held by {} ({}), {}",
+            lock.called(),
+            lock.pull_url,
+            lock.holder
+        ),
+        format!("  since   {}: {}", time(lock.taken_at), lock.reason),
+    ];
+    if let Some(why) = WhyNot::of(&facts.standing) {
+        let explained = explain(lock, why, executable);
+        lines.push(format!(
+            "  in use  {} {}",
+            explained.message, explained.way_out
+        ));
+    }
+    lines.push(format!("Waiting in line: {}", facts.waiters.len()));
+    lines.extend(
+        (1..)
+            .zip(&facts.waiters)
+            .map(|(place, waiter)| waiting(place, waiter)),
+    );
+    lines.push("History, newest first:".to_owned());
+    lines.extend(facts.history.iter().map(event));
+    lines.iter().map(|line| safe(line)).collect()
+}
+
+fn waiting(place: usize, waiter: &Waiter) -> String {
+    format!(
+        "  {place}. #{} by {} since {}",
+        waiter.pull.number,
+        waiter.asker,
+        time(waiter.since)
+    )
+}
+
+fn event(kept: &LockEvent) -> String {
+    let cause = &kept.event.cause;
+    let pull = kept
+        .of_whom()
+        .map(|whom| format!(" {whom}"))
+        .unwrap_or_default();
+    let remote = cause
+        .remote
+        .as_ref()
+        .map(|remote| format!(" from {remote}"))
+        .unwrap_or_default();
+    let (kind, actor) = (kept.event.kind, &cause.actor);
+    format!(
+        "  {} {kind}{pull} by {} ({}{remote}): {}",
+        time(kept.at),
+        actor.login,
+        actor.origin,
+        cause.reason
+    )
+}
+
+/// What was done.
+pub(super) fn done(giving: &Giving, given: &Given) -> String {
+    let verb = match (giving.to, giving.force) {
+        (Some(_), _) => "Handed over",
+        (None, true) => "Took away",
+        (None, false) => "Released",
+    };
+    let now = match &given.now {
+        Some(now) => format!("pull request #{} has it now", now.pull.number),
+        None => "nobody waited, so it is free".to_owned(),
+    };
+    let plans = match (given.interrupted.is_empty(), given.plan) {
+        (false, _) => " The plan under way is interrupted.",
+        (true, true) => " Its plan is discarded.",
+        (true, false) => "",
+    };
+    safe(&format!(
+        "{verb} the lock of {} from {}: {now}.{plans}",
+        given.lock.key,
+        given.lock.called()
+    ))
+}

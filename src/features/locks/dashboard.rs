@@ -1,0 +1,213 @@
+//! `/` and `/locks`: the locks, what stops applies, and what was asked for lately.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+
+use crate::features::apply_locks;
+use crate::features::runs::{CommandLine, recent_commands};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::Sight;
+use crate::kit::web::text::{PullName, Search, Stamp, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::Lock;
+
+/// Locks on one page; a search finds the others.
+const LOCKS_SHOWN: usize = 300;
+
+/// `?q=…&owner=…&notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    q: String,
+    /// Only what is in repositories that this owner has claimed.
+    owner: String,
+    notice: String,
+}
+
+/// What a page that changed something says afterwards. A code in the address and not a text, so that nobody can put
+/// words into our mouth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    Released,
+    TakenAway,
+    HandedOver,
+}
+
+impl Notice {
+    const ALL: [Self; 3] = [Self::Released, Self::TakenAway, Self::HandedOver];
+
+    /// As it stands in the address.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::TakenAway => "taken-away",
+            Self::HandedOver => "handed-over",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Released => {
+                "The lock is given back and its plans are discarded. The pull request is told."
+            }
+            Self::TakenAway => {
+                "The lock is taken away and its plans are discarded. The pull request is told."
+            }
+            Self::HandedOver => {
+                "The lock is handed over and its plans are discarded. Both pull requests are told."
+            }
+        }
+    }
+
+    fn find(code: &str) -> Option<&'static str> {
+        Self::ALL
+            .into_iter()
+            .find(|notice| notice.code() == code)
+            .map(Self::text)
+    }
+}
+
+#[derive(Serialize)]
+struct View {
+    q: String,
+    owner: String,
+    /// This page again, with the search and without the notice.
+    here: String,
+    notice: Option<&'static str>,
+    apply_lock: Option<apply_locks::ApplyLockView>,
+    /// Apply locks besides that one.
+    other_apply_locks: usize,
+    locks: Vec<LockLine>,
+    /// How many are held.
+    held: usize,
+    /// How many of them the search found.
+    found: usize,
+    commands: Vec<CommandLine>,
+    /// Whether the name of a repository does not say on which host it is.
+    several_hosts: bool,
+}
+
+/// A lock in the list.
+#[derive(Serialize)]
+pub(super) struct LockLine {
+    id: String,
+    pull: PullName,
+    dir: String,
+    workspace: String,
+    name: Option<String>,
+    holder: String,
+    reason: String,
+    since: Stamp,
+}
+
+impl LockLine {
+    fn host(&self) -> &str {
+        &self.pull.host
+    }
+
+    /// As seen now.
+    pub fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
+        Self {
+            id: lock.id.to_string(),
+            pull: PullName::titled(&lock.pull, &lock.pull_url, lock.title.as_deref()),
+            dir: shown(lock.key.dir.as_str()),
+            workspace: shown(lock.key.workspace.as_str()),
+            name: lock.project.name.as_ref().map(|name| shown(name.as_str())),
+            holder: shown(&lock.holder),
+            reason: shown(&lock.reason),
+            since: Stamp::new(lock.taken_at, now),
+        }
+    }
+}
+
+/// Shows the page.
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let (now, search) = (web.clock.now(), Search::new(&wish.q));
+    let repos = sight.repos(Some(&wish.owner)).await?;
+    let all = match &repos {
+        Some(repos) => web.store.lock_list_of_repos(repos).await?,
+        None => web.store.lock_list().await?,
+    };
+    let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
+    let commands = recent_commands(&web, repos.as_deref(), &search, now).await?;
+    let locks: Vec<LockLine> = found
+        .iter()
+        .take(LOCKS_SHOWN)
+        .map(|lock| LockLine::new(lock, now))
+        .collect();
+    let stopped = apply_locks::seen(&web, &sight, None).await?;
+    let (apply_lock, other_apply_locks) = apply_locks::of_dashboard(&stopped);
+    let view = View {
+        several_hosts: are_several(
+            locks
+                .iter()
+                .map(LockLine::host)
+                .chain(commands.iter().map(CommandLine::host)),
+        ),
+        here: here(&web, &wish.q, &wish.owner),
+        notice: Notice::find(&wish.notice).or_else(|| apply_locks::notice(&wish.notice)),
+        other_apply_locks,
+        apply_lock,
+        locks,
+        held: all.len(),
+        found: found.len(),
+        commands,
+        q: wish.q,
+        owner: shown(wish.owner.trim()),
+    };
+    visitor.page("home.html", &view)
+}
+
+fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {
+    hosts
+        .next()
+        .is_some_and(|first| hosts.any(|other| other != first))
+}
+
+fn here(web: &Web, query: &str, owner: &str) -> String {
+    let said = [("q", query), ("owner", owner)]
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty());
+    let said: Vec<String> = said
+        .map(|(name, text)| format!("{name}={}", utf8_percent_encode(text, NON_ALPHANUMERIC)))
+        .collect();
+    let mark = if said.is_empty() { "" } else { "?" };
+    web.link(&format!("/{mark}{}", said.join("&")))
+}
+
+fn is_found(search: &Search, lock: &Lock) -> bool {
+    let name = lock.project.name.as_ref().map_or("", |name| name.as_str());
+    search.finds(&[
+        &lock.key.repo.to_string(),
+        &lock.key.to_string(),
+        &lock.pull.to_string(),
+        lock.title.as_deref().unwrap_or_default(),
+        name,
+        &lock.holder,
+        &lock.reason,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_notice_is_found_by_its_code_and_nothing_else_is() {
+        for notice in Notice::ALL {
+            assert_eq!(Notice::find(notice.code()), Some(notice.text()));
+        }
+        assert_eq!(Notice::find("<script>"), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Time limits of locks: warns pulls and gives back what nobody used (`repo_locks.ttl`).
+
+use std::time::Duration;
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tracing::info;
+
+use crate::context::Ctx;
+use crate::handlers::reconcile::{Found, Reconciler};
+use crate::handlers::reply;
+use crate::locks::{Limit, limit};
+use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Origin, PullRef};
+use crate::render::{Body, IdleNotice, Released};
+use crate::store::{ExpiredLock, IdleLock, NewJob};
+
+pub(super) const RECONCILER: Reconciler = Reconciler::new(
+    "idle_locks",
+    "Warns pull requests whose locks are near their time limit (repo_locks.ttl), and gives back those that are over it.",
+    Duration::from_mins(1),
+    |ctx| Box::pin(tick(ctx)),
+);
+
+/// The locks of one pull for which something is to be done.
+#[derive(Default)]
+struct Due {
+    ttl: TimeDelta,
+    warn: Vec<Lock>,
+    /// When the first of those goes back.
+    ends_at: Option<DateTime<Utc>>,
+    end: Vec<Lock>,
+}
+
+/// Looks at every lock that could be near its time limit.
+async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let mut found = Found::default();
+    let Some(shortest) = ctx.settings.repos.shortest_ttl() else {
+        return Ok(found);
+    };
+    let now = ctx.clock.now();
+    let until = now - shortest * 4 / 5;
+    let mut due = BTreeMap::<PullRef, Due>::new();
+    let mut page = ctx.store.lock_list_idle(until, None).await?;
+    while let Some(last) = page.last().map(|idle| idle.lock.clone()) {
+        found.looked_at += u64::try_from(page.len())?;
+        for idle in page {
+            note(ctx, &mut due, idle, now);
+        }
+        page = ctx.store.lock_list_idle(until, Some(&last)).await?;
+    }
+    for (pull, due) in due {
+        found.repaired += u64::try_from(act(ctx, &pull, due).await?)?;
+    }
+    Ok(found)
+}
+
+fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, Due>, idle: IdleLock, now: DateTime<Utc>) {
+    let IdleLock { lock, warned_at } = idle;
+    let Some(ttl) = ctx.settings.lock_ttl(&lock.key.repo) else {
+        return;
+    };
+    match limit(lock.active_at, warned_at, ttl, now) {
+        Limit::Wait => {}
+        Limit::Warn(ends_at) => {
+            let due = due.entry(lock.pull.clone()).or_default();
+            (due.ttl, due.ends_at) = (
+                ttl,
+                Some(due.ends_at.map_or(ends_at, |first| first.min(ends_at))),
+            );
+            due.warn.push(lock);
+        }
+        Limit::End => {
+            let due = due.entry(lock.pull.clone()).or_default();
+            due.ttl = ttl;
+            due.end.push(lock);
+        }
+    }
+}
+
+async fn act(ctx: &Ctx, pull: &PullRef, due: Due) -> anyhow::Result<usize> {
+    let Due {
+        ttl,
+        warn,
+        ends_at,
+        end,
+    } = due;
+    let cause = |reason: String| Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
+    let mut done = 0;
+    if let Some(ends_at) = ends_at {
+        let cause = cause("the pull is warned of the time limit".to_owned());
+        done += ctx
+            .store
+            .lock_warn(pull, &warn, &cause, |locks| {
+                warning(ctx, pull, locks, ttl, ends_at)
+            })
+            .await?
+            .len();
+    }
+    if !end.is_empty() {
+        let cause = cause(format!(
+            "nothing happened at the pull request for {}",
+            crate::render::span(ttl)
+        ));
+        let expired = ctx
+            .store
+            .lock_expire(pull, &end, &cause, |expired| {
+                end_notice(ctx, pull, expired, ttl)
+            })
+            .await?;
+        if !expired.is_empty() {
+            info!(%pull, locks = expired.len(), "Locks went back because their time limit was over");
+        }
+        done += expired.len();
+    }
+    ctx.nudge.nudge();
+    Ok(done)
+}
+
+fn warning(
+    ctx: &Ctx,
+    pull: &PullRef,
+    locks: &[Lock],
+    ttl: TimeDelta,
+    ends_at: DateTime<Utc>,
+) -> Vec<NewJob> {
+    let projects = locks.iter().map(|lock| lock.project.clone()).collect();
+    tell(
+        ctx,
+        pull,
+        Body::LockIdle(IdleNotice {
+            projects,
+            ttl,
+            ends_at,
+        }),
+    )
+}
+
+fn end_notice(ctx: &Ctx, pull: &PullRef, expired: &[ExpiredLock], ttl: TimeDelta) -> Vec<NewJob> {
+    let released = expired
+        .iter()
+        .map(|expired| Released::lock_and_plan(expired.lock.project.clone()))
+        .collect();
+    let applied = expired.iter().any(|expired| expired.applied);
+    tell(
+        ctx,
+        pull,
+        Body::LockExpired {
+            released,
+            ttl,
+            applied,
+        },
+    )
+}
+
+fn tell(ctx: &Ctx, pull: &PullRef, body: Body) -> Vec<NewJob> {
+    let report = reply::notice(
+        ctx,
+        CommandKind::Unlock,
+        CommandId::next(&*ctx.ids),
+        pull,
+        body,
+    );
+    reply::comments(ctx, &report, pull, None, ctx.clock.now())
+}

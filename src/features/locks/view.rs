@@ -1,0 +1,175 @@
+//! Everything about one lock, for the API and the command line: who holds it, who waits, what happened to it.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+
+use crate::handlers::locks;
+use crate::locks::WhyNot;
+use crate::model::{
+    CommandKind, Lock, LockEvent, LockEventKind, LockKey, LockName, LockStanding, Origin, Waiter,
+};
+use crate::store::{Result, Store};
+
+/// Events of a lock that are shown; `lockkeeper audit list` has all.
+pub const MOST_EVENTS: i64 = 50;
+/// Pulls in line that are shown.
+pub const MOST_WAITERS: usize = 100;
+
+/// A lock and what there is to know about it.
+#[derive(Clone, Debug)]
+pub struct LockFacts {
+    /// The lock.
+    pub lock: Lock,
+    /// What goes on under it.
+    pub standing: LockStanding,
+    /// Who waits, in order.
+    pub waiters: Vec<Waiter>,
+    /// What happened to it, newest first.
+    pub history: Vec<LockEvent>,
+}
+
+impl LockFacts {
+    /// Looks everything up.
+    pub async fn read(store: &Store, lock: Lock) -> Result<Self> {
+        Ok(Self {
+            standing: store.lock_standing(&lock).await?,
+            waiters: store.waiter_list(&lock.key).await?,
+            history: store.lock_event_list_of(&lock.key, MOST_EVENTS).await?,
+            lock,
+        })
+    }
+}
+
+/// A lock in the words of our own API.
+#[derive(Debug, Serialize)]
+pub struct LockJson {
+    id: String,
+    name: String,
+    host: String,
+    repo: String,
+    dir: String,
+    workspace: String,
+    project: Option<String>,
+    pull: i64,
+    /// What an application is called that holds it; its `pull` is negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
+    pull_url: String,
+    holder: String,
+    reason: String,
+    since: String,
+}
+
+impl From<&Lock> for LockJson {
+    fn from(lock: &Lock) -> Self {
+        Self {
+            id: lock.id.to_string(),
+            name: LockName::of_atlantis(&lock.key, lock.project.name.as_ref()),
+            host: lock.key.repo.host().to_string(),
+            repo: lock.key.repo.full_name().to_owned(),
+            dir: lock.key.dir.to_string(),
+            workspace: lock.key.workspace.to_string(),
+            project: lock.project.name.as_ref().map(ToString::to_string),
+            pull: lock.pull.number.0,
+            application: lock.title.clone(),
+            pull_url: lock.pull_url.clone(),
+            holder: lock.holder.clone(),
+            reason: lock.reason.clone(),
+            since: time(lock.taken_at),
+        }
+    }
+}
+
+/// The same of everything about it.
+#[derive(Debug, Serialize)]
+pub struct LockFactsJson {
+    lock: LockJson,
+    /// Why it could not be released without force.
+    in_use: Option<&'static str>,
+    /// Commands of its pull that work under it.
+    at_work: Vec<CommandKind>,
+    /// How many wait.
+    waiting: usize,
+    waiters: Vec<WaiterJson>,
+    history: Vec<EventJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct WaiterJson {
+    place: usize,
+    pull: i64,
+    pull_url: String,
+    asker: String,
+    since: String,
+    /// It waits for exactly this lock, so it can be handed to it.
+    exactly: bool,
+}
+
+/// An address is left out: the log of the operator has it, and the API is for everybody who may look.
+#[derive(Debug, Serialize)]
+struct EventJson {
+    /// `null` until it is sealed.
+    seq: Option<i64>,
+    at: String,
+    kind: LockEventKind,
+    pull: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
+    actor: String,
+    origin: Origin,
+    reason: String,
+}
+
+impl From<&LockFacts> for LockFactsJson {
+    fn from(facts: &LockFacts) -> Self {
+        let waiters = (1..).zip(&facts.waiters).take(MOST_WAITERS);
+        Self {
+            lock: LockJson::from(&facts.lock),
+            in_use: WhyNot::of(&facts.standing).map(locks::code),
+            at_work: facts
+                .standing
+                .at_work
+                .iter()
+                .map(|(_, kind)| *kind)
+                .collect(),
+            waiting: facts.waiters.len(),
+            waiters: waiters
+                .map(|(place, waiter)| WaiterJson::new(place, waiter, &facts.lock.key))
+                .collect(),
+            history: facts.history.iter().map(EventJson::from).collect(),
+        }
+    }
+}
+
+impl WaiterJson {
+    fn new(place: usize, waiter: &Waiter, key: &LockKey) -> Self {
+        Self {
+            place,
+            pull: waiter.pull.number.0,
+            pull_url: waiter.pull_url.clone(),
+            asker: waiter.asker.clone(),
+            since: time(waiter.since),
+            exactly: waiter.key == *key,
+        }
+    }
+}
+
+impl From<&LockEvent> for EventJson {
+    fn from(kept: &LockEvent) -> Self {
+        let (event, cause) = (&kept.event, &kept.event.cause);
+        Self {
+            seq: kept.seq(),
+            at: time(kept.at),
+            kind: event.kind,
+            pull: event.pull.as_ref().map(|pull| pull.number.0),
+            application: kept.title.clone(),
+            actor: cause.actor.login.clone(),
+            origin: cause.actor.origin,
+            reason: cause.reason.clone(),
+        }
+    }
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

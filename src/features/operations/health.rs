@@ -1,0 +1,143 @@
+//! What load balancers and monitors ask. Open to everybody, so it says nothing that helps an attacker: the version only
+//! to those who have signed in (the lesson of CVE-2025-58445), and of an error only that there is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::{Extensions, HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use tracing::error;
+
+use super::overview::repairs;
+use crate::kit::web::auth::is_known;
+use crate::kit::web::routes::{Access, Routes};
+use crate::kit::web::{Failure, Web};
+
+/// A probe wants an answer before its own patience ends.
+const PING_TIME: Duration = Duration::from_secs(5);
+
+/// The open routes.
+pub(crate) fn health_routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/healthz", Access::Everybody, healthz)
+        .get("/readyz", Access::Everybody, readyz)
+        .get("/status", Access::Everybody, status)
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checks: Option<Checks>,
+}
+
+impl Health {
+    const OK: Self = Self {
+        status: "ok",
+        error: None,
+        checks: None,
+    };
+}
+
+/// What a server that is ready depends on. A forge that is away makes no server less ready: another one would not do better,
+/// and pages have to be there to say so. The page of operations tells why.
+#[derive(Serialize)]
+struct Checks {
+    database: &'static str,
+    /// `unknown` until somebody has asked it.
+    forge: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Probe {
+    verbose: Option<String>,
+}
+
+/// The process answers.
+async fn healthz() -> Json<Health> {
+    Json(Health::OK)
+}
+
+/// The process and its database answer; `?verbose` tells more of what it depends on.
+async fn readyz(
+    State(web): State<Arc<Web>>,
+    Query(probe): Query<Probe>,
+) -> (StatusCode, Json<Health>) {
+    let asked = async {
+        web.store.ping().await?;
+        match probe.verbose {
+            Some(_) => Ok(Some(Checks {
+                database: "ok",
+                forge: forge(&web).await?,
+            })),
+            None => Ok::<_, sqlx::Error>(None),
+        }
+    };
+    let problem = match tokio::time::timeout(PING_TIME, asked).await {
+        Ok(Ok(checks)) => {
+            return (
+                StatusCode::OK,
+                Json(Health {
+                    checks,
+                    ..Health::OK
+                }),
+            );
+        }
+        Ok(Err(error)) => {
+            error!(%error, "The database does not answer");
+            "the database does not answer; the log of this replica says why"
+        }
+        Err(_) => {
+            error!(
+                timeout_s = PING_TIME.as_secs(),
+                "The database does not answer in time"
+            );
+            "the database does not answer in time"
+        }
+    };
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        Json(Health {
+            status: "error",
+            error: Some(problem),
+            checks: None,
+        }),
+    )
+}
+
+/// How the forge is, by the last look of the servers that are there.
+async fn forge(web: &Web) -> Result<&'static str, sqlx::Error> {
+    let repairs = repairs(web).await?;
+    let look = repairs.iter().find(|repair| repair.what.name == "forge");
+    Ok(match look {
+        Some(look) if look.is_failing() => "failing",
+        Some(look) if look.last().is_some() => "ok",
+        Some(_) | None => "unknown",
+    })
+}
+
+#[derive(Serialize)]
+struct Status {
+    shutting_down: bool,
+    in_progress_operations: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+/// What a rollout waits for (reference 11).
+async fn status(
+    State(web): State<Arc<Web>>,
+    extensions: Extensions,
+    headers: HeaderMap,
+) -> Result<Json<Status>, Failure> {
+    let known = is_known(&web, &extensions, &headers);
+    Ok(Json(Status {
+        shutting_down: web.shutting_down.is_cancelled(),
+        in_progress_operations: web.store.command_count_running().await?,
+        version: known.then(|| web.version.clone()),
+    }))
+}

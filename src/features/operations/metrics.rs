@@ -1,0 +1,129 @@
+//! `GET /metrics` for Prometheus, behind the same password as the pages: Atlantis asks for it there, too, and the numbers
+//! tell an outsider how busy a company is.
+//!
+//! What only the database knows is read when somebody asks, and not again for some seconds. Every replica answers with
+//! it, so the values of different replicas are not to be added up; what a replica counts itself is.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use tracing::warn;
+
+use crate::features;
+use crate::features::audit::Log;
+use crate::kit::web::Web;
+use crate::store::{QueueLine, ReplicaState, Store};
+use crate::telemetry::{Metric, Metrics};
+
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Several scrapers and impatient people cost the database no more than one.
+const FRESH_FOR: TimeDelta = TimeDelta::seconds(5);
+
+/// `GET /metrics`. Its numbers and labels name no repository and nobody, so it is as open as the pages are.
+pub(super) async fn show(State(web): State<Arc<Web>>) -> Response {
+    refresh(&web).await;
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], web.metrics.render()).into_response()
+}
+
+/// Reads what only the database knows. If it does not answer, the numbers of this server are shown all the same.
+async fn refresh(web: &Web) {
+    let mut read_at = web.metrics_read_at.lock().await;
+    let now = web.clock.now();
+    if read_at.is_some_and(|at| now - at < FRESH_FOR) {
+        return;
+    }
+    *read_at = Some(now);
+    let (metrics, version) = (&web.metrics, web.version.as_str());
+    metrics.set(Metric::Info, &[version], 1.0);
+    let read = read(&web.store, metrics, now).await;
+    metrics.set(Metric::DatabaseUp, &[], f64::from(u8::from(read.is_ok())));
+    if let Err(error) = read {
+        warn!(%error, "The numbers for monitors could not be read from the database");
+    }
+}
+
+async fn read(store: &Store, metrics: &Metrics, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
+    queue(metrics, &store.queue_lines().await?, now);
+    let held = store.held().await?;
+    metrics.set(Metric::Locks, &[], number(held.locks));
+    metrics.set(Metric::LockWaiters, &[], number(held.waiters));
+    metrics.set(Metric::ApplyLocks, &[], number(held.apply_locks));
+    replicas(store, metrics).await?;
+    reconcilers(store, metrics).await?;
+    let log = Log::read(store, 0).await?;
+    metrics.set(Metric::AuditEvents, &[], number(log.events));
+    metrics.set(Metric::AuditVerified, &[], number(log.verified_seq));
+    metrics.set(
+        Metric::AuditBroken,
+        &[],
+        f64::from(u8::from(log.broken.is_some())),
+    );
+    Ok(())
+}
+
+fn queue(metrics: &Metrics, lines: &[QueueLine], now: DateTime<Utc>) {
+    let jobs = lines.iter().map(|line| {
+        (
+            vec![line.kind.clone(), line.stage.to_string()],
+            number(line.jobs),
+        )
+    });
+    metrics.set_all(Metric::QueueJobs, &jobs.collect::<Vec<_>>());
+    let mut oldest: Vec<(Vec<String>, f64)> = Vec::new();
+    for line in lines {
+        let age = number((now - line.oldest_at).num_seconds().max(0));
+        match oldest
+            .last_mut()
+            .filter(|(labels, _)| labels[0] == line.kind)
+        {
+            Some((_, oldest)) => *oldest = oldest.max(age),
+            None => oldest.push((vec![line.kind.clone()], age)),
+        }
+    }
+    metrics.set_all(Metric::QueueOldest, &oldest);
+}
+
+async fn replicas(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error> {
+    let all = store.replica_list().await?;
+    for state in [
+        ReplicaState::Alive,
+        ReplicaState::Stopping,
+        ReplicaState::Ended,
+        ReplicaState::Gone,
+    ] {
+        let count = all.iter().filter(|replica| replica.state == state).count();
+        metrics.set(
+            Metric::Replicas,
+            &[state.as_str()],
+            number(i64::try_from(count).unwrap_or(i64::MAX)),
+        );
+    }
+    Ok(())
+}
+
+async fn reconcilers(store: &Store, metrics: &Metrics) -> Result<(), sqlx::Error> {
+    let rows = store.reconciler_list().await?;
+    for reconciler in features::reconcilers() {
+        let of_it = rows.iter().filter(|row| row.name == reconciler.name);
+        let last = of_it.filter_map(|row| row.succeeded_at).max();
+        let last = last.map_or(0, |at| at.timestamp());
+        metrics.set(
+            Metric::ReconcilerLastSuccess,
+            &[reconciler.name],
+            number(last),
+        );
+    }
+    Ok(())
+}
+
+/// Exact up to 2^53, which no number here comes near.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and seconds are far below 2^53"
+)]
+fn number(count: i64) -> f64 {
+    count as f64
+}

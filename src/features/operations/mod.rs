@@ -1,0 +1,37 @@
+//! Whether Lockkeeper itself is well, for administrators, load balancers and monitors.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `overview.rs` | gathers the state of servers, queue, reconcilers, audit log and deliveries |
+//! | `repairs.rs` | the state of each reconciler |
+//! | `page.rs` | `/operations` |
+//! | `view.rs` | `/api/operations` |
+//! | `health.rs` | `/healthz`, `/readyz` and `/status` |
+//! | `metrics.rs` | `/metrics` |
+
+mod health;
+mod metrics;
+mod overview;
+mod page;
+mod repairs;
+mod view;
+
+use std::sync::Arc;
+
+pub(crate) use health::health_routes;
+
+use super::Feature;
+use crate::kit::web::{Access, Routes, Web};
+
+pub(super) const FEATURE: Feature = Feature {
+    routes,
+    subcommands: &[],
+    reconcilers: &[],
+};
+
+fn routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/operations", Access::Account, page::show)
+        .get("/api/operations", Access::Account, overview::answer)
+        .get("/metrics", Access::Facts, metrics::show)
+}

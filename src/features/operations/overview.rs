@@ -1,0 +1,111 @@
+//! What operators look at: servers, queue, repairs, audit log, deliveries. Gathered once, for the page and for
+//! `GET /api/operations`; every list has an end.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::repairs::{self, Repair};
+use super::view;
+use crate::context::FileState;
+use crate::features::audit::Log;
+use crate::kit::web::{Failure, Web};
+use crate::store::{
+    DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store,
+};
+
+/// Deliveries and failures that count as of late.
+pub(super) const LATELY: TimeDelta = TimeDelta::days(1);
+/// Lanes, failed jobs and servers that are shown.
+const SHOWN: usize = 20;
+/// Leases that are shown: as many as servers usually have at once.
+const LEASES: usize = 50;
+/// Newest events of the audit log that are shown.
+const EVENTS: i64 = 20;
+
+/// Everything on the page.
+pub(super) struct Operations {
+    pub now: DateTime<Utc>,
+    /// Those that are there first, then the youngest.
+    pub replicas: Vec<ReplicaRow>,
+    /// How many servers are remembered beyond those.
+    pub more_replicas: usize,
+    /// By key.
+    pub leases: Vec<LeaseRow>,
+    /// How many were read beyond those.
+    pub more_leases: usize,
+    /// Whether there may be others that were not even read.
+    pub leases_are_cut: bool,
+    pub queue: Vec<QueueLine>,
+    /// Those that wait longest.
+    pub lanes: Vec<LaneRow>,
+    /// Newest first.
+    pub failed: Vec<FailedJob>,
+    pub failed_count: i64,
+    pub repairs: Vec<Repair>,
+    pub log: Log,
+    pub deliveries: Vec<(DeliveryState, i64)>,
+    pub held: Held,
+    /// How it stands about the file of `--repo-config` on this server; `None`: there is none.
+    pub repo_config: Option<FileState>,
+    /// What of the configuration is accepted and has no effect, a sentence each.
+    pub without_effect: Vec<String>,
+    /// How it stands about the file of `--web-accounts-file`, and how many accounts it has.
+    pub web_accounts: Option<(FileState, usize)>,
+}
+
+/// How the repairs went.
+pub(super) async fn repairs(web: &Web) -> Result<Vec<Repair>, sqlx::Error> {
+    let replicas = web.store.replica_list().await?;
+    repairs::read(&web.store, &web.periods, &replicas, web.clock.now()).await
+}
+
+impl Operations {
+    /// Reads all of it.
+    pub async fn read(web: &Web) -> Result<Self, Failure> {
+        let (store, now) = (&web.store, web.clock.now());
+        let mut replicas = store.replica_list().await?;
+        replicas.sort_by_key(|replica| !replica.state.is_there());
+        let more_replicas = replicas.len().saturating_sub(SHOWN);
+        let repairs = repairs::read(store, &web.periods, &replicas, now).await?;
+        replicas.truncate(SHOWN);
+        let mut leases = store.lease_list().await?;
+        let more_leases = leases.len().saturating_sub(LEASES);
+        let leases_are_cut = leases.len() >= usize::from(Store::LEASES_LISTED);
+        leases.truncate(LEASES);
+        let shown = i64::try_from(SHOWN).unwrap_or(i64::MAX);
+        let (failed, failed_count) = store.job_list_failed_since(now - LATELY, shown).await?;
+        Ok(Self {
+            now,
+            replicas,
+            more_replicas,
+            leases,
+            more_leases,
+            leases_are_cut,
+            queue: store.queue_lines().await?,
+            lanes: store.lane_list(shown).await?,
+            failed,
+            failed_count,
+            repairs,
+            log: Log::read(store, EVENTS).await?,
+            deliveries: store.delivery_count_since(now - LATELY).await?,
+            held: store.held().await?,
+            repo_config: (web.repo_config)(),
+            without_effect: (web.without_effect)(),
+            web_accounts: web
+                .accounts
+                .file()
+                .map(|state| (state, web.accounts.now().limited().len())),
+        })
+    }
+}
+
+/// `GET /api/operations`
+pub(super) async fn answer(
+    State(web): State<Arc<Web>>,
+) -> Result<Json<serde_json::Value>, Failure> {
+    let operations = Operations::read(&web).await?;
+    Ok(Json(view::of(&operations, &web.version)))
+}

@@ -1,0 +1,162 @@
+//! `/api/owners`: the teams or tenants of the server.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::claims::too_many_owners;
+use crate::config::access::{Action, Asker};
+use crate::handlers::authz::Resource;
+use crate::kit::web::csrf::Script;
+use crate::kit::web::cursor::{PAGE, next_of};
+use crate::kit::web::extract::{Asked, JsonBody, Segment};
+use crate::kit::web::reach::{Sight, first_of};
+use crate::kit::web::text::rfc3339;
+use crate::kit::web::{Failure, Web};
+use crate::model::{Cause, OwnerName};
+use crate::store::{CreateOwner, DeleteOwner, Owner};
+
+/// A part of the list, by name.
+#[derive(Serialize)]
+pub(super) struct Owners {
+    owners: Vec<OwnerJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
+}
+
+/// One of them.
+#[derive(Serialize)]
+pub(super) struct OwnerJson {
+    id: String,
+    name: String,
+    created_by: String,
+    created_at: String,
+}
+
+impl From<Owner> for OwnerJson {
+    fn from(owner: Owner) -> Self {
+        Self {
+            id: owner.id.to_string(),
+            name: owner.name.to_string(),
+            created_by: owner.created_by,
+            created_at: rfc3339(owner.created_at),
+        }
+    }
+}
+
+/// Which are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those that come after this name.
+    after: Option<String>,
+}
+
+/// `GET /api/owners?after=…`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Owners>, Failure> {
+    let after = which
+        .after
+        .as_deref()
+        .map(|name| owner_name("after", name))
+        .transpose()?;
+    let owners = match sight.narrowed(None).await? {
+        Some(mut own) => {
+            own.retain(|owner| after.as_ref().is_none_or(|after| owner.name > *after));
+            first_of(own, PAGE, |owner| owner.name.clone())
+        }
+        None => web.store.owner_part(after.as_ref(), PAGE).await?,
+    };
+    let next = next_of(&owners, |owner| owner.name.to_string());
+    Ok(Json(Owners {
+        owners: owners.into_iter().map(OwnerJson::from).collect(),
+        next,
+    }))
+}
+
+/// Who is to be added.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
+    name: String,
+}
+
+/// `POST /api/owners`
+pub(super) async fn add(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<(StatusCode, Json<OwnerJson>), Failure> {
+    let who = who.by_script();
+    web.permit(&who, Action::Owners, &Resource::Server).await?;
+    let name = owner_name("name", &wish.name)?;
+    let owner = created_or_why(web.store.owner_create(&name, &cause(&who)).await?)?;
+    Ok((StatusCode::CREATED, Json(owner.into())))
+}
+
+/// Who was added, or why nobody was.
+pub(super) fn created_or_why(created: CreateOwner) -> Result<Owner, Failure> {
+    match created {
+        CreateOwner::Created(owner) => Ok(owner),
+        CreateOwner::AlreadyThere(owner) => Err(Failure::name_taken(
+            &format!(
+                "There is an owner `{}` already, added by {}.",
+                owner.name, owner.created_by
+            ),
+            "Use that one, or give the new one another name.",
+        )),
+        CreateOwner::TooMany(most) => Err(Failure::in_the_way(
+            "Too many owners",
+            &too_many_owners(most),
+        )),
+    }
+}
+
+/// `DELETE /api/owners/{name}`; the answer is who was removed.
+pub(super) async fn remove(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+) -> Result<Json<OwnerJson>, Failure> {
+    let who = who.by_script();
+    web.permit(&who, Action::Owners, &Resource::Server).await?;
+    let name = OwnerName::new(&asked).map_err(|_| Failure::no_such_owner(&asked))?;
+    let owner = deleted_or_why(web.store.owner_delete(&name, &cause(&who)).await?, &name)?;
+    Ok(Json(owner.into()))
+}
+
+/// Who was removed, or why nobody was.
+pub(super) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, Failure> {
+    match deleted {
+        DeleteOwner::Deleted(owner) => Ok(owner),
+        DeleteOwner::NotThere => Err(Failure::no_such_owner(name.as_str())),
+        DeleteOwner::InUse {
+            applications,
+            credentials,
+        } => Err(Failure::in_the_way(
+            "Still in use",
+            &format!(
+                "`{name}` has {applications} applications and {credentials} credentials. Remove these first: GET \
+                 /api/apps?owner={name} lists the applications."
+            ),
+        )),
+    }
+}
+
+/// Who did it, for the record.
+pub(crate) fn cause(who: &Asker) -> Cause {
+    Cause::new(who.actor(), "by a script").from_address(who.remote.clone())
+}
+
+/// The name of an owner in a field.
+pub(crate) fn owner_name(field: &str, text: &str) -> Result<OwnerName, Failure> {
+    let way_out = "GET /api/owners lists those there are.";
+    OwnerName::new(text)
+        .map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
+}

@@ -1,0 +1,103 @@
+//! `/api/claims`: who drives which repository. Claims come and go with applications and credentials, so there is nothing
+//! here to change.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+
+use crate::handlers::authz::Resource;
+use crate::kit::web::cursor::{PAGE, next_of};
+use crate::kit::web::extract::Asked;
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::text::rfc3339;
+use crate::kit::web::{Failure, Web};
+use crate::model::RepoUrl;
+use crate::store::Claim;
+
+/// A part of the list, by address.
+#[derive(Serialize)]
+pub(super) struct Claims {
+    claims: Vec<ClaimJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
+}
+
+/// One claim.
+#[derive(Serialize)]
+pub(super) struct ClaimJson {
+    id: String,
+    url: String,
+    owner: String,
+    since: String,
+    applications: i64,
+    credentials: i64,
+}
+
+impl From<Claim> for ClaimJson {
+    fn from(claim: Claim) -> Self {
+        Self {
+            id: claim.id.to_string(),
+            url: claim.url.to_string(),
+            owner: claim.owner.to_string(),
+            since: rfc3339(claim.created_at),
+            applications: claim.applications,
+            credentials: claim.credentials,
+        }
+    }
+}
+
+/// Which are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// The one on this repository, in any spelling.
+    url: Option<String>,
+    /// Those of this owner.
+    owner: Option<String>,
+    /// Those that come after this address.
+    after: Option<String>,
+}
+
+/// `GET /api/claims?url=…`, `?owner=…`, `?after=…`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Claims>, Failure> {
+    if let Some(url) = &which.url {
+        let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
+        sight
+            .must_see(&Resource::of_owner(
+                claim.as_ref().map(|claim| &claim.owner),
+            ))
+            .await?;
+        return Ok(Json(Claims {
+            claims: claim.into_iter().map(ClaimJson::from).collect(),
+            next: None,
+        }));
+    }
+    let after = which
+        .after
+        .as_deref()
+        .map(|url| repo_url(&web, "after", url))
+        .transpose()?;
+    let mut claims = Vec::new();
+    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+        claims.extend(web.store.claim_list(owner, after.as_ref(), PAGE).await?);
+    }
+    let claims = first_of(claims, PAGE, |claim| claim.url.clone());
+    let next = next_of(&claims, |claim| claim.url.to_string());
+    Ok(Json(Claims {
+        claims: claims.into_iter().map(ClaimJson::from).collect(),
+        next,
+    }))
+}
+
+/// The address of a repository in a field, in any spelling.
+pub(crate) fn repo_url(web: &Web, field: &str, text: &str) -> Result<RepoUrl, Failure> {
+    let way_out = "Write the address as in https://github.com/acme/infra.";
+    let url = RepoUrl::parse_at(text, &web.forges);
+    url.map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
+}

@@ -1,0 +1,39 @@
+//! Long lists, read part by part.
+
+use anyhow::Context as _;
+use clap::{Arg, ArgMatches, value_parser};
+
+use super::Desk;
+use crate::model::{OwnerId, OwnerName};
+
+/// What is read at once.
+pub(crate) const PART: i64 = 500;
+
+pub(crate) fn owner_arg() -> Arg {
+    Arg::new("owner")
+        .long("owner")
+        .value_name("NAME")
+        .value_parser(value_parser!(OwnerName))
+        .help("Only those of this owner")
+}
+
+/// The owner that the list is limited to; an error where there is none of that name.
+pub(crate) async fn owner(desk: &Desk, matches: &ArgMatches) -> anyhow::Result<Option<OwnerId>> {
+    let Some(name) = matches.get_one::<OwnerName>("owner") else {
+        return Ok(None);
+    };
+    let owner = desk
+        .store
+        .owner_get(name)
+        .await
+        .context("the owners could not be read")?;
+    let owner = owner.with_context(|| {
+        format!("there is no owner `{name}`; `lockkeeper owners list` shows all")
+    })?;
+    Ok(Some(owner.id))
+}
+
+/// Whether what was read may not be all.
+pub(crate) fn may_go_on<T>(part: &[T]) -> bool {
+    i64::try_from(part.len()).is_ok_and(|count| count >= PART)
+}

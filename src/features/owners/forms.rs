@@ -1,0 +1,245 @@
+//! What can be changed on the pages of owners: owners come and go, applications are registered and removed, credentials are
+//! removed. A credential is added by a command or a script: no page ever holds a secret. What cannot be taken is answered by
+//! [`taken_or_again`].
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+use super::api::{created_or_why, deleted_or_why};
+use super::page::{Said, list_page, owner_page};
+use crate::claims::application_remove;
+use crate::config::access::{Action, Asker};
+use crate::features::applications::{self, removed_or_why};
+use crate::handlers::authz::Resource;
+use crate::kit::web::csrf::{Confirmed, Nothing};
+use crate::kit::web::extract::Segment;
+use crate::kit::web::forms::{Wrong, taken_or_again};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::{ApplicationFields, Cause, OwnerName, RepoUrl};
+
+/// What a page says after a form was sent.
+pub(super) fn notice(code: &str) -> Option<&'static str> {
+    match code {
+        "owner-added" => {
+            Some("The owner is there. What it registers first claims a repository for it.")
+        }
+        "owner-removed" => Some("The owner is removed."),
+        "app-added" => Some("The application is registered, and the repository is claimed."),
+        "app-removed" => Some(
+            "The application is removed. With the last application or credential of a repository the claim goes.",
+        ),
+        "credential-removed" => Some(
+            "The credential is removed. With the last application or credential of a repository the claim goes.",
+        ),
+        _ => None,
+    }
+}
+
+/// Who is to be added.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct NewOwner {
+    name: String,
+}
+
+/// `POST /owners`
+pub(super) async fn add(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    form: Confirmed<NewOwner>,
+) -> Result<Response, Failure> {
+    let added = add_owner(&web, &form.who.at_page(), form.fields.name.trim()).await;
+    let again = |wrong| {
+        list_page(
+            &web,
+            (&visitor, &sight),
+            Said {
+                typed: form.fields,
+                wrong,
+                ..Said::default()
+            },
+        )
+    };
+    taken_or_again(&web, added, &["name"], again).await
+}
+
+async fn add_owner(web: &Web, who: &Asker, name: &str) -> Result<String, Failure> {
+    web.permit(who, Action::Owners, &Resource::Server).await?;
+    let name = OwnerName::new(name);
+    let name = name.map_err(|error| {
+        Failure::unusable_field("name", &error.to_string(), "Write another name.")
+    })?;
+    let owner = created_or_why(web.store.owner_create(&name, &cause(who)).await?)?;
+    Ok(format!("/owners/{}?notice=owner-added", owner.name))
+}
+
+/// `POST /owners/{name}/remove`
+pub(super) async fn remove(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Segment(asked): Segment,
+    form: Confirmed<Nothing>,
+) -> Result<Response, Failure> {
+    let removed = remove_owner(&web, &form.who.at_page(), &asked).await;
+    taken_or_again(&web, removed, &[], |wrong| {
+        owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
+    })
+    .await
+}
+
+async fn remove_owner(web: &Web, who: &Asker, asked: &str) -> Result<String, Failure> {
+    web.permit(who, Action::Owners, &Resource::Server).await?;
+    let name = owner_name(asked)?;
+    deleted_or_why(web.store.owner_delete(&name, &cause(who)).await?, &name)?;
+    Ok("/owners?notice=owner-removed".to_owned())
+}
+
+/// Above the page of the owner: a button has no field that could be mended.
+fn refused(wrong: Wrong) -> Said<NewApp> {
+    Said {
+        refused: Some(wrong.all),
+        ..Said::default()
+    }
+}
+
+/// What is to be registered.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct NewApp {
+    url: String,
+    branch: String,
+    dir: String,
+    workspace: String,
+    name: String,
+    /// `yes`: it may be another branch than the default one.
+    any_branch: String,
+}
+
+impl NewApp {
+    /// As the form has them.
+    const NAMES: &[&str] = &["url", "branch", "dir", "workspace", "name"];
+
+    /// A field that was left empty says nothing.
+    fn fields(&self) -> ApplicationFields<'_> {
+        fn said(text: &str) -> Option<&str> {
+            Some(text.trim()).filter(|text| !text.is_empty())
+        }
+        ApplicationFields {
+            url: said(&self.url),
+            branch: said(&self.branch),
+            dir: said(&self.dir),
+            workspace: said(&self.workspace),
+            name: said(&self.name),
+            any_branch: said(&self.any_branch).map(|word| word == "yes"),
+        }
+    }
+
+    /// To be typed again where it is wrong, without what nobody may read.
+    fn again(self, mut wrong: Wrong) -> Said<Self> {
+        let is_secret = RepoUrl::may_hold_secret(&self.url);
+        if is_secret {
+            wrong.give_again("url");
+        }
+        let url = if is_secret { String::new() } else { self.url };
+        Said {
+            typed: Self { url, ..self },
+            wrong,
+            ..Said::default()
+        }
+    }
+}
+
+/// `POST /owners/{name}/apps`
+pub(super) async fn add_app(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Segment(asked): Segment,
+    form: Confirmed<NewApp>,
+) -> Result<Response, Failure> {
+    let added = register(&web, &form.who.at_page(), &asked, &form.fields).await;
+    let again = |wrong| owner_page(&web, (&visitor, &sight), &asked, form.fields.again(wrong));
+    taken_or_again(&web, added, NewApp::NAMES, again).await
+}
+
+async fn register(web: &Web, who: &Asker, asked: &str, wish: &NewApp) -> Result<String, Failure> {
+    let owner = owner_name(asked)?;
+    web.permit(who, Action::Owners, &Resource::Owner(&owner))
+        .await?;
+    let spec = wish
+        .fields()
+        .spec(&web.forges)
+        .map_err(|problems| Failure::wrong_application(&problems))?;
+    applications::register(web, &owner, &spec, (who, &cause(who))).await?;
+    Ok(format!("/owners/{owner}?notice=app-added#applications"))
+}
+
+/// `POST /owners/{name}/{things}/{id}/remove`
+pub(super) async fn remove_thing(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Segment((asked, things, id)): Segment<(String, String, String)>,
+    form: Confirmed<Nothing>,
+) -> Result<Response, Failure> {
+    let removed = unregister(&web, &form.who.at_page(), &asked, (&things, &id)).await;
+    taken_or_again(&web, removed, &[], |wrong| {
+        owner_page(&web, (&visitor, &sight), &asked, refused(wrong))
+    })
+    .await
+}
+
+/// Removes an application or a credential, if it is one of this owner.
+async fn unregister(
+    web: &Web,
+    who: &Asker,
+    asked: &str,
+    (things, id): (&str, &str),
+) -> Result<String, Failure> {
+    let owner = owner_name(asked)?;
+    web.permit(who, Action::Owners, &Resource::Owner(&owner))
+        .await?;
+    let (store, cause) = (&web.store, cause(who));
+    let done = match things {
+        "apps" => {
+            let id = id.parse().map_err(|_| Failure::no_such_app())?;
+            let app = store
+                .application_get(id)
+                .await?
+                .filter(|app| app.owner == owner);
+            app.ok_or_else(Failure::no_such_app)?;
+            removed_or_why(application_remove(store, id, &cause).await?)?;
+            "app-removed#applications"
+        }
+        "credentials" => {
+            let id = id.parse().map_err(|_| Failure::no_such_credential())?;
+            let row = store
+                .credential_get(id)
+                .await?
+                .filter(|row| row.owner_name == owner);
+            row.ok_or_else(Failure::no_such_credential)?;
+            store
+                .credential_remove(id, &cause)
+                .await?
+                .ok_or_else(Failure::no_such_credential)?;
+            "credential-removed#credentials"
+        }
+        _ => return Err(Failure::no_such_page()),
+    };
+    Ok(format!("/owners/{owner}?notice={done}"))
+}
+
+fn owner_name(asked: &str) -> Result<OwnerName, Failure> {
+    OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))
+}
+
+fn cause(who: &Asker) -> Cause {
+    Cause::new(who.actor(), "on the page of the owner").from_address(who.remote.clone())
+}

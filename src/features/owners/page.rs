@@ -1,0 +1,331 @@
+//! `/owners`, `/owners/{name}` and `/claims`: who drives which repository, and with what. Secrets are not even read here.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::forms::{NewApp, NewOwner, notice};
+use crate::handlers::authz::Resource;
+use crate::kit::web::cursor::is_full;
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::forms::Wrong;
+use crate::kit::web::reach::{Sight, each, first_of};
+use crate::kit::web::text::{Stamp, query, shown};
+use crate::kit::web::visitor::Visitor;
+use crate::kit::web::{Failure, Web};
+use crate::model::{OwnerName, RepoUrl};
+use crate::store::{Application, Claim, CredentialRow, OwnerOverview};
+
+/// Most claims, applications or credentials on a page; the list of claims goes on on another.
+const MOST: i64 = 500;
+
+/// What a page says about the form that was sent last, and what stands in its fields.
+#[derive(Default, Serialize)]
+pub(super) struct Said<T> {
+    pub notice: Option<&'static str>,
+    /// A button did nothing: why, and the way out.
+    pub refused: Option<String>,
+    pub typed: T,
+    pub wrong: Wrong,
+}
+
+#[derive(Serialize)]
+struct OwnerList {
+    #[serde(flatten)]
+    said: Said<NewOwner>,
+    longest: usize,
+    owners: Vec<OwnerLine>,
+    is_cut: bool,
+}
+
+#[derive(Serialize)]
+struct OwnerLine {
+    name: String,
+    by: String,
+    since: Stamp,
+    claims: i64,
+    applications: i64,
+    credentials: i64,
+}
+
+impl OwnerLine {
+    fn new(owner: &OwnerOverview, now: DateTime<Utc>) -> Self {
+        Self {
+            name: owner.name.to_string(),
+            by: shown(&owner.created_by),
+            since: Stamp::new(owner.created_at, now),
+            claims: owner.claims,
+            applications: owner.applications,
+            credentials: owner.credentials,
+        }
+    }
+}
+
+/// `GET /owners`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Asked(Told { notice: code }): Asked<Told>,
+) -> Result<Response, Failure> {
+    list_page(
+        &web,
+        (&visitor, &sight),
+        Said {
+            notice: notice(&code),
+            ..Said::default()
+        },
+    )
+    .await
+}
+
+/// The page of all owners that somebody may see.
+pub(super) async fn list_page(
+    web: &Web,
+    (visitor, sight): (&Visitor, &Sight),
+    said: Said<NewOwner>,
+) -> Result<Response, Failure> {
+    let now = web.clock.now();
+    let owners = sight.owners_seen().await?;
+    let is_cut = is_full(owners.len(), Sight::MOST_OWNERS);
+    let owners: Vec<_> = owners
+        .iter()
+        .map(|owner| OwnerLine::new(owner, now))
+        .collect();
+    visitor.page(
+        "owners.html",
+        &OwnerList {
+            said,
+            longest: OwnerName::MAX_BYTES,
+            owners,
+            is_cut,
+        },
+    )
+}
+
+/// `?notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Told {
+    notice: String,
+}
+
+#[derive(Serialize)]
+struct OwnerPage {
+    #[serde(flatten)]
+    said: Said<NewApp>,
+    name: String,
+    by: String,
+    since: Stamp,
+    claims: Vec<ClaimLine>,
+    applications: Vec<ApplicationLine>,
+    credentials: Vec<CredentialLine>,
+    is_cut: bool,
+    /// Whoever looks has the account of the whole server.
+    is_whole: bool,
+}
+
+#[derive(Serialize)]
+struct ApplicationLine {
+    id: String,
+    repo: String,
+    branch: String,
+    dir: String,
+    workspace: String,
+    name: Option<String>,
+    by: String,
+    since: Stamp,
+}
+
+impl ApplicationLine {
+    fn new(application: &Application, now: DateTime<Utc>) -> Self {
+        let spec = &application.spec;
+        Self {
+            id: application.id.to_string(),
+            repo: short(&spec.url),
+            branch: shown(&spec.branch.to_string()),
+            dir: shown(&spec.dir.to_string()),
+            workspace: shown(&spec.workspace.to_string()),
+            name: spec.name.as_ref().map(|name| shown(&name.to_string())),
+            by: shown(&application.created_by),
+            since: Stamp::new(application.created_at, now),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CredentialLine {
+    id: String,
+    repo: String,
+    kind: &'static str,
+    public: String,
+    by: String,
+    since: Stamp,
+    used: Option<Stamp>,
+    key: String,
+}
+
+impl CredentialLine {
+    fn new(row: &CredentialRow, now: DateTime<Utc>) -> Self {
+        Self {
+            id: row.id.to_string(),
+            repo: short(&row.url),
+            kind: row.kind.words(),
+            public: shown(&row.public.0.to_string()),
+            by: shown(&row.created_by),
+            since: Stamp::new(row.created_at, now),
+            used: row.used_at.map(|at| Stamp::new(at, now)),
+            key: row.key_id.to_string(),
+        }
+    }
+}
+
+/// `GET /owners/{name}`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Segment(asked): Segment,
+    Asked(Told { notice: code }): Asked<Told>,
+) -> Result<Response, Failure> {
+    owner_page(
+        &web,
+        (&visitor, &sight),
+        &asked,
+        Said {
+            notice: notice(&code),
+            ..Said::default()
+        },
+    )
+    .await
+}
+
+/// The page of an owner.
+pub(super) async fn owner_page(
+    web: &Web,
+    (visitor, sight): (&Visitor, &Sight),
+    asked: &str,
+    said: Said<NewApp>,
+) -> Result<Response, Failure> {
+    let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
+    sight.must_see(&Resource::Owner(&name)).await?;
+    let owner = web
+        .store
+        .owner_get(&name)
+        .await?
+        .ok_or_else(|| Failure::no_such_owner(asked))?;
+    let now = web.clock.now();
+    let claims = web.store.claim_list(Some(owner.id), None, MOST).await?;
+    let applications = web
+        .store
+        .application_list(Some(owner.id), None, MOST)
+        .await?;
+    let mut credentials = web
+        .store
+        .credential_list(Some(owner.id), None, None, MOST)
+        .await?;
+    credentials.sort_by(|one, other| (&one.url, one.id).cmp(&(&other.url, other.id)));
+    let is_cut = [claims.len(), applications.len(), credentials.len()]
+        .into_iter()
+        .any(|len| is_full(len, MOST));
+    let page = OwnerPage {
+        said,
+        name: owner.name.to_string(),
+        by: shown(&owner.created_by),
+        since: Stamp::new(owner.created_at, now),
+        claims: claims
+            .iter()
+            .map(|claim| ClaimLine::new(claim, now))
+            .collect(),
+        applications: applications
+            .iter()
+            .map(|application| ApplicationLine::new(application, now))
+            .collect(),
+        credentials: credentials
+            .iter()
+            .map(|row| CredentialLine::new(row, now))
+            .collect(),
+        is_cut,
+        is_whole: sight.owners().is_none(),
+    };
+    visitor.page("owner.html", &page)
+}
+
+#[derive(Serialize)]
+struct ClaimLine {
+    repo: String,
+    owner: String,
+    since: Stamp,
+    applications: i64,
+    credentials: i64,
+}
+
+impl ClaimLine {
+    fn new(claim: &Claim, now: DateTime<Utc>) -> Self {
+        Self {
+            repo: short(&claim.url),
+            owner: claim.owner.to_string(),
+            since: Stamp::new(claim.created_at, now),
+            applications: claim.applications,
+            credentials: claim.credentials,
+        }
+    }
+}
+
+/// `?owner=…&after=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    owner: String,
+    after: String,
+}
+
+#[derive(Serialize)]
+struct ClaimsPage {
+    claims: Vec<ClaimLine>,
+    owners: Vec<String>,
+    owner: String,
+    next: Option<String>,
+}
+
+/// `GET /claims`
+pub(super) async fn claims(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Response, Failure> {
+    let asked = which.owner.trim();
+    // A place that is none is the beginning.
+    let (after, mut claims) = (RepoUrl::normalised(&which.after).ok(), Vec::new());
+    for owner in each(sight.narrowed(Some(asked)).await?) {
+        claims.extend(web.store.claim_list(owner, after.as_ref(), MOST).await?);
+    }
+    let claims = first_of(claims, MOST, |claim| claim.url.clone());
+    let (now, last) = (
+        web.clock.now(),
+        claims.last().filter(|_| is_full(claims.len(), MOST)),
+    );
+    let page = ClaimsPage {
+        next: last.map(|last| query(&[("owner", asked), ("after", last.url.as_str())])),
+        claims: claims
+            .iter()
+            .map(|claim| ClaimLine::new(claim, now))
+            .collect(),
+        owners: sight.owners_to_choose().await?,
+        owner: shown(&asked.to_lowercase()),
+    };
+    visitor.page("claims.html", &page)
+}
+
+/// Without what every address begins with.
+fn short(url: &RepoUrl) -> String {
+    shown(
+        url.as_str()
+            .strip_prefix("https://")
+            .unwrap_or(url.as_str()),
+    )
+}

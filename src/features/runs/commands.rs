@@ -1,0 +1,146 @@
+//! What was asked for lately, and its runs.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use crate::kit::web::text::{Badge, PullName, Search, Stamp, duration, shown};
+use crate::kit::web::{Failure, Web};
+use crate::model::{CommandId, PullRef, RepoId};
+use crate::store::{CommandRow, RunRow};
+
+/// Commands that a search looks through.
+const SEARCHED: i64 = 500;
+/// Commands on the page.
+const SHOWN: usize = 40;
+/// Runs looked at to find those of the commands.
+const RUNS: i64 = 2000;
+
+/// A command in the list.
+#[derive(Serialize)]
+pub(crate) struct CommandLine {
+    kind: &'static str,
+    pull: PullName,
+    actor: String,
+    way: &'static str,
+    asked: Stamp,
+    took: Option<String>,
+    badge: Badge,
+    note: Option<String>,
+    runs: Vec<RunLink>,
+}
+
+/// A run of a command.
+#[derive(Serialize)]
+pub(crate) struct RunLink {
+    id: String,
+    project: String,
+    badge: Badge,
+}
+
+/// The newest commands that the search finds; on pulls of these repositories, or of any.
+pub(crate) async fn recent_commands(
+    web: &Web,
+    repos: Option<&[RepoId]>,
+    search: &Search,
+    now: DateTime<Utc>,
+) -> Result<Vec<CommandLine>, Failure> {
+    let (commands, recent) = match repos {
+        Some(repos) => (
+            web.store.command_list_of_repos(repos, SEARCHED).await?,
+            web.store.run_list_recent_of_repos(repos, RUNS).await?,
+        ),
+        None => (
+            web.store.command_list(SEARCHED).await?,
+            web.store.run_list_recent(RUNS).await?,
+        ),
+    };
+    let mut runs: HashMap<CommandId, Vec<RunRow>> = HashMap::new();
+    for run in recent {
+        runs.entry(run.command).or_default().push(run);
+    }
+    let lines = commands.iter().filter_map(|command| {
+        let runs = runs.remove(&command.id).unwrap_or_default();
+        is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, now))
+    });
+    Ok(lines.take(SHOWN).collect())
+}
+
+fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
+    let pull = format!(
+        "{} {}",
+        command.pull,
+        command.title.as_deref().unwrap_or_default()
+    );
+    let mut fields = vec![
+        command.kind.as_str().to_owned(),
+        pull,
+        command.actor.login.clone(),
+    ];
+    fields.extend(runs.iter().map(|run| run.project.to_string()));
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    search.finds(&fields)
+}
+
+impl CommandLine {
+    /// Where its repository is.
+    pub fn host(&self) -> &str {
+        &self.pull.host
+    }
+
+    fn new(command: &CommandRow, runs: &[RunRow], now: DateTime<Utc>) -> Self {
+        let took = command
+            .finished_at
+            .map(|end| duration(end - command.created_at));
+        let note = command
+            .stop
+            .as_ref()
+            .map(|stop| &stop.why)
+            .or(command.reason.as_ref())
+            .map(|note| shown(&note.replace('`', "")));
+        Self {
+            kind: command.kind.as_str(),
+            pull: PullName::titled(&command.pull, &pull_page(command), command.title.as_deref()),
+            actor: shown(&command.actor.login),
+            way: command.actor.origin.way(),
+            asked: Stamp::new(command.created_at, now),
+            took,
+            badge: Badge::of_command(command.state, command.outcome),
+            note,
+            runs: runs.iter().rev().map(RunLink::new).collect(),
+        }
+    }
+}
+
+/// Links to the runs of a command, in the order in which they were made.
+pub(crate) fn run_links(runs: &[RunRow]) -> Vec<RunLink> {
+    runs.iter().map(RunLink::new).collect()
+}
+
+impl RunLink {
+    fn new(run: &RunRow) -> Self {
+        Self {
+            id: run.id.to_string(),
+            project: shown(&run.project.status_id()),
+            badge: Badge::of_run(run.state, run.outcome),
+        }
+    }
+}
+
+/// The page of the command's pull. Of one that was never seen itself, because nothing but help was asked for, it is in
+/// GitHub's form; GitHub is the one forge there is an adapter for.
+pub(super) fn pull_page(command: &CommandRow) -> String {
+    let guess = |pull: &PullRef| {
+        format!(
+            "https://{}/{}/pull/{}",
+            pull.repo.host(),
+            pull.repo.full_name(),
+            pull.number
+        )
+    };
+    command
+        .pull_url
+        .clone()
+        .unwrap_or_else(|| guess(&command.pull))
+}

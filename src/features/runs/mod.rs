@@ -1,0 +1,47 @@
+//! Runs as people see them: what a run prints, live, and the commands that were requested lately.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `page.rs` | `/jobs/{id}`: one run, cancelling its command, and its output as plain text |
+//! | `stream.rs` | `/jobs/{id}/events`: the output of a run while it is printed |
+//! | `ansi.rs` | the colours of terminals as HTML |
+//! | `commands.rs` | the newest commands, with their runs, for other pages |
+
+mod ansi;
+mod commands;
+mod page;
+mod stream;
+
+use std::sync::Arc;
+
+pub(crate) use commands::{CommandLine, RunLink, recent_commands, run_links};
+
+use super::Feature;
+use crate::kit::web::{Access, Routes, Web};
+use crate::model::PlanState;
+
+pub(super) const FEATURE: Feature = Feature {
+    routes,
+    subcommands: &[],
+    reconcilers: &[],
+};
+
+fn routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/jobs/{id}", Access::Facts, page::show)
+        .post("/jobs/{id}/cancel", Access::Change, page::cancel)
+        .get("/jobs/{id}/output.txt", Access::Account, page::plain)
+        .get("/jobs/{id}/events", Access::Account, stream::events)
+}
+
+/// State of a plan, in words.
+pub(crate) const fn plan_words(state: PlanState) -> &'static str {
+    match state {
+        PlanState::Planned => "waiting to be applied",
+        PlanState::NoChanges => "nothing to apply",
+        PlanState::Applying => "being applied",
+        PlanState::Applied => "applied",
+        PlanState::ApplyFailed => "apply failed",
+        PlanState::Discarded => "discarded",
+    }
+}

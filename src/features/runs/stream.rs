@@ -1,0 +1,199 @@
+//! `/jobs/{id}/events`: what a run prints, while it prints it, as server-sent events.
+//!
+//! The stream reads the store, so that any replica can serve a run of any other (P9); news of this replica's runs only
+//! shorten the wait. An event is a piece as HTML and its id is the number of the piece, so a browser that was cut off
+//! says where it was and goes on from there. Races, by name:
+//! - *news while we read*: the receiver exists before the first read, so news cannot fall between the two;
+//! - *whoever is gone sees no more*: before each read the account is looked at again, and whether it may still see the
+//!   repository, which may have got another owner. If not, the connection ends; the browser comes back with its password
+//!   and is judged anew;
+//! - *last words*: the state of the run is read before its output; when it says finished, nothing is printed after.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, Stream};
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::ansi::Painter;
+use super::page::{PIECES, find_run};
+use crate::handlers::authz::Resource;
+use crate::kit::web::extract::{Asked, Segment};
+use crate::kit::web::reach::Sight;
+use crate::kit::web::{Failure, Web};
+use crate::model::{RepoId, RunId};
+use crate::store::{OutputPiece, RunState, Store};
+
+/// Other replicas write without telling us.
+const POLL: Duration = Duration::from_secs(1);
+/// Proxies close a connection on which nothing is said.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Stops nginx from holding events back.
+const NO_BUFFERING: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
+
+/// `?after=…`: the last piece that the page holds already.
+#[derive(Default, Deserialize)]
+pub(super) struct From {
+    after: Option<i64>,
+}
+
+/// Answers with the stream.
+pub(super) async fn events(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+    Asked(from): Asked<From>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let news = web.hub.subscribe();
+    let run = find_run(&web, &sight, &asked).await?;
+    let place = Arc::clone(&web.viewers)
+        .try_acquire_owned()
+        .map_err(|_| Failure::too_many_viewers())?;
+    let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
+    let mut watch = Watch {
+        store: web.store.clone(),
+        sight,
+        repo: run.pull.repo,
+        run: run.id,
+        seq: 0,
+        painter: Painter::default(),
+        news,
+        stop: web.shutting_down.clone(),
+        _place: place,
+    };
+    watch.skip_to(seq).await?;
+    let events = Sse::new(watch.events()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    Ok(([NO_BUFFERING, (header::CACHE_CONTROL, "no-store")], events).into_response())
+}
+
+fn last_seen(headers: &HeaderMap) -> Option<i64> {
+    headers.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok()
+}
+
+/// Somebody who watches a run.
+struct Watch {
+    store: Store,
+    sight: Sight,
+    repo: RepoId,
+    run: RunId,
+    /// The last piece that was sent.
+    seq: i64,
+    painter: Painter,
+    news: Receiver<RunId>,
+    stop: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+enum Step {
+    Pieces(Vec<OutputPiece>),
+    Nothing,
+    Over,
+}
+
+impl Watch {
+    /// Reads what the page has already: the numbers of lines and the colours that last go on from there.
+    async fn skip_to(&mut self, seq: i64) -> Result<(), Failure> {
+        while self.seq < seq {
+            let limit = PIECES.min(seq - self.seq);
+            let pieces = self
+                .store
+                .run_output_after(self.run, self.seq, limit)
+                .await?;
+            if pieces.is_empty() {
+                break;
+            }
+            for piece in pieces.iter().filter(|piece| piece.seq <= seq) {
+                self.painter.paint(&piece.text);
+            }
+            self.seq = pieces.last().map_or(seq, |last| last.seq.min(seq));
+        }
+        Ok(())
+    }
+
+    fn events(self) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+        let batches = stream::unfold(Some(self), |watch| async move { watch?.batch().await });
+        futures::StreamExt::flat_map(batches, stream::iter)
+    }
+
+    /// The next events; `None` in place of the watch after the last.
+    async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
+        loop {
+            if !self.sight.still_holds()
+                || self
+                    .sight
+                    .must_see(&Resource::Repository(&self.repo))
+                    .await
+                    .is_err()
+            {
+                return None;
+            }
+            match self.read().await {
+                Ok(Step::Pieces(pieces)) => {
+                    let events = pieces.iter().map(|piece| Ok(self.event(piece))).collect();
+                    return Some((events, Some(self)));
+                }
+                Ok(Step::Over) => {
+                    return Some((vec![Ok(Event::default().event("end").data("over"))], None));
+                }
+                Ok(Step::Nothing) => self.wait().await?,
+                Err(error) => {
+                    // The browser comes back by itself and says where it was.
+                    warn!(run = %self.run, %error, "The output of a run could not be read");
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Step, sqlx::Error> {
+        let state = self.store.run_get(self.run).await?.map(|run| run.state);
+        let pieces = self
+            .store
+            .run_output_after(self.run, self.seq, PIECES)
+            .await?;
+        Ok(match state {
+            _ if !pieces.is_empty() => Step::Pieces(pieces),
+            Some(RunState::Finished) | None => Step::Over,
+            Some(RunState::Queued | RunState::Running) => Step::Nothing,
+        })
+    }
+
+    fn event(&mut self, piece: &OutputPiece) -> Event {
+        self.seq = piece.seq;
+        Event::default()
+            .id(piece.seq.to_string())
+            .data(self.painter.paint(&piece.text))
+    }
+
+    /// Until there may be something new; `None` when the server stops.
+    async fn wait(&mut self) -> Option<()> {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => None,
+            () = self.news_of_the_run() => Some(()),
+            () = tokio::time::sleep(POLL) => Some(()),
+        }
+    }
+
+    async fn news_of_the_run(&mut self) {
+        loop {
+            match self.news.recv().await {
+                Ok(run) if run == self.run => return,
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+}

@@ -10,8 +10,9 @@ use lockkeeper::model::{
     Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath,
 };
 use lockkeeper::store::{DatabaseUrl, LockWish, Store, TakeLock};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions as _, PgConnection};
+use sqlx::ConnectOptions as _;
+use sqlx_postgres::PgConnectOptions;
+use sqlx_postgres::PgConnection;
 
 use crate::report::{Section, Table};
 use crate::stats::Samples;

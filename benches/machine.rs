@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context as _;
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::Connection as _;
+use sqlx_sqlite::SqliteConnection;
 
 use crate::report::Section;
 

@@ -134,16 +134,16 @@ pub struct Store {
 #[derive(Clone)]
 pub(crate) enum Pool {
     Sqlite {
-        write: sqlx::SqlitePool,
-        read: sqlx::SqlitePool,
+        write: sqlx_sqlite::SqlitePool,
+        read: sqlx_sqlite::SqlitePool,
     },
-    Postgres(sqlx::PgPool),
+    Postgres(sqlx_postgres::PgPool),
 }
 
 /// A transaction on either database.
 pub(crate) enum Tx {
-    Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
-    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+    Sqlite(sqlx::Transaction<'static, sqlx_sqlite::Sqlite>),
+    Postgres(sqlx::Transaction<'static, sqlx_postgres::Postgres>),
 }
 
 /// Runs a reading query on the pool of whichever database is open.

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sqlx::postgres::PgListener;
+use sqlx_postgres::PgListener;
 
 use super::{Pool, Result, Store, Tx};
 use crate::model::RunId;

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use futures::TryFutureExt;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{
+use sqlx::{Acquire, Connection, Executor};
+use sqlx_postgres::PgPool;
+use sqlx_postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx_sqlite::SqlitePool;
+use sqlx_sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Acquire, Connection, Executor, PgPool, SqlitePool};
 use tracing::info;
 
 use super::time::Judge;

@@ -388,7 +388,7 @@ mod tests {
 
     async fn execute(dir: &Path, sql: &'static str) {
         let file = dir.join("lockkeeper.db").display().to_string();
-        let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{file}"))
+        let mut connection = sqlx_sqlite::SqliteConnection::connect(&format!("sqlite:{file}"))
             .await
             .unwrap();
         sqlx::query(sql).execute(&mut connection).await.unwrap();

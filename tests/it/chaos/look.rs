@@ -7,9 +7,9 @@ use std::time::Duration;
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::locks::{Evidence, Verdict, verify};
 use lockkeeper::store::{DatabaseUrl, Store};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Row as _};
+use sqlx_postgres::PgConnectOptions;
+use sqlx_sqlite::SqliteConnectOptions;
 
 /// A database of servers that run.
 #[derive(Clone)]

@@ -16,7 +16,9 @@ use lockkeeper::store::{
     Acquired, Application, Claim, Collected, CreateOwner, DatabaseUrl, DeleteOwner, MirrorSearch,
     Owner, Store,
 };
-use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection};
+use sqlx_postgres::PgConnection;
+use sqlx_sqlite::SqliteConnection;
 use tokio::task::JoinSet;
 
 use super::samples::{URL, command, project, run, taken};
@@ -792,7 +794,7 @@ impl Other {
     async fn begin(db: &TestDb) -> Self {
         match &db.url {
             DatabaseUrl::Sqlite(path) => {
-                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+                let options = sqlx_sqlite::SqliteConnectOptions::new().filename(path);
                 let mut other =
                     Self::Sqlite(SqliteConnection::connect_with(&options).await.unwrap());
                 other.say("BEGIN IMMEDIATE").await.unwrap();

@@ -272,7 +272,9 @@ async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(
         .await
         .unwrap()
         .expect("a job may run");
-    let mut paused = sqlx::PgConnection::connect_with(options).await.unwrap();
+    let mut paused = sqlx_postgres::PgConnection::connect_with(options)
+        .await
+        .unwrap();
     let mut tx = paused.begin().await.unwrap();
     let hold = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 FOR SHARE").bind(lease.id.to_string());
     hold.execute(&mut *tx).await.unwrap();

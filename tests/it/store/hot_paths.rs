@@ -18,8 +18,10 @@ use lockkeeper::store::{
     ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews,
     LockWish, MirrorSearch, NewDelivery, OutputPiece, PendingStatus, Presence,
 };
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, Row};
+use sqlx_postgres::PgConnection;
+use sqlx_sqlite::SqliteConnectOptions;
+use sqlx_sqlite::SqliteConnection;
 
 use super::replicas::replica;
 use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};

@@ -554,7 +554,9 @@ async fn a_job_that_is_committed_late_still_goes_before_later_ones(db: &TestDb) 
     let DatabaseUrl::Postgres(options) = &db.url else {
         return two_pushers_keep_the_order_of_their_commits(db).await;
     };
-    let mut slow = sqlx::PgConnection::connect_with(options).await.unwrap();
+    let mut slow = sqlx_postgres::PgConnection::connect_with(options)
+        .await
+        .unwrap();
     let mut tx = slow.begin().await.unwrap();
     for sql in [
         "SELECT pg_advisory_xact_lock(hashtextextended('lane', 0))",

@@ -920,7 +920,9 @@ async fn an_event_that_is_committed_late_is_sealed_later() {
     let DatabaseUrl::Postgres(options) = &db.url else {
         panic!("asked for PostgreSQL")
     };
-    let mut slow = sqlx::PgConnection::connect_with(options).await.unwrap();
+    let mut slow = sqlx_postgres::PgConnection::connect_with(options)
+        .await
+        .unwrap();
     let mut tx = slow.begin().await.unwrap();
     let insert = "INSERT INTO lock_event_inbox (at, kind, actor, origin, reason) \
                   VALUES ('2026-03-02T09:00:00Z', 'denied', 'slow', 'comment', 'because')";
@@ -948,7 +950,9 @@ async fn no_change_of_a_lock_waits_for_the_chain() {
     let DatabaseUrl::Postgres(options) = &db.url else {
         panic!("asked for PostgreSQL")
     };
-    let mut sealer = sqlx::PgConnection::connect_with(options).await.unwrap();
+    let mut sealer = sqlx_postgres::PgConnection::connect_with(options)
+        .await
+        .unwrap();
     sqlx::query("SELECT pg_advisory_lock(hashtextextended('lock_events', 0))")
         .execute(&mut sealer)
         .await

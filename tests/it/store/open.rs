@@ -72,8 +72,8 @@ async fn a_database_of_a_newer_release_still_opens(db: &TestDb) {
                  VALUES (9999, 'from the future', TRUE, '', 0)";
     match &db.url {
         DatabaseUrl::Sqlite(path) => {
-            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-            sqlx::SqliteConnection::connect_with(&options)
+            let options = sqlx_sqlite::SqliteConnectOptions::new().filename(path);
+            sqlx_sqlite::SqliteConnection::connect_with(&options)
                 .await
                 .unwrap()
                 .execute(newer)
@@ -81,7 +81,7 @@ async fn a_database_of_a_newer_release_still_opens(db: &TestDb) {
                 .unwrap();
         }
         DatabaseUrl::Postgres(options) => {
-            sqlx::PgConnection::connect_with(options)
+            sqlx_postgres::PgConnection::connect_with(options)
                 .await
                 .unwrap()
                 .execute(newer)

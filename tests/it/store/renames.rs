@@ -17,8 +17,10 @@ use lockkeeper::store::{
     RenameRefused, Renamed, Store, answers_share,
 };
 use lockkeeper::vcs::RepoAccess as _;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection};
+use sqlx_postgres::PgConnection;
+use sqlx_sqlite::SqliteConnectOptions;
+use sqlx_sqlite::SqliteConnection;
 
 use super::samples::{URL, command, job, plan_state, planned, project, pull, taken};
 use super::waiters::{line, want};

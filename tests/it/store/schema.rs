@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use lockkeeper::store::DatabaseUrl;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection};
+use sqlx_postgres::PgConnection;
+use sqlx_sqlite::SqliteConnectOptions;
+use sqlx_sqlite::SqliteConnection;
 
 use crate::support::db::{Backend, TestDb};
 

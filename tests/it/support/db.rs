@@ -233,13 +233,15 @@ pub async fn execute(db: &TestDb, sql: &str) {
     let sql = sqlx::AssertSqlSafe(sql.to_owned());
     match &db.url {
         DatabaseUrl::Sqlite(path) => {
-            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-            let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+            let options = sqlx_sqlite::SqliteConnectOptions::new().filename(path);
+            let pool = sqlx_sqlite::SqlitePool::connect_with(options)
+                .await
+                .unwrap();
             sqlx::query(sql).execute(&pool).await.unwrap();
             pool.close().await;
         }
         DatabaseUrl::Postgres(options) => {
-            let pool = sqlx::PgPool::connect_with((**options).clone())
+            let pool = sqlx_postgres::PgPool::connect_with((**options).clone())
                 .await
                 .unwrap();
             sqlx::query(sql).execute(&pool).await.unwrap();

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lockkeeper::clock::{ManualClock, RandomIds};
 use lockkeeper::store::{DatabaseUrl, Store};
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx_postgres::PgConnectOptions;
 use tokio::sync::OnceCell;
 
 /// Arguments: directory, folder with PostgreSQL's programs, port. PostgreSQL refuses to run as root.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper::model::{PlanId, PlanState};
 use lockkeeper::store::{DatabaseUrl, DeliveryState, Lease, LeaseRow, Store};
 use sqlx::ConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx_sqlite::SqliteConnectOptions;
 
 /// Runs an expression with a connection of its own to a database of either kind.
 macro_rules! connected {

@@ -1,7 +1,7 @@
-//! What is asked of applications, and what they hold.
+//! Runs of applications, and the locks that applications hold.
 //!
-//! Whoever asks for a run holds the row of the application, and so does whoever changes or removes it: neither is an
-//! application changed while something works on it, nor does anything begin on one that is being removed.
+//! A request for a run locks the row of the application, and so does a change or a removal. So an application does
+//! not change while a command works on it, and no command begins on an application that is being removed.
 
 use super::applications::{Application, application_hold_in_tx};
 use super::commands::{Row, select_sql};
@@ -23,57 +23,57 @@ const LAST_PLAN: &str = "SELECT id, repo, pull, dir, workspace, name, run, head,
      tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans WHERE repo = $1 AND pull = $2 \
      ORDER BY created_at DESC, id DESC LIMIT 1";
 
-/// What came of asking for a run.
+/// Outcome of a request for a run.
 #[must_use]
 #[derive(Clone, Debug)]
 pub enum AskedRun {
-    /// It is in the queue.
+    /// The command is queued.
     Queued(CommandId),
-    /// There is no such application.
+    /// No application has this identifier.
     NotThere,
-    /// Its address names no repository that a forge could have.
+    /// The application's address names no repository that a forge could have.
     NoRepository(Box<Application>),
-    /// Something works on it.
+    /// Another command works on the application, or waits to.
     Busy(Box<Application>, Box<CommandRow>),
-    /// There is no plan that could be applied; this is what became of the last.
+    /// No plan can be applied. Holds the state of the last plan, if there was one.
     NoPlan(Box<Application>, Option<PlanState>),
 }
 
-/// Why an application is neither changed nor removed.
+/// Reason why an application can be neither changed nor removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationUse {
-    /// Something works on it.
+    /// A command works on the application, or waits to.
     Command(CommandId),
-    /// It holds a lock.
+    /// The application holds a lock.
     Lock(Box<Lock>),
 }
 
-/// What came of throwing away the plan of an application.
+/// Outcome of discarding the plan of an application.
 #[must_use]
 #[derive(Clone, Debug)]
 pub enum DiscardedPlan {
-    /// There is none left that could be applied, and these locks went back.
+    /// No plan is left to apply, and these locks were released.
     Done(Vec<Lock>),
-    /// There is no such application.
+    /// No application has this identifier.
     NotThere,
-    /// Something works on it.
+    /// A command works on the application, or waits to.
     Busy(Box<Application>, Box<CommandRow>),
 }
 
-/// What there is to say of the runs of an application.
+/// Recent commands, newest plan and locks of an application.
 #[derive(Clone, Debug)]
 pub struct ApplicationRuns {
-    /// The newest commands, newest first.
+    /// Newest commands, the newest first.
     pub commands: Vec<CommandRow>,
-    /// The newest plan, whatever became of it.
+    /// Newest plan, in any state.
     pub plan: Option<PlanRecord>,
-    /// What it holds.
+    /// Locks that the application holds.
     pub locks: Vec<Lock>,
 }
 
 impl Store {
-    /// Puts a run of an application into the queue: `make` is told its place among the pulls. An apply has to have a
-    /// plan, and nothing else may be under way.
+    /// Queues a run of an application. `make` receives the application and the reference that stands for it among the
+    /// pulls. Refuses while another command is unfinished, and refuses an apply without a plan to apply.
     pub async fn application_ask(
         &self,
         id: ApplicationId,
@@ -112,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Throws away the plan of an application and gives its locks back.
+    /// Discards the plan of an application and releases its locks.
     pub async fn application_discard(
         &self,
         id: ApplicationId,
@@ -128,13 +128,13 @@ impl Store {
         if let Some(busy) = unfinished_in_tx(&mut change.tx, &at).await? {
             return Ok(DiscardedPlan::Busy(Box::new(application), Box::new(busy)));
         }
-        // What begins from now on finds its lock gone when it is to keep a plan under it, as after any release.
+        // A command that begins from now on finds its lock gone when it stores a plan under it, as after any release.
         let freed = change.free_all(&at, LockEventKind::Released).await?;
         plans_discard_in_tx(&mut change.tx, &at).await?;
         change.commit().await.map(|()| DiscardedPlan::Done(freed))
     }
 
-    /// What there is to say of the runs of an application, with so many commands at most.
+    /// Returns the newest commands (at most `most`), the newest plan and the locks of an application.
     pub async fn application_runs(&self, at: &PullRef, most: i64) -> Result<ApplicationRuns> {
         let commands = on_pool!(self, db => sqlx::query_as::<_, Row>(OF_NUMBER)
             .bind(&at.repo).bind(at.number).bind(most).fetch_all(db))?;
@@ -147,7 +147,7 @@ impl Store {
         })
     }
 
-    /// What works on an application or waits to; there is one command at most.
+    /// Returns the command that works on an application or waits to. There is at most one.
     pub async fn application_busy(&self, application: &Application) -> Result<Option<CommandRow>> {
         let Some(at) = application.at() else {
             return Ok(None);
@@ -156,14 +156,14 @@ impl Store {
             .map(|row| row.map(CommandRow::from))
     }
 
-    /// What a command of an application had to say, once it has ended.
+    /// Returns the result of a command of an application, once the command has ended.
     pub async fn command_result(&self, id: CommandId) -> Result<Option<String>> {
         on_pool!(self, db => sqlx::query_scalar::<_, Option<String>>("SELECT result FROM commands WHERE id = $1")
             .bind(id).fetch_optional(db))
         .map(Option::flatten)
     }
 
-    /// From now on an application may take locks, under the name that people know it by.
+    /// Allows an application to take locks from now on, and stores its title.
     pub(crate) async fn application_open_in_tx(
         &self,
         tx: &mut Tx,
@@ -176,8 +176,7 @@ impl Store {
             .await
     }
 
-    /// From now on an application takes no locks in the repository in which it was, and no plan of it there can be
-    /// applied. It must not be in use.
+    /// Discards the plans of an application and lets it take no more locks in its repository. It must not be in use.
     pub(crate) async fn application_close_in_tx(
         &self,
         tx: &mut Tx,
@@ -213,7 +212,7 @@ impl Store {
     }
 }
 
-/// What keeps an application from being changed or removed, if anything does. Its row must be held.
+/// Returns the command or the lock that prevents a change or removal of an application. The caller holds its row.
 pub(crate) async fn application_use_in_tx(
     tx: &mut Tx,
     application: &Application,

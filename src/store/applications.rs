@@ -1,4 +1,5 @@
-//! Applications: registered projects. The rules of `claims/` change them, together with the references to claims.
+//! Applications: registered projects. `claims/` has the rules for changing them, together with the references to
+//! claims.
 
 use chrono::{DateTime, Utc};
 
@@ -23,24 +24,23 @@ const INSERT: &str = "INSERT INTO applications \
      (id, owner, url, branch, dir, workspace, name, number, created_by, created_at, updated_at, any_branch) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11) ON CONFLICT (url, branch, dir, workspace) DO NOTHING";
 
-/// A registered project.
+/// A project that an owner registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Application {
-    /// Its identifier.
     pub id: ApplicationId,
-    /// Whose it is.
+    /// Name of the owner.
     pub owner: OwnerName,
-    /// The identifier of that owner.
+    /// Identifier of the owner.
     pub owner_id: OwnerId,
-    /// What it is.
+    /// Repository, branch, directory, workspace and name.
     pub spec: ApplicationSpec,
-    /// What it goes by where a pull goes by its number.
+    /// Number that takes the place of a pull's number.
     pub number: PullNumber,
-    /// Who registered it.
+    /// Login of the person who registered the application.
     pub created_by: String,
-    /// When.
+    /// Time of the registration.
     pub created_at: DateTime<Utc>,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: DateTime<Utc>,
 }
 
@@ -93,7 +93,8 @@ impl From<ApplicationRow> for Application {
 }
 
 impl Application {
-    /// What it goes by where pulls do; `None`: its address names no repository that a forge could have.
+    /// Returns the reference that stands for the application among the pulls. `None`: its address names no repository
+    /// that a forge could have.
     pub fn at(&self) -> Option<PullRef> {
         self.spec.url.repo_id().map(|repo| PullRef {
             repo,
@@ -103,24 +104,24 @@ impl Application {
 }
 
 impl Store {
-    /// Most applications of one owner (P12).
+    /// Maximum number of applications of one owner (P12).
     pub const MAX_APPLICATIONS: i64 = 10_000;
 
-    /// The application that goes by this number.
+    /// Returns the application that has this number.
     pub async fn application_of(&self, number: PullNumber) -> Result<Option<Application>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.number = $1"))
             .bind(number).fetch_optional(db))?;
         Ok(row.map(Application::from))
     }
 
-    /// One application.
+    /// Returns the application with this identifier.
     pub async fn application_get(&self, id: ApplicationId) -> Result<Option<Application>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.id = $1"))
             .bind(id).fetch_optional(db))?;
         Ok(row.map(Application::from))
     }
 
-    /// The application of this repository, branch, directory and workspace.
+    /// Returns the application of this repository, branch, directory and workspace.
     pub async fn application_find(&self, spec: &ApplicationSpec) -> Result<Option<Application>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!(
                 "WHERE p.url = $1 AND p.branch = $2 AND p.dir = $3 AND p.workspace = $4"))
@@ -128,7 +129,7 @@ impl Store {
         Ok(row.map(Application::from))
     }
 
-    /// All, or those of one owner, in the order of their identifiers; from after the given one.
+    /// Lists all applications, or those of one owner, ordered by identifier and beginning after the given one.
     pub async fn application_list(
         &self,
         owner: Option<OwnerId>,
@@ -147,7 +148,8 @@ impl Store {
         Ok(rows.into_iter().map(Application::from).collect())
     }
 
-    /// Registers one for an owner who has the claim on its repository. `None`: there is one that is the same.
+    /// Registers an application for an owner who has the claim on its repository. `None`: the same application exists
+    /// already.
     pub(crate) async fn application_insert_in_tx(
         &self,
         tx: &mut Tx,
@@ -184,7 +186,8 @@ impl Store {
         Ok((inserted > 0).then_some(application))
     }
 
-    /// Writes what is different. `None`: there is another one that is the same, and the transaction is of no more use.
+    /// Stores a changed application. `None`: another application is the same, and the transaction cannot be used any
+    /// more.
     pub(crate) async fn application_update_in_tx(
         &self,
         tx: &mut Tx,
@@ -216,7 +219,7 @@ impl Store {
     }
 }
 
-/// Numbers are never given twice, so that what is on record of an application that was removed stays its own.
+/// Returns the next number. Numbers are never used twice, so that the history of a removed application stays its own.
 async fn next_number_in_tx(tx: &mut Tx) -> Result<PullNumber> {
     const KEY: &str = "last_application";
     execute!(
@@ -233,7 +236,7 @@ async fn next_number_in_tx(tx: &mut Tx) -> Result<PullNumber> {
     Ok(PullNumber::of_application(serial))
 }
 
-/// The application, which nobody else changes until the transaction ends.
+/// Returns the application and locks its row until the transaction ends.
 pub(crate) async fn application_hold_in_tx(
     tx: &mut Tx,
     id: ApplicationId,
@@ -247,8 +250,8 @@ pub(crate) async fn application_hold_in_tx(
     Ok(row.map(Application::from))
 }
 
-/// Whether another one is the same. Without this look, two that are changed into each other at once would each wait for
-/// the other's place in the unique key.
+/// Returns true if another application is the same. Without this check, two applications that are changed into each
+/// other at the same time would wait for each other at the unique key.
 pub(crate) async fn application_is_taken_in_tx(
     tx: &mut Tx,
     id: ApplicationId,
@@ -260,13 +263,13 @@ pub(crate) async fn application_is_taken_in_tx(
     .map(|others| others > 0)
 }
 
-/// How many an owner has.
+/// Counts the applications of an owner.
 pub(crate) async fn application_count_in_tx(tx: &mut Tx, owner: OwnerId) -> Result<i64> {
     on_tx!(tx, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM applications WHERE owner = $1")
         .bind(owner).fetch_one(db))
 }
 
-/// Removes one whose reference is gone.
+/// Removes an application whose reference to a claim is already gone.
 pub(crate) async fn application_delete_in_tx(tx: &mut Tx, id: ApplicationId) -> Result<()> {
     execute!(tx, "DELETE FROM applications WHERE id = $1", id).map(drop)
 }

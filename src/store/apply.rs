@@ -1,6 +1,6 @@
-//! The gate of an apply: the apply locks, the pull, the project lock and the plan are checked and the plan is marked
-//! as being applied in one transaction. What passed the gate is on record before Terraform starts, so that a crash can
-//! never lead to a second apply (P3), and an error anywhere lets nothing through (P6).
+//! The gate of an apply. One transaction checks the apply locks, the pull, the project lock and the plan, and marks
+//! the plan as being applied. The mark is stored before Terraform starts, so that a crash can never lead to a second
+//! apply (P3). After an error, nothing passes the gate (P6).
 
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
@@ -11,34 +11,34 @@ use crate::model::{
     PullState, RunId,
 };
 
-/// Proof that an apply may run: it holds the lock, nothing stopped applies there, and the plan is marked.
+/// Proof that an apply may run: it holds the lock, no apply lock is in effect there, and the plan is marked.
 #[derive(Debug)]
 pub struct ApplyGrant {
-    /// The project lock; `None` where locks are switched off.
+    /// Project lock; `None` where locks are switched off.
     pub lock: Option<Lock>,
     plan: PlanId,
     run: RunId,
 }
 
-/// What came of asking.
+/// Outcome of a request to apply.
 #[must_use]
 #[derive(Debug)]
 pub enum ApplyGate {
-    /// Go.
+    /// The apply may run.
     Granted(ApplyGrant),
-    /// Applies are stopped there by all of these.
+    /// All of these apply locks prevent the apply.
     ApplyLocked(Vec<ApplyLock>),
     /// Another pull holds the project lock.
     HeldBy(Lock),
-    /// The pull is closed.
+    /// The pull is not open.
     PullClosed,
-    /// The plan is not waiting to be applied; this is its state now.
+    /// The plan cannot be applied any more. Holds its state now.
     PlanGone(PlanState),
 }
 
 impl Store {
-    /// Asks to apply a plan in a run that has not ended, under the lock that is wished for, if any is needed. A store
-    /// under a lease that was lost, or that has ended by time, gets an error.
+    /// Requests to apply a plan in a run that has not ended, under the requested lock, if locks are used. Fails for a
+    /// store whose lease was lost or has expired.
     pub async fn apply_begin(
         &self,
         plan: &PlanRecord,
@@ -77,8 +77,8 @@ impl Store {
         }))
     }
 
-    /// Takes the lock or finds it ours, and what is to be told of that; where locks are switched off, only the pull is
-    /// looked at.
+    /// Takes the lock, or finds that the pull has it already, and returns it with the event to log. Where locks are
+    /// switched off, checks only the pull.
     async fn verify_lock(
         &self,
         tx: &mut Tx,
@@ -104,8 +104,8 @@ impl Store {
         })
     }
 
-    /// The apply ended. If the pull was closed meanwhile, the lock goes back now; that of an application does, too, once
-    /// everything is applied.
+    /// Ends an apply. Releases the locks if the pull was closed meanwhile. The locks of an application are also
+    /// released once everything is applied.
     pub async fn apply_end(
         &self,
         grant: ApplyGrant,
@@ -119,8 +119,8 @@ impl Store {
         change.commit().await
     }
 
-    /// Repairs after a crash: plans of a pull that were being applied are discarded, because nobody can say how far
-    /// the apply came; the locks of a pull that was closed meanwhile go back.
+    /// Cleans up after a crash. Discards the plan that the run was applying, because nobody knows how far the apply
+    /// came. Releases the locks of a pull that was closed meanwhile.
     pub async fn apply_abandon(&self, pull: &PullRef, run: RunId, cause: &Cause) -> Result<()> {
         let (mut change, at) = LockChange::begin(self, pull, cause).await?;
         let plans = on_tx!(&mut change.tx, db => sqlx::query_scalar::<_, PlanId>(
@@ -165,7 +165,7 @@ async fn end_in(
         plan
     )?;
     if state == PlanState::Applied && pull.number.is_application() {
-        // Nothing is left to be merged: what was applied is what the branch says.
+        // Nothing is left to merge: the branch already says what was applied.
         change.free_all(pull, LockEventKind::Released).await?;
     }
     if closed {

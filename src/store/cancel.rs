@@ -1,4 +1,4 @@
-//! Commands that somebody cancels: what waits ends, what is under way is asked to stop.
+//! Cancels commands: those that wait end, those under way are requested to stop.
 
 use std::collections::BTreeSet;
 
@@ -10,34 +10,34 @@ use super::{
 };
 use crate::model::{CommandId, CommandKind, Origin, PullRef};
 
-/// What somebody wants to end.
+/// Selection of commands to cancel.
 #[derive(Clone, Copy, Debug)]
 pub enum CancelWhat<'a> {
-    /// Everything of a pull.
+    /// All commands of a pull.
     OfPull(&'a PullRef),
-    /// One command.
+    /// One command, by identifier.
     One(CommandId),
 }
 
-/// What came of the wish to end commands.
+/// Outcome of a request to cancel commands.
 #[derive(Clone, Debug, Default)]
 pub struct Cancelled {
-    /// They were waiting and have ended.
+    /// Commands that were waiting and have ended.
     pub dropped: Vec<CommandRow>,
-    /// Those of them that took the place of a plan which a comment had asked for, and owe its answer.
+    /// Dropped commands that replaced a plan requested by a comment, and owe the answer to that comment.
     pub awaited: BTreeSet<CommandId>,
-    /// They are under way, or hold locks that have to be passed on, and are asked to stop.
+    /// Commands that are requested to stop: they are under way, or have to hand over locks.
     pub interrupted: Vec<CommandRow>,
-    /// What is under way, changes something, and nobody asked to interrupt.
+    /// Commands under way that change something, and that are not interrupted without `force`.
     pub spared: Vec<CommandRow>,
 }
 
-/// What a command owes because of those whose place it took.
+/// Duties that a command has because of the commands that it replaced.
 #[derive(Clone, Copy, Debug, Default)]
 struct Duties {
-    /// An answer to a comment.
+    /// The command owes an answer to a comment.
     answer: bool,
-    /// To plan under locks that were handed over, or to pass them on.
+    /// The command has to plan under locks that were handed over, or to hand them over to the next pull.
     turn: bool,
 }
 
@@ -55,7 +55,8 @@ const REPLACED: &str = "SELECT kind, origin FROM commands WHERE superseded_by = 
 impl Cancelled {
     fn add(&mut self, row: CommandRow, duties: Duties, force: bool) {
         match (row.state, row.kind) {
-            // Locks were handed over for it: ending it is also passing them on, which is work of its own.
+            // Locks were handed over for this command. Ending it also hands them over to the next pull, which is a
+            // job of its own.
             (CommandState::Queued, _) if row.actor.origin == Origin::Queue || duties.turn => {
                 self.interrupted.push(row);
             }
@@ -73,7 +74,7 @@ impl Cancelled {
                 | CommandKind::Autoplan
                 | CommandKind::Version,
             ) => self.interrupted.push(row),
-            // The others are over before anybody could stop them.
+            // These commands end before anybody could stop them.
             (
                 CommandState::Running,
                 CommandKind::Unlock
@@ -98,8 +99,9 @@ macro_rules! unfinished_sql {
 }
 
 impl Store {
-    /// Ends commands that wait, and asks those under way to stop; what changes something only with `force`. What `ends`
-    /// makes of it, the ends of what was dropped and of the command that asked, is written in the same transaction.
+    /// Ends commands that wait, and requests those under way to stop. A running command that changes something is
+    /// stopped only with `force`. `ends` makes the ends of the dropped commands and of the cancelling command; they
+    /// are written in the same transaction.
     pub async fn command_cancel(
         &self,
         what: CancelWhat<'_>,
@@ -116,8 +118,9 @@ impl Store {
         tx.commit().await.map(|()| cancelled)
     }
 
-    /// Asks one command to stop, for whoever cannot write its end: a server does, that of one that waits as soon as it has
-    /// its turn. What changes something and is under way is only asked with `force`.
+    /// Requests one command to stop, on behalf of a caller that cannot write the end of a command. A server writes
+    /// it, for a waiting command as soon as it has its turn. A running command that changes something is stopped only
+    /// with `force`.
     pub async fn command_stop(&self, id: CommandId, why: &str, force: bool) -> Result<Cancelled> {
         let mut tx = self.begin().await?;
         let mut cancelled = sorted_in_tx(&mut tx, CancelWhat::One(id), force).await?;
@@ -128,7 +131,7 @@ impl Store {
     }
 }
 
-/// What is to become of what.
+/// Sorts the unfinished commands into those to drop, to interrupt and to spare.
 async fn sorted_in_tx(tx: &mut Tx, what: CancelWhat<'_>, force: bool) -> Result<Cancelled> {
     let mut cancelled = Cancelled::default();
     for row in unfinished_in_tx(tx, what).await? {
@@ -156,7 +159,8 @@ async fn interrupt_in_tx(tx: &mut Tx, commands: &[CommandRow], why: &str) -> Res
     Ok(())
 }
 
-/// Nobody else begins or ends them until the transaction is over.
+/// Returns unfinished commands and locks their rows, so that nobody begins or ends them until the transaction is
+/// over.
 async fn unfinished_in_tx(tx: &mut Tx, what: CancelWhat<'_>) -> Result<Vec<CommandRow>> {
     let (pull, one) = match what {
         CancelWhat::OfPull(pull) => (Some(pull), None),

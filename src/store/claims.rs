@@ -1,17 +1,18 @@
-//! Who drives a repository: at most one owner, as long as an application or a credential of that owner is there.
+//! Claims: a repository has at most one owner, as long as that owner has an application or a credential for it.
 //!
-//! Invariants, and what holds them:
+//! Invariants, and how they are kept:
 //!
-//! - *One owner*: the unique key on the address. Whoever comes second is told the name of the first, at whatever moment.
-//! - *No first claim without the right*: [`Rights`] are looked at where the claim would be inserted, in that transaction.
-//! - *No reference without a claim*: foreign keys. A claim that something refers to cannot be deleted.
-//! - *No claim without a reference* for longer than a round of the collector: references and claims come and go in the
-//!   transaction of what they belong to, and [`Store::claim_collect`] removes what was left over all the same.
+//! - *One owner*: the unique key on the address. The second owner who asks always gets the name of the first.
+//! - *No first claim without the right*: [`Rights`] are checked in the transaction that would insert the claim.
+//! - *No reference without a claim*: foreign keys. A claim with a reference cannot be deleted.
+//! - *No claim without a reference* for longer than a round of the collector. References and claims are inserted and
+//!   deleted in the transaction of their application or credential. [`Store::claim_collect`] removes any that are
+//!   still left over.
 //!
-//! Order of what a transaction holds on PostgreSQL, always the same, so that no two wait for each other: the row of the
-//! application or credential, the row of the owner (shared), rows of claims in the order of their addresses, what is
-//! inserted, and last the chain of events. Acquiring shares the row of a claim, so that many use one at once; whoever may
-//! delete it holds it alone *before* looking whether something refers to it, so that what it sees stays true.
+//! On PostgreSQL, a transaction always locks in the same order, so that no two wait for each other: the row of the
+//! application or credential, the row of the owner (shared), rows of claims ordered by address, inserted rows, and
+//! last the chain of events. Acquiring shares the row of a claim, so that many can use it at once. A transaction that
+//! may delete a claim holds its row exclusively *before* it looks for references, so that the answer stays true.
 
 use chrono::{DateTime, Utc};
 
@@ -71,54 +72,52 @@ const OWNER: &str =
     "SELECT o.name FROM repository_claims c JOIN owners o ON o.id = c.owner WHERE c.url = $1";
 const URLS: &str = "SELECT url FROM repository_claims WHERE owner = $1 ORDER BY url";
 
-/// A claim that is inserted and collected by others again and again between two of our statements: never so often.
+/// Maximum number of attempts to acquire a claim that others insert and collect between two of our statements. It is
+/// far more than ever happens.
 const TRIES: usize = 1000;
 
-/// What came of acquiring.
+/// Outcome of acquiring a claim.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The repository is the owner's, now or already before.
+    /// The owner has the repository, now or already before.
     Claimed(ClaimId),
-    /// It is somebody else's.
+    /// Another owner has the repository.
     OwnedBy(OwnerName),
-    /// It is nobody's, and whoever asks must not make the first claim. Nothing was changed.
+    /// Nobody has the repository, and the caller must not make the first claim. Nothing was changed.
     Unclaimed,
 }
 
-/// A claim, and how much refers to it.
+/// A claim, and the number of its references.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, serde::Serialize)]
 pub struct Claim {
-    /// Its identifier.
     pub id: ClaimId,
-    /// The repository.
+    /// Address of the claimed repository.
     pub url: RepoUrl,
-    /// Whose it is.
+    /// Name of the owner.
     pub owner: OwnerName,
-    /// Since when.
+    /// Time of the claim.
     pub created_at: DateTime<Utc>,
-    /// Applications that refer to it.
+    /// Number of applications that refer to the claim.
     pub applications: i64,
-    /// Credentials that refer to it.
+    /// Number of credentials that refer to the claim.
     pub credentials: i64,
 }
 
-/// What refers to a claim.
+/// Reference to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimUse {
-    /// A registered project.
     Application(ApplicationId),
-    /// A credential.
     Credential(CredentialId),
 }
 
-/// What came of collecting one claim.
+/// Outcome of collecting one claim.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collected {
-    /// It is gone.
+    /// The claim was deleted.
     Gone,
-    /// It stays, or somebody else removed it: a reference came in between, which is nobody's fault.
+    /// The claim stays because of a new reference, or somebody else removed it. Neither is an error.
     Kept,
 }
 
@@ -140,15 +139,15 @@ impl Held {
 }
 
 impl Store {
-    /// Claims a repository for an owner by itself, with all rights. Unless something comes to refer to the claim, the next round of the
-    /// collector removes it. An owner who is gone is [`sqlx::Error::RowNotFound`].
+    /// Claims a repository for an owner without a reference, with all rights. The next round of the collector removes
+    /// the claim unless a reference appears. Fails with [`sqlx::Error::RowNotFound`] if the owner does not exist.
     pub async fn claim_acquire(
         &self,
         owner: OwnerId,
         url: &RepoUrl,
         cause: &Cause,
     ) -> Result<Acquired> {
-        // Nothing is to refer to the claim, so a look is as good as a lock.
+        // No reference is made to the claim, so a read is as good as a lock.
         let held = on_pool!(self, db => sqlx::query_as::<_, Held>(held_sql!("")).bind(url).fetch_optional(db))?;
         if let Some(held) = held {
             return Ok(held.answer(owner));
@@ -161,9 +160,9 @@ impl Store {
         tx.commit().await.map(|()| acquired)
     }
 
-    /// Claims a repository for an owner, in the transaction that makes something refer to the claim. The events are to be
-    /// kept with it. On anything but [`Acquired::Claimed`] nothing was changed. An owner who is gone is
-    /// [`sqlx::Error::RowNotFound`].
+    /// Claims a repository for an owner, in the transaction that inserts a reference to the claim. The caller stores
+    /// the returned events. Unless the outcome is [`Acquired::Claimed`], nothing was changed. Fails with
+    /// [`sqlx::Error::RowNotFound`] if the owner does not exist.
     pub(crate) async fn claim_acquire_in_tx(
         &self,
         tx: &mut Tx,
@@ -177,9 +176,9 @@ impl Store {
         self.acquire_in_tx(tx, &owner, url, by).await
     }
 
-    /// As [`Self::claim_acquire_in_tx`], for something that refers to the claim on `old` until now and is to refer to that
-    /// on `new`. Nobody comes to refer to the claim on `old`, or deletes it, until the transaction ends; when the
-    /// reference is moved ([`claim_refer_in_tx`]), `old` is to be given to [`Self::claim_collect_in_tx`].
+    /// Like [`Self::claim_acquire_in_tx`], for a reference that moves from the claim on `old` to that on `new`. Until
+    /// the transaction ends, nobody can add a reference to the claim on `old` or delete it. After moving the
+    /// reference ([`claim_refer_in_tx`]), the caller passes `old` to [`Self::claim_collect_in_tx`].
     pub(crate) async fn claim_exchange_in_tx(
         &self,
         tx: &mut Tx,
@@ -200,7 +199,7 @@ impl Store {
         Ok(acquired)
     }
 
-    /// The row is shared until the transaction ends, so that nobody deletes the claim before something refers to it.
+    /// Acquires a claim and shares its row, so that nobody deletes it before the caller has inserted a reference.
     async fn acquire_in_tx(
         &self,
         tx: &mut Tx,
@@ -216,8 +215,8 @@ impl Store {
             if rights == Rights::Limited {
                 return Ok((Acquired::Unclaimed, Vec::new()));
             }
-            // Waits for those who insert the same at this moment. If they do, the claim is theirs, and the next look
-            // finds it, unless it is collected by then.
+            // Waits for others who insert the same claim at this moment. If they commit, the claim is theirs. The
+            // next read then finds it, unless it was collected meanwhile.
             if execute!(tx, INSERT, id, url, owner.id, kept_time(self.now()))? > 0 {
                 let event = owner_event(
                     LockEventKind::Claimed,
@@ -247,7 +246,7 @@ impl Store {
         Ok(gone.map(|url| unclaimed(cause, &url, &held.name)))
     }
 
-    /// Deletes the reference and, if nothing else refers to the claim, the claim.
+    /// Deletes a reference and, if it was the last one, the claim.
     pub(crate) async fn claim_let_go_in_tx(
         &self,
         tx: &mut Tx,
@@ -271,7 +270,8 @@ impl Store {
         self.claim_collect_in_tx(tx, url, cause).await
     }
 
-    /// The claims of an owner that is held, and that has neither applications nor credentials.
+    /// Deletes the claims of an owner who has neither applications nor credentials. The caller holds the row of the
+    /// owner.
     pub(super) async fn claims_drop_of_owner_in_tx(
         &self,
         tx: &mut Tx,
@@ -286,13 +286,13 @@ impl Store {
             .collect())
     }
 
-    /// Claims that nothing refers to.
+    /// Lists claims without a reference.
     pub async fn claim_list_unused(&self, limit: i64) -> Result<Vec<ClaimId>> {
         on_pool!(self, db => sqlx::query_scalar::<_, ClaimId>(LIST_UNUSED).bind(limit).fetch_all(db))
     }
 
-    /// Deletes a claim that nothing refers to. On PostgreSQL something may come to refer to it between the look and the
-    /// deletion; then the foreign key refuses, and the claim stays, as it should.
+    /// Deletes a claim without a reference. On PostgreSQL a reference may appear between the read and the deletion.
+    /// Then the foreign key refuses the deletion, and the claim rightly stays.
     pub async fn claim_collect(&self, id: ClaimId) -> Result<Collected> {
         let mut tx = self.begin().await?;
         let owner = on_tx!(&mut tx, db => sqlx::query_scalar::<_, OwnerName>(
@@ -314,17 +314,18 @@ impl Store {
         tx.commit().await.map(|()| Collected::Gone)
     }
 
-    /// The claim on a repository.
+    /// Returns the claim on a repository.
     pub async fn claim_get(&self, url: &RepoUrl) -> Result<Option<Claim>> {
         on_pool!(self, db => sqlx::query_as::<_, Claim>(claim_sql!("WHERE c.url = $1")).bind(url).fetch_optional(db))
     }
 
-    /// Whose a repository is; `None`: nobody's.
+    /// Returns the owner of a repository; `None` if nobody has claimed it.
     pub async fn claim_owner(&self, url: &RepoUrl) -> Result<Option<OwnerName>> {
         on_pool!(self, db => sqlx::query_scalar::<_, OwnerName>(OWNER).bind(url).fetch_optional(db))
     }
 
-    /// Whose a repository of a forge is; `None`: nobody's. What has no address in normal form cannot be claimed.
+    /// Returns the owner of a repository on a forge; `None` if nobody has claimed it. A repository without an address
+    /// in normal form cannot be claimed.
     pub async fn claim_owner_of(&self, repo: &RepoId) -> Result<Option<OwnerName>> {
         match RepoUrl::of(repo) {
             Ok(url) => self.claim_owner(&url).await,
@@ -332,11 +333,12 @@ impl Store {
         }
     }
 
-    /// The repositories that an owner has claimed, by address; what is no repository of a forge is left out.
+    /// Lists the repositories that an owner has claimed, by address. Leaves out addresses that are no repository of a
+    /// forge.
     pub async fn claim_repos(&self, owner: OwnerId) -> Result<Vec<RepoId>> {
         let urls =
             on_pool!(self, db => sqlx::query_scalar::<_, RepoUrl>(URLS).bind(owner).fetch_all(db))?;
-        // Of two addresses that differ by case alone, only one is that of the repository.
+        // If two addresses differ only by case, one of them is that of the repository.
         let own = |url: &RepoUrl| {
             url.repo_id()
                 .filter(|repo| RepoUrl::of(repo).as_ref() == Ok(url))
@@ -344,7 +346,7 @@ impl Store {
         Ok(urls.iter().filter_map(own).collect())
     }
 
-    /// Every claim, or those of one owner, by address; from after the given one.
+    /// Lists all claims, or those of one owner, ordered by address and beginning after the given one.
     pub async fn claim_list(
         &self,
         owner: Option<OwnerId>,
@@ -363,7 +365,8 @@ impl Store {
     }
 }
 
-/// Makes something refer to the claim that was acquired in this transaction, whatever it referred to before.
+/// Makes an application or credential refer to the claim that was acquired in this transaction, in place of its
+/// previous reference.
 pub(crate) async fn claim_refer_in_tx(tx: &mut Tx, what: ClaimUse, claim: ClaimId) -> Result<()> {
     match what {
         ClaimUse::Application(id) => execute!(
@@ -384,17 +387,18 @@ pub(crate) async fn claim_refer_in_tx(tx: &mut Tx, what: ClaimUse, claim: ClaimI
     .map(drop)
 }
 
-/// Nobody deletes the claim until the transaction ends.
+/// Returns the claim and shares its row, so that nobody deletes it until the transaction ends.
 async fn claim_share_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
     held_in_tx(tx, url, held_sql!(" FOR KEY SHARE OF c")).await
 }
 
-/// Nobody deletes the claim or comes to refer to it until the transaction ends.
+/// Returns the claim and locks its row, so that nobody deletes it or adds a reference until the transaction ends.
 pub(super) async fn claim_hold_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
     held_in_tx(tx, url, held_sql!(" FOR UPDATE OF c")).await
 }
 
-/// SQLite's only writing transaction needs no lock on a row.
+/// Returns the claim. On PostgreSQL it runs the query that locks the row. The only writing transaction of SQLite
+/// needs no row lock.
 async fn held_in_tx(tx: &mut Tx, url: &RepoUrl, postgres: &'static str) -> Result<Option<Held>> {
     let sql = match tx {
         Tx::Sqlite(_) => held_sql!(""),

@@ -1,12 +1,12 @@
-//! What the configuration of a repository was for a command whose hooks may have written it: no commit has it, and the checkout
-//! that it lay in is on one replica only. The plans of the command are applied by the same.
+//! Stores the configuration of a repository for a command whose hooks may have written it. No commit contains such a
+//! file, and its checkout is on one replica only. The plans of the command are applied with the same configuration.
 
 use std::collections::HashMap;
 
 use super::{Result, Store, execute, free_text, on_pool};
 use crate::model::{CommandId, CommitSha, PullRef, RepoPath, RunId};
 
-/// What the configuration was: the file and its text; `None`: there was none.
+/// Configuration of a command: the file and its text; `None`: there was no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenConfig(pub Option<(RepoPath, String)>);
 
@@ -19,7 +19,7 @@ impl From<Row> for WrittenConfig {
 }
 
 impl Store {
-    /// Keeps what the configuration is for a command, in the place of what was kept before it was begun again.
+    /// Stores the configuration of a command. It replaces one that an earlier attempt stored.
     pub async fn command_config_keep(
         &self,
         command: CommandId,
@@ -42,14 +42,16 @@ impl Store {
         tx.commit().await
     }
 
-    /// What was kept for a command; `None`: nothing, so it went by a commit.
+    /// Returns the configuration that was stored for a command. `None`: nothing was stored, and the command used that
+    /// of a commit.
     pub async fn command_config(&self, command: CommandId) -> Result<Option<WrittenConfig>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>("SELECT file, text FROM command_configs WHERE command = $1")
             .bind(command).fetch_optional(db))
         .map(|row| row.map(WrittenConfig::from))
     }
 
-    /// The commands for which something was kept, by the runs of theirs that made plans of a pull which were not discarded.
+    /// Returns commands with a stored configuration, by their runs that made plans of a pull. Leaves out discarded
+    /// plans.
     pub async fn plan_configs(&self, pull: &PullRef) -> Result<HashMap<RunId, CommandId>> {
         on_pool!(self, db => sqlx::query_as::<_, (RunId, CommandId)>(
             "SELECT r.id, r.command FROM plans p JOIN runs r ON r.id = p.run JOIN command_configs c ON c.command = r.command \
@@ -58,7 +60,8 @@ impl Store {
         .map(|rows| rows.into_iter().collect())
     }
 
-    /// What was kept for the newest command that planned a commit, whatever became of its plans.
+    /// Returns the configuration that was stored for the newest command on a commit, whether or not its plans still
+    /// exist.
     pub async fn command_config_of_head(
         &self,
         pull: &PullRef,

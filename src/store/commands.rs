@@ -1,4 +1,4 @@
-//! Things asked for on pulls.
+//! Commands that were requested on pulls.
 
 use chrono::{DateTime, Utc};
 
@@ -11,94 +11,89 @@ use crate::model::{
 };
 
 text_enum! {
-    /// Where a command is on its way.
+    /// State of a command.
     pub enum CommandState {
         /// Waiting for its turn in the lane of its pull.
         Queued = "queued",
-        /// Being worked on.
         Running = "running",
-        /// Ended, and what the pull is to be told is in the outbox.
+        /// Ended; its comments and statuses are in the outbox.
         Finished = "finished",
     }
 }
 
-/// A command to keep.
+/// A command to store.
 #[derive(Clone, Debug)]
 pub struct NewCommand {
-    /// What is asked for.
+    /// Kind of the requested command.
     pub kind: CommandKind,
-    /// On which pull.
+    /// Pull that the command is for.
     pub pull: PullRef,
-    /// The comment that asks; the same comment is one command (P2).
+    /// Comment that requests the command. The same comment leads to only one command (P2).
     pub comment: Option<u64>,
-    /// The delivery that led to it; a delivery that is read again leads to nothing more (P2).
+    /// Delivery that led to the command. A delivery that is read again leads to no second command (P2).
     pub delivery: Option<DeliveryId>,
-    /// Who asks.
+    /// Person or program that requests the command.
     pub actor: Actor,
-    /// Which installation of the forge's app the wish came through.
+    /// Installation of the forge's app through which the request came.
     pub installation: Option<u64>,
     /// The parsed command as JSON.
     pub spec: String,
 }
 
-/// Whether a command is new.
+/// Outcome of storing a command.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateCommand {
-    /// It is, and its job is in the queue.
+    /// The command is new, and its job is queued.
     Created(CommandId),
-    /// The same comment or delivery was taken before; nothing was done.
+    /// The same comment or delivery was handled before; nothing was done.
     Known,
 }
 
-/// What a command is kept as that tells a pull that nobody has claimed its repository.
+/// Stored `spec` of a command that only notifies a pull that nobody has claimed its repository.
 pub const UNCLAIMED_SPEC: &str = r#"{"ask":"unclaimed"}"#;
 
-/// A command as kept.
+/// A command from the database.
 #[derive(Clone, Debug)]
 pub struct CommandRow {
-    /// Identity.
     pub id: CommandId,
-    /// What is asked for.
+    /// Kind of the requested command.
     pub kind: CommandKind,
-    /// On which pull.
+    /// Pull that the command is for.
     pub pull: PullRef,
-    /// Address of the pull's page, once it was seen.
+    /// Address of the pull's page, once it is known.
     pub pull_url: Option<String>,
-    /// What its application is called; a pull goes by its number.
+    /// Title of the application; a pull is named by its number.
     pub title: Option<String>,
-    /// Who asks, and by which way.
+    /// Person or program that requested the command, and the way it was requested.
     pub actor: Actor,
-    /// Which installation of the forge's app the wish came through.
+    /// Installation of the forge's app through which the request came.
     pub installation: Option<u64>,
     /// The parsed command as JSON.
     pub spec: String,
-    /// Head commit it works on, once known.
+    /// Head commit that the command works on, once known.
     pub head: Option<CommitSha>,
-    /// Where it is.
     pub state: CommandState,
-    /// How it ended.
+    /// Outcome, once the command has ended.
     pub outcome: Option<CommandOutcome>,
-    /// Code of a refusal.
+    /// Code of the refusal, if the command was refused.
     pub reason: Option<String>,
-    /// Why it is to stop early, if it is.
+    /// Request to stop early, if there is one.
     pub stop: Option<Stop>,
-    /// When it was asked for.
+    /// Time of the request.
     pub created_at: DateTime<Utc>,
-    /// When it ended.
+    /// Time of the end.
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// How a command ended, and what is to be posted about it.
+/// Outcome of a command, and the comments and statuses to post about it.
 #[derive(Clone, Debug)]
 pub struct FinishedCommand {
-    /// The command.
     pub id: CommandId,
-    /// How it ended.
     pub outcome: CommandOutcome,
-    /// Code of a refusal.
+    /// Code of the refusal, if the command was refused.
     pub reason: Option<String>,
-    /// What a pull would be told in a comment, of an application, which has none.
+    /// Text that would be a comment on a pull. Only for an application, which has no comments.
     pub result: Option<String>,
     /// Comments and statuses to post, in order.
     pub outbox: Vec<NewJob>,
@@ -117,7 +112,7 @@ macro_rules! select_sql {
 
 pub(super) use select_sql;
 
-/// The way to the forge by which the pull was last heard of.
+/// Installation of the forge's app in the newest command of the pull that has one.
 const INSTALLATION: &str = "SELECT installation FROM commands WHERE repo = $1 AND pull = $2 AND installation IS NOT NULL \
      ORDER BY created_at DESC, id DESC LIMIT 1";
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
@@ -133,23 +128,23 @@ const RECENT_OF_REPOS: [&str; 2] = [
 ];
 
 impl Store {
-    /// Whether a pull was told that nobody has claimed its repository.
+    /// Returns true if a pull was already notified that nobody has claimed its repository.
     pub async fn command_told_unclaimed(&self, pull: &PullRef) -> Result<bool> {
-        // The words stand in the text, so that the index of those alone is used.
+        // The literal in the SQL lets the partial index for exactly this text be used.
         let told = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             r#"SELECT COUNT(*) FROM commands WHERE repo = $1 AND pull = $2 AND spec = '{"ask":"unclaimed"}'"#)
             .bind(&pull.repo).bind(pull.number).fetch_one(db))?;
         Ok(told > 0)
     }
 
-    /// The installation of the forge's app by which a pull was last heard of.
+    /// Returns the installation of the forge's app through which the newest request on a pull came.
     pub async fn command_installation(&self, pull: &PullRef) -> Result<Option<u64>> {
         let found = on_pool!(self, db => sqlx::query_scalar::<_, i64>(INSTALLATION)
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
         Ok(found.map(i64::cast_unsigned))
     }
 
-    /// Keeps a command and its jobs in one transaction; `jobs` is told the command's id.
+    /// Stores a command and its jobs in one transaction. `jobs` receives the command's identifier.
     pub async fn command_create(
         &self,
         new: &NewCommand,
@@ -174,14 +169,14 @@ impl Store {
         Ok(CreateCommand::Created(id))
     }
 
-    /// `false`: the same comment or delivery was taken before.
+    /// Stores a command. `false`: the same comment or delivery was handled before.
     async fn command_insert_in_tx(
         &self,
         tx: &mut Tx,
         id: CommandId,
         new: &NewCommand,
     ) -> Result<bool> {
-        // Compared with the time of a plan, which another replica may have made.
+        // This time is compared with the time of a plan, which another replica may have made.
         let created_at = self.skew_in_tx(tx).await?.of(self.now());
         execute!(
             tx,
@@ -202,8 +197,8 @@ impl Store {
         .map(|rows| rows == 1)
     }
 
-    /// Makes one command of everything that the pull was handed while it waited in line: `make` is given the locks, each
-    /// with what was asked for. `None`: nothing is left to do.
+    /// Makes one command for all locks that were handed over to a queued pull. `make` receives the locks, each with
+    /// the command that was requested. `None`: nothing is left to do.
     pub async fn command_create_for_turn(
         &self,
         pull: &PullRef,
@@ -228,19 +223,19 @@ impl Store {
         change.commit().await.map(|()| Some(id))
     }
 
-    /// One command.
+    /// Returns the command with this identifier.
     pub async fn command_get(&self, id: CommandId) -> Result<Option<CommandRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(CommandRow::from))
     }
 
-    /// The newest commands.
+    /// Lists the newest commands.
     pub async fn command_list(&self, limit: i64) -> Result<Vec<CommandRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(RECENT).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
-    /// The newest commands on pulls of these repositories.
+    /// Lists the newest commands on pulls of these repositories.
     pub async fn command_list_of_repos(
         &self,
         repos: &[RepoId],
@@ -254,8 +249,8 @@ impl Store {
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
-    /// Work begins on the given head commit; the statuses that say so go into the outbox. `false` when the command has
-    /// ended: then nothing more is said of it.
+    /// Marks a command as running on a head commit, and adds the statuses that say so to the outbox. `false`: the
+    /// command has ended, and nothing more is posted about it.
     pub async fn command_start(
         &self,
         id: CommandId,
@@ -276,8 +271,8 @@ impl Store {
         tx.commit().await.map(|()| true)
     }
 
-    /// The command ended: its end and everything to be posted about it are one transaction. `false` when it had ended
-    /// before; then nothing is posted again.
+    /// Ends a command. Its end and everything to post about it are written in one transaction. `false`: it had ended
+    /// before, and nothing is posted again.
     pub async fn command_finish(&self, end: &FinishedCommand) -> Result<bool> {
         let mut tx = self.begin().await?;
         let has_ended = self.command_finish_in_tx(&mut tx, end).await?;
@@ -314,7 +309,7 @@ impl Store {
         Ok(())
     }
 
-    /// Plans and applies of the pull that have ended at this head commit.
+    /// Lists the plans and applies of a pull that have ended on this head commit.
     pub async fn command_list_ended_at(
         &self,
         pull: &PullRef,
@@ -326,7 +321,7 @@ impl Store {
             .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
     }
 
-    /// How many commands are being worked on.
+    /// Counts the running commands.
     pub async fn command_count_running(&self) -> Result<i64> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state <> 'finished' AND state = 'running'")
             .fetch_one(db))

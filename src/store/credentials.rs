@@ -1,7 +1,7 @@
-//! Credentials of repositories, and what keeps the claim on each: a credential refers to the claim on its repository for
-//! as long as it is there, from the transaction that keeps it to the one that removes it.
+//! Credentials of repositories. Each credential refers to the claim on its repository, from the transaction that
+//! stores the credential to the one that removes it. So the claim exists as long as the credential does.
 //!
-//! Secrets pass through here sealed. What a list shows has no column for them.
+//! Secrets pass through here sealed. The rows for lists have no column for them.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -51,8 +51,8 @@ const OF_URL: &str = select_sql!("WHERE c.url = $2 AND c.id > $1 ORDER BY c.id L
 const OF_BOTH: &str =
     select_sql!("WHERE c.url = $2 AND c.owner = $3 AND c.id > $1 ORDER BY c.id LIMIT $4");
 const SEALED: &str = sealed_sql!("WHERE c.id = $1");
-/// The one added last counts, so that a new one can be tried before the old one is removed. The claim has to be that of
-/// the owner of the credential, whatever a row says.
+/// Selects the newest credential, so that a new one can be tried before the old one is removed. The claim must also
+/// belong to the owner of the credential; the reference to it is not enough.
 const IN_USE: &str = sealed_sql!(
     "JOIN claim_credentials r ON r.credential = c.id JOIN repository_claims a ON a.id = r.claim \
      WHERE c.url = $1 AND a.url = c.url AND a.owner = c.owner AND (c.kind = 'ssh') = $2 \
@@ -62,94 +62,88 @@ const SEALED_OF_URL: &str = sealed_sql!("WHERE c.url = $1 ORDER BY c.id");
 const OF_OTHER_KEYS: &str =
     sealed_sql!("WHERE c.key_id <> $1 AND c.id > $2 ORDER BY c.id LIMIT $3");
 
-/// How old the note of the last use may be before it is written anew: uses are many, writes cost.
+/// Minimum time between two updates of `used_at`: credentials are used often, and writes are expensive.
 const USE_GRAIN: TimeDelta = TimeDelta::minutes(10);
 
 /// A credential without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct CredentialRow {
-    /// Its number.
     pub id: CredentialId,
-    /// Whose it is.
+    /// Identifier of the owner.
     pub owner: OwnerId,
-    /// The name of the owner.
+    /// Name of the owner.
     pub owner_name: OwnerName,
-    /// The repository it is for.
+    /// Repository that the credential is for.
     pub url: RepoUrl,
-    /// What it is.
     pub kind: CredentialKind,
-    /// What of it may be shown.
+    /// Parts that may be shown.
     pub public: JsonText<PublicParts>,
-    /// The key it is sealed with.
+    /// Name of the key that seals the credential.
     pub key_id: KeyName,
-    /// Who added it.
+    /// Login of the person who added the credential.
     pub created_by: String,
-    /// When.
+    /// Time of the addition.
     pub created_at: DateTime<Utc>,
-    /// When it was changed last; not by another key.
+    /// Time of the last change. Sealing with another key does not count as a change.
     pub updated_at: DateTime<Utc>,
-    /// When it was used last, to some minutes.
+    /// Time of the last use, accurate to some minutes.
     pub used_at: Option<DateTime<Utc>>,
 }
 
-/// A credential as it lies in the database, with what its seal is bound to.
+/// A credential as stored in the database, with the values that its seal is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedCredential {
-    /// Its number.
     pub id: CredentialId,
-    /// Whose it is.
+    /// Identifier of the owner.
     pub owner: OwnerId,
-    /// The repository.
+    /// Repository that the credential is for.
     pub url: RepoUrl,
-    /// What it is.
     pub kind: CredentialKind,
-    /// The secret.
     pub sealed: Sealed,
-    /// When it was changed last: its version.
+    /// Time of the last change, which serves as the version.
     pub updated_at: DateTime<Utc>,
-    /// When it was used last.
+    /// Time of the last use, accurate to some minutes.
     pub used_at: Option<DateTime<Utc>>,
 }
 
-/// A credential to be kept.
+/// A credential to store.
 #[derive(Clone, Debug)]
 pub struct NewCredential {
-    /// Its number; its seal is bound to it.
+    /// Identifier of the credential, to which its seal is bound.
     pub id: CredentialId,
-    /// Whose it is.
+    /// Identifier of the owner.
     pub owner: OwnerId,
-    /// The repository.
+    /// Repository that the credential is for.
     pub url: RepoUrl,
-    /// What it is.
     pub kind: CredentialKind,
-    /// What of it may be shown.
+    /// Parts that may be shown.
     pub public: PublicParts,
-    /// The secret.
     pub sealed: Sealed,
 }
 
-/// What came of keeping a credential.
+/// Outcome of storing a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum KeepCredential {
-    /// It is kept, and its owner holds the claim on the repository.
+    /// The credential is stored, and its owner holds the claim on the repository.
     Kept(ClaimId),
-    /// Somebody else holds the claim, so nothing was kept or changed.
+    /// Another owner holds the claim, so nothing was stored or changed.
     OwnedBy(OwnerName),
-    /// Nobody has claimed the repository, and whoever asks must not be the first, so nothing was kept or changed.
+    /// Nobody has claimed the repository, and the caller must not make the first claim. Nothing was stored or
+    /// changed.
     Unclaimed,
-    /// The owner has as many as are kept of one.
+    /// The owner has the maximum number of credentials.
     TooMany,
-    /// It is not there any more, or was changed since it was read.
+    /// The credential does not exist any more, or was changed since it was read.
     Gone,
 }
 
 impl Store {
-    /// Most credentials of one owner.
+    /// Maximum number of credentials of one owner.
     pub const MAX_CREDENTIALS: i64 = 10_000;
 
-    /// Keeps a credential, if its owner holds or gets the claim on the repository. An owner who is gone is
-    /// [`sqlx::Error::RowNotFound`].
+    /// Stores a credential, if its owner holds or gets the claim on the repository. Fails with
+    /// [`sqlx::Error::RowNotFound`] if the owner does not exist.
     pub async fn credential_create(
         &self,
         new: &NewCredential,
@@ -194,7 +188,7 @@ impl Store {
         new: &NewCredential,
         by: &str,
     ) -> Result<()> {
-        // Which one was added last must not depend on the clocks of several replicas.
+        // The order in which credentials were added must not depend on the clocks of several replicas.
         let now = kept_time(self.skew_in_tx(tx).await?.of(self.now()));
         execute!(
             tx,
@@ -213,8 +207,8 @@ impl Store {
         .map(drop)
     }
 
-    /// Puts other values, perhaps for another repository, in the place of a credential that is as it was at `version`.
-    /// The other repository is claimed first; the claim on the one before goes when nothing else refers to it.
+    /// Replaces the values of a credential, perhaps for another repository, if its version is still `version`. Claims
+    /// the other repository first. Deletes the claim on the previous one if no other reference is left.
     pub async fn credential_change(
         &self,
         new: &NewCredential,
@@ -276,14 +270,14 @@ impl Store {
             JsonText(&new.public),
             &new.sealed.key,
             new.sealed.bytes.as_slice(),
-            // Another version, also where the clock stands still.
+            // This makes a new version even if the clock stands still.
             kept_time(self.now()).max(version + TimeDelta::microseconds(1)),
             new.id,
         )
         .map(drop)
     }
 
-    /// Removes a credential, and the claim with it if nothing else refers to that. `None`: it is not there.
+    /// Removes a credential, and its claim if no other reference is left. `None`: the credential does not exist.
     pub async fn credential_remove(
         &self,
         id: CredentialId,
@@ -308,13 +302,13 @@ impl Store {
         tx.commit().await.map(|()| Some(row))
     }
 
-    /// One credential.
+    /// Returns the credential with this identifier.
     pub async fn credential_get(&self, id: CredentialId) -> Result<Option<CredentialRow>> {
         on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(ONE).bind(id).fetch_optional(db))
     }
 
-    /// Credentials of an owner, of a repository, of both, or all of them, in the order in which they were added; from after
-    /// the given one.
+    /// Lists the credentials of an owner, of a repository, of both, or all of them. They are in the order in which
+    /// they were added, beginning after the given one.
     pub async fn credential_list(
         &self,
         owner: Option<OwnerId>,
@@ -339,14 +333,14 @@ impl Store {
         }
     }
 
-    /// One credential with its sealed secret.
+    /// Returns a credential with its sealed secret.
     pub async fn credential_sealed(&self, id: CredentialId) -> Result<Option<SealedCredential>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, SealedRow>(SEALED).bind(id).fetch_optional(db))?;
         Ok(row.map(SealedCredential::from))
     }
 
-    /// The credential that is used for a repository: an SSH key, or what the API takes. It is one of whoever holds the
-    /// claim.
+    /// Returns the credential to use for a repository: an SSH key, or one for the API. It belongs to the owner who
+    /// holds the claim.
     pub async fn credential_in_use(
         &self,
         url: &RepoUrl,
@@ -356,7 +350,7 @@ impl Store {
         Ok(row.map(SealedCredential::from))
     }
 
-    /// Notes that a credential is used now, unless that was noted some minutes ago.
+    /// Stores that a credential is used now, unless a use was stored some minutes ago.
     pub async fn credential_note_use(&self, credential: &SealedCredential) -> Result<()> {
         let now = kept_time(self.now());
         if credential
@@ -375,7 +369,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Credentials after `after` that are sealed with another key than this one, by number.
+    /// Lists the credentials after `after` that are sealed with another key than this one, ordered by identifier.
     pub async fn credential_list_of_other_keys(
         &self,
         key: &KeyName,
@@ -388,7 +382,8 @@ impl Store {
         Ok(rows.into_iter().map(SealedCredential::from).collect())
     }
 
-    /// Puts other seals on credentials, each only if it is still as it was read; says how many it was.
+    /// Replaces the seals of credentials. Skips those that were changed since they were read. Returns the number of
+    /// changed rows.
     pub async fn credential_reseal(&self, resealed: &[(SealedCredential, Sealed)]) -> Result<u64> {
         let mut tx = self.begin().await?;
         let mut changed = 0;
@@ -407,7 +402,7 @@ impl Store {
     }
 }
 
-/// The credentials for an address, with their sealed secrets.
+/// Returns the credentials for an address, with their sealed secrets.
 pub(super) async fn sealed_of_url_in_tx(
     tx: &mut Tx,
     url: &RepoUrl,
@@ -417,7 +412,7 @@ pub(super) async fn sealed_of_url_in_tx(
     Ok(rows.into_iter().map(SealedCredential::from).collect())
 }
 
-/// What a credential was when it was held.
+/// Values of a credential when its row was locked.
 #[derive(sqlx::FromRow)]
 struct Old {
     owner: OwnerId,
@@ -431,7 +426,7 @@ impl Old {
     }
 }
 
-/// Nobody else changes or removes the credential until the transaction ends. SQLite has only one writing transaction.
+/// Returns the credential and locks its row until the transaction ends. SQLite has only one writing transaction.
 async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<Old>> {
     let sql = match tx {
         Tx::Sqlite(_) => old_sql!(""),
@@ -440,7 +435,7 @@ async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<Old>> {
     on_tx!(tx, db => sqlx::query_as::<_, Old>(sql).bind(id).fetch_optional(db))
 }
 
-/// What an event is about: whose credential, which one, what it is and what for.
+/// Subject of an event: owner, identifier, kind and repository of a credential.
 type About<'a> = (&'a OwnerName, CredentialId, CredentialKind, &'a RepoUrl);
 
 fn event(kind: LockEventKind, cause: &Cause, (owner, id, what, url): About<'_>) -> NewLockEvent {

@@ -1,4 +1,4 @@
-//! Webhook requests as received (P1, P2).
+//! Stores webhook requests as they were received (P1, P2).
 
 use chrono::{DateTime, Utc};
 
@@ -6,46 +6,47 @@ use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time};
 use crate::model::{DeliveryId, HostName, RepositoryNews, text_enum};
 
 text_enum! {
-    /// What became of a delivery.
+    /// State of a delivery.
     pub enum DeliveryState {
-        /// Committed, not looked at yet.
+        /// Stored, but not handled yet.
         Received = "received",
-        /// Led to something.
+        /// Handled; it led to something.
         Handled = "handled",
-        /// Meant nothing to us; the note says why.
+        /// Ignored because it has no meaning for Lockkeeper; the note gives the reason.
         Ignored = "ignored",
-        /// A rule forbade it; the note says which.
+        /// Refused by a rule; the note names the rule.
         Refused = "refused",
     }
 }
 
-/// A webhook request that passed the door.
+/// A webhook request that was verified.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
-    /// The forge it came from.
+    /// Forge that sent the request.
     pub host: HostName,
-    /// The forge's own id of it.
+    /// Identifier that the forge gave to the delivery.
     pub forge_delivery: String,
-    /// The forge's name of the event.
+    /// Name that the forge gives to the event.
     pub event: String,
-    /// Type of the body.
+    /// Content type of the body.
     pub content_type: String,
-    /// The body as it came.
+    /// Body as it was received.
     pub body: Vec<u8>,
 }
 
-/// Whether a delivery is new.
+/// Outcome of storing a delivery.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is, and its job is in the queue.
+    /// The delivery is new, and its job is queued.
     New(DeliveryId),
-    /// It came before; nothing was done.
+    /// The delivery was received before; nothing was done.
     Duplicate,
 }
 
 impl Store {
-    /// Keeps a delivery, its job and what it tells of repositories, in one transaction; `job` is told the delivery's id.
+    /// Stores a delivery, its job and its news of repositories in one transaction. `job` receives the delivery's
+    /// identifier.
     pub async fn delivery_accept(
         &self,
         new: &NewDelivery,
@@ -64,8 +65,8 @@ impl Store {
         tx.commit().await.map(|()| Accepted::New(id))
     }
 
-    /// Keeps a delivery that only tells of repositories, what it tells, and jobs that look at these repositories, in one
-    /// transaction: nothing else is to be done.
+    /// Stores a delivery that has only news of repositories, with the news and the jobs that check these
+    /// repositories. All of it is one transaction, and the delivery counts as handled.
     pub async fn delivery_note(
         &self,
         new: &NewDelivery,
@@ -83,7 +84,7 @@ impl Store {
         tx.commit().await.map(|()| Accepted::New(id))
     }
 
-    /// Keeps a delivery that means nothing to us, with the reason.
+    /// Stores a delivery that has no meaning for Lockkeeper, with the reason.
     pub async fn delivery_ignore(&self, new: &NewDelivery, note: &str) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
@@ -104,7 +105,7 @@ impl Store {
         })
     }
 
-    /// Notes what became of a delivery.
+    /// Sets the final state of a delivery.
     pub async fn delivery_finish(
         &self,
         id: DeliveryId,
@@ -123,7 +124,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Forgets deliveries that were received before the given time and are finished, so many at most.
+    /// Deletes finished deliveries that were received before the given time, at most `limit` of them.
     pub async fn delivery_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(

@@ -1,16 +1,16 @@
-//! The proof of lease in every write of a job.
+//! Checks the lease of a job in every transaction that the job writes.
 //!
-//! A replica that was paused, or cut off from the database, does not know that its work was taken over. A store
-//! [`Store::under`] a lease begins every transaction with the question whether that lease (job, holder, attempt) is
-//! still the one that counts, and keeps the answer true until the transaction ends; so nothing is written by work that
-//! somebody else does by now. Whoever is refused is also told to stop, before anybody else notices.
+//! A replica that was paused, or cut off from the database, does not know that another replica took over its work. A
+//! store [`Store::under`] a lease begins every transaction with a check that the lease (job, holder, attempt) is
+//! still the current one. The answer stays true until the transaction ends. So work that was taken over writes
+//! nothing. The check also cancels that work, before anybody else notices.
 
 use tokio_util::sync::CancellationToken;
 
 use super::{JobLease, Result, Store, Tx, on_pool, on_tx};
 use crate::model::JobId;
 
-/// The lease that everything is written under.
+/// The lease that every write depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Fence {
     job: JobId,
@@ -19,13 +19,13 @@ pub(super) struct Fence {
     lost: CancellationToken,
 }
 
-/// Somebody else has the job by now; nothing was written.
+/// Error for work whose job another replica has taken over; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of the job was lost: another replica took it over")]
 pub struct LeaseLost;
 
 impl LeaseLost {
-    /// Whether this is why something was not written.
+    /// Returns true if a lost lease is among the causes of an error.
     pub fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         causes.any(|cause| cause.downcast_ref::<Self>().is_some())
@@ -43,8 +43,8 @@ macro_rules! held_sql {
 }
 
 impl Store {
-    /// The same store for the work of one job: it writes only while the lease is held, and cancels `lost` when it
-    /// finds that it is not.
+    /// Returns a store for the work of one job. It writes only while the lease is held, and cancels `lost` when it
+    /// finds the lease lost.
     #[must_use]
     pub fn under(&self, lease: &JobLease, lost: CancellationToken) -> Self {
         let (job, holder, attempt) = (lease.id, lease.holder.clone(), lease.attempt);
@@ -59,8 +59,8 @@ impl Store {
         }
     }
 
-    /// Asks whether the lease is still held, before something is done that no transaction can take back. Of a store
-    /// that is not under a lease there is nothing to ask.
+    /// Checks that the lease is still held, before something is done that no transaction can undo. Always succeeds
+    /// for a store that is not under a lease.
     pub async fn lease_check(&self) -> Result<()> {
         let Some(fence) = &self.fence else {
             return Ok(());
@@ -70,14 +70,14 @@ impl Store {
         fence.judge(held.is_some())
     }
 
-    /// The first statement of every writing transaction.
+    /// Checks the lease, as the first statement of every writing transaction.
     pub(super) async fn fence_in_tx(&self, tx: &mut Tx) -> Result<()> {
         let Some(fence) = &self.fence else {
             return Ok(());
         };
         let sql = match tx {
             Tx::Sqlite(_) => held_sql!(""),
-            // Others of the same job may write at the same time, but nobody takes it over meanwhile.
+            // Others of the same job may write at the same time, but nobody can take the job over meanwhile.
             Tx::Postgres(_) => held_sql!(" FOR SHARE"),
         };
         let held = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(sql)
@@ -85,7 +85,8 @@ impl Store {
         fence.judge(held.is_some())
     }
 
-    /// For what must not even begin on a lease that somebody may take over at any moment.
+    /// Checks that the lease has not expired, for work that must not begin if another replica could take it over at
+    /// any moment.
     pub(super) async fn fence_not_expired_in_tx(&self, tx: &mut Tx) -> Result<()> {
         let Some(fence) = &self.fence else {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Where open pulls stood when that was last taken up: by the event that told it, or by the repair that found it because
-//! no event had come. What both find out is compared here, in the transaction that does something about it, so that
-//! whichever comes second does nothing (P2).
+//! Last known heads of open pulls. An event told of them, or a reconciler found them because no event had come. Both
+//! are compared here with what is known, in the transaction that acts on them, so that the second one does nothing
+//! (P2).
 
 use chrono::{DateTime, Utc};
 
@@ -8,27 +8,27 @@ use super::watched::repo_told_in_tx;
 use super::{Result, Store, Tx, execute, kept_time, on_pool};
 use crate::model::{BranchName, CommitSha, PullHead, PullNumber, PullRef, RepoId};
 
-/// Where an open pull stood when that was last taken up.
+/// Last known head of an open pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownHead {
-    /// The pull.
+    /// Number of the pull.
     pub number: PullNumber,
-    /// Where it stood.
+    /// Head, base branch and draft state.
     pub at: PullHead,
-    /// When it was found although no event had told it, if it ever was.
+    /// Time when a reconciler last found a head that no event had told of, if ever.
     pub found_at: Option<DateTime<Utc>>,
 }
 
-/// How we learned where a pull stands.
+/// Source of a head.
 #[derive(Clone, Copy, Debug)]
 pub enum HeadNews<'a> {
-    /// An event told it, through this installation of the forge's app.
+    /// An event with a head, and the installation of the forge's app that it came through.
     Told(Option<&'a PullHead>, Option<u64>),
-    /// The forge was asked.
+    /// Answer of the forge to a request.
     Found {
-        /// What was known before that. When something else is known by now, an event was faster.
+        /// Head that was known before the request. If another one is known by now, an event was faster.
         known: Option<&'a PullHead>,
-        /// What the forge says.
+        /// Head that the forge returned.
         at: &'a PullHead,
     },
 }
@@ -44,34 +44,34 @@ const FOUND: &str = "UPDATE pull_heads SET head = $3, base_branch = $4, draft = 
      WHERE repo = $1 AND number = $2 AND head = $7 AND base_branch = $8 AND draft = $9";
 
 impl Store {
-    /// Where the open pulls of a repository stood, as far as they are known.
+    /// Lists the last known heads of the open pulls of a repository.
     pub async fn head_list(&self, repo: &RepoId) -> Result<Vec<KnownHead>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LIST).bind(repo).fetch_all(db))?;
         Ok(rows.into_iter().map(KnownHead::from).collect())
     }
 
-    /// Where an open pull stood, if it is known.
+    /// Returns the last known head of an open pull.
     pub async fn head_get(&self, pull: &PullRef) -> Result<Option<KnownHead>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, Row>(GET)
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
         Ok(row.map(KnownHead::from))
     }
 
-    /// Notes where a pull stands, if nothing leads to a command. `false`: an event was faster, and nothing was noted.
+    /// Stores the head of a pull without a command. `false`: an event was faster, and nothing was stored.
     pub async fn head_note(&self, pull: &PullRef, news: HeadNews<'_>) -> Result<bool> {
         let mut tx = self.begin().await?;
         let noted = self.head_in_tx(&mut tx, pull, news).await?;
         tx.commit().await.map(|()| noted)
     }
 
-    /// Notes where a pull stands that was not known to be open, without saying that an event was missed.
+    /// Stores the head of a pull that was not known to be open, without counting it as a missed event.
     pub async fn head_note_first(&self, pull: &PullRef, at: &PullHead) -> Result<()> {
         let mut tx = self.begin().await?;
         first_in_tx(&mut tx, pull, at, None).await?;
         tx.commit().await
     }
 
-    /// `false`: an event was faster, and nothing was noted.
+    /// Stores the head of a pull. `false`: an event was faster, and nothing was stored.
     pub(super) async fn head_in_tx(
         &self,
         tx: &mut Tx,
@@ -153,7 +153,7 @@ async fn found_in_tx(
     .map(|rows| rows == 1)
 }
 
-/// A pull that is not open stands nowhere.
+/// Deletes the head of a pull that is not open any more.
 pub(super) async fn head_forget_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
     execute!(
         tx,

@@ -1,5 +1,5 @@
-//! Locks whose pulls are not active. Nothing is done to a lock while a command of its pull is unfinished, and nothing if
-//! the pull was active since somebody looked; both are judged in the transaction that changes it.
+//! Warns about and expires locks whose pulls are not active. A lock stays as it is while a command of its pull is
+//! unfinished, or if the pull was active since the caller read it. The transaction that changes the lock checks both.
 
 use chrono::{DateTime, Utc};
 
@@ -16,27 +16,25 @@ const WARN: &str = "UPDATE locks SET warned_at = $1 WHERE id = $2 AND active_at 
 const STILL_IDLE: &str = "SELECT COUNT(*) FROM locks WHERE id = $1 AND active_at <= $2 AND warned_at IS NOT NULL \
      AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.repo = locks.repo AND c.pull = locks.pull AND c.state <> 'finished')";
 
-/// A lock and whether its pull knows that it will go back.
+/// A lock, and the warning that it will expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleLock {
-    /// The lock.
     pub lock: Lock,
-    /// When the pull was warned.
+    /// Time when the pull was warned.
     pub warned_at: Option<DateTime<Utc>>,
 }
 
-/// A lock that went back because nobody used it.
+/// A lock that was released because its pull was not active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiredLock {
-    /// The lock.
     pub lock: Lock,
-    /// Something had been applied under it.
+    /// True if something was applied under the lock.
     pub applied: bool,
 }
 
 impl Store {
-    /// Some of the locks whose pulls were not active after `until`, the longest idle first; those behind `after`, if it
-    /// is given. Empty: there are no more.
+    /// Lists locks whose pulls were not active after `until`, the longest idle first. Returns one page, beginning
+    /// after `after` if it is given. An empty page is the last one.
     pub async fn lock_list_idle(
         &self,
         until: DateTime<Utc>,
@@ -48,8 +46,8 @@ impl Store {
             .map(|rows| rows.into_iter().map(IdleLock::from).collect())
     }
 
-    /// Notes that the pull is warned of the end of these locks, as far as they are as idle as they were seen. What
-    /// `outbox` makes of them is put into the queue in the same transaction.
+    /// Marks locks as warned if they are still as idle as in `seen`, and returns them. The jobs that `outbox` makes
+    /// for them are queued in the same transaction.
     pub async fn lock_warn(
         &self,
         pull: &PullRef,
@@ -70,8 +68,8 @@ impl Store {
         change.commit().await.map(|()| warned)
     }
 
-    /// Gives back these locks with the plans made under them, as far as they are as idle as they were seen and the pull
-    /// was warned. What `outbox` makes of them is put into the queue in the same transaction.
+    /// Releases locks and discards the plans made under them, if they are still as idle as in `seen` and the pull was
+    /// warned. The jobs that `outbox` makes for them are queued in the same transaction.
     pub async fn lock_expire(
         &self,
         pull: &PullRef,

@@ -1,9 +1,9 @@
-//! Taking over what another program held, in one transaction: either all of it is here afterwards or nothing.
+//! Imports the locks, pulls and statuses of another program in one transaction: either all of them or none.
 //!
-//! Nothing that is held here is touched. A trial does the same and rolls it back, so that what it reports is what would
-//! happen, races aside. Every pull is shared before the first lock is taken, in the order of their names: as everywhere
-//! in this room the pull's row comes first, and nobody who holds a lock's row waits for a pull's. Where applies are to
-//! be stopped, the switch comes before both.
+//! The import changes nothing that is held here. A trial does the same and rolls it back, so that it reports what
+//! would really happen, races aside. Every pull is shared before the first lock is taken, ordered by name. As
+//! everywhere in `store`, the row of the pull comes first, and nobody who holds the row of a lock waits for that of a
+//! pull. If applies are to be stopped, the switch comes before both.
 
 use std::collections::BTreeMap;
 
@@ -21,51 +21,49 @@ use crate::model::{
     RunId, RunKind, Sha256Digest,
 };
 
-/// What is to be here.
+/// Locks, pulls and statuses to import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportBatch {
-    /// Pulls that are open, with their pages. Those of `locks` need not be among them.
+    /// Open pulls, with their pages. The pulls of `locks` need not be among them.
     pub pulls: Vec<(PullRef, String)>,
-    /// Locks, the most entitled first.
+    /// Locks to import, ordered by precedence: if two exclude each other, the first one is taken.
     pub locks: Vec<ImportLock>,
-    /// The lock that stops applies.
+    /// Apply lock for the whole server.
     pub apply_lock: Option<ImportApplyLock>,
-    /// How far the projects of pulls are; each pull is among `pulls`.
+    /// Statuses of the projects of pulls; each pull is among `pulls`.
     pub statuses: Vec<ImportStatuses>,
 }
 
-/// How far the projects of a pull are at one commit.
+/// Statuses of the projects of a pull at one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportStatuses {
-    /// The pull.
     pub pull: PullRef,
-    /// Its head when that was so.
+    /// Head of the pull at that time.
     pub head: CommitSha,
-    /// Its base branch then.
+    /// Base branch at that time.
     pub base_branch: BranchName,
-    /// Who is named for it.
+    /// Login that is shown as the author.
     pub holder: String,
-    /// The reason that is shown.
+    /// Reason that is shown.
     pub reason: String,
-    /// The command that is put on record for it, as [`crate::store::CommandRow::spec`] has it.
+    /// Command to store for it, in the format of [`crate::store::CommandRow::spec`].
     pub spec: String,
-    /// The projects.
+    /// Projects with their statuses.
     pub projects: Vec<(ProjectKey, ImportStatus)>,
 }
 
-/// How far a project is.
+/// Status of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportStatus {
-    /// Applied.
     Applied,
     /// Planned, with nothing to change.
     NoChanges,
-    /// To be planned again.
+    /// The project needs a new plan.
     Unplanned,
 }
 
 impl ImportStatus {
-    /// The run that is put on record for it, and the state of its plan, if there is one.
+    /// Returns the run to store for the project, and the state of its plan, if there is one.
     const fn record(self) -> (RunKind, ProjectOutcome, Option<PlanState>) {
         match self {
             Self::Applied => (
@@ -83,92 +81,91 @@ impl ImportStatus {
     }
 }
 
-/// A lock that is to stop every apply.
+/// An apply lock for the whole server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportApplyLock {
-    /// Who set it.
+    /// Login of the person who set the lock.
     pub holder: String,
-    /// Why.
     pub reason: String,
-    /// Since when.
+    /// Time when the lock was set.
     pub taken_at: DateTime<Utc>,
 }
 
-/// A lock that is to be held here.
+/// A lock to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportLock {
-    /// By this pull.
+    /// Pull that holds the lock.
     pub pull: PullRef,
-    /// Its page.
+    /// Page of the pull.
     pub pull_url: String,
-    /// On this project.
+    /// Project that the lock protects.
     pub project: ProjectKey,
-    /// Who caused it to be taken.
+    /// Login of the person who caused the lock to be taken.
     pub holder: String,
-    /// Why it is held.
+    /// Reason for holding the lock.
     pub reason: String,
-    /// Since when; `None` is now.
+    /// Time when the lock was taken; `None` means now.
     pub taken_at: Option<DateTime<Utc>>,
 }
 
 impl ImportLock {
-    /// What it protects.
+    /// Returns the key of the lock.
     pub fn key(&self) -> LockKey {
         LockKey::of(&self.pull.repo, &self.project)
     }
 }
 
-/// Whether it is meant.
+/// Mode of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportMode {
-    /// Find out what would happen.
+    /// Only find out what would happen.
     Trial,
-    /// Do it.
+    /// Write to the database.
     Write,
 }
 
-/// What came of a batch, in its order.
+/// Outcome of an import, in the order of the batch.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Of each pull.
+    /// Outcome for each pull.
     pub pulls: Vec<ImportedPull>,
-    /// Of each lock.
+    /// Outcome for each lock.
     pub locks: Vec<ImportedLock>,
-    /// Of the lock that stops applies.
+    /// Outcome for the apply lock.
     pub apply_lock: Option<ImportedApplyLock>,
-    /// Plans that were put on record for projects that are applied or have nothing to change.
+    /// Plans that were stored for projects that are applied or have nothing to change.
     pub plans: Vec<(PullRef, ProjectKey, PlanState)>,
 }
 
-/// What came of a pull.
+/// Outcome of importing a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportedPull {
-    /// Unknown before, open now.
+    /// The pull was unknown before, and is open now.
     Taken,
-    /// Known in this state, which stays.
+    /// The pull is known in this state, which stays.
     AlreadyThere(PullState),
 }
 
-/// What came of a lock.
+/// Outcome of importing a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportedLock {
-    /// Free before, held now.
+    /// The lock was free before, and is held now.
     Taken,
-    /// The same pull holds it.
+    /// The same pull holds the lock already.
     AlreadyThere(Box<Lock>),
-    /// Another pull holds it, and keeps it.
+    /// Another pull holds the lock, and keeps it.
     HeldBy(Box<Lock>),
-    /// Its pull was closed here, so it takes no lock (P7).
+    /// The pull was closed here, so it takes no lock (P7).
     PullClosed(PullState),
 }
 
-/// What came of the lock that stops applies.
+/// Outcome of importing an apply lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportedApplyLock {
-    /// Applies were allowed, and are stopped now.
+    /// Applies were allowed before, and are stopped now.
     Taken,
-    /// Applies were stopped; this is by whom and why.
+    /// Applies were stopped before, by this apply lock.
     AlreadyThere(ApplyLock),
 }
 
@@ -179,11 +176,11 @@ const INSERT_LOCK: &str = "INSERT INTO locks \
      ON CONFLICT (repo, dir, workspace, scope) DO NOTHING";
 const INSERT_PULL: &str = "INSERT INTO pulls (repo, number, state, url, updated_at) VALUES ($1, $2, $3, $4, $5) \
      ON CONFLICT (repo, number) DO NOTHING";
-/// Tries before a holder that comes and goes faster than we can read is reported as an error.
+/// Number of tries before a holder that changes faster than we can read it is reported as an error.
 const TAKE_TRIES: usize = 16;
 
 impl Store {
-    /// Takes over a batch, or finds out what that would do.
+    /// Imports a batch, or finds out what the import would do.
     pub async fn import(&self, batch: &ImportBatch, mode: ImportMode) -> Result<Imported> {
         let mut tx = self.begin().await?;
         if batch.apply_lock.is_some() {
@@ -222,8 +219,8 @@ impl Store {
         })
     }
 
-    /// Puts on record how far projects are of which nothing is on record here. There is no plan file, so nothing can be
-    /// applied of it, and the base commit is not known: the head stands for it.
+    /// Stores the statuses of projects that have no runs here. There is no plan file, so these plans can never be
+    /// applied. The base commit is not known, and the head stands for it.
     async fn import_statuses(
         &self,
         tx: &mut Tx,
@@ -302,7 +299,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Makes every pull of the batch known, and keeps them as they are until the end.
+    /// Stores every unknown pull of the batch, and shares the rows of all of them until the transaction ends.
     async fn import_pulls(
         &self,
         tx: &mut Tx,
@@ -390,7 +387,7 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// Its events are told with the others.
+    /// Imports the apply lock. Adds its events to `told`, for the caller to store.
     async fn import_apply_lock(
         &self,
         tx: &mut Tx,
@@ -405,7 +402,7 @@ impl Store {
         Ok(there.map_or(ImportedApplyLock::Taken, ImportedApplyLock::AlreadyThere))
     }
 
-    /// Reads back what a batch that was written must have left, and names what is not so.
+    /// Reads a written batch back from the database, and describes every difference.
     pub async fn import_verify(
         &self,
         batch: &ImportBatch,
@@ -445,7 +442,7 @@ impl Store {
     }
 }
 
-/// What the audit log is told of a batch.
+/// Makes the events of the audit log for a batch.
 fn events(batch: &ImportBatch, locks: &[ImportedLock]) -> Vec<NewLockEvent> {
     let taken = batch
         .locks

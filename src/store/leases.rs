@@ -1,8 +1,8 @@
-//! Claims with an end time on anything exclusive.
+//! Leases: claims with an end time on anything exclusive.
 //!
-//! A lease is held while its end has not come *and* its holder may still work: one that is signed by a replica
-//! (`{replica}/…`) is free as soon as that replica has ended, or was not heard of for as long as a replica's own lease
-//! lasts. Whoever takes a lease decides that in the statement that takes it.
+//! A lease is held while its end has not come *and* its holder may still work. A holder that is signed by a replica
+//! (`{replica}/…`) loses its leases as soon as that replica has ended. The same applies if nobody heard of the
+//! replica for as long as its own lease lasts. The statement that takes a lease decides whether it is free.
 //!
 //! Times are those of the judge (see `store::time`).
 
@@ -13,50 +13,48 @@ use super::replicas::{Presence, ReplicaState};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, RepoId, minute};
 
-/// So long a holder that may be at work has to stop, once somebody gave its lease back by hand: longer than a replica
-/// takes to hear of it, and longer than one that cannot hear of it works on.
+/// Time that a working holder has to stop after somebody released its lease by hand. It is longer than a replica
+/// takes to hear of the release, and longer than a replica that cannot hear of it continues to work.
 pub const TIME_TO_LET_GO: TimeDelta = TimeDelta::seconds(60);
-/// A claim, by what is claimed and who claims it: what one needs to renew it and to give it back.
+/// Key and holder of a claim, which identify it for renewing and releasing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
-    /// What is claimed, such as `repository_sync:{replica}:{repository}`.
+    /// Key of the exclusive thing, such as `repository_sync:{replica}:{repository}`.
     pub key: String,
-    /// Who claims it; unique per claim. One that begins with the name of a replica and a slash ends with that replica.
+    /// Holder, unique per claim. A holder that begins with the name of a replica and a slash ends with that replica.
     pub holder: String,
 }
 
-/// A claim that somebody makes.
+/// Request for a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct NewLease<'a> {
-    /// What, and for whom.
+    /// Key and future holder.
     pub hold: &'a Hold,
-    /// What for, in a clause for people.
+    /// Purpose, as a clause that people can read.
     pub purpose: &'a str,
-    /// When it ends unless it is renewed.
+    /// End of the lease, unless it is renewed.
     pub until: DateTime<Utc>,
 }
 
 /// A claim that is held until `until`.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Lease {
-    /// See [`Hold::key`].
     pub key: String,
-    /// See [`Hold::holder`].
     pub holder: String,
-    /// What for, in a clause.
+    /// Purpose, as a clause that people can read.
     pub purpose: String,
-    /// Since when.
+    /// Time when the lease was taken.
     pub taken_at: DateTime<Utc>,
-    /// When the holder said last that it still needs it.
+    /// Time when the holder last renewed the lease.
     pub renewed_at: DateTime<Utc>,
-    /// When it ends unless renewed.
+    /// End of the lease, unless it is renewed.
     pub until: DateTime<Utc>,
-    /// When somebody gave it back by hand: it cannot be renewed any more.
+    /// Time when somebody released the lease by hand. It cannot be renewed any more.
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
 impl Lease {
-    /// What its holder renews and gives back.
+    /// Returns the key and the holder, for renewing or releasing the lease.
     pub fn hold(&self) -> Hold {
         Hold {
             key: self.key.clone(),
@@ -65,36 +63,37 @@ impl Lease {
     }
 }
 
-/// What came of asking for a lease.
+/// Outcome of a request for a lease.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TakeLease {
-    /// It is ours.
+    /// The caller has the lease.
     Taken(Lease),
-    /// Somebody has it.
+    /// Another holder has the lease.
     HeldBy(Lease),
 }
 
-/// A lease as people are shown it.
+/// A lease as it is shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRow {
-    /// The claim.
+    /// The lease itself.
     pub lease: Lease,
-    /// The replica that holds it, with what is to be thought of it; `None`: no replica that is known.
+    /// Replica that holds the lease, with its state; `None`: the holder is no known replica.
     pub replica: Option<(String, ReplicaState)>,
 }
 
-/// What came of giving a lease back by hand.
+/// Outcome of releasing a lease by hand.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FreeLease {
-    /// Its holder was gone: it is free.
+    /// The holder was gone, so the lease is free.
     Freed(Lease),
-    /// Its holder may be at work: it is told to stop, and the lease is free when it has, at the latest at its new end.
+    /// The holder may be at work and was requested to stop. The lease is free when it has stopped, at the latest at
+    /// its new end.
     Told(Lease),
-    /// Somebody had told the holder before.
+    /// The holder was already requested to stop.
     AlreadyTold(Lease),
-    /// Nobody holds it.
+    /// Nobody holds the lease.
     NotHeld,
 }
 
@@ -119,7 +118,7 @@ macro_rules! columns {
     };
 }
 
-/// Whether nobody works under a lease any more. `$1` is now.
+/// Condition for a lease under which nobody works any more. `$1` is now.
 macro_rules! is_dead {
     () => {
         "(leases.until <= $1 OR EXISTS (SELECT 1 FROM replicas r WHERE (r.state = 'ended' OR r.lease_until < $1) \
@@ -136,7 +135,7 @@ const TAKE: &str = concat!(
     columns!("")
 );
 const OF_KEY: &str = concat!("SELECT ", columns!(""), " FROM leases WHERE key = $1");
-/// By key, which PostgreSQL would sort by the rules of a language.
+/// Lists leases by key. PostgreSQL would sort the keys by the rules of a language, so the order is a parameter.
 macro_rules! list {
     ($from:expr, $which:expr, $order:literal, $limit:literal) => {
         concat!(
@@ -154,8 +153,8 @@ macro_rules! list {
     };
 }
 
-/// Leases of mirrors with their repository, which is what follows the second colon of the key (see `leases::LeaseKey`).
-/// The function that finds a text in another has a name of its own in each database.
+/// Leases of mirrors with their repository, which follows the second colon of the key (see `leases::LeaseKey`). Each
+/// database has another function for finding a text in a text.
 macro_rules! of_mirrors {
     ($find:literal) => {
         concat!(
@@ -204,10 +203,10 @@ const REVOKE: &str = concat!(
 );
 
 impl Store {
-    /// Leases that are listed at most. Whoever shows as many says that there may be more.
+    /// Maximum number of listed leases. A page that shows as many says that there may be more.
     pub const LEASES_LISTED: u16 = 1000;
 
-    /// Takes the lease if it is free, has ended, or its holder is gone. One statement decides.
+    /// Takes a lease that is free, has ended, or has a holder that is gone. One statement decides.
     pub async fn lease_take(&self, new: NewLease<'_>) -> Result<TakeLease> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
@@ -216,7 +215,7 @@ impl Store {
             .bind(skew.of(new.until)).fetch_optional(db))?;
         let outcome = match taken {
             Some(lease) => TakeLease::Taken(lease),
-            // The statement has locked the row that was in its way, so it is still there.
+            // The statement has locked the conflicting row, so it still exists.
             None => TakeLease::HeldBy(
                 on_tx!(&mut tx, db => sqlx::query_as::<_, Lease>(OF_KEY).bind(&new.hold.key).fetch_one(db))?,
             ),
@@ -224,7 +223,8 @@ impl Store {
         tx.commit().await.map(|()| outcome)
     }
 
-    /// Moves the end of a lease that is still held; `false` when it is not ours any more, or was given back by hand.
+    /// Moves the end of a lease that is still held. `false`: the caller does not hold it any more, or somebody
+    /// released it by hand.
     pub async fn lease_renew(&self, hold: &Hold, until: DateTime<Utc>) -> Result<bool> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
@@ -239,7 +239,7 @@ impl Store {
         tx.commit().await.map(|()| rows == 1)
     }
 
-    /// Gives a lease back; `false`, and harmless, when it was not ours any more.
+    /// Releases a lease. `false`, which is harmless: the caller did not hold it any more.
     pub async fn lease_release(&self, hold: &Hold) -> Result<bool> {
         let mut tx = self.begin().await?;
         let sql = "DELETE FROM leases WHERE key = $1 AND holder = $2";
@@ -247,8 +247,8 @@ impl Store {
         tx.commit().await.map(|()| rows == 1)
     }
 
-    /// Removes the leases whose keys begin so, whoever holds them: for who knows that none of the holders lives. Tells how
-    /// many there were.
+    /// Deletes all leases whose keys begin with a text, no matter who holds them, and returns their number. The
+    /// caller must know that none of the holders is alive.
     pub async fn lease_end_all_of(&self, beginning: &str) -> Result<u64> {
         let mut tx = self.begin().await?;
         let sql = "DELETE FROM leases WHERE substr(key, 1, length(CAST($1 AS TEXT))) = $1";
@@ -256,7 +256,7 @@ impl Store {
         tx.commit().await.map(|()| rows)
     }
 
-    /// Leases that have not ended, by key, with those whose holder is gone and which nobody has taken yet.
+    /// Lists leases that have not ended, by key. Includes those whose holder is gone and that nobody has taken yet.
     pub async fn lease_list(&self) -> Result<Vec<LeaseRow>> {
         let now = self.skew().await?.of(self.now());
         let sql = self.either(LIST[0], LIST[1]);
@@ -265,7 +265,7 @@ impl Store {
         Ok(rows.into_iter().map(|row| row.at(now)).collect())
     }
 
-    /// The same of the mirrors of these repositories.
+    /// Lists leases like [`Self::lease_list`], but only those of the mirrors of these repositories.
     pub async fn lease_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<LeaseRow>> {
         let now = self.skew().await?.of(self.now());
         let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
@@ -274,9 +274,9 @@ impl Store {
         Ok(rows.into_iter().map(|row| row.at(now)).collect())
     }
 
-    /// Gives a lease back by hand, whoever holds it or only if this holder does, and puts that on record. A holder that
-    /// may be at work is not overtaken: it is told to stop, and keeps the lease until it has.
-    /// `repo` is the repository that the work is about, if it is about one.
+    /// Releases a lease by hand, of any holder or only of the given one, and adds an event to the audit log. A holder
+    /// that may be at work is requested to stop, and keeps the lease until it has stopped. `repo` is the repository
+    /// that the work is about, if there is one.
     pub async fn lease_free(
         &self,
         key: &str,
@@ -298,7 +298,7 @@ impl Store {
     }
 }
 
-/// Removes leases that have ended and those of replicas that are gone.
+/// Deletes leases that have ended, and those of replicas that are gone.
 pub(super) async fn leases_end_in_tx(tx: &mut Tx, now: DateTime<Utc>) -> Result<u64> {
     execute!(tx, END_DEAD, now)
 }
@@ -324,7 +324,8 @@ async fn free_in_tx(tx: &mut Tx, now: DateTime<Utc>, key: &str, holder: &str) ->
     Ok(meant.map_or(FreeLease::NotHeld, FreeLease::AlreadyTold))
 }
 
-/// Who held it, since when and what for: it is nowhere else once it is gone.
+/// Makes the event with holder, start and purpose of the lease. They are stored nowhere else once the lease is
+/// deleted.
 fn freed_event(lease: &Lease, repo: Option<&RepoId>, cause: &Cause) -> NewLockEvent {
     let Lease {
         key,

@@ -1,12 +1,13 @@
-//! One change of locks: what is taken, freed and handed on, the events that tell of it and the jobs it leads to, all in
-//! one transaction.
+//! Changes locks in one transaction: the locks that are taken, released and handed over, their events, and the jobs
+//! that follow.
 //!
-//! Order of what a change holds, always the same, so that no two wait for each other: the *line* of the repository
-//! (one change at a time may free locks or touch those who wait), the row of the pull, rows of locks, and lanes of jobs.
+//! A change always locks in the same order, so that no two wait for each other: the *line* of the repository (one
+//! change at a time may release locks or touch their queues), the row of the pull, rows of locks, and lanes of jobs.
 //! Events of the audit log are written without waiting for anybody.
 //!
-//! Invariant *nobody waits for nothing*: pulls wait only for a lock that is held. Whoever frees a lock hands it to the
-//! first in line in the same transaction, so that nobody who comes by can be faster than those who waited.
+//! Invariant *nobody waits for nothing*: pulls wait only for a lock that is held. The change that releases a lock
+//! hands it over to the first queued pull in the same transaction. So no newcomer can be faster than the pulls that
+//! waited.
 
 use super::locks::{INSERT_HANDED_ON, LockRow, name_column};
 use super::pulls::{pull_hold_in_tx, title_in_tx};
@@ -17,11 +18,11 @@ use crate::model::{
     PullState, RepoId, RepositoryNews, Subject,
 };
 
-/// Kind of the job that plans for a pull which was handed a lock. The store itself puts it into the queue, wherever a
-/// lock is freed.
+/// Kind of the job that plans for a pull after a lock was handed over to it. The store itself queues this job,
+/// wherever a lock is released.
 pub const TAKE_TURN: &str = "take_turn";
 
-/// A change that is being made. Dropping it undoes it.
+/// A change in progress. Dropping it undoes it.
 pub(crate) struct LockChange<'a> {
     pub(super) store: &'a Store,
     pub(super) tx: Tx,
@@ -29,12 +30,12 @@ pub(crate) struct LockChange<'a> {
     events: Vec<NewLockEvent>,
     turns: Vec<PullRef>,
     outbox: Vec<NewJob>,
-    /// What is told, beside the number of the pull that had it, to whoever is next in line for a freed lock.
+    /// Clause for the next queued pull, added after the number of the pull that had the lock.
     aside: String,
 }
 
-/// A lock under which an apply, an import or a `state rm` is running is not taken away from it. The pull must be held, or
-/// one could begin between the look and the deletion.
+/// Deletes locks, except those under which an apply, an import or a `state rm` is running. The row of the pull must
+/// be held, or one of them could begin between the check and the deletion.
 macro_rules! free_sql {
     ($which:literal) => {
         concat!(
@@ -59,7 +60,7 @@ const FREE_OF_PROJECT: &str = free_sql!(
 );
 
 impl<'a> LockChange<'a> {
-    /// Begins a change of the locks of a pull, and holds its row.
+    /// Begins a change of the locks of a pull, and locks its row.
     pub(crate) async fn begin(
         store: &'a Store,
         pull: &PullRef,
@@ -71,7 +72,7 @@ impl<'a> LockChange<'a> {
         Ok((Self::of(store, tx, cause), state))
     }
 
-    /// A change in a transaction that holds the line of every repository it changes locks of.
+    /// Makes a change in a transaction that already holds the line of every repository whose locks it changes.
     pub(super) fn of(store: &'a Store, tx: Tx, cause: &'a Cause) -> Self {
         Self {
             store,
@@ -84,12 +85,12 @@ impl<'a> LockChange<'a> {
         }
     }
 
-    /// Makes the change durable, with its jobs and events.
+    /// Commits the change, with its jobs and events.
     pub(crate) async fn commit(self) -> Result<()> {
         self.commit_with(&[]).await
     }
 
-    /// The same with news of repositories.
+    /// Commits the change with news of repositories.
     pub(super) async fn commit_with(mut self, news: &[RepositoryNews]) -> Result<()> {
         self.turns.sort();
         self.turns.dedup();
@@ -105,32 +106,32 @@ impl<'a> LockChange<'a> {
         self.tx.commit().await
     }
 
-    /// Who makes it.
+    /// Returns the login of the person who makes the change.
     pub(crate) fn actor(&self) -> &'a str {
         &self.cause.actor.login
     }
 
-    /// Adds a clause to what is told to those who are handed a lock that this change frees: `, whose lock ada released`.
+    /// Sets a clause for the pulls that get a lock released by this change, such as `, whose lock ada released`.
     pub(crate) fn tell_next(&mut self, aside: String) {
         self.aside = aside;
     }
 
-    /// Discards the plans made under a lock, and tells whether there were any that could have been applied.
+    /// Discards the plans made under a lock. Returns true if any of them could have been applied.
     pub(crate) async fn discard_plans(&mut self, lock: &Lock) -> Result<bool> {
         super::plans::plans_discard_of_lock_in_tx(&mut self.tx, lock).await
     }
 
-    /// Jobs to put into the queue with the change.
+    /// Adds jobs that are queued with the change.
     pub(crate) fn push(&mut self, jobs: Vec<NewJob>) {
         self.outbox.extend(jobs);
     }
 
-    /// Notes an event of this change.
+    /// Adds an event for a lock of this change.
     pub(crate) fn record(&mut self, kind: LockEventKind, key: &LockKey, pull: &PullRef) {
         self.record_as(kind, key, pull, self.cause.clone());
     }
 
-    /// Notes an event that is about no lock.
+    /// Adds an event that is about no lock.
     pub(super) fn note(&mut self, event: NewLockEvent) {
         self.events.push(event);
     }
@@ -147,7 +148,7 @@ impl<'a> LockChange<'a> {
         });
     }
 
-    /// Gives back every lock of the pull, but for those under which something is being changed.
+    /// Releases all locks of the pull, except those under which an apply, an import or a `state rm` is running.
     pub(crate) async fn free_all(
         &mut self,
         pull: &PullRef,
@@ -158,7 +159,7 @@ impl<'a> LockChange<'a> {
         self.freed(rows, kind).await
     }
 
-    /// Gives back the lock of one project of the pull, unless something is being changed under it.
+    /// Releases the lock of one project of the pull, unless an apply, an import or a `state rm` is running under it.
     pub(crate) async fn free_project(
         &mut self,
         pull: &PullRef,
@@ -170,7 +171,7 @@ impl<'a> LockChange<'a> {
         self.freed(rows, LockEventKind::Released).await
     }
 
-    /// Gives back one lock, unless something is being changed under it.
+    /// Releases one lock, unless an apply, an import or a `state rm` is running under it.
     pub(crate) async fn free_one(
         &mut self,
         id: LockId,
@@ -180,7 +181,7 @@ impl<'a> LockChange<'a> {
         self.freed(rows, kind).await.map(|mut locks| locks.pop())
     }
 
-    /// Frees one lock without a look at who is in line: the caller hands it on itself.
+    /// Releases one lock without handing it over to the queue: the caller hands it over.
     pub(crate) async fn free_for(
         &mut self,
         id: LockId,
@@ -196,7 +197,7 @@ impl<'a> LockChange<'a> {
 
     async fn freed(&mut self, rows: Vec<LockRow>, kind: LockEventKind) -> Result<Vec<Lock>> {
         let mut locks: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
-        // Not left to the database: PostgreSQL sorts texts by the rules of its locale.
+        // The database does not sort, because PostgreSQL sorts texts by the rules of its locale.
         locks.sort_by(|a, b| a.key.cmp(&b.key));
         for lock in &locks {
             self.record(kind, &lock.key, &lock.pull);
@@ -205,8 +206,8 @@ impl<'a> LockChange<'a> {
         Ok(locks)
     }
 
-    /// Gives what became free to whoever is first in line for it. Where projects have locks of their own, one lock of a
-    /// whole directory, or a place in line for it, can make way for several of them.
+    /// Hands a released lock over to the first queued pull. Where projects have their own locks, this may be several:
+    /// the release of one lock of a whole directory, or of its place in the queue, can make way for several projects.
     pub(super) async fn hand_on(&mut self, key: &LockKey, after: &PullRef) -> Result<()> {
         while let Some(waiter) = waiter_next_in_tx(&mut self.tx, key).await? {
             let after = match after.number.subject() {
@@ -221,7 +222,7 @@ impl<'a> LockChange<'a> {
         Ok(())
     }
 
-    /// The waiter leaves the line and holds the lock, which must be free.
+    /// Removes the waiter from the queue and gives it the lock, which must be free.
     pub(crate) async fn hand_to(&mut self, waiter: WaiterRow, reason: &str) -> Result<()> {
         execute!(
             &mut self.tx,
@@ -259,8 +260,8 @@ impl<'a> LockChange<'a> {
     }
 }
 
-/// Nobody else frees locks of the repository or touches its lines until the transaction ends. SQLite has only one
-/// writing transaction anyway.
+/// Locks the line of a repository: nobody else releases its locks or touches their queues until the transaction ends.
+/// SQLite has only one writing transaction anyway.
 pub(super) async fn line_hold_in_tx(tx: &mut Tx, repo: &RepoId) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
@@ -274,7 +275,8 @@ pub(super) async fn line_hold_in_tx(tx: &mut Tx, repo: &RepoId) -> Result<()> {
     }
 }
 
-/// What [`TAKE_TURN`] works on: the pull alone, because whatever it was handed is on record with its locks.
+/// Makes the [`TAKE_TURN`] job of a pull. It needs only the pull, because the locks of the pull say what was
+/// requested.
 fn turn_job(pull: &PullRef) -> NewJob {
     NewJob {
         kind: TAKE_TURN,

@@ -1,7 +1,8 @@
-//! The audit log in parts, newest first: all of it, or what concerns some owners and repositories.
+//! Reads the audit log in parts, newest first: all of it, or the events that concern some owners and repositories.
 //!
-//! An event concerns what its column `concern` says, or else its repository; one index of the chain has both, and for each
-//! of those that are asked for no more of it is read than fits in the part. The inbox is small and has no such index.
+//! The column `concern` says whom an event concerns, or else its repository does. One index of the chain covers both.
+//! For each requested owner or repository, it reads no more events than fit in the part. The inbox is small and has
+//! no such index.
 
 use super::lock_events::{EventRow, event_columns, newest_sql};
 use super::of_repos::listed;
@@ -10,8 +11,9 @@ use crate::model::{Concern, LockEvent};
 
 const PART: &str = newest_sql!("$2", "id < $1 - 1000000000000000", "seq < $1");
 
-/// `$list` gives a row `whose` for each value of the list in `$1`, and joins to it the events that follow, called `$newest`;
-/// `$one_of` is the condition that something is in that list.
+/// Selects the events that concern one of the values of the list in `$1`. `$list` makes a row `whose` of each value
+/// and joins the events that follow, under the name `$newest`. `$one_of` is the condition that a value is in the
+/// list.
 macro_rules! concerning_sql {
     ($one_of:literal, $list:literal, $newest:literal) => {
         newest_sql!(
@@ -43,14 +45,14 @@ const CONCERNING: [&str; 2] = [
 ];
 
 impl Store {
-    /// Every event, or those that concern one of these; from before the given place.
+    /// Returns all events, or those that concern one of these owners and repositories, from before the given place.
     pub async fn lock_event_part(
         &self,
         of: Option<&[Concern]>,
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<LockEvent>> {
-        // A place far below zero would not fit once the offset of the inbox is taken off.
+        // A place far below zero would overflow when the offset of the inbox is subtracted.
         let before = before.unwrap_or(i64::MAX).max(0);
         let rows = match of {
             None => {

@@ -1,14 +1,16 @@
-//! The chain of the audit log, and what proves it.
+//! Seals the chain of the audit log.
 //!
-//! The need: events are written by many at once, and one of them must follow the other in the chain. So nobody who writes
-//! an event continues the chain; one sealer does, a moment later, for all of them. Only it and `audit prune` hold the chain.
+//! The need: many writers add events at once, but in the chain one event must follow the other. So no writer
+//! continues the chain. One sealer does so for all of them, a moment later. Only the sealer and `audit prune` lock
+//! the chain.
 //!
-//! *Order*: an event gets its number when the sealer sees it. PostgreSQL gives out the numbers of the inbox before the
-//! commit, so a lower one may appear after a higher one was sealed; it simply comes later in the chain. Events of one lock
-//! are in their order all the same: who writes the second one has waited for the commit of the first.
+//! *Order*: an event gets its number when the sealer sees it. PostgreSQL assigns the numbers of the inbox before the
+//! commit, so a lower one may appear after a higher one was sealed. It simply comes later in the chain. Events of one
+//! lock are in order all the same, because the writer of the second one has waited for the commit of the first.
 //!
-//! *Checkpoints*: a batch and the signature of its end are one transaction. So an event beyond the last checkpoint was not
-//! written by a sealer: it is of a server of the release before, which continued the chain itself, and is signed next.
+//! *Checkpoints*: a batch and the signature of its end are one transaction. So an event beyond the last checkpoint
+//! does not come from a sealer. It comes from a server of the previous release, which continued the chain directly,
+//! and is signed next.
 
 use chrono::{DateTime, Utc};
 
@@ -17,9 +19,9 @@ use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{ChainedEvent, NewLockEvent, Sha256Digest};
 use crate::seal::{Checkpoint, KeyName, Pruned, PublicKey, Sealed, Signature, SigningKey};
 
-/// Checkpoints that are kept. Each covers all before it, so older ones prove nothing more.
+/// Number of checkpoints to keep. Each one covers all before it, so older ones prove nothing more.
 const CHECKPOINTS: i64 = 1_000;
-/// Setting with the highest number that was ever sealed.
+/// Setting that stores the highest number ever sealed.
 const HIGHEST: &str = "audit_highest";
 
 const TAKE: &str = concat!(
@@ -36,29 +38,29 @@ const SEALS: &str = "SELECT last_seq, last_hash, last_at, events, actor, sealed_
 const LAST_CHECKPOINT: &str =
     "SELECT seq, hash, signed_at, key, signature FROM audit_checkpoints ORDER BY seq DESC LIMIT 1";
 
-/// What stands in place of events that were removed.
+/// Statement that takes the place of removed events.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LockEventSeal {
-    /// The last event that was removed.
+    /// Number of the last removed event.
     pub last_seq: i64,
-    /// Its hash, which the next event continues.
+    /// Hash of that event, which the next event continues.
     pub last_hash: Sha256Digest,
-    /// When it happened.
+    /// Time of that event.
     pub last_at: DateTime<Utc>,
-    /// How many events were removed with it.
+    /// Number of removed events.
     pub events: i64,
-    /// Who removed them.
+    /// Login of the person who removed them.
     pub actor: String,
-    /// When.
+    /// Time of the removal.
     pub sealed_at: DateTime<Utc>,
-    /// The key that signed it; `None`: it is older than checkpoints.
+    /// Key that signed the seal; `None`: the seal is older than checkpoints.
     pub key: Option<PublicKey>,
-    /// The signature.
+    /// Signature with that key.
     pub signature: Option<Signature>,
 }
 
 impl LockEventSeal {
-    /// The statement that is signed.
+    /// Returns the statement that is signed.
     pub fn statement(&self) -> Pruned<'_> {
         Pruned {
             last_seq: self.last_seq,
@@ -70,7 +72,7 @@ impl LockEventSeal {
         }
     }
 
-    /// Whether one of these keys has signed it.
+    /// Returns true if one of these keys has signed the seal.
     pub fn is_signed_by(&self, keys: &[PublicKey]) -> bool {
         match (self.key, &self.signature) {
             (Some(key), Some(signature)) => {
@@ -81,14 +83,13 @@ impl LockEventSeal {
     }
 }
 
-/// A key that checkpoints are signed with.
+/// A key that signs checkpoints.
 #[derive(Clone, Debug)]
 pub struct AuditKey {
-    /// The public key.
     pub public: PublicKey,
-    /// The private key as the database has it; `None`: it lies in the data directory of a server.
+    /// Encrypted private key; `None`: it is in the data directory of a server.
     pub sealed: Option<Sealed>,
-    /// When it was made.
+    /// Time when the key was made.
     pub created_at: DateTime<Utc>,
 }
 
@@ -142,12 +143,12 @@ impl From<CheckpointRow> for Checkpoint {
     }
 }
 
-/// How far the log reaches.
+/// Extent of the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LogReach {
     /// Number of the newest event in the chain; 0: none.
     pub head: i64,
-    /// Events that wait to be sealed.
+    /// Number of events that wait to be sealed.
     pub waiting: i64,
     /// Number of the event of the last checkpoint; 0: none.
     pub checkpoint: i64,
@@ -157,40 +158,40 @@ pub struct LogReach {
     pub walked: i64,
 }
 
-/// What sealing comes to.
+/// Outcome of sealing the log.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SealLog {
-    /// Everything is sealed and signed already.
+    /// All events are sealed and signed already.
     Nothing,
     /// Events were sealed, and the end of the chain was signed.
     Sealed {
-        /// How many events.
+        /// Number of sealed events.
         events: u64,
-        /// The new checkpoint.
+        /// The new checkpoint at the end of the chain.
         checkpoint: Checkpoint,
     },
-    /// The event of the last checkpoint is not in the chain as it was signed. Nothing was done.
+    /// The event of this checkpoint is not in the chain as it was signed. Nothing was done.
     Torn(Checkpoint),
 }
 
-/// What pruning comes to.
+/// Outcome of pruning the log.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PruneLog {
-    /// Nothing is that old, or nothing of that is signed yet.
+    /// No event is that old, or none of the old ones is signed yet.
     Nothing,
-    /// Events were removed.
+    /// Events were removed, and this seal takes their place.
     Pruned(LockEventSeal),
 }
 
 impl Store {
-    /// What was removed from the beginning of the chain, oldest first.
+    /// Lists the seals of the events that were removed from the beginning of the chain, oldest first.
     pub async fn lock_event_seals(&self) -> Result<Vec<LockEventSeal>> {
         on_pool!(self, db => sqlx::query_as::<_, LockEventSeal>(SEALS).fetch_all(db))
     }
 
-    /// How far the log reaches, without reading it.
+    /// Returns the extent of the log, without reading the events.
     pub async fn audit_reach(&self) -> Result<LogReach> {
         on_pool!(self, db => sqlx::query_as::<_, LogReach>(
             "SELECT COALESCE((SELECT MAX(seq) FROM lock_events), 0) AS head, \
@@ -200,7 +201,7 @@ impl Store {
              COALESCE((SELECT MAX(seq) FROM lock_event_walks), 0) AS walked").bind(HIGHEST).fetch_one(db))
     }
 
-    /// The keys that checkpoints were signed with, newest first.
+    /// Lists the keys that signed checkpoints, newest first.
     pub async fn audit_keys(&self) -> Result<Vec<AuditKey>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, KeyRow>(
             "SELECT public, key_id, secret, created_at FROM audit_keys ORDER BY created_at DESC, public")
@@ -208,7 +209,7 @@ impl Store {
         Ok(rows.into_iter().map(AuditKey::from).collect())
     }
 
-    /// Keeps a key, with an event if it comes with one. `false`: it was there.
+    /// Stores a key, and an event if one is given. `false`: the key was stored already.
     pub async fn audit_key_add(
         &self,
         public: PublicKey,
@@ -232,7 +233,7 @@ impl Store {
         tx.commit().await.map(|()| added > 0)
     }
 
-    /// Replaces what the private key is encrypted with.
+    /// Replaces the encrypted private key after its encryption key changed.
     pub async fn audit_key_reseal(&self, public: PublicKey, sealed: &Sealed) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -245,21 +246,21 @@ impl Store {
         tx.commit().await
     }
 
-    /// The checkpoints that are kept, oldest first.
+    /// Lists the stored checkpoints, oldest first.
     pub async fn audit_checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, CheckpointRow>(
             "SELECT seq, hash, signed_at, key, signature FROM audit_checkpoints ORDER BY seq").fetch_all(db))?;
         Ok(rows.into_iter().map(Checkpoint::from).collect())
     }
 
-    /// The last checkpoint.
+    /// Returns the last checkpoint.
     pub async fn audit_checkpoint_last(&self) -> Result<Option<Checkpoint>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, CheckpointRow>(LAST_CHECKPOINT).fetch_optional(db))?;
         Ok(row.map(Checkpoint::from))
     }
 
-    /// Moves the oldest events of the inbox to the chain, so many at most, and signs its new end. `mark` is a checkpoint that
-    /// is known from outside of the database: nobody can have written the log again before it was held.
+    /// Moves the oldest events of the inbox to the chain, at most `limit` of them, and signs its new end. `mark` is a
+    /// checkpoint that is known from outside the database. Nobody can have rewritten the log before `mark` was known.
     pub async fn lock_event_seal(
         &self,
         key: &SigningKey,
@@ -315,8 +316,8 @@ impl Store {
             .map(|()| SealLog::Sealed { events, checkpoint })
     }
 
-    /// Removes the events from before a time and leaves a signed seal in their place; `event` tells of it, given that seal.
-    /// The event of the last checkpoint stays, and all after it.
+    /// Removes the events from before a time and puts a signed seal in their place. `event` makes the event about the
+    /// removal from that seal. Keeps the event of the last checkpoint and all after it.
     pub async fn lock_event_prune(
         &self,
         before: DateTime<Utc>,
@@ -326,7 +327,8 @@ impl Store {
     ) -> Result<PruneLog> {
         let mut tx = self.begin().await?;
         chain_hold_in_tx(&mut tx).await?;
-        // Times need not grow with the numbers: nothing goes that an older event follows on.
+        // Times need not grow with the numbers, so an event stays if an earlier one in the chain is too young to be
+        // removed.
         let last = on_tx!(&mut tx, db => sqlx::query_as::<_, (i64, Sha256Digest, DateTime<Utc>)>(
             "SELECT seq, hash, at FROM lock_events WHERE seq < COALESCE((SELECT MAX(seq) FROM audit_checkpoints), 0) \
              AND seq < COALESCE((SELECT MIN(n.seq) FROM lock_events n WHERE n.at >= $1), 9223372036854775807) \
@@ -371,7 +373,8 @@ struct InboxRow {
     what: WhatRow,
 }
 
-/// Nobody else continues the chain until the transaction ends. SQLite has only one writing transaction anyway.
+/// Locks the chain, so that nobody else continues it until the transaction ends. SQLite has only one writing
+/// transaction anyway.
 async fn chain_hold_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
@@ -439,15 +442,16 @@ async fn checkpoint_insert_in_tx(tx: &mut Tx, new: &Checkpoint) -> Result<()> {
     .map(drop)
 }
 
-/// Whether the log still has the event of a checkpoint as it was signed. Pruning never removes that of the last one.
+/// Returns true if the log still has the event of a checkpoint as it was signed. Pruning never removes that of the
+/// last one.
 async fn has_event_in_tx(tx: &mut Tx, checkpoint: &Checkpoint) -> Result<bool> {
     let hash = on_tx!(tx, db => sqlx::query_scalar::<_, Sha256Digest>(
         "SELECT hash FROM lock_events WHERE seq = $1").bind(checkpoint.seq).fetch_optional(db))?;
     Ok(hash.is_some_and(|hash| hash == checkpoint.hash))
 }
 
-/// Whether the event of a checkpoint was pruned since. Somebody may have written a seal just now to make it look so: each
-/// must be signed.
+/// Returns true if the event of a checkpoint was pruned since. An attacker may have written a seal to make it look
+/// so. Therefore every seal must be signed.
 async fn has_pruned_in_tx(tx: &mut Tx, checkpoint: &Checkpoint) -> Result<bool> {
     let seals = on_tx!(&mut *tx, db => sqlx::query_as::<_, LockEventSeal>(SEALS).fetch_all(db))?;
     let keys = on_tx!(tx, db => sqlx::query_scalar::<_, PublicKey>("SELECT public FROM audit_keys").fetch_all(db))?;

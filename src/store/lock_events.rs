@@ -1,8 +1,8 @@
-//! The audit log of locks: append-only.
+//! The audit log of locks, which is append-only.
 //!
-//! An event is written in the transaction of the change it tells of, so that neither is there without the other. It goes
-//! to `lock_event_inbox`, where nobody waits for anybody. The sealer (`store::lock_event_seal`) moves events from there to
-//! the chain in `lock_events`.
+//! An event is written in the transaction of the change that it reports, so that neither exists without the other. It
+//! goes to `lock_event_inbox`, where nobody waits for anybody. The sealer (`store::lock_event_seal`) moves events
+//! from there to the chain in `lock_events`.
 
 use chrono::{DateTime, Utc};
 
@@ -13,15 +13,15 @@ use crate::model::{
     NewLockEvent, Origin, PullNumber, PullRef, RepoId, RepoPath, Sha256Digest, WorkspaceName,
 };
 
-/// Columns of what happened, the same in both tables.
+/// Columns of an event, the same in both tables.
 macro_rules! event_columns {
     () => {
         "at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, concern"
     };
 }
 
-/// The newest events that `$inbox` and `$chain` choose, newest first, as [`EventRow`] reads them: at most `$limit`. Those
-/// that are not sealed yet have places above all numbers.
+/// Selects the newest events that match `$inbox` and `$chain`, newest first, as [`EventRow`] reads them: at most
+/// `$limit`. Events that are not sealed yet have places above all numbers.
 macro_rules! newest_sql {
     ($limit:literal, $inbox:expr, $chain:expr) => {
         concat!(
@@ -58,32 +58,32 @@ const AFTER: &str = concat!(
     " FROM lock_events WHERE seq > $1 ORDER BY seq LIMIT $2"
 );
 
-/// How far somebody has looked through the log.
+/// Progress of a walk that verifies the log.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LockEventWalk {
-    /// Which walk.
+    /// Name of the walk.
     pub name: String,
-    /// The last event that was found to be in order; 0: none yet.
+    /// Number of the last event that was found to be valid; 0: none yet.
     pub seq: i64,
-    /// Its hash.
+    /// Hash of that event.
     pub hash: Sha256Digest,
-    /// The event that was found not to be.
+    /// Number of the event that was found to be invalid.
     pub broken_seq: Option<i64>,
-    /// What is wrong with it.
+    /// Description of the fault of that event.
     pub fault: Option<String>,
-    /// When somebody looked last.
+    /// Time of the last walk.
     pub walked_at: DateTime<Utc>,
 }
 
 impl Store {
-    /// Keeps an event that comes with no other change.
+    /// Adds an event that comes with no other change.
     pub async fn lock_event_append(&self, event: NewLockEvent) -> Result<()> {
         let mut tx = self.begin().await?;
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         tx.commit().await
     }
 
-    /// Writes what happened, to be sealed soon.
+    /// Writes events to the inbox, from which they are sealed soon.
     pub(crate) async fn lock_events_in_tx(
         &self,
         tx: &mut Tx,
@@ -124,31 +124,32 @@ impl Store {
         Ok(())
     }
 
-    /// The newest events, newest first.
+    /// Lists the newest events, newest first.
     pub async fn lock_event_list(&self, limit: i64) -> Result<Vec<LockEvent>> {
         self.lock_event_part(None, None, limit).await
     }
 
-    /// What happened to a lock and to those that exclude it, newest first.
+    /// Lists the events of a lock and of the locks that exclude it, newest first.
     pub async fn lock_event_list_of(&self, key: &LockKey, limit: i64) -> Result<Vec<LockEvent>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, EventRow>(OF_LOCK)
             .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(scope_column(key)).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(LockEvent::from).collect())
     }
 
-    /// The sealed events after a place in the chain, in order: for those who read all of it piece by piece.
+    /// Lists the sealed events after a place in the chain, in order. For callers that read the whole chain piece by
+    /// piece.
     pub async fn lock_event_after(&self, seq: i64, limit: i64) -> Result<Vec<ChainedEvent>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, ChainRow>(AFTER).bind(seq).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(ChainedEvent::from).collect())
     }
 
-    /// How far the log was looked through.
+    /// Lists the progress of all walks through the log.
     pub async fn lock_event_walks(&self) -> Result<Vec<LockEventWalk>> {
         on_pool!(self, db => sqlx::query_as::<_, LockEventWalk>(
             "SELECT name, seq, hash, broken_seq, fault, walked_at FROM lock_event_walks ORDER BY name").fetch_all(db))
     }
 
-    /// Keeps how far it was; `walked_at` is now.
+    /// Stores the progress of a walk; `walked_at` is now.
     pub async fn lock_event_walk_set(&self, walk: &LockEventWalk) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -167,7 +168,7 @@ impl Store {
     }
 }
 
-/// The hash covers what is kept, so texts are made storable first.
+/// Makes the texts of an event storable before hashing, because the hash covers the stored texts.
 fn storable(event: NewLockEvent) -> NewLockEvent {
     let Cause {
         actor,
@@ -191,7 +192,7 @@ fn storable(event: NewLockEvent) -> NewLockEvent {
 
 pub(super) use {event_columns, newest_sql};
 
-/// An event as both tables have it.
+/// An event as both tables store it.
 #[derive(sqlx::FromRow)]
 pub(super) struct WhatRow {
     pub at: DateTime<Utc>,
@@ -209,7 +210,8 @@ pub(super) struct WhatRow {
 }
 
 impl WhatRow {
-    /// Which applies it is about. What is about a lock has a workspace, what is about a pull has its number.
+    /// Returns the scope of an event about applies. An event about a lock has a workspace, one about a pull has its
+    /// number.
     fn applies(&self) -> Option<ApplyScope> {
         if self.workspace.is_some() || self.pull.is_some() {
             return None;

@@ -1,17 +1,18 @@
-//! Finding locks by the names people give them.
+//! Finds locks by the names that people give them.
 
 use super::locks::{LockRow, OF_REPO};
 use super::{Result, Store, on_pool};
 use crate::model::{Lock, LockName, RepoId};
 
-/// Goes from one repository to the next in the index, whatever the number of locks in each.
+/// Selects the repositories with locks. It jumps from one to the next in the index, however many locks each of them
+/// has.
 const REPOS: &str = "WITH RECURSIVE each (repo) AS (SELECT MIN(repo) FROM locks UNION ALL \
      SELECT (SELECT MIN(l.repo) FROM locks l WHERE l.repo > each.repo) FROM each WHERE each.repo IS NOT NULL) \
      SELECT repo FROM each WHERE repo IS NOT NULL";
 
 impl Store {
-    /// The held locks that a name fits, on whatever host: first the repositories that it can begin with, which are few,
-    /// then their locks.
+    /// Lists the held locks that a name matches, on any forge. Reads the repositories that the name can begin with,
+    /// which are few, and then their locks.
     pub async fn lock_list_called(&self, name: &LockName) -> Result<Vec<Lock>> {
         let mut repos = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(REPOS).fetch_all(db))?;
         repos.retain(|repo| name.may_be_of(repo));

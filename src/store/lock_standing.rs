@@ -1,4 +1,4 @@
-//! What goes on under a lock: whether it can be taken from its pull without harm.
+//! Finds out what is under way under a lock, to tell if the lock can be taken from its pull without harm.
 
 use super::lock_change::LockChange;
 use super::locks::{name_from_column, scope_column};
@@ -7,15 +7,15 @@ use crate::model::{
     CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullRef, RepoPath, WorkspaceName,
 };
 
-/// Commands with a run under the lock that has not ended; and plans that took the lock and have not come to it yet,
-/// because they wait for another project.
+/// Selects commands with a run under the lock that has not ended. Also selects plans that took the lock and have not
+/// begun a run under it yet, because they wait for another project.
 const AT_WORK: &str = "SELECT c.id, c.kind FROM commands c WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' \
      AND (EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
      AND ($5 = '' OR r.name = $5) AND r.hook IS NULL AND r.kind <> 'version' AND r.state <> 'finished') \
      OR (c.state = 'running' AND c.kind IN ('plan', 'autoplan') AND c.created_at <= $6 \
      AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
      AND r.hook IS NULL AND ($5 = '' OR r.name = $5)))) ORDER BY c.id";
-/// Applies, imports and `state rm`s that are under way.
+/// Counts the applies, imports and `state rm`s that are under way.
 const APPLYING: &str = "SELECT (SELECT COUNT(*) FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
      AND ($5 = '' OR name = $5) AND state = 'applying') \
      + (SELECT COUNT(*) FROM runs WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
@@ -54,7 +54,8 @@ macro_rules! applied {
     };
 }
 
-/// Of an application nothing waits to be merged: what it applied is on its branch.
+/// Returns the applied projects that wait to be merged. For an application there are none: its changes are on its
+/// branch.
 fn unmerged(pull: &PullRef, rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec<ProjectKey> {
     if pull.number.is_application() {
         return Vec::new();
@@ -82,7 +83,7 @@ fn standing(
 }
 
 impl Store {
-    /// What goes on under a lock right now, for those who look.
+    /// Returns what is under way under a lock right now. It may change at any time, so it is only for display.
     pub async fn lock_standing(&self, lock: &Lock) -> Result<LockStanding> {
         let applying = on_pool!(self, db => applying!(lock).fetch_one(db))?;
         let at_work = on_pool!(self, db => at_work!(lock).fetch_all(db))?;
@@ -95,7 +96,8 @@ impl Store {
 }
 
 impl LockChange<'_> {
-    /// What goes on under a lock. The pull must be held: then no apply begins until the change is over.
+    /// Returns what is under way under a lock. The row of the pull must be held, so that no apply begins until the
+    /// change is over.
     pub(crate) async fn standing(&mut self, lock: &Lock) -> Result<LockStanding> {
         let applying = on_tx!(&mut self.tx, db => applying!(lock).fetch_one(db))?;
         let at_work = on_tx!(&mut self.tx, db => at_work!(lock).fetch_all(db))?;
@@ -103,7 +105,7 @@ impl LockChange<'_> {
         Ok(standing(lock, applying, at_work, &applied))
     }
 
-    /// The projects for which the pull has begun to apply anything that waits to be merged: what it holds for them cannot
+    /// Lists the projects for which the pull has begun to apply something that waits to be merged. Their locks cannot
     /// be given away.
     pub(crate) async fn applied(&mut self, pull: &PullRef) -> Result<Vec<ProjectKey>> {
         on_tx!(&mut self.tx, db => applied!(pull).fetch_all(db)).map(|rows| unmerged(pull, rows))

@@ -1,17 +1,18 @@
 //! Project locks. One statement takes a lock, and the unique key on (repository with host, path, workspace, scope)
-//! decides who holds it (P4). How locks are freed and handed on is told in `lock_change`.
+//! decides who holds it (P4). `lock_change` explains how locks are released and handed over.
 //!
 //! Races, by name:
-//! - *two take at once*: the unique key lets one insert, the other gets no row back and reads who won;
-//! - *close meets take*: taking reads the pull's row under a share lock, closing writes it; whichever comes second
-//!   sees the other, so a closed pull never ends up with a lock (P7);
-//! - *release meets apply*: giving back holds the pull's row, the gate of an apply shares it; so an apply is either
-//!   seen and spared, or finds its lock gone;
-//! - *released while we look*: no row inserted and no holder found means the holder just left; take again.
+//! - *two take at once*: the unique key lets one insert. The other gets no row back and reads who won.
+//! - *close meets take*: taking reads the pull's row under a share lock, closing writes it. The second one sees the
+//!   first, so a closed pull never ends up with a lock (P7).
+//! - *release meets apply*: a release holds the pull's row exclusively, the gate of an apply shares it. So the
+//!   release either sees and spares the apply, or the apply finds its lock gone.
+//! - *released while we look*: if no row was inserted and no holder was found, the holder has just released the lock.
+//!   Try again.
 //!
-//! Where projects have locks of their own (`repo_locks.scope: project`), a lock of the whole directory and one of a
-//! project in it exclude each other, too. No unique key can say that, so the statement looks. Two servers that
-//! disagree about the scope could both win at the very same moment; nothing else could.
+//! Where projects have their own locks (`repo_locks.scope: project`), a lock of the whole directory and one of a
+//! project in it exclude each other, too. No unique key can express that, so the statement checks it. Only two
+//! servers that disagree about the scope could both win, and only at the very same moment.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -24,32 +25,32 @@ use crate::model::{
     PullRef, PullState, RepoId, RepoPath, WorkspaceName,
 };
 
-/// What came of trying to take a lock.
+/// Outcome of trying to take a lock.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TakeLock {
-    /// Free before, ours now.
+    /// The lock was free, and the pull holds it now.
     Taken(Lock),
-    /// The same pull held it already.
+    /// The pull held the lock already.
     AlreadyOurs(Lock),
-    /// Another pull holds it.
+    /// Another pull holds the lock.
     HeldBy(Lock),
-    /// The pull that asks is closed.
+    /// The pull that requests the lock is closed.
     PullClosed,
 }
 
-/// A lock that a pull wants.
+/// Request of a pull for a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWish<'a> {
-    /// The lock.
+    /// Key of the lock.
     pub key: &'a LockKey,
-    /// The project it is for.
+    /// Project that the lock is for.
     pub project: &'a ProjectKey,
-    /// The pull.
+    /// Pull that requests the lock.
     pub pull: &'a PullRef,
     /// Page of the pull for people.
     pub pull_url: &'a str,
-    /// Who asks, and why.
+    /// Person or program that requests the lock, and the reason.
     pub cause: &'a Cause,
 }
 
@@ -61,7 +62,8 @@ impl LockWish<'_> {
         ))
     }
 
-    /// Which of the locks that stand in the way, or are ours already, decides.
+    /// Returns the outcome if one of the found locks excludes the requested one, or covers the project for the same
+    /// pull.
     fn outcome(&self, found: Vec<Lock>) -> Option<TakeLock> {
         let (ours, others): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|lock| lock.pull == *self.pull);
@@ -81,7 +83,7 @@ macro_rules! columns {
     };
 }
 
-/// Neither is a lock taken that one of another pull excludes, nor one that another pull waits for.
+/// Takes a lock, unless a lock of another pull excludes it or another pull is queued for it.
 macro_rules! take_sql {
     ($lock:literal) => {
         concat!(
@@ -99,7 +101,7 @@ macro_rules! take_sql {
     };
 }
 
-/// A lock for a pull that waited, taken in the transaction that freed it.
+/// Inserts a lock for a queued pull, in the transaction that released it.
 pub(super) const INSERT_HANDED_ON: &str = "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, asks) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12)";
 
@@ -169,11 +171,11 @@ const RENEW: &str = concat!(
     columns!()
 );
 
-/// Tries before a holder that comes and goes faster than we can read is reported as an error.
+/// Number of tries before a holder that changes faster than we can read it is reported as an error.
 const TAKE_TRIES: usize = 16;
 
 impl Store {
-    /// Takes the lock of a project for a pull, or says who holds it. Re-entrant for the same pull.
+    /// Takes the lock of a project for a pull, or returns its holder. Re-entrant for the same pull.
     pub async fn lock_take(&self, wish: &LockWish<'_>) -> Result<TakeLock> {
         let mut tx = self.begin().await?;
         let taken = self.lock_take_in_tx(&mut tx, wish).await?;
@@ -185,8 +187,8 @@ impl Store {
         Ok(taken)
     }
 
-    /// The same as a part of a transaction, in which the pull stays open and keeps its locks until the end. The event
-    /// is left to the caller.
+    /// Takes a lock as a part of a transaction. The pull stays open and keeps its locks until the transaction ends.
+    /// The caller stores the event.
     pub(super) async fn lock_take_in_tx(
         &self,
         tx: &mut Tx,
@@ -216,8 +218,9 @@ impl Store {
         Err(wish.restless())
     }
 
-    /// The lock that keeps whoever waits from the one that is wished for: where projects have locks of their own, the
-    /// lock of a whole directory may be waited for while some in it are free. Nobody overtakes.
+    /// Returns the lock that another pull is queued for, in the same directory and workspace. Where projects have
+    /// their own locks, a pull may be queued for the lock of the whole directory while locks in it are free. Nobody
+    /// overtakes it.
     async fn lock_before_in_tx(&self, tx: &mut Tx, wish: &LockWish<'_>) -> Result<Option<Lock>> {
         on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PLACE)
             .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(wish.pull.number)
@@ -225,7 +228,7 @@ impl Store {
         .map(|row| row.map(Lock::from))
     }
 
-    /// Gives back the lock of a project, if the pull still holds it and no apply is running under it.
+    /// Releases the lock of a project, if the pull still holds it and no apply is running under it.
     pub async fn lock_release(
         &self,
         pull: &PullRef,
@@ -237,8 +240,8 @@ impl Store {
         change.commit().await.map(|()| !freed.is_empty())
     }
 
-    /// Gives back every lock of a pull, but for those under which an apply is running, leaves every line, and discards
-    /// the plans of the pull.
+    /// Releases all locks of a pull, except those under which an apply is running. Also removes the pull from every
+    /// queue, and discards its plans.
     pub async fn lock_release_all(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         change.leave_all(pull).await?;
@@ -247,8 +250,8 @@ impl Store {
         change.commit().await.map(|()| freed)
     }
 
-    /// The pull was active: time limits of its locks start anew. A lock that was active a shorter time than `grain` ago
-    /// is left as it is, unless its pull was warned.
+    /// Restarts the time limits of the locks of a pull, because the pull was active. Skips a lock that was active
+    /// less than `grain` ago, unless its pull was warned.
     pub async fn lock_renew(
         &self,
         pull: &PullRef,
@@ -272,33 +275,33 @@ impl Store {
         change.commit().await.map(|()| renewed)
     }
 
-    /// One lock.
+    /// Returns the lock with this identifier.
     pub async fn lock_get(&self, id: LockId) -> Result<Option<Lock>> {
         on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(Lock::from))
     }
 
-    /// Who holds a lock, or one that excludes it.
+    /// Returns the holder of a lock, or of one that excludes it.
     pub async fn lock_holder(&self, key: &LockKey) -> Result<Option<Lock>> {
         on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_KEY)
             .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(scope_column(key)).fetch_all(db))
         .map(|rows| rows.into_iter().next().map(Lock::from))
     }
 
-    /// Every lock, newest first.
+    /// Lists all locks, newest first.
     pub async fn lock_list(&self) -> Result<Vec<Lock>> {
         on_pool!(self, db => sqlx::query_as::<_, LockRow>(ALL).fetch_all(db))
             .map(|rows| rows.into_iter().map(Lock::from).collect())
     }
 
-    /// The locks of these repositories, newest first.
+    /// Lists the locks of these repositories, newest first.
     pub async fn lock_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<Lock>> {
         let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
         on_pool!(self, db => sqlx::query_as::<_, LockRow>(sql).bind(repos).fetch_all(db))
             .map(|rows| rows.into_iter().map(Lock::from).collect())
     }
 
-    /// The locks of one pull, by directory and workspace.
+    /// Lists the locks of one pull, by directory and workspace.
     pub async fn lock_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Lock>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
@@ -308,7 +311,7 @@ impl Store {
     }
 }
 
-/// One of the locks of a pull, as a part of a transaction.
+/// Returns one of the locks of a pull, as a part of a transaction.
 pub(super) async fn lock_of_pull_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<Lock>> {
     on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PULL).bind(&pull.repo).bind(pull.number).fetch_optional(db))
         .map(|row| row.map(Lock::from))
@@ -324,7 +327,8 @@ impl LockChange<'_> {
         Ok(taken)
     }
 
-    /// The locks that the pull was handed and has not begun to use, each with what was asked for. They are so no more.
+    /// Returns the locks that were handed over to the pull and are not used yet, each with the command that was
+    /// requested. Marks them as used.
     pub(crate) async fn turns(&mut self, pull: &PullRef) -> Result<Vec<(Lock, String)>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, TurnRow>(TURNS)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
@@ -340,13 +344,13 @@ impl LockChange<'_> {
             .collect())
     }
 
-    /// One lock.
+    /// Returns the lock with this identifier.
     pub(crate) async fn lock(&mut self, id: LockId) -> Result<Option<Lock>> {
         on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(Lock::from))
     }
 
-    /// Every lock of a repository.
+    /// Lists all locks of a repository.
     pub(crate) async fn locks(&mut self, repo: &RepoId) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(OF_REPO).bind(repo).fetch_all(db))?;
         let mut locks: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
@@ -366,12 +370,12 @@ pub(super) fn taken_event(lock: &Lock, cause: &Cause) -> NewLockEvent {
     }
 }
 
-/// Not left to the database: PostgreSQL sorts texts by the rules of its locale.
+/// Sorts locks here and not in the database, because PostgreSQL sorts texts by the rules of its locale.
 fn sort_by_key(locks: &mut [Lock]) {
     locks.sort_by(|a, b| a.key.cmp(&b.key));
 }
 
-/// A project without a name is kept as the empty text, so that it takes part in unique keys.
+/// Returns the name of a project, or the empty text, so that projects without a name take part in unique keys.
 pub(super) fn name_column(project: &ProjectKey) -> String {
     project
         .name
@@ -380,7 +384,7 @@ pub(super) fn name_column(project: &ProjectKey) -> String {
         .unwrap_or_default()
 }
 
-/// The one project a lock is for, or the empty text.
+/// Returns the name of the only project that a lock is for, or the empty text.
 pub(super) fn scope_column(key: &LockKey) -> String {
     key.project
         .as_ref()
@@ -388,7 +392,7 @@ pub(super) fn scope_column(key: &LockKey) -> String {
         .unwrap_or_default()
 }
 
-/// The way back from [`name_column`] and [`scope_column`].
+/// Reverses [`name_column`] and [`scope_column`].
 pub(super) fn name_from_column(name: &str) -> Option<ProjectName> {
     name.parse().ok()
 }
@@ -407,7 +411,7 @@ pub(super) struct LockRow {
     reason: String,
     taken_at: DateTime<Utc>,
     active_at: DateTime<Utc>,
-    /// Not every statement that gives a lock back asks for it.
+    /// Optional, because not every statement that returns a lock selects the title.
     #[sqlx(default)]
     title: Option<String>,
 }

@@ -1,16 +1,18 @@
-//! The database, and the SQL of everything that is no feature yet; a feature writes its SQL itself, as methods of
-//! [`Store`]. A file per resource; the resource comes first in the name of a method.
+//! The database, and the SQL of everything that does not belong to one feature. A feature writes its own SQL, as
+//! methods of [`Store`]. There is one file per resource, and the name of a method begins with the resource.
 //!
-//! One text of SQL serves SQLite and PostgreSQL (P11); a `match` stands only where the dialects differ.
-//! Reads go straight to the pool, writes through a `Tx`: on SQLite that is the one writing connection, so that writers
-//! queue up in the program instead of failing with "database is locked".
-//! Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
+//! The same SQL serves SQLite and PostgreSQL (P11). A `match` stands only where the dialects differ. Reads use the
+//! pool directly, writes use a `Tx`. SQLite has only one writing connection, so that writers queue up in the program
+//! instead of failing with "database is locked". Public methods own their transaction; `*_in_tx` functions cannot be
+//! given a pool.
 //!
-//! PostgreSQL's transactions see what others commit between two of their statements. Where that matters, the row of
-//! the pull is the mutex: taking a lock, keeping a plan and passing the gate of an apply share it, giving locks back
-//! and ending an apply hold it alone, closing writes it. It is always the first row a transaction locks, after the
-//! line of its repository where locks are freed (`lock_change`) and the switch where applies are stopped or begin
-//! (`features::apply_locks`), so that no two wait for each other.
+//! A transaction of PostgreSQL sees what others commit between two of its statements. Where that matters, the row of
+//! the pull is the mutex. Taking a lock, storing a plan and passing the gate of an apply share the row. Releasing
+//! locks and ending an apply hold it exclusively. Closing the pull writes it.
+//!
+//! The row of the pull is the first row that a transaction locks. Only two locks come before it: the line of the
+//! repository where locks are released (`lock_change`), and the switch where applies are stopped or begin
+//! (`features::apply_locks`). With this order, no two transactions wait for each other.
 
 mod application_runs;
 mod applications;
@@ -116,21 +118,21 @@ use fence::Fence;
 use time::Judge;
 pub(crate) use time::kept_time;
 
-/// What a store operation can fail with.
+/// Result of a store operation, which fails with an error of the database.
 pub type Result<T, E = sqlx::Error> = std::result::Result<T, E>;
 
-/// The database, with the clock and the identifiers its rows are stamped with.
+/// The database, with the clock and the source of identifiers for its rows.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) pool: Pool,
     clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
     judge: Judge,
-    /// The lease that everything is written under, if it is the work of a job.
+    /// Lease of the job that this store works for, if any. Nothing is written after the lease is lost.
     fence: Option<Fence>,
 }
 
-/// Connections. SQLite has one that writes and some that read.
+/// Connections to the database. SQLite has one that writes and several that read.
 #[derive(Clone)]
 pub(crate) enum Pool {
     Sqlite {
@@ -146,7 +148,7 @@ pub(crate) enum Tx {
     Postgres(sqlx::Transaction<'static, sqlx_postgres::Postgres>),
 }
 
-/// Runs a reading query on the pool of whichever database is open.
+/// Runs a reading query on the pool of the open database, SQLite or PostgreSQL.
 macro_rules! on_pool {
     ($store:expr, $db:ident => $query:expr) => {
         match &$store.pool {
@@ -156,7 +158,7 @@ macro_rules! on_pool {
     };
 }
 
-/// Runs a query inside a transaction of whichever database is open.
+/// Runs a query inside a transaction of the open database, SQLite or PostgreSQL.
 macro_rules! on_tx {
     ($tx:expr, $db:ident => $query:expr) => {
         match $tx {
@@ -172,7 +174,7 @@ macro_rules! on_tx {
     };
 }
 
-/// Executes a statement inside a transaction and gives the number of rows it touched.
+/// Executes a statement inside a transaction and returns the number of affected rows.
 macro_rules! execute {
     ($tx:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
         match $tx {
@@ -198,8 +200,8 @@ pub(crate) use waiters::{NewWaiter, WaiterRow};
 pub(crate) use {execute, on_pool, on_tx};
 
 impl Store {
-    /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing read in it can
-    /// have changed by the time it writes. Under a lease it is an error when that lease was lost.
+    /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing it reads can change
+    /// before it writes. Fails if the store works under a lease and that lease was lost.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         let mut tx = match &self.pool {
             Pool::Sqlite { write, .. } => {
@@ -211,7 +213,7 @@ impl Store {
         Ok(tx)
     }
 
-    /// Whether several replicas may share this database.
+    /// Returns true if several replicas may share this database.
     pub fn is_shared(&self) -> bool {
         match &self.pool {
             Pool::Sqlite { .. } => false,
@@ -219,7 +221,7 @@ impl Store {
         }
     }
 
-    /// Answers when the database does.
+    /// Checks that the database answers.
     pub async fn ping(&self) -> Result<()> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT CAST(1 AS BIGINT)").fetch_one(db))
             .map(drop)
@@ -230,7 +232,7 @@ impl Store {
     }
 }
 
-/// A free text as both databases can keep it: PostgreSQL refuses NUL. Every text somebody else wrote goes through here.
+/// Replaces NUL in a text, because PostgreSQL refuses it. Every text from outside the program passes through here.
 pub(crate) fn free_text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))

@@ -1,8 +1,8 @@
-//! What replicas tell each other, so that nobody has to wait for the next look: `NOTIFY` in the transaction that
-//! commits the news, one listening connection per replica.
+//! News between replicas, so that nobody has to wait for the next poll: `NOTIFY` in the transaction that commits the
+//! change, and one listening connection per replica.
 //!
-//! News carry no data and may be lost (a proxy that shares connections between clients drops them): everybody who hears
-//! them looks at the database by itself as well, only later. SQLite has one server, which tells itself.
+//! News carry no data and may be lost, for example in a proxy that shares connections between clients. Every listener
+//! also polls the database, only later. SQLite has only one server, which notifies itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,16 +14,16 @@ use crate::model::RunId;
 
 pub(super) const CHANNEL: &str = "lockkeeper";
 
-/// What there is to look at.
+/// Kinds of changes that a replica announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// There may be a job to claim.
     Jobs,
     /// A run has printed something, begun or ended.
     Run(RunId),
-    /// Commands were asked to stop.
+    /// Commands were requested to stop.
     Stops,
-    /// Something happened to repositories, or somebody asked for their mirrors.
+    /// An event of repositories was stored, or a sync of mirrors was requested.
     Mirrors,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for News {
     }
 }
 
-/// The text is news of another release.
+/// Error for a text that is not news of this release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownNews;
 
@@ -56,21 +56,21 @@ impl FromStr for News {
     }
 }
 
-/// What came of listening.
+/// Outcome of waiting for news.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// This.
+    /// News that were received.
     News(News),
-    /// The connection was lost for a while; anything may have happened.
+    /// The connection was lost for a while; any news may have been missed.
     Missed,
 }
 
-/// A connection that listens.
+/// A connection that listens for news.
 pub struct Listener(PgListener);
 
 impl Listener {
-    /// Waits for news, of this replica as well. After an error, which means that there is no connection, the next call
+    /// Waits for news, including those of this replica. An error means that there is no connection; the next call
     /// tries to connect again.
     pub async fn next(&mut self) -> Result<Heard> {
         loop {
@@ -85,7 +85,7 @@ impl Listener {
 }
 
 impl Store {
-    /// Listens for news from now on; `None` where there is nobody to hear from.
+    /// Listens for news from now on; `None` on a database that has only one server.
     pub async fn listen(&self) -> Result<Option<Listener>> {
         let Pool::Postgres(pool) = &self.pool else {
             return Ok(None);
@@ -96,7 +96,7 @@ impl Store {
     }
 }
 
-/// Tells the other replicas when the transaction is committed, and only then.
+/// Announces news to the other replicas when the transaction is committed, and only then.
 pub(super) async fn announce_in_tx(tx: &mut Tx, news: News) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),

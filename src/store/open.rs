@@ -1,4 +1,4 @@
-//! Opening a database and bringing its schema up to date.
+//! Opens a database and brings its schema up to date.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,26 +22,26 @@ use super::{Pool, Store, on_pool};
 use crate::clock::{Clock, Ids};
 use crate::secret::{create_private, make_private};
 
-/// How long a caller waits for a free connection before it is told that the database is overloaded.
+/// Maximum wait for a free connection before a caller gets the error that the database is overloaded.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Another process (a backup, the command line) may hold SQLite's write lock this long.
+/// Maximum wait for SQLite's write lock, which another process may hold (a backup, the command line).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// A transaction in which nothing was said for so long is rolled back by PostgreSQL: whoever opened it was paused or cut
-/// off, and holds rows that others wait for. Less than a lease lasts.
+/// Timeout after which PostgreSQL rolls back an idle transaction. Its client was paused or cut off, and it holds rows
+/// that others wait for. The timeout is shorter than a lease.
 const SILENT_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '30s'";
 const SQLITE_READERS: u32 = 8;
 const POSTGRES_CONNECTIONS: u32 = 20;
 
-/// Where the database is.
+/// Address of the database.
 #[derive(Clone)]
 pub enum DatabaseUrl {
-    /// A file, made when it does not exist.
+    /// A file, created if it does not exist.
     Sqlite(PathBuf),
-    /// A server and a database that exists.
+    /// A server and an existing database on it.
     Postgres(Box<PgConnectOptions>),
 }
 
-/// Why a text names no database; never repeats the text, which may hold a password.
+/// Reason why a text names no database. Never repeats the text, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a database: {0}; expected `postgres://user:password@host/name` or `sqlite:/path/to/file`"
@@ -82,7 +82,7 @@ impl fmt::Debug for DatabaseUrl {
 }
 
 impl fmt::Display for DatabaseUrl {
-    /// Without user and password.
+    /// Formats the address without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
@@ -100,8 +100,8 @@ impl fmt::Display for DatabaseUrl {
 }
 
 impl Store {
-    /// Connects and applies the migrations that are missing. On a database that several replicas may share, its clock
-    /// judges leases.
+    /// Connects and applies the missing migrations. On a database that several replicas may share, the clock of the
+    /// database judges leases.
     pub async fn open(
         url: &DatabaseUrl,
         clock: Arc<dyn Clock>,
@@ -120,7 +120,7 @@ impl Store {
         })
     }
 
-    /// Connects to a database with the tables of this release, and changes nothing. `None`: there is none yet.
+    /// Connects to a database with the tables of this release, and changes nothing. `None`: there is no database yet.
     pub async fn open_existing(
         url: &DatabaseUrl,
         clock: Arc<dyn Clock>,
@@ -177,7 +177,7 @@ impl Store {
     }
 }
 
-/// SQLite says so in words only.
+/// Returns true if a table does not exist. SQLite reports this only in the text of the error.
 fn is_missing_table(error: &sqlx::Error) -> bool {
     let error = error.as_database_error();
     error.is_some_and(|error| {
@@ -185,14 +185,14 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
     })
 }
 
-/// `synchronous = FULL` because a delivery that was answered must survive a power cut (P1).
+/// Opens SQLite with `synchronous = FULL`, because an answered delivery must survive a power cut (P1).
 async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
     let (write, read) = sqlite_pools(path, true).await?;
     apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
     Ok(Pool::Sqlite { write, read })
 }
 
-/// The readers connect when they are needed, after the migrations.
+/// Opens the pools for writing and reading. The readers connect when they are needed, after the migrations.
 async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePool), sqlx::Error> {
     keep_private(path, create)?;
     let options = SqliteConnectOptions::new()
@@ -202,7 +202,7 @@ async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePo
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT);
-    // A connection to a file does not go stale, so nothing is asked of it before it is used.
+    // A connection to a file does not go stale, so it is not tested before use.
     let pool = |max| {
         let options = SqlitePoolOptions::new().test_before_acquire(false);
         options
@@ -214,8 +214,9 @@ async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePo
     Ok((write, pool(SQLITE_READERS).connect_lazy_with(options)))
 }
 
-/// The file and what SQLite keeps beside it are for their owner alone: outputs, deliveries and sealed credentials are in
-/// there. New companions get the mode of the file; those that an earlier release left are changed.
+/// Makes the database file and SQLite's files beside it readable only by their owner, because they hold outputs,
+/// deliveries and sealed credentials. New files beside it get the mode of the database file; those of an earlier
+/// release are changed.
 fn keep_private(path: &Path, create: bool) -> std::io::Result<()> {
     if create
         && let Err(error) = create_private(path)
@@ -233,11 +234,12 @@ fn keep_private(path: &Path, create: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether a connection can begin a transaction. When SQLite rolls one back by itself, as it does when the disk is full,
-/// the connection never gets out of it again and is thrown away; there is only one that writes.
+/// Returns true if a connection can begin a transaction. SQLite may roll back a transaction on its own, for example
+/// when the disk is full. The connection then stays in the transaction and has to be thrown away; there is only one
+/// that writes.
 async fn is_idle(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     if connection.is_in_transaction() {
-        // A transaction that was dropped is rolled back behind our backs; this waits for it.
+        // A dropped transaction is rolled back in the background; this waits for it.
         connection.ping().await?;
     }
     Ok(!connection.is_in_transaction())
@@ -260,7 +262,8 @@ async fn postgres_pool(options: &PgConnectOptions) -> Result<PgPool, sqlx::Error
     .await
 }
 
-/// A database that a newer release has migrated already is fine: while replicas are replaced one by one, old ones go on.
+/// Applies the missing migrations. Newer migrations of a newer release are fine: while replicas are replaced one by
+/// one, the old ones continue to work.
 async fn apply_missing<'a, A>(mut migrator: Migrator, database: A) -> Result<(), MigrateError>
 where
     A: Acquire<'a>,
@@ -307,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Each connection has settings of its own.
+    /// Checks the settings of every connection, because each one has its own.
     #[tokio::test]
     async fn what_was_answered_survives_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
@@ -316,7 +319,7 @@ mod tests {
             panic!("it is SQLite");
         };
         for pool in [write, read] {
-            // 2 is FULL.
+            // The value 2 means FULL.
             for (setting, expected) in [
                 ("synchronous", "2"),
                 ("foreign_keys", "1"),
@@ -341,7 +344,7 @@ mod tests {
         };
         for _ in 0..3 {
             let mut tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
-            // What SQLite does when it cannot write, without telling the connection.
+            // SQLite does the same when it cannot write, without notifying the connection.
             sqlx::query("ROLLBACK").execute(&mut *tx).await.unwrap();
             tx.commit().await.unwrap_err();
         }

@@ -1,4 +1,4 @@
-//! What operators and monitors look at: counts and short lists, each one cheap query.
+//! Counts and short lists for administrators and monitoring, each one cheap query.
 
 use chrono::{DateTime, Utc};
 
@@ -6,85 +6,83 @@ use super::{DeliveryState, JobState, Result, Store, kept_time, on_pool};
 use crate::model::{JobId, text_enum};
 
 text_enum! {
-    /// What a job that has not ended does.
+    /// Stage of a job that has not ended.
     pub enum JobStage {
-        /// It waits for a worker, or for those before it in its lane.
+        /// Waiting for a worker, or for the jobs before it in its lane.
         Waiting = "waiting",
-        /// It waits for its time, mostly for another try.
+        /// Waiting for its time, mostly for another attempt.
         Delayed = "delayed",
-        /// Somebody works on it.
         Running = "running",
     }
 }
 
-/// Jobs of a kind that have not ended.
+/// Jobs of one kind and stage that have not ended.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct QueueLine {
-    /// Which kind of work.
+    /// Kind of the jobs.
     pub kind: String,
-    /// What they do.
+    /// Stage of the jobs.
     pub stage: JobStage,
-    /// How many there are.
+    /// Number of the jobs.
     pub jobs: i64,
-    /// When the oldest of them was put into the queue.
+    /// Time when the oldest of them was queued.
     pub oldest_at: DateTime<Utc>,
 }
 
 /// A lane with jobs that have not ended.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LaneRow {
-    /// Its name.
+    /// Name of the lane.
     pub lane: String,
-    /// How many jobs there are in it.
+    /// Number of jobs in the lane.
     pub jobs: i64,
-    /// The first of them, which the others wait for.
+    /// First job, which the others wait for.
     pub id: JobId,
-    /// Which kind of work that is.
+    /// Kind of the first job.
     pub kind: String,
-    /// Where that is.
+    /// State of the first job.
     pub state: JobState,
-    /// How often it was tried.
+    /// Number of attempts of the first job.
     pub attempt: i64,
-    /// When it was put into the queue.
+    /// Time when the first job was queued.
     pub created_at: DateTime<Utc>,
-    /// Not before this time.
+    /// Earliest time to run the first job.
     pub run_after: DateTime<Utc>,
-    /// Which server works on it.
+    /// Server that works on the first job.
     pub lease_holder: Option<String>,
-    /// What the last try failed with.
+    /// Error of its last attempt.
     pub last_error: Option<String>,
 }
 
-/// A job that was given up.
+/// A job that failed for good.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct FailedJob {
-    /// The job.
     pub id: JobId,
-    /// Which kind of work.
+    /// Kind of the job.
     pub kind: String,
-    /// Its lane.
+    /// Lane of the job.
     pub lane: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempt: i64,
-    /// Why it was given up.
+    /// Error of the last attempt.
     pub last_error: Option<String>,
-    /// When.
+    /// Time of the failure.
     pub finished_at: DateTime<Utc>,
 }
 
-/// How much there is of what can pile up.
+/// Numbers of things that can pile up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Held {
-    /// Locks that are held.
+    /// Number of held locks.
     pub locks: i64,
-    /// Places in lines for them.
+    /// Number of places in the queues of locks.
     pub waiters: i64,
-    /// Switches that stop applies.
+    /// Number of apply locks in effect.
     pub apply_locks: i64,
 }
 
 impl Store {
-    /// The jobs that have not ended, by kind and by what they do.
+    /// Counts the jobs that have not ended, by kind and stage.
     pub async fn queue_lines(&self) -> Result<Vec<QueueLine>> {
         let now = self.skew().await?.of(self.now());
         let mut lines = on_pool!(self, db => sqlx::query_as::<_, QueueLine>(
@@ -95,7 +93,7 @@ impl Store {
         Ok(lines)
     }
 
-    /// Lanes in which something is left to do, those that wait longest first.
+    /// Lists lanes with jobs that have not ended, the longest waiting first.
     pub async fn lane_list(&self, limit: i64) -> Result<Vec<LaneRow>> {
         on_pool!(self, db => sqlx::query_as::<_, LaneRow>(
             "SELECT h.lane, open_lanes.jobs, h.id, h.kind, h.state, h.attempt, h.created_at, h.run_after, h.lease_holder, \
@@ -104,7 +102,7 @@ impl Store {
             .bind(limit).fetch_all(db))
     }
 
-    /// Jobs that were given up since a time, newest first, and how many there are in all.
+    /// Lists jobs that failed for good since a time, newest first, and returns their total number.
     pub async fn job_list_failed_since(
         &self,
         since: DateTime<Utc>,
@@ -121,7 +119,7 @@ impl Store {
         Ok((newest, count))
     }
 
-    /// How many deliveries came since a time, by what became of them.
+    /// Counts the deliveries received since a time, by state.
     pub async fn delivery_count_since(
         &self,
         since: DateTime<Utc>,
@@ -133,7 +131,7 @@ impl Store {
         Ok(counts)
     }
 
-    /// How much there is of what can pile up.
+    /// Counts locks, places in their queues, and apply locks in effect.
     pub async fn held(&self) -> Result<Held> {
         let now = self.skew().await?.of(self.now());
         on_pool!(self, db => sqlx::query_as::<_, Held>(

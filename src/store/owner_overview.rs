@@ -1,24 +1,24 @@
-//! Owners with how much each has, for the pages.
+//! Lists owners with their numbers of claims, applications and credentials, for the pages.
 
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, on_pool};
 use crate::model::OwnerName;
 
-/// An owner, and how much of it there is.
+/// An owner, with numbers of its claims, applications and credentials.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct OwnerOverview {
-    /// Its name.
+    /// Name of the owner.
     pub name: OwnerName,
-    /// Who added it.
+    /// Login of the person who added the owner.
     pub created_by: String,
-    /// When.
+    /// Time of the addition.
     pub created_at: DateTime<Utc>,
-    /// Repositories it has claimed.
+    /// Number of claimed repositories.
     pub claims: i64,
-    /// Applications it has registered.
+    /// Number of registered applications.
     pub applications: i64,
-    /// Credentials it has given.
+    /// Number of added credentials.
     pub credentials: i64,
 }
 
@@ -35,13 +35,13 @@ macro_rules! overview_sql {
 }
 
 impl Store {
-    /// Owners by name, with how much each has.
+    /// Lists owners by name, with their numbers.
     pub async fn owner_overview(&self, limit: i64) -> Result<Vec<OwnerOverview>> {
         on_pool!(self, db => sqlx::query_as::<_, OwnerOverview>(overview_sql!("ORDER BY o.name LIMIT $1"))
             .bind(limit).fetch_all(db))
     }
 
-    /// The same of these owners.
+    /// Returns the overview of each of these owners.
     pub async fn owner_overview_of(&self, names: &[OwnerName]) -> Result<Vec<OwnerOverview>> {
         let mut owners = Vec::new();
         for name in names {

@@ -1,7 +1,7 @@
 //! Owners: the teams or tenants of a server.
 //!
-//! The row of an owner is shared by everything that begins to refer to it, and held alone by its removal: so nothing
-//! comes to refer to an owner that is gone.
+//! Every transaction that adds a reference to an owner shares the row of the owner. A removal locks it exclusively.
+//! So no reference to a removed owner can appear.
 
 use chrono::{DateTime, Utc};
 
@@ -19,53 +19,52 @@ macro_rules! owner_sql {
     };
 }
 
-/// A team or tenant.
+/// A team or tenant that is responsible for repositories.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, serde::Serialize)]
 pub struct Owner {
-    /// Its identifier.
     pub id: OwnerId,
-    /// Its name, unique on the server.
+    /// Name, unique on the server.
     pub name: OwnerName,
-    /// Who added it.
+    /// Login of the person who added the owner.
     pub created_by: String,
-    /// When.
+    /// Time of the addition.
     pub created_at: DateTime<Utc>,
 }
 
-/// What came of adding an owner.
+/// Outcome of adding an owner.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateOwner {
-    /// It is there from now on.
+    /// The owner was added.
     Created(Owner),
-    /// There was one of this name, which stays as it is.
+    /// An owner of this name exists, and stays as it is.
     AlreadyThere(Owner),
-    /// There are as many as there may be, which is this many.
+    /// The server has the maximum number of owners, which is this number.
     TooMany(i64),
 }
 
-/// What came of removing an owner.
+/// Outcome of removing an owner.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeleteOwner {
-    /// It is gone, with claims of it that nothing referred to.
+    /// The owner was removed, with its claims that had no references.
     Deleted(Owner),
-    /// It stays, because it has these.
+    /// The owner stays, because it has applications or credentials.
     InUse {
-        /// Registered projects.
+        /// Number of registered projects.
         applications: i64,
-        /// Credentials.
+        /// Number of credentials.
         credentials: i64,
     },
-    /// There is none of this name.
+    /// No owner has this name.
     NotThere,
 }
 
 impl Store {
-    /// Most owners of one server (P12): pages and lists show every one.
+    /// Maximum number of owners of one server (P12), because pages and lists show every one.
     pub const MAX_OWNERS: i64 = 10_000;
 
-    /// Adds an owner, unless there are as many as there may be.
+    /// Adds an owner, unless the server has the maximum number.
     pub async fn owner_create(&self, name: &OwnerName, cause: &Cause) -> Result<CreateOwner> {
         let mut tx = self.begin().await?;
         let owner = Owner {
@@ -107,24 +106,24 @@ impl Store {
         tx.commit().await.map(|()| CreateOwner::Created(owner))
     }
 
-    /// Every owner, by name.
+    /// Lists all owners by name.
     pub async fn owner_list(&self) -> Result<Vec<Owner>> {
         on_pool!(self, db => sqlx::query_as::<_, Owner>(owner_sql!("ORDER BY name")).fetch_all(db))
     }
 
-    /// Owners by name; from after the given one.
+    /// Lists owners by name, beginning after the given one.
     pub async fn owner_part(&self, after: Option<&OwnerName>, limit: i64) -> Result<Vec<Owner>> {
         let after = after.map(OwnerName::as_str).unwrap_or_default();
         on_pool!(self, db => sqlx::query_as::<_, Owner>(owner_sql!("WHERE name > $1 ORDER BY name LIMIT $2"))
             .bind(after).bind(limit).fetch_all(db))
     }
 
-    /// The owner of this name.
+    /// Returns the owner of this name.
     pub async fn owner_get(&self, name: &OwnerName) -> Result<Option<Owner>> {
         on_pool!(self, db => sqlx::query_as::<_, Owner>(owner_sql!("WHERE name = $1")).bind(name).fetch_optional(db))
     }
 
-    /// Removes an owner unless something refers to it.
+    /// Removes an owner, unless it has applications or credentials.
     pub async fn owner_delete(&self, name: &OwnerName, cause: &Cause) -> Result<DeleteOwner> {
         let mut tx = self.begin().await?;
         let Some(owner) = owner_hold_in_tx(&mut tx, name).await? else {
@@ -154,7 +153,7 @@ impl Store {
     }
 }
 
-/// The owner, which stays until the transaction ends. `None`: it is gone.
+/// Returns the owner and shares its row, so that it stays until the transaction ends. `None`: it was removed.
 pub(crate) async fn owner_share_in_tx(tx: &mut Tx, id: OwnerId) -> Result<Option<Owner>> {
     let sql = match tx {
         Tx::Sqlite(_) => owner_sql!("WHERE id = $1"),
@@ -163,7 +162,7 @@ pub(crate) async fn owner_share_in_tx(tx: &mut Tx, id: OwnerId) -> Result<Option
     on_tx!(tx, db => sqlx::query_as::<_, Owner>(sql).bind(id).fetch_optional(db))
 }
 
-/// The same by name.
+/// Like [`owner_share_in_tx`], but finds the owner by name.
 pub(crate) async fn owner_share_named_in_tx(
     tx: &mut Tx,
     name: &OwnerName,
@@ -183,7 +182,7 @@ async fn owner_hold_in_tx(tx: &mut Tx, name: &OwnerName) -> Result<Option<Owner>
     on_tx!(tx, db => sqlx::query_as::<_, Owner>(sql).bind(name).fetch_optional(db))
 }
 
-/// An event about an owner and what belongs to it: it concerns no lock, so what it is about stands before the reason.
+/// Makes an event about an owner. The event concerns no lock, so its subject stands before the reason.
 pub(crate) fn owner_event(
     kind: LockEventKind,
     cause: &Cause,

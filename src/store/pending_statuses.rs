@@ -1,7 +1,7 @@
-//! Statuses that are pending on the forge, each with the command that promised to end it.
+//! Statuses that are pending on the forge, each with the command that has to end it.
 //!
-//! A row comes when the forge has taken a pending status, and goes when it has taken what ends it. A row whose command
-//! is over although nothing in the queue will set that status any more is one that was left behind.
+//! A row is inserted when the forge has accepted a pending status, and deleted when it has accepted the final one. A
+//! row is left behind if its command has ended but no queued job will set that status any more.
 
 use chrono::{DateTime, Utc};
 
@@ -11,22 +11,22 @@ use crate::model::{CommandId, CommitSha, RepoId};
 /// A status that is pending on the forge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingStatus {
-    /// In which repository.
+    /// Repository of the commit.
     pub repo: RepoId,
-    /// On which commit.
+    /// Commit with the status.
     pub head: CommitSha,
-    /// Its name.
+    /// Name of the status.
     pub context: String,
-    /// The command that is to end it.
+    /// Command that has to end the status.
     pub command: CommandId,
-    /// Installation of the forge's app through which it was set.
+    /// Installation of the forge's app through which the status was set.
     pub installation: Option<u64>,
 }
 
 const KEEP: &str = "INSERT INTO pending_statuses (repo, head, context, command, installation, set_at) \
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, \
      installation = excluded.installation, set_at = excluded.set_at";
-/// The lane is that of the job that sets statuses.
+/// Selects statuses that were left behind. The lane is that of the job that sets statuses.
 const LEFT: &str = "SELECT repo, head, context, command, installation FROM pending_statuses \
      WHERE NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = pending_statuses.command AND c.state <> 'finished') \
      AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') \
@@ -36,7 +36,7 @@ const LOST: &str = "SELECT c.id FROM commands c WHERE c.state <> 'finished' AND 
      WHERE j.state IN ('queued', 'running') AND j.payload LIKE '%' || c.id || '%') ORDER BY c.created_at, c.id LIMIT $1";
 
 impl Store {
-    /// The forge has taken a pending status.
+    /// Stores a pending status that the forge has accepted.
     pub async fn status_promise(&self, status: &PendingStatus) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -52,7 +52,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// The forge has taken a status that nothing has to end.
+    /// Deletes a pending status after the forge has accepted a status that no command has to end.
     pub async fn status_settle(
         &self,
         repo: &RepoId,
@@ -70,14 +70,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// Pending statuses that nothing will end.
+    /// Lists pending statuses that no command or job will end.
     pub async fn status_list_left(&self, limit: i64) -> Result<Vec<PendingStatus>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LEFT).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(PendingStatus::from).collect())
     }
 
-    /// Puts the job into the queue that ends a status which was left behind, and forgets the status, so that this is done
-    /// once. `false`: somebody else did it, or a newer command has set it.
+    /// Queues the job that ends a status which was left behind, and deletes the status, so that this happens only
+    /// once. `false`: somebody else did it, or a newer command has set the status.
     pub async fn status_mend(&self, status: &PendingStatus, job: &NewJob) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
@@ -95,7 +95,7 @@ impl Store {
         tx.commit().await.map(|()| true)
     }
 
-    /// Forgets pending statuses that were set before the given time.
+    /// Deletes pending statuses that were set before the given time.
     pub async fn status_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(
@@ -106,12 +106,12 @@ impl Store {
         tx.commit().await.map(|()| rows)
     }
 
-    /// Commands that have not ended although no job will work on them.
+    /// Lists commands that have not ended although no job will work on them.
     pub async fn command_list_lost(&self, limit: i64) -> Result<Vec<CommandId>> {
         on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(LOST).bind(limit).fetch_all(db))
     }
 
-    /// What the newest job of a lane that was given up had to do, as JSON.
+    /// Returns the payload of the newest failed job of a lane, as JSON.
     pub async fn job_given_up_in(&self, lane: &str) -> Result<Option<String>> {
         on_pool!(self, db => sqlx::query_scalar::<_, String>(
             "SELECT payload FROM jobs WHERE lane = $1 AND state = 'failed' ORDER BY seq DESC LIMIT 1")

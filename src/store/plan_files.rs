@@ -1,5 +1,5 @@
-//! Plan files in the database, for replicas that share nothing else. A file is written in the transaction that records
-//! its plan, and goes with the record.
+//! Plan files in the database, for replicas that share no files. The transaction that stores a plan record also
+//! writes its file. Deleting the record deletes the file.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,20 @@ const RECORDED: [&str; 2] = [
 ];
 
 impl Store {
-    /// The file of a plan, if the database has it.
+    /// Returns the file of a plan, if the database has it.
     pub async fn plan_file_get(&self, plan: PlanId) -> Result<Option<Vec<u8>>> {
         on_pool!(self, db => sqlx::query_scalar::<_, Vec<u8>>("SELECT bytes FROM plan_files WHERE plan = $1")
             .bind(plan).fetch_optional(db))
     }
 
-    /// Removes the file of a plan; one that is gone already is fine.
+    /// Removes the file of a plan, if there is one.
     pub async fn plan_file_remove(&self, plan: PlanId) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(&mut tx, "DELETE FROM plan_files WHERE plan = $1", plan)?;
         tx.commit().await
     }
 
-    /// Tells which of these plans have a record.
+    /// Returns those of the plans that have a record.
     pub async fn plan_list_recorded(&self, plans: &[PlanId]) -> Result<BTreeSet<PlanId>> {
         let (sql, plans) = (self.either(RECORDED[0], RECORDED[1]), listed(plans));
         let known =
@@ -36,13 +36,13 @@ impl Store {
         Ok(known.into_iter().collect())
     }
 
-    /// Time at which the oldest run began that has not ended; `None`: no run is queued or under way.
+    /// Returns the creation time of the oldest run that has not ended; `None`: no run is queued or under way.
     pub async fn run_oldest_open(&self) -> Result<Option<DateTime<Utc>>> {
         on_pool!(self, db => sqlx::query_scalar::<_, Option<DateTime<Utc>>>(
             "SELECT MIN(created_at) FROM runs WHERE state <> 'finished'").fetch_one(db))
     }
 
-    /// Removes the files of plans that nobody can apply any more, so many at most; their records stay.
+    /// Removes the files of plans that can never be applied again, at most `limit` of them. Their records stay.
     pub async fn plan_file_prune(&self, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(

@@ -1,4 +1,4 @@
-//! Plan records (P5). Of a project's plans in one pull at most one is not discarded.
+//! Plan records (P5). At most one plan of a project in a pull is not discarded.
 
 use chrono::{DateTime, Utc};
 use semver::Version;
@@ -14,15 +14,15 @@ use crate::model::{
     WorkspaceName,
 };
 
-/// Whether a plan was kept.
+/// Outcome of storing a plan.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordPlan {
-    /// It was; earlier plans of the project in the pull are discarded.
+    /// The plan was stored, and earlier plans of the project in the pull were discarded.
     Recorded,
-    /// The lock under which it was made is gone (the pull was closed, somebody unlocked); nothing was kept.
+    /// The lock for the plan was released (the pull was closed, somebody unlocked); nothing was stored.
     LockLost,
-    /// The run that made it has ended, because another replica took its command over; nothing was kept.
+    /// The run has ended, because another replica took its command over; nothing was stored.
     Overtaken,
 }
 
@@ -31,8 +31,8 @@ const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run,
      WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
 
 impl Store {
-    /// Keeps a plan and, if it is to lie in the database, its file, if the lock it was made under is still held; one that
-    /// needed none, if the pull is open.
+    /// Stores a plan, and its file if plan files are in the database. The lock of the plan must still be held. A plan
+    /// without a lock needs an open pull.
     pub async fn plan_record(
         &self,
         plan: &PlanRecord,
@@ -60,8 +60,8 @@ impl Store {
         tx.commit().await.map(|()| RecordPlan::Recorded)
     }
 
-    /// The plans of a pull that were not discarded, by project. Not sorted by the database: PostgreSQL sorts texts by
-    /// the rules of its locale.
+    /// Lists the plans of a pull that were not discarded, sorted by project. The database does not sort them, because
+    /// PostgreSQL sorts texts by the rules of its locale.
     pub async fn plan_list(&self, pull: &PullRef) -> Result<Vec<PlanRecord>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, PlanRow>(CURRENT_OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
@@ -70,7 +70,7 @@ impl Store {
         Ok(plans)
     }
 
-    /// A plan of this project failed: the earlier plan is discarded and the lock given back.
+    /// Discards the earlier plan of a project and releases its lock, after a new plan failed.
     pub async fn plan_drop(
         &self,
         pull: &PullRef,
@@ -82,15 +82,15 @@ impl Store {
         change.commit().await
     }
 
-    /// A plan of this project that needed no lock failed: the earlier plan is discarded.
+    /// Discards the earlier plan of a project that needed no lock, after a new plan failed.
     pub async fn plan_discard(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
         let mut tx = self.begin().await?;
         discard_in_tx(&mut tx, pull, project).await?;
         tx.commit().await
     }
 
-    /// Before a plan of the whole pull: projects it no longer concerns lose their plan, their lock and their place in a
-    /// line.
+    /// Discards plans, releases locks and leaves queues of all projects except `keep`. Runs before a plan of the
+    /// whole pull, for the projects that it no longer concerns.
     pub async fn plan_keep_only(
         &self,
         pull: &PullRef,
@@ -131,7 +131,8 @@ impl Store {
         change.commit().await.map(|()| gone)
     }
 
-    /// Forgets discarded plans made before the given time, so many at most. Nobody needs their files any more.
+    /// Deletes discarded plans made before the given time, at most `limit` of them. Returns them, because their files
+    /// are not needed any more.
     pub async fn plan_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<Vec<PlanId>> {
         let mut tx = self.begin().await?;
         let gone = on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
@@ -141,7 +142,8 @@ impl Store {
     }
 }
 
-/// Whether the lock is the one of the plan; nobody takes it away until the transaction ends.
+/// Returns true if the lock is that of the plan, and locks its row, so that nobody releases it until the transaction
+/// ends.
 async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result<bool> {
     execute!(
         tx,
@@ -190,7 +192,7 @@ pub(super) async fn insert_in_tx(
     .map(drop)
 }
 
-/// Discards the plan of one project; one that is being applied stays.
+/// Discards the plan of one project, unless it is being applied.
 pub(super) async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<()> {
     execute!(
         tx,
@@ -205,7 +207,7 @@ pub(super) async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &Project
     .map(drop)
 }
 
-/// Discards the plan of one project and gives its lock back, unless another plan was made under it that still counts.
+/// Discards the plan of one project and releases its lock, unless the lock has another plan that is not discarded.
 async fn drop_in(change: &mut LockChange<'_>, pull: &PullRef, project: &ProjectKey) -> Result<()> {
     discard_in_tx(&mut change.tx, pull, project).await?;
     let others = on_tx!(&mut change.tx, db => sqlx::query_scalar::<_, i64>(
@@ -221,7 +223,7 @@ async fn drop_in(change: &mut LockChange<'_>, pull: &PullRef, project: &ProjectK
     Ok(())
 }
 
-/// Discards every plan of a pull, but for one that is being applied.
+/// Discards all plans of a pull, except one that is being applied.
 pub(super) async fn plans_discard_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
     execute!(
         tx,
@@ -232,7 +234,7 @@ pub(super) async fn plans_discard_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<(
     .map(drop)
 }
 
-/// Discards the plans made under a lock, and tells whether any of them could still have been applied.
+/// Discards the plans made under a lock. Returns true if any of them could still have been applied.
 pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Result<bool> {
     let states = on_tx!(tx, db => sqlx::query_scalar::<_, PlanState>(
         "SELECT state FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \

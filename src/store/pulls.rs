@@ -1,4 +1,4 @@
-//! What is known of pulls. A pull that is not open is a tombstone: no lock can be taken for it (P7).
+//! State of pulls. A pull that is not open is a tombstone: it takes no lock (P7).
 
 use chrono::{DateTime, Utc};
 
@@ -17,7 +17,7 @@ macro_rules! state_sql {
 }
 
 impl Store {
-    /// Notes the state of a pull as the forge told it. A pull that is open again may take locks again.
+    /// Stores the state of a pull as the forge reported it. A pull that is open again may take locks again.
     pub async fn pull_seen(&self, pull: &PullRef, state: PullState, url: &str) -> Result<()> {
         let mut tx = self.begin().await?;
         self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
@@ -45,9 +45,9 @@ impl Store {
         .map(drop)
     }
 
-    /// Closes a pull: from here on it takes no lock, its plans are discarded, and its locks are given back, but for
-    /// those under which an apply is running right now; that apply gives its lock back itself when it ends.
-    /// What `outbox` makes of the freed locks is put into the queue in the same transaction.
+    /// Closes a pull: it takes no lock from now on, its plans are discarded, and its locks are released. Locks under
+    /// which an apply is running are kept; that apply releases them when it ends. The jobs that `outbox` makes for
+    /// the released locks are queued in the same transaction.
     pub async fn pull_close(
         &self,
         pull: &PullRef,
@@ -67,7 +67,7 @@ impl Store {
         change.commit().await.map(|()| freed)
     }
 
-    /// Closes a pull that the forge does not have any more, as [`Self::pull_close`] does; nobody is there to be told.
+    /// Closes a pull that the forge does not have any more, like [`Self::pull_close`], but posts nothing.
     pub async fn pull_gone(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         execute!(
@@ -85,7 +85,7 @@ impl Store {
         change.commit().await.map(|()| freed)
     }
 
-    /// Pulls and applications of a repository that hold a lock or wait for one.
+    /// Lists pulls and applications of a repository that hold a lock or are queued for one.
     pub async fn pull_list_of_repo(&self, repo: &RepoId) -> Result<Vec<PullRef>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>(
             "SELECT repo, pull FROM locks WHERE repo = $1 UNION SELECT repo, pull FROM lock_waiters WHERE repo = $1")
@@ -95,13 +95,14 @@ impl Store {
         Ok(pulls)
     }
 
-    /// The state of a pull, if it was ever seen.
+    /// Returns the state of a pull, if it was ever seen.
     pub async fn pull_state(&self, pull: &PullRef) -> Result<Option<PullState>> {
         on_pool!(self, db => sqlx::query_scalar::<_, PullState>(state_sql!(""))
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))
     }
 
-    /// Pulls, and no applications, that hold a lock or wait for one, and that no list of open pulls was compared with since a time.
+    /// Lists pulls (not applications) that hold a lock or are queued for one, and that were not in a complete list of
+    /// open pulls since a time.
     pub async fn pull_list_unseen(&self, since: DateTime<Utc>) -> Result<Vec<PullRef>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>(
             "SELECT p.repo, p.pull FROM (SELECT repo, pull FROM locks UNION SELECT repo, pull FROM lock_waiters) p \
@@ -114,24 +115,27 @@ impl Store {
     }
 }
 
-/// The pull's state, if it was ever seen; nobody can give back its locks or close it until the transaction ends.
+/// Returns the state of a pull, if it was ever seen, and shares its row. Nobody can release its locks or close it
+/// until the transaction ends.
 pub(super) async fn pull_share_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<PullState>> {
     pull_state_in_tx(tx, pull, state_sql!(" FOR SHARE")).await
 }
 
-/// The pull's state, if it was ever seen; nobody can do anything to its locks and plans until the transaction ends.
+/// Returns the state of a pull, if it was ever seen, and locks its row. Nobody can change its locks and plans until
+/// the transaction ends.
 pub(super) async fn pull_hold_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<PullState>> {
     pull_state_in_tx(tx, pull, state_sql!(" FOR UPDATE")).await
 }
 
-/// What an application is called.
+/// Returns the title of an application.
 pub(super) async fn title_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<String>> {
     on_tx!(tx, db => sqlx::query_scalar::<_, Option<String>>("SELECT title FROM pulls WHERE repo = $1 AND number = $2")
         .bind(&pull.repo).bind(pull.number).fetch_optional(db))
     .map(Option::flatten)
 }
 
-/// SQLite's only writing transaction needs no lock on a row.
+/// Returns the state of a pull. On PostgreSQL it runs the query that locks the row. The only writing transaction of
+/// SQLite needs no row lock.
 async fn pull_state_in_tx(
     tx: &mut Tx,
     pull: &PullRef,

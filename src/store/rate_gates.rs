@@ -1,5 +1,5 @@
-//! Gates in front of forges, which all servers share. Times are those of the judge (see `store::time`); callers speak in
-//! the time of their own clock.
+//! Rate gates of forges, which all servers share. Stored times are those of the judge (see `store::time`). Parameters
+//! and results are times of the caller's own clock.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{RateScope, Traffic};
 
-/// Longest wait of a write for its turn. A clock of the database that was wrong for a while must not keep writes waiting
-/// until then.
+/// Maximum wait of a write for its turn. If the clock of the database was wrong for a while, writes must not wait
+/// until that time.
 const LONGEST_TURN: TimeDelta = TimeDelta::minutes(1);
 
 const CLOSED: &str = "SELECT until FROM rate_gates WHERE host = $1 AND credential = $2 AND traffic = $3 AND until > $4";
-/// The row of a gate, held until the transaction ends. SQLite has only one writing transaction anyway.
+/// Selects the row of a gate, locked until the transaction ends. SQLite has only one writing transaction anyway.
 const TURN: [&str; 2] = [
     "SELECT next_at FROM rate_gates WHERE host = $1 AND credential = $2 AND traffic = $3",
     "SELECT next_at FROM rate_gates WHERE host = $1 AND credential = $2 AND traffic = $3 FOR UPDATE",
@@ -52,7 +52,7 @@ impl Store {
         };
         let next = on_tx!(&mut tx, db => sqlx::query_scalar::<_, Option<DateTime<Utc>>>(sql)
             .bind(&scope.host).bind(&scope.credential).bind(Traffic::Write).fetch_one(db))?;
-        // Others may have held the row for a while, so the present is read now.
+        // Others may have held the row for a while, so the current time is read only now.
         let skew = self.skew_in_tx(&mut tx).await?;
         let now = skew.of(self.now());
         let turn = next.unwrap_or(now).clamp(now, now + LONGEST_TURN);
@@ -89,7 +89,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Forgets gates that nobody has used since the given time.
+    /// Deletes gates that nobody has used since the given time.
     pub async fn rate_gate_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
         let before = self.skew_in_tx(&mut tx).await?.of(before);

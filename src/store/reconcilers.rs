@@ -1,53 +1,53 @@
-//! How the repairs of each server went lately. Times are those of the judge (see `store::time`).
+//! Recent runs of the reconcilers of each server. Times are those of the judge (see `store::time`).
 
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, execute, free_text, on_pool};
 
-/// How a repair went.
+/// A finished run of a reconciler.
 #[derive(Clone, Debug)]
 pub struct ReconcilerRun<'a> {
-    /// Name of the repair.
+    /// Name of the reconciler.
     pub name: &'a str,
     /// Name of the server.
     pub replica: &'a str,
-    /// When it began, by our clock.
+    /// Start time, by the clock of this server.
     pub started_at: DateTime<Utc>,
-    /// How much it looked at.
+    /// Number of checked items.
     pub looked_at: u64,
-    /// How much of that it repaired.
+    /// Number of fixed items.
     pub repaired: u64,
-    /// Why it did not come to its end, if it did not.
+    /// Error that ended the run early, if any.
     pub error: Option<&'a str>,
 }
 
-/// How a repair went on one server, the last time and before.
+/// Last run of a reconciler on one server, with totals of earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ReconcilerRow {
-    /// Name of the repair.
+    /// Name of the reconciler.
     pub name: String,
     /// Name of the server.
     pub replica: String,
-    /// When it began last.
+    /// Start time of the last run.
     pub started_at: DateTime<Utc>,
-    /// When it ended.
+    /// End time of the last run.
     pub finished_at: DateTime<Utc>,
-    /// When it last came to its end without an error.
+    /// End time of the last run without an error.
     pub succeeded_at: Option<DateTime<Utc>>,
-    /// How much it looked at.
+    /// Number of items that the last run checked.
     pub looked_at: i64,
-    /// How much of that it repaired.
+    /// Number of items that the last run fixed.
     pub repaired: i64,
-    /// How much this server has repaired in all.
+    /// Number of items that this server has fixed in all runs.
     pub repaired_total: i64,
-    /// Why it did not come to its end, if it did not.
+    /// Error that ended the last run early, if any.
     pub error: Option<String>,
-    /// How many times in a row it did not.
+    /// Number of consecutive runs with an error.
     pub failures: i64,
 }
 
 impl Store {
-    /// Keeps how a repair went that has just ended.
+    /// Stores a run that has just ended.
     pub async fn reconciler_record(&self, run: &ReconcilerRun<'_>) -> Result<()> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
@@ -76,14 +76,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// How every repair went on every server that is remembered, the newest first.
+    /// Lists the last run of every reconciler on every known server, newest first.
     pub async fn reconciler_list(&self) -> Result<Vec<ReconcilerRow>> {
         on_pool!(self, db => sqlx::query_as::<_, ReconcilerRow>(
             "SELECT name, replica, started_at, finished_at, succeeded_at, looked_at, repaired, repaired_total, error, \
              failures FROM reconcilers ORDER BY finished_at DESC, name, replica LIMIT 1000").fetch_all(db))
     }
 
-    /// Forgets how repairs went on servers that are not remembered either.
+    /// Deletes the runs on servers that have been deleted.
     pub async fn reconciler_prune(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(

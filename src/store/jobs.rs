@@ -1,27 +1,28 @@
-//! The queue: one table, one conditional statement per step.
+//! The queue of jobs: one table, and one conditional statement per step.
 //!
 //! Invariants, by name:
-//! - *head of the lane*: a job is claimable only while no job before it in its lane is queued or running, so the jobs
-//!   of a lane run one at a time and in order, whoever claims them;
-//! - *proof of lease*: finishing names the holder and the attempt; zero rows means the lease was lost, and then
-//!   nothing is written;
-//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane, and is counted apart from
-//!   attempts that failed: a job that takes its server down with it must come to an end, one whose forge is away must not;
-//! - *a fair share*: of the jobs of one share a holder works on so many at most, so that a repository with a hundred
-//!   slow commands leaves workers to the others;
-//! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL hands out numbers before the
-//!   commit, so a pusher holds its lanes until then; else a later number could be claimed before an earlier one shows
-//!   up as the new head of the lane, and two jobs of the lane would run at once.
+//! - *head of the lane*: a job is claimable only while no job before it in its lane is queued or running. So the jobs
+//!   of a lane run one at a time and in order, no matter who claims them.
+//! - *proof of lease*: finishing names the holder and the attempt. Zero rows mean that the lease was lost, and then
+//!   nothing is written.
+//! - *no job is forgotten*: a job whose lease expired returns to the head of its lane. This is counted apart from
+//!   failed attempts. A job that takes its server down with it must come to an end; a job whose forge is unreachable
+//!   must not.
+//! - *a fair share*: a holder works on a limited number of jobs of one share at once. So a repository with a hundred
+//!   slow commands leaves workers to the others.
+//! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL assigns numbers before
+//!   the commit, so a pusher holds its lanes until then. Otherwise a later number could be claimed before an earlier
+//!   one appears as the new head of the lane, and two jobs of the lane would run at once.
 //!
-//! Claiming goes along the index of the order, and never sorts what is open. PostgreSQL would: of a table that nobody has
-//! analyzed since the queue grew it believes that reading all that is open and sorting it costs less. So the transaction of
-//! a claim does without the ways that read everything (`claim_skew_in_tx`).
+//! Claiming follows the index of the order, and never sorts the open jobs. PostgreSQL would sort them: if a table was
+//! not analyzed since the queue grew, it estimates that reading and sorting all open jobs is cheaper. So the
+//! transaction of a claim turns off the query plans that read everything (`claim_skew_in_tx`).
 //!
 //! Times of leases and waits are those of the judge (`store::time`).
 //!
-//! Races: two replicas that claim at once are kept apart by the row lock (`SKIP LOCKED` on PostgreSQL, the one
-//! writer on SQLite); the loser takes another lane or nothing. A holder that comes back after its lease ran out
-//! meets another attempt number.
+//! Races: two replicas that claim at once are kept apart by the row lock (`SKIP LOCKED` on PostgreSQL, the only
+//! writer on SQLite); the loser takes another lane or nothing. A holder that returns after its lease expired finds
+//! another attempt number.
 
 use std::collections::BTreeSet;
 
@@ -33,15 +34,14 @@ use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{JobId, RepoId, text_enum};
 
 text_enum! {
-    /// Where a job is on its way.
+    /// State of a job.
     pub enum JobState {
         /// Waiting for its turn, or for its time.
         Queued = "queued",
-        /// Somebody holds its lease.
+        /// A holder has its lease.
         Running = "running",
-        /// Finished.
         Done = "done",
-        /// Given up.
+        /// Failed for the last time; not retried.
         Failed = "failed",
     }
 }
@@ -49,42 +49,41 @@ text_enum! {
 /// A job to put into the queue.
 #[derive(Clone, Debug)]
 pub struct NewJob {
-    /// Which kind of work.
+    /// Kind of the work.
     pub kind: &'static str,
-    /// Its arguments as JSON.
+    /// Arguments of the job as JSON.
     pub payload: String,
-    /// Jobs of one lane run one at a time, in order.
+    /// Lane of the job. Jobs of one lane run one at a time, in order.
     pub lane: String,
-    /// Jobs of one share may take only so many workers of a holder; empty: any number.
+    /// Share of the job. A holder works on a limited number of jobs of one share at once; empty: no limit.
     pub share: String,
-    /// Higher goes first among lanes.
+    /// Priority among lanes; higher goes first.
     pub priority: i64,
-    /// Not before this time.
+    /// Earliest time to run.
     pub run_after: Option<DateTime<Utc>>,
 }
 
 /// A claimed job: the right to work on it until `until`, unless renewed.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct JobLease {
-    /// The job.
     pub id: JobId,
-    /// Which kind of work.
+    /// Kind of the work.
     pub kind: String,
-    /// Its arguments as JSON.
+    /// Arguments of the job as JSON.
     pub payload: String,
-    /// Its lane.
     pub lane: String,
-    /// Which attempt this is, from 1.
+    /// Number of this attempt, from 1.
     pub attempt: i64,
-    /// How many of the earlier attempts were cut off, because their holder was gone.
+    /// Number of earlier attempts that were cut off because their holder was gone.
     pub cut_offs: i64,
-    /// Who holds it.
+    /// Name of the holder.
     #[sqlx(rename = "lease_holder")]
     pub holder: String,
 }
 
 impl JobLease {
-    /// Which attempt this is without those that were cut off, from 1: what the patience with errors is counted by.
+    /// Returns the number of this attempt, from 1, without those that were cut off. The limit of failed attempts
+    /// applies to it.
     pub fn tries(&self) -> i64 {
         self.attempt - self.cut_offs
     }
@@ -93,29 +92,26 @@ impl JobLease {
 /// A job as pages and tests show it.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct JobView {
-    /// The job.
     pub id: JobId,
-    /// Which kind of work.
+    /// Kind of the work.
     pub kind: String,
-    /// Its lane.
     pub lane: String,
-    /// Where it is.
     pub state: JobState,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempt: i64,
-    /// Not before this time.
+    /// Earliest time to run.
     pub run_after: DateTime<Utc>,
-    /// What the last attempt failed with.
+    /// Error of the last attempt.
     pub last_error: Option<String>,
 }
 
-/// Whether a result was written.
+/// Outcome of writing the result of a job.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// It was.
+    /// The result was written.
     Recorded,
-    /// Somebody else holds the job now; nothing was written.
+    /// Another holder has the job now; nothing was written.
     LeaseLost,
 }
 
@@ -129,14 +125,15 @@ impl Finish {
     }
 }
 
-/// The share of those commands of a repository that are answered at once: the share that has its name may be taken by
-/// commands that wait.
+/// Returns the share for commands of a repository that are answered at once. They have their own share, because
+/// waiting commands may use up the share that has the name of the repository.
 pub fn answers_share(repo: &RepoId) -> String {
     format!("at once: {repo}")
 }
 
-/// `state IN ('queued', 'running')` stands beside narrower conditions because SQLite uses a partial index only where the
-/// index's own condition is repeated word for word; without it every claim would read all finished jobs, too.
+/// Claims the next job. `state IN ('queued', 'running')` stands beside narrower conditions for the sake of SQLite,
+/// which uses a partial index only if the query repeats its condition word for word. Without it, every claim would
+/// also read all finished jobs.
 macro_rules! claim_sql {
     ($lock:literal) => {
         concat!(
@@ -191,7 +188,7 @@ impl Store {
         lane_hold_in_tx(tx, &job.lane).await?;
         let id = JobId::next(&*self.ids);
         let (sql, run_after) = match (&*tx, job.run_after) {
-            // Most jobs: the database says when without being asked twice.
+            // Most jobs: the database fills in the time, without a second query.
             (Tx::Postgres(_), None) if self.judge == Judge::Database => {
                 (push_sql!("COALESCE($7, clock_timestamp())"), None)
             }
@@ -219,7 +216,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Whether a lane has jobs that have not ended.
+    /// Returns true if a lane has jobs that have not ended.
     pub async fn job_lane_is_open(&self, lane: &str) -> Result<bool> {
         let open = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
             "SELECT COUNT(*) FROM jobs WHERE lane = $1 AND state IN ('queued', 'running')")
@@ -227,8 +224,8 @@ impl Store {
         Ok(open > 0)
     }
 
-    /// Puts a copy of the newest job of a lane into the queue, unless it is still to be done. It is not older than `since`,
-    /// which is not old.
+    /// Puts a copy of the newest job of a lane into the queue, if that job is done. The newest job is not older than
+    /// the job `since`, which must be recent.
     pub async fn job_repeat_newest(
         &self,
         kind: &'static str,
@@ -237,7 +234,7 @@ impl Store {
         since: JobId,
     ) -> Result<Option<JobId>> {
         let mut tx = self.begin().await?;
-        // Nobody adds a newer one until this transaction ends.
+        // Nobody adds a newer job until this transaction ends.
         lane_hold_in_tx(&mut tx, lane).await?;
         let newest = on_tx!(&mut tx, db => sqlx::query_as::<_, (String, JobState)>(
             "SELECT payload, state FROM jobs WHERE seq >= (SELECT seq FROM jobs WHERE id = $1) AND lane = $2 \
@@ -264,8 +261,8 @@ impl Store {
         tx.commit().await.map(|()| Some(id))
     }
 
-    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition),
-    /// and of no share of which the holder has `most_of_a_share` already.
+    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no
+    /// condition). Skips shares if the holder has `most_of_a_share` of their jobs already.
     pub async fn job_claim(
         &self,
         holder: &str,
@@ -278,7 +275,7 @@ impl Store {
             .await
     }
 
-    /// The same of jobs of at least this priority. `kinds` are `only` and `except`.
+    /// Like [`Self::job_claim`], for jobs of at least this priority. `kinds` are `only` and `except`.
     pub async fn job_claim_urgent(
         &self,
         holder: &str,
@@ -299,12 +296,12 @@ impl Store {
         tx.commit().await.map(|()| lease)
     }
 
-    /// The job is done.
+    /// Marks a job as done.
     pub async fn job_finish(&self, lease: &JobLease) -> Result<Finish> {
         self.job_end(lease, JobState::Done, None).await
     }
 
-    /// The job is given up; the reason stays with it.
+    /// Marks a job as failed for good, and stores the reason.
     pub async fn job_fail(&self, lease: &JobLease, error: &str) -> Result<Finish> {
         self.job_end(lease, JobState::Failed, Some(error)).await
     }
@@ -330,7 +327,7 @@ impl Store {
         tx.commit().await.map(|()| Finish::of(rows))
     }
 
-    /// The job goes back to the head of its lane, not to run before `at`.
+    /// Returns a job to the head of its lane, to run no earlier than `at`.
     pub async fn job_retry(
         &self,
         lease: &JobLease,
@@ -353,9 +350,9 @@ impl Store {
         tx.commit().await.map(|()| Finish::of(rows))
     }
 
-    /// Puts jobs whose lease ran out back into the queue, and those of replicas that have ended or are gone; on a
-    /// database that is not shared, all that were running. What somebody is writing to right now is left for the next
-    /// time: a replica that was paused in the middle of a transaction keeps nobody waiting.
+    /// Requeues jobs whose lease expired, and those of replicas that have ended or are gone. On a database that is
+    /// not shared, these are all jobs that were running. Skips rows that somebody is writing right now, until the
+    /// next time. So a replica that was paused in the middle of a transaction keeps nobody waiting.
     pub async fn job_requeue_orphans(&self, expired_before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
         let expired_before = self.skew_in_tx(&mut tx).await?.of(expired_before);
@@ -370,15 +367,15 @@ impl Store {
         tx.commit().await.map(|()| rows)
     }
 
-    /// Jobs that are queued or running, in order.
+    /// Lists the jobs that are queued or running, in order.
     pub async fn job_list_open(&self) -> Result<Vec<JobView>> {
-        // The sign keeps SQLite from walking all jobs there ever were, which are in this order already.
+        // The sign `+` keeps SQLite from walking through all jobs ever stored, which are in this order already.
         on_pool!(self, db => sqlx::query_as::<_, JobView>(
             "SELECT id, kind, lane, state, attempt, run_after, last_error FROM jobs \
              WHERE state IN ('queued', 'running') ORDER BY +seq LIMIT 10000").fetch_all(db))
     }
 
-    /// Forgets jobs that ended before the given time, so many at most.
+    /// Deletes jobs that ended before the given time, at most `limit` of them.
     pub async fn job_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(
@@ -392,9 +389,9 @@ impl Store {
     }
 }
 
-/// Renews the leases of the jobs that a holder works on until a time of the judge, and tells which of them it still
-/// holds. A job that is held and not worked on is one whose claim or end was committed without our hearing of it: its
-/// lease runs out.
+/// Renews the leases of the jobs that a holder works on, until a time of the judge. Returns the jobs that it still
+/// holds. A job may be held without being worked on: its claim or its end was committed, but the holder did not get
+/// the answer. The lease of such a job expires.
 pub(super) async fn job_renew_in_tx(
     tx: &mut Tx,
     holder: &str,
@@ -407,7 +404,7 @@ pub(super) async fn job_renew_in_tx(
         .bind(until).bind(holder).bind(working.join(" ")).fetch_all(db))
 }
 
-/// Holds every lane of some jobs, in the same order as everybody else does.
+/// Locks the lanes of all these jobs, in the same order as every other transaction.
 pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()> {
     let lanes: BTreeSet<&str> = jobs.iter().map(|job| job.lane.as_str()).collect();
     for lane in lanes {
@@ -416,8 +413,8 @@ pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()>
     Ok(())
 }
 
-/// Nobody else adds to the lane until the transaction ends, and then other replicas hear of it, in the same round trip.
-/// SQLite has only one writing transaction and one server anyway.
+/// Locks a lane, so that nobody else adds to it until the transaction ends. Notifies other replicas at the commit, in
+/// the same round trip. SQLite has only one writing transaction and one server anyway.
 pub(super) async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),

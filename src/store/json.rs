@@ -1,8 +1,8 @@
-//! A value kept as JSON text, the same in both databases.
+//! Stores a value as JSON text, the same in both databases.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Reads and writes a column of JSON text.
+/// A value in a column of JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonText<T>(pub T);
 

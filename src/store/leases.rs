@@ -76,7 +76,6 @@ pub enum TakeLease {
 /// A lease as it is shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRow {
-    /// The lease itself.
     pub lease: Lease,
     /// Replica that holds the lease, with its state; `None`: the holder is no known replica.
     pub replica: Option<(String, ReplicaState)>,

@@ -17,7 +17,7 @@ pub(super) const CHANNEL: &str = "lockkeeper";
 /// Kinds of changes that a replica announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// There may be a job to claim.
+    /// A job may be ready to be claimed.
     Jobs,
     /// A run has printed something, begun or ended.
     Run(RunId),

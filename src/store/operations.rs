@@ -62,7 +62,7 @@ pub struct FailedJob {
     pub kind: String,
     /// Lane of the job.
     pub lane: String,
-    /// Number of attempts.
+    /// Number of attempts so far.
     pub attempt: i64,
     /// Error of the last attempt.
     pub last_error: Option<String>,

@@ -53,7 +53,7 @@ pub enum DeleteOwner {
     InUse {
         /// Number of registered projects.
         applications: i64,
-        /// Number of credentials.
+        /// Number of stored credentials.
         credentials: i64,
     },
     /// No owner has this name.

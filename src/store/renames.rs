@@ -1,20 +1,20 @@
-//! A repository gets another name: the rows of all tables move, in one transaction.
+//! Renames a repository: the rows of all tables move to the new name, in one transaction.
 //!
-//! The need: a repository is known by its name in every table. Once the forge calls it otherwise, rows under the old name
-//! hold nobody off who comes by the new one, and there would be two locks on one directory.
+//! The need: every table knows a repository by its name. Once the forge gives it another name, rows under the old
+//! name do not stop a command that uses the new one. Then one directory could have two locks.
 //!
-//! - *Nothing is at work*: work under way has the name in its memory. While a job of the repository runs nothing moves, and
-//!   its other commands wait, so that a busy repository comes to rest. Applies, plans and their ends are therefore never
-//!   split between two names. The job that found out may run.
-//! - *Both names have rows*: the older of two locks on one place stays, and the plans under the other are discarded; what
-//!   was told under the new name, or told last, counts where only one row can be. Where two owners say that the repository is theirs,
-//!   nothing moves, and somebody has to decide.
-//! - *Sealed for an address*: credentials are sealed again for the new address, by whoever holds the keys; one that cannot
-//!   be opened keeps everything where it is.
-//! - *What is told stays*: the audit log keeps the old name, and gets an event that says which name followed.
+//! - *Nothing is at work*: work under way has the name in its memory. While a job of the repository runs, nothing
+//!   moves. Its other commands wait, so that a busy repository comes to rest. Therefore applies, plans and their ends
+//!   are never split between two names. The job that found out may run.
+//! - *Both names have rows*: the older of two locks on one place stays, and the plans under the other are discarded.
+//!   Where only one row can exist, the row of the new name or the newer row stays. If two owners claim the
+//!   repository, nothing moves, and a person has to decide.
+//! - *Sealed for an address*: the holder of the keys seals credentials again for the new address. If one of them
+//!   cannot be opened, nothing moves.
+//! - *The audit log keeps the old name*: it gets an event that says which name followed.
 //!
-//! Order of what the transaction holds: the switch, the lines of both names in order, rows of pulls and locks, applications,
-//! credentials, claims, lanes, and last the audit log and the events of repositories, as everybody else holds them.
+//! The transaction locks in the same order as all others: the switch, the lines of both names in order, rows of pulls
+//! and locks, applications, credentials, claims, lanes, and last the audit log and the events of repositories.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ use crate::model::{
 };
 use crate::seal::{OpenError, Sealed};
 
-/// Every column that names a repository and is moved with it, as `table.column`. A test compares it with the schema.
+/// All columns that name a repository and move with it, as `table.column`. A test compares them with the schema.
 pub const RENAMED_COLUMNS: &[&str] = &[
     "absences.repo",
     "applications.url",
@@ -61,53 +61,53 @@ pub const RENAMED_COLUMNS: &[&str] = &[
     "watched_repos.repo",
 ];
 
-/// How long commands wait for those of the same repository that are under way.
+/// Wait of queued commands for those of the same repository that are under way.
 const WAIT_FOR_REST: TimeDelta = TimeDelta::seconds(10);
 
 /// A repository that has another name now.
 #[derive(Clone, Copy, Debug)]
 pub struct Rename<'a> {
-    /// The forge's identifier.
+    /// Identifier on the forge.
     pub id: u64,
-    /// Name on record.
+    /// Name in the database.
     pub old: &'a RepoId,
-    /// Name it has now.
+    /// New name on the forge.
     pub new: &'a RepoId,
-    /// Who moves it, and why.
+    /// Person or program that moves the repository, and the reason.
     pub cause: &'a Cause,
-    /// The job that found out: it is at work, and may be.
+    /// The job that found out. It is running, and does not prevent the move.
     pub within: Option<JobId>,
 }
 
-/// What came of a rename.
+/// Outcome of a rename.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renamed {
-    /// So many rows have the new name.
+    /// Number of rows that have the new name now.
     Done(u64),
-    /// Something of the repository is under way; nothing was moved.
+    /// A job of the repository is running; nothing was moved.
     Busy,
-    /// Somebody has to decide first; nothing was moved.
+    /// A person has to decide first; nothing was moved.
     Refused(RenameRefused),
 }
 
-/// Why the rows of a repository cannot be moved to its new name.
+/// Reason why the rows of a repository cannot be moved to its new name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenameRefused {
-    /// Both names are claimed.
+    /// Different owners have claimed the two names.
     #[error(
         "the repository {old} is {new} now, and `{owner}` has claimed the old name, `{other}` the new one: nothing is done \
          in it until the applications and credentials of one of them are removed (lockkeeper apps remove, lockkeeper \
          credentials remove)"
     )]
     TwoOwners {
-        /// Name on record.
+        /// Name in the database.
         old: RepoId,
-        /// Name it has now.
+        /// New name on the forge.
         new: RepoId,
-        /// Who has claimed the old one.
+        /// Owner who has claimed the old name.
         owner: OwnerName,
-        /// Who has claimed the new one.
+        /// Owner who has claimed the new name.
         other: OwnerName,
     },
     /// The same project is registered under both names.
@@ -116,9 +116,9 @@ pub enum RenameRefused {
          as {second}: remove one of them (lockkeeper apps remove)"
     )]
     SameApplication {
-        /// Name on record.
+        /// Name in the database.
         old: RepoId,
-        /// Name it has now.
+        /// New name on the forge.
         new: RepoId,
         /// The application under the old name.
         first: ApplicationId,
@@ -131,27 +131,27 @@ pub enum RenameRefused {
          server the key, or remove the credential (lockkeeper credentials remove) and add it again under the new name"
     )]
     Sealed {
-        /// Name on record.
+        /// Name in the database.
         old: RepoId,
-        /// Name it has now.
+        /// New name on the forge.
         new: RepoId,
-        /// The credential.
+        /// Identifier of the credential.
         id: CredentialId,
-        /// Why it cannot be opened.
+        /// Reason why it cannot be opened.
         reason: OpenError,
     },
 }
 
-/// Makes room under the new name (`$2`) for what comes from the old one (`$1`).
+/// Deletes or changes rows that would conflict under the new name (`$2`) with rows of the old one (`$1`).
 const MERGE: [&str; 13] = [
-    // What was heard of a pull last counts.
+    // The last known state of a pull stays.
     "DELETE FROM pulls WHERE repo = $2 AND EXISTS (SELECT 1 FROM pulls o WHERE o.repo = $1 AND o.number = pulls.number \
      AND o.updated_at > pulls.updated_at)",
     "DELETE FROM pulls WHERE repo = $1 AND number IN (SELECT number FROM pulls WHERE repo = $2)",
     "DELETE FROM pull_heads WHERE repo = $1 AND number IN (SELECT number FROM pull_heads WHERE repo = $2)",
-    // The old one has been known for longer: less is taken for a change from before that.
+    // The old name has been known for longer, so fewer changes count as older than that.
     "DELETE FROM watched_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM watched_repos o WHERE o.repo = $1)",
-    // Their tags belong to addresses.
+    // The tags of these pages belong to addresses.
     "DELETE FROM forge_pages WHERE repo = $1 OR repo = $2",
     "DELETE FROM absences WHERE repo = $1 OR repo = $2",
     "DELETE FROM pending_statuses WHERE repo = $1 AND EXISTS (SELECT 1 FROM pending_statuses n WHERE n.repo = $2 \
@@ -164,7 +164,7 @@ const MERGE: [&str; 13] = [
     "DELETE FROM lock_waiters WHERE repo = $1 AND EXISTS (SELECT 1 FROM lock_waiters n WHERE n.repo = $2 \
      AND n.dir = lock_waiters.dir AND n.workspace = lock_waiters.workspace AND n.scope = lock_waiters.scope \
      AND n.pull = lock_waiters.pull)",
-    // Of two locks on the same applies the one that lasts longer stays.
+    // If two locks stop the same applies, the one that lasts longer stays.
     "DELETE FROM apply_locks WHERE repo = $2 AND ends_at IS NOT NULL AND EXISTS (SELECT 1 FROM apply_locks o \
      WHERE o.repo = $1 AND o.scope = apply_locks.scope AND o.dir = apply_locks.dir \
      AND (o.ends_at IS NULL OR o.ends_at > apply_locks.ends_at))",
@@ -173,7 +173,8 @@ const MERGE: [&str; 13] = [
     "DELETE FROM repository_syncs WHERE repo = $1 AND replica IN (SELECT replica FROM repository_syncs WHERE repo = $2)",
 ];
 
-/// Gives the rows of the old name (`$1`) the new one (`$2`). Rows of pulls first: they are the mutex of the others.
+/// Gives the rows of the old name (`$1`) the new one (`$2`). Rows of pulls come first, because they are the mutex of
+/// the others.
 const MOVE: [&str; 11] = [
     "UPDATE pulls SET repo = $2 WHERE repo = $1",
     "UPDATE locks SET repo = $2 WHERE repo = $1",
@@ -188,8 +189,8 @@ const MOVE: [&str; 11] = [
     "UPDATE repository_syncs SET repo = $2, revision = revision + 1 WHERE repo = $1",
 ];
 
-/// Pages of pulls: a forge sends who asks by the old name on to the new one, but only until somebody else has the old name.
-/// Addresses of forges are compared without case.
+/// Changes the addresses of the pages of pulls. A forge redirects the old name to the new one, but only until another
+/// repository has the old name. Addresses of forges are compared without case.
 macro_rules! pages_sql {
     ($table:literal, $column:literal) => {
         concat!(
@@ -213,14 +214,14 @@ const PAGES: [&str; 3] = [
     pages_sql!("lock_waiters", "pull_url"),
 ];
 
-/// A pull that holds what it waits for waits no more.
+/// Removes a pull from the queue of a lock that it holds.
 const WAITS_FOR_ITSELF: &str = "DELETE FROM lock_waiters WHERE repo = $1 AND EXISTS (SELECT 1 FROM locks l \
      WHERE l.repo = $1 AND l.dir = lock_waiters.dir AND l.workspace = lock_waiters.workspace \
      AND l.pull = lock_waiters.pull AND (l.scope = '' OR l.scope = lock_waiters.scope))";
 const TWICE_REGISTERED: &str = "SELECT o.id, n.id FROM applications o JOIN applications n ON n.branch = o.branch \
      AND n.dir = o.dir AND n.workspace = o.workspace WHERE o.url = $1 AND n.url = $2 ORDER BY o.id LIMIT 1";
 
-/// Why a transaction is not carried on.
+/// Reason to give up a transaction.
 enum Stop {
     Busy,
     Refused(RenameRefused),
@@ -246,7 +247,7 @@ struct OpenJob {
 }
 
 impl Store {
-    /// Gives everything that is kept of a repository its new name. `reseal` seals a credential for the new address.
+    /// Gives all rows of a repository its new name. `reseal` seals a credential for the new address.
     pub async fn repository_rename(
         &self,
         rename: &Rename<'_>,
@@ -313,7 +314,7 @@ impl Store {
             execute!(&mut *tx, sql, old, new)?;
         }
         if !is_proper(new) {
-            // Nobody will ask the forge for it any more.
+            // Nobody will request it from the forge any more.
             execute!(&mut *tx, "DELETE FROM watched_repos WHERE repo = $1", old)?;
             execute!(
                 &mut *tx,
@@ -331,7 +332,7 @@ impl Store {
             new,
             kept_time(self.now())
         )?;
-        // What was told of it is walked by every data directory under the name it has now.
+        // Every data directory walks the stored events under the name that the repository has now.
         execute!(
             &mut *tx,
             "UPDATE repository_events SET repo = $2 WHERE repo = $1",
@@ -346,7 +347,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Commands of the repository do not begin for a moment, so that those under way are the last ones.
+    /// Delays the queued commands of the repository for a moment, so that those under way are the last ones.
     async fn rest(&self, rename: &Rename<'_>) -> Result<()> {
         let mut tx = self.begin().await?;
         let until = self
@@ -367,12 +368,13 @@ impl Store {
     }
 }
 
-/// Whether a forge can have a repository of this name.
+/// Returns true if a forge can have a repository of this name.
 fn is_proper(repo: &RepoId) -> bool {
     repo.to_string().parse::<RepoId>().is_ok()
 }
 
-/// The jobs of the old name that are open. None of either name may be at work, but for the one in which this is done.
+/// Returns the open jobs of the old name. Fails if a job of either name is running, except the one that does the
+/// rename.
 async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>> {
     let jobs = on_tx!(tx, db => sqlx::query_as::<_, OpenJob>(
         "SELECT seq, id, lane, share, payload, state FROM jobs WHERE state IN ('queued', 'running') ORDER BY seq")
@@ -393,7 +395,8 @@ async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>>
         .collect())
 }
 
-/// Whether a job names the identifier of another repository: that one has the old name by now, and what was told of it stays.
+/// Returns true if a job names the identifier of another repository. That repository has the old name by now, so its
+/// job stays.
 fn is_of_another(payload: &str, id: u64) -> bool {
     let value: Value = serde_json::from_str(payload).unwrap_or_default();
     value
@@ -402,12 +405,13 @@ fn is_of_another(payload: &str, id: u64) -> bool {
         .is_some_and(|told| told != id)
 }
 
-/// Whether a lane is one of a repository: `pull:github.com/acme/infra#12`, `status:github.com/acme/infra@…`.
+/// Returns true if a lane is one of a repository: `pull:github.com/acme/infra#12`, `status:github.com/acme/infra@…`.
 fn names(lane: &str, repo: &RepoId) -> bool {
     lane_moved(lane, repo, repo).is_some()
 }
 
-/// The lane under another name; `None` for a lane of another repository. A kind can be of two words: `repeat:status`.
+/// Returns the lane under the new name; `None` for a lane of another repository. A kind can have two words:
+/// `repeat:status`.
 fn lane_moved(lane: &str, old: &RepoId, new: &RepoId) -> Option<String> {
     let (kind, rest) = lane.split_once(&format!(":{old}"))?;
     let is_kind = kind
@@ -416,7 +420,7 @@ fn lane_moved(lane: &str, old: &RepoId, new: &RepoId) -> Option<String> {
     (is_kind && rest.starts_with(['#', '@', ':'])).then(|| format!("{kind}:{new}{rest}"))
 }
 
-/// The share under another name; `None` for a share of another repository.
+/// Returns the share under the new name; `None` for a share of another repository.
 fn share_moved(share: &str, old: &RepoId, new: &RepoId) -> Option<String> {
     let shares = |repo: &RepoId| [repo.to_string(), answers_share(repo)];
     shares(old)
@@ -425,7 +429,7 @@ fn share_moved(share: &str, old: &RepoId, new: &RepoId) -> Option<String> {
         .find_map(|(old, new)| (old == share).then_some(new))
 }
 
-/// Moves jobs to the lanes of the new name, and what they are told of. Whoever began with one meanwhile is at work.
+/// Moves jobs and their arguments to the lanes of the new name. Gives up if a job has begun meanwhile.
 async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &RepoId) -> Step<u64> {
     let lane = |job: &OpenJob| lane_moved(&job.lane, old, new).unwrap_or_else(|| job.lane.clone());
     for lane in jobs.iter().map(lane).collect::<BTreeSet<String>>() {
@@ -453,7 +457,7 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
     Ok(jobs.len() as u64)
 }
 
-/// Moves the jobs of a lane that are done: the newest of them is about to be repeated.
+/// Moves the finished jobs of a lane, because the newest of them is about to be repeated.
 async fn done_jobs_move_in_tx(tx: &mut Tx, lane: &str, old: &RepoId, new: &RepoId) -> Step<()> {
     let Some(moved) = lane_moved(lane, old, new) else {
         return Ok(());
@@ -473,7 +477,8 @@ async fn done_jobs_move_in_tx(tx: &mut Tx, lane: &str, old: &RepoId, new: &RepoI
     Ok(())
 }
 
-/// The arguments of a job under another name: every text in them that is the repository, a pull of it, or (`statuses`) a lane.
+/// Returns the arguments of a job under the new name. Changes every text that is the repository, one of its pulls, or
+/// (in `statuses`) one of its lanes.
 fn payload_moved(payload: &str, old: &RepoId, new: &RepoId) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(payload) else {
         return payload.to_owned();
@@ -509,7 +514,8 @@ fn rename_texts(value: &mut Value, old: &str, new: &str) {
     }
 }
 
-/// Of locks under both names that exclude each other the older one stays: its pull was first.
+/// Releases the younger of two locks that exclude each other under both names, because the pull of the older one was
+/// first.
 async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -> Step<()> {
     let (ours, theirs) = (change.locks(old).await?, change.locks(new).await?);
     let mut freed: BTreeSet<LockId> = BTreeSet::new();
@@ -541,7 +547,7 @@ async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -
     Ok(())
 }
 
-/// Whether two locks, under the two names of a repository, cannot both be held.
+/// Returns true if two locks, under the two names of a repository, cannot both be held.
 fn exclude_each_other(one: &Lock, other: &Lock) -> bool {
     let (one_key, other_key) = (&one.key, &other.key);
     let same_place = one_key.dir == other_key.dir && one_key.workspace == other_key.workspace;
@@ -551,7 +557,7 @@ fn exclude_each_other(one: &Lock, other: &Lock) -> bool {
     same_place && (same_scope || (whole && one.pull.number != other.pull.number))
 }
 
-/// What owners have registered: applications, credentials and claims.
+/// Moves the applications, credentials and claims that owners have registered.
 async fn registered_in_tx(
     tx: &mut Tx,
     (old, new): (&RepoId, &RepoId),
@@ -559,7 +565,7 @@ async fn registered_in_tx(
          impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync
      ),
 ) -> Step<u64> {
-    // What has no address in normal form was never registered.
+    // A repository without an address in normal form was never registered.
     let Ok(old_url) = RepoUrl::of(old) else {
         return Ok(0);
     };

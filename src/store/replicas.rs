@@ -1,5 +1,5 @@
-//! The servers on this database. Each says with every renewal of its leases that it is there; one that ends says so,
-//! and one that dies is missed when its lease has ended. The times are those of the judge (see `store::time`).
+//! The servers on this database. Each one announces itself with every renewal of its leases. A server that ends says
+//! so, and one that dies is noticed when its lease has expired. The times are those of the judge (see `store::time`).
 
 use chrono::{DateTime, Utc};
 
@@ -10,45 +10,45 @@ use super::{Result, Store, execute, on_pool};
 use crate::model::{JobId, text_enum};
 
 text_enum! {
-    /// What a replica says of itself.
+    /// State that a replica announces.
     pub enum Presence {
-        /// It takes work.
+        /// The replica takes work.
         Serving = "serving",
-        /// It ends what it has begun, and takes nothing more.
+        /// The replica finishes the work it has begun, and takes no more.
         Stopping = "stopping",
-        /// It has ended in good order.
+        /// The replica has ended in good order.
         Ended = "ended",
     }
 }
 
-/// Who a replica is.
+/// Identity of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaId {
-    /// Signs its leases; unlike that of any other replica, also of earlier ones on the same machine.
+    /// Name that signs its leases. No other replica has it, not even an earlier one on the same machine.
     pub name: String,
-    /// The machine.
+    /// Name of the machine.
     pub host: String,
-    /// Where it listens, as `host:port`.
+    /// Address that it listens on, as `host:port`.
     pub address: String,
-    /// Its release.
+    /// Release of the program.
     pub version: String,
 }
 
-/// What is to be thought of a replica.
+/// State of a replica, from its announcement and its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
-    /// It takes work.
+    /// The replica takes work.
     Alive,
-    /// It was told to stop and ends what it has begun.
+    /// The replica was requested to stop, and finishes the work it has begun.
     Stopping,
-    /// It ended in good order.
+    /// The replica has ended in good order.
     Ended,
-    /// It was not heard of for as long as a lease lasts: dead, paused or cut off. Its work is taken over.
+    /// The replica was silent for as long as a lease lasts: dead, paused or cut off. Others take over its work.
     Gone,
 }
 
 impl ReplicaState {
-    /// As metrics and the API name it.
+    /// Returns the name for metrics and the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Alive => "alive",
@@ -58,7 +58,7 @@ impl ReplicaState {
         }
     }
 
-    /// Of one that said this of itself, and whose word holds until then.
+    /// Returns the state of a replica from its announcement, which is valid until `until`.
     pub(super) fn at(said: Presence, until: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         match said {
             Presence::Ended => Self::Ended,
@@ -68,7 +68,7 @@ impl ReplicaState {
         }
     }
 
-    /// Whether it still does something.
+    /// Returns true if the replica still works.
     pub const fn is_there(self) -> bool {
         matches!(self, Self::Alive | Self::Stopping)
     }
@@ -77,19 +77,17 @@ impl ReplicaState {
 /// A replica as pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRow {
-    /// Who.
     pub id: ReplicaId,
-    /// What is to be thought of it.
     pub state: ReplicaState,
-    /// When it came.
+    /// Time when the replica started.
     pub started_at: DateTime<Utc>,
-    /// When it was heard of last.
+    /// Time of its last announcement.
     pub beat_at: DateTime<Utc>,
 }
 
 impl Store {
-    /// A replica is there, and holds what it works on until then: its own lease and those of these jobs are one
-    /// transaction. Tells which of them it still holds.
+    /// Announces a replica, and renews its lease and those of its jobs in one transaction. Returns the jobs that it
+    /// still holds.
     pub async fn replica_beat(
         &self,
         replica: &ReplicaId,
@@ -117,7 +115,8 @@ impl Store {
         tx.commit().await.map(|()| held)
     }
 
-    /// A replica ends in good order: whatever it still holds is free at once. Tells how many jobs that were.
+    /// Ends a replica in good order: all leases that it still holds are released at once. Returns the number of
+    /// requeued jobs.
     pub async fn replica_end(&self, name: &str) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
@@ -139,7 +138,7 @@ impl Store {
         tx.commit().await.map(|()| jobs)
     }
 
-    /// On a database that is not shared: whatever servers there were, none of them runs any more.
+    /// Marks all replicas as ended. For a database that is not shared, where none of them can be running any more.
     pub async fn replica_end_all(&self) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(&mut tx, "UPDATE replicas SET state = 'ended'")?;
@@ -147,7 +146,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Removes leases that have ended, and those of replicas that have ended or are gone.
+    /// Deletes leases that have ended, and those of replicas that have ended or are gone.
     pub async fn replica_end_leases(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
@@ -155,7 +154,7 @@ impl Store {
         tx.commit().await.map(|()| ended)
     }
 
-    /// Every replica that is remembered, the youngest first.
+    /// Lists all known replicas, the youngest first.
     pub async fn replica_list(&self) -> Result<Vec<ReplicaRow>> {
         let now = self.skew().await?.of(self.now());
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(
@@ -164,7 +163,7 @@ impl Store {
         Ok(rows.into_iter().map(|row| row.at(now)).collect())
     }
 
-    /// Forgets replicas that ended or went before the given time.
+    /// Deletes replicas whose lease expired before the given time.
     pub async fn replica_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
         let before = self.skew_in_tx(&mut tx).await?.of(before);

@@ -1,41 +1,40 @@
-//! Repositories by the forge's own identifier, the names they had before, and what the forge did not find.
+//! Repositories by the forge's identifier, their former names, and everything that the forge did not find.
 //!
-//! The identifier is what a repository is; its name is an attribute. All other tables know a repository by the name it has
-//! now, so that people can read them and nothing has to be looked up; `store/renames.rs` moves their rows together when the
-//! name changes.
+//! The identifier stands for the repository; its name is an attribute. All other tables use the current name of a
+//! repository, so that people can read them and no look-up is needed. When the name changes, `store/renames.rs` moves
+//! all of their rows together.
 
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, kept_time, on_pool};
 use crate::model::{ForgeRepo, HostName, PullNumber, PullRef, RepoId};
 
-/// What is on record of a repository that somebody names.
+/// Result of comparing a repository with the database.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownRepository {
-    /// It has this identifier and this name.
+    /// The database has this identifier with this name.
     Same,
-    /// Neither the identifier nor the name is on record.
+    /// The database has neither the identifier nor the name.
     New,
-    /// The identifier is on record with another name, or the name with another identifier.
+    /// The database has the identifier with another name, or the name with another identifier.
     Differs,
 }
 
 /// Name that a repository had before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormerName {
-    /// The former name.
     pub old: RepoId,
-    /// The name of the same repository now.
+    /// Current name of the same repository.
     pub now: RepoId,
 }
 
-/// Something that the forge did not find.
+/// A repository or pull that the forge did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence<'a> {
-    /// A whole repository.
+    /// A whole repository, with all its pulls.
     Repo(&'a RepoId),
-    /// A pull of a repository that is there.
+    /// A pull of a repository that exists.
     Pull(&'a PullRef),
 }
 
@@ -54,7 +53,7 @@ const FORMER: &str = "SELECT f.repo, r.repo FROM former_names f \
      JOIN repositories r ON r.host = f.host AND r.forge_id = f.forge_id WHERE r.repo <> f.repo ORDER BY f.repo LIMIT $1";
 
 impl Store {
-    /// Compares what somebody says of a repository with what is on record.
+    /// Compares the identifier and the name of a repository with the database.
     pub async fn repository_known(&self, told: &ForgeRepo) -> Result<KnownRepository> {
         let id = told.id.cast_signed();
         let (same, any) = on_pool!(self, db => sqlx::query_as::<_, (Option<i64>, i64)>(KNOWN)
@@ -66,21 +65,21 @@ impl Store {
         })
     }
 
-    /// The name that a repository has by what is on record.
+    /// Returns the stored name of a repository.
     pub async fn repository_name(&self, host: &HostName, id: u64) -> Result<Option<RepoId>> {
         on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(
             "SELECT repo FROM repositories WHERE host = $1 AND forge_id = $2")
             .bind(host).bind(id.cast_signed()).fetch_optional(db))
     }
 
-    /// The identifier of the repository that has a name by what is on record.
+    /// Returns the stored identifier of the repository that has a name.
     pub async fn repository_id(&self, repo: &RepoId) -> Result<Option<u64>> {
         let id = on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT forge_id FROM repositories WHERE repo = $1")
             .bind(repo).fetch_optional(db))?;
         Ok(id.map(i64::cast_unsigned))
     }
 
-    /// Puts a repository on record of which neither the identifier nor the name is there. `false`: one of them is.
+    /// Stores a repository whose identifier and name are both unknown. `false`: one of them is known.
     pub async fn repository_note(&self, told: &ForgeRepo) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
@@ -101,7 +100,7 @@ impl Store {
         tx.commit().await.map(|()| rows > 0)
     }
 
-    /// Names that repositories had before, each with the name that the repository has now.
+    /// Lists former names of repositories, each with the current name of the repository.
     pub async fn repository_former_names(&self, limit: i64) -> Result<Vec<FormerName>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, (RepoId, RepoId)>(FORMER).bind(limit).fetch_all(db))?;
         Ok(rows
@@ -110,7 +109,7 @@ impl Store {
             .collect())
     }
 
-    /// Notes that the forge did not find something, and tells since when that is so.
+    /// Stores that the forge did not find something, and returns the time when this was first noticed.
     pub async fn absence_note(&self, what: Absence<'_>) -> Result<DateTime<Utc>> {
         let (repo, number) = what.columns();
         let now = kept_time(self.now());
@@ -128,7 +127,7 @@ impl Store {
         Ok(since.unwrap_or(now))
     }
 
-    /// Forgets that something was not found: the forge has it, or nobody looks for it any more.
+    /// Deletes the note that something was not found: the forge has it, or nobody looks for it any more.
     pub async fn absence_forget(&self, what: Absence<'_>) -> Result<()> {
         let (repo, number) = what.columns();
         let noted = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
@@ -147,7 +146,7 @@ impl Store {
     }
 }
 
-/// Writes down that a repository has another name now.
+/// Stores the new name of a repository, and the old one as a former name.
 pub(super) async fn repository_named_in_tx(
     tx: &mut Tx,
     id: u64,

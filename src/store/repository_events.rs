@@ -1,12 +1,12 @@
-//! What happened to repositories, in order, and how far each data directory has walked it.
+//! Events of repositories, in order, and the position up to which each data directory has processed them.
 //!
-//! Whoever takes a delivery writes the event in the same transaction; every home has a cursor of its own and takes what
-//! came after it, so that a delivery that one replica took moves the mirrors of all.
+//! The transaction that stores a delivery also writes its event. Every data directory has its own cursor and
+//! processes the events after it. So a delivery to one replica updates the mirrors of all.
 //!
-//! Numbers are given before transactions are committed, and a cursor that has passed a number never comes back to it. On
-//! PostgreSQL whoever appends therefore holds a lock until its transaction has ended: a number becomes visible only after
-//! all smaller ones. It is the last thing such a transaction does, so nobody waits for more than a commit. On SQLite there
-//! is only one writing transaction.
+//! Numbers are assigned before transactions are committed, and a cursor that has passed a number never returns to it.
+//! On PostgreSQL, a transaction that appends events therefore holds a lock until it ends. So a number becomes visible
+//! only after all smaller ones. Appending is the last step of such a transaction, so nobody waits for more than a
+//! commit. SQLite has only one writing transaction.
 
 use std::collections::BTreeMap;
 
@@ -17,35 +17,36 @@ use super::repository_syncs::{installation_in_tx, know_in_tx};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{HomeId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
 
-/// Something that happened to a repository, as kept.
+/// A stored event of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepositoryEvent {
-    /// Its number; later events have larger ones.
+    /// Number of the event; later events have larger ones.
     pub seq: i64,
-    /// What it was.
+    /// Repository, kind and installation of the event.
     pub event: RepositoryNews,
-    /// When it was taken up, by the clock of the judge.
+    /// Time when the event was stored, by the clock of the judge.
     pub at: DateTime<Utc>,
 }
 
-/// What came of walking on.
+/// Outcome of processing events.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventWalk {
-    /// There is no cursor: nobody has walked here, or not for so long that it was dropped.
+    /// The data directory has no cursor: it never had one, or was silent for so long that the cursor was dropped.
     NoCursor,
-    /// So many events were walked past; what they tell of is to be brought in step.
+    /// Number of processed events. Their mirrors are marked for a sync.
     Walked(usize),
 }
 
-/// A cursor that finds nothing says that it is there as often as this.
+/// Interval at which a cursor without new events is touched, to show that its data directory is still in use.
 const SIGN_OF_LIFE: TimeDelta = TimeDelta::minutes(10);
 
 const APPEND: &str =
     "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
 const AFTER: &str = "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
-/// Whoever keeps a cursor has a row for each repository whose events were removed since, so that none is missing here. One
-/// whose mirrors were all removed to make room, and of which nothing else is known, stays so until somebody uses it.
+/// Adds a row for each known repository. A data directory with a cursor has rows for all repositories whose events
+/// were removed since, so none is missing here. If all mirrors of a repository were removed to make room, and nothing
+/// else is known of it, the new row stays removed until somebody uses it.
 const BEGIN: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
      verification, verification_retry_count, created_at, evicted_at) \
      SELECT $1, known.repo, MAX(known.installation), 0, 'pending', $2, 0, 'unknown', 0, $2, \
@@ -58,7 +59,7 @@ const PRUNE: &str = "DELETE FROM repository_events WHERE seq IN (SELECT seq FROM
      AND seq <= COALESCE((SELECT MIN(seq) FROM repository_event_cursors), 9223372036854775807) ORDER BY seq LIMIT $2)";
 
 impl Store {
-    /// Something happened to a repository that no delivery told of.
+    /// Stores an event of a repository that did not come from a delivery.
     pub async fn repository_event_append(&self, news: &RepositoryNews) -> Result<()> {
         let mut tx = self.begin().await?;
         self.repository_events_in_tx(&mut tx, std::slice::from_ref(news))
@@ -66,7 +67,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Something happened to repositories. Nothing else may be waited for in the transaction from here on.
+    /// Stores events of repositories. From here on, the transaction may wait for nothing else.
     pub(super) async fn repository_events_in_tx(
         &self,
         tx: &mut Tx,
@@ -85,7 +86,7 @@ impl Store {
         Ok(())
     }
 
-    /// Events after a number, so many at most.
+    /// Lists the events after a number, at most `limit` of them.
     pub async fn repository_event_list(
         &self,
         after: i64,
@@ -95,19 +96,19 @@ impl Store {
         Ok(rows.into_iter().map(RepositoryEvent::from).collect())
     }
 
-    /// How far a data directory has walked.
+    /// Returns the position of a data directory.
     pub async fn repository_event_cursor(&self, home: &HomeId) -> Result<Option<i64>> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT seq FROM repository_event_cursors WHERE replica = $1")
             .bind(home).fetch_optional(db))
     }
 
-    /// A data directory begins to walk, or comes back after it was dropped: what it does not know of the past is made
-    /// good by bringing every repository in step that anybody knows of, be it by its pulls, by an event that is still kept
-    /// or by the mirror of another data directory. Tells how many those are.
+    /// Creates the cursor of a data directory that is new or was dropped. To make up for the missed events, marks
+    /// every known repository for a sync: known by its pulls, by a stored event, or by the mirror of another data
+    /// directory. Returns the number of these repositories.
     pub async fn repository_event_begin(&self, home: &HomeId) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
-        // The place first: what happens while the rest is done is walked.
+        // The cursor comes first, so that events during the following steps are processed later.
         let begun = execute!(
             &mut tx,
             "INSERT INTO repository_event_cursors (replica, seq, moved_at) \
@@ -130,8 +131,8 @@ impl Store {
         tx.commit().await.map(|()| known.len() as u64 + new)
     }
 
-    /// Walks on past so many events at most. That their repositories are to be brought in step, and that they were walked
-    /// past, is one transaction.
+    /// Processes at most `limit` events. Marking their repositories for a sync and moving the cursor are one
+    /// transaction.
     pub async fn repository_event_walk(&self, home: &HomeId, limit: i64) -> Result<EventWalk> {
         let Some(seq) = self.repository_event_cursor(home).await? else {
             return Ok(EventWalk::NoCursor);
@@ -159,8 +160,9 @@ impl Store {
         tx.commit().await.map(|()| EventWalk::Walked(events.len()))
     }
 
-    /// A repository that was only given to the forge's app, or made, has nothing yet that somebody waits for: its first
-    /// mirror comes after those of others. One that is only gone gets none.
+    /// Marks the mirror of a repository for a sync. If the repository was only created or added to the forge's app,
+    /// nobody waits for it yet, so its first mirror comes after those of others. A repository that is only deleted
+    /// gets no mirror.
     async fn told_in_tx(
         &self,
         tx: &mut Tx,
@@ -203,8 +205,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the cursors of data directories that were not heard of since a time, with what is known of their mirrors:
-    /// who comes back begins anew. Names them.
+    /// Drops the cursors of data directories that were silent since a time, with the rows of their mirrors. A data
+    /// directory that returns starts again. Returns the dropped ones.
     pub async fn repository_event_drop_cursors(
         &self,
         before: DateTime<Utc>,
@@ -224,7 +226,7 @@ impl Store {
         tx.commit().await.map(|()| homes)
     }
 
-    /// Removes events from before a time that every cursor has passed, so many at most. The time must leave
+    /// Deletes events from before a time that every cursor has passed, at most `limit` of them. The time must leave
     /// [`Self::repository_event_begin`] long enough to end.
     pub async fn repository_event_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
@@ -234,18 +236,18 @@ impl Store {
     }
 }
 
-/// What several events tell of a repository.
+/// Summary of several events of one repository.
 #[derive(Clone, Copy)]
 struct Told {
-    /// The newest installation.
+    /// Newest installation of the forge's app.
     installation: Option<u64>,
-    /// Whether it was there at any of them.
+    /// True if the repository existed at any of the events.
     is_there: bool,
-    /// Whether nothing but its being there was told.
+    /// True if the events say only that the repository exists.
     is_only_there: bool,
 }
 
-/// Repositories in order.
+/// Summarizes the events of each repository, ordered by repository.
 fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Told> {
     let mut repos = BTreeMap::new();
     for RepositoryEvent { event, .. } in events {
@@ -268,7 +270,7 @@ fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Told> {
     repos
 }
 
-/// Nobody else appends until the transaction ends.
+/// Locks the list of events, so that nobody else appends until the transaction ends.
 async fn append_hold_in_tx(tx: &mut Tx) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),

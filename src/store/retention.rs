@@ -1,8 +1,9 @@
-//! Commands that nobody will ask for any more, with their runs and what those printed.
+//! Removes old commands with their runs and output.
 //!
-//! What stays however old it is: commands that have not ended; those whose run made a plan that is still on record; and,
-//! of a pull with a plan that counts, its applies and everything at the commit of that plan, which its statuses are
-//! added up from. The audit log of locks is another table, and is never touched.
+//! Some commands stay however old they are: those that have not ended, and those whose run made a plan that is still
+//! stored. If a pull has a plan that is not discarded, its applies and all commands at the commit of that plan stay
+//! as well, because its statuses are summed up from them. The audit log of locks is another table, and is never
+//! touched.
 
 use chrono::{DateTime, Utc};
 
@@ -20,7 +21,7 @@ macro_rules! is_over {
 }
 
 impl Store {
-    /// Commands that ended before the given time and that nothing needs any more, the oldest first.
+    /// Lists the commands that ended before the given time and are not needed any more, the oldest first.
     pub async fn command_list_over(
         &self,
         before: DateTime<Utc>,
@@ -31,8 +32,8 @@ impl Store {
             .bind(kept_time(before)).bind(limit).fetch_all(db))
     }
 
-    /// Removes a command that [`Self::command_list_over`] named, with its runs and what they printed: not more than
-    /// `batch` pieces of output in one transaction. Tells how many rows that were; 0: something needs it again.
+    /// Removes a command that [`Self::command_list_over`] returned, with its runs and their output. One transaction
+    /// removes at most `batch` pieces of output. Returns the number of removed rows; 0: the command is needed again.
     pub async fn command_remove(
         &self,
         id: CommandId,

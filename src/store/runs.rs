@@ -1,4 +1,4 @@
-//! Commands on one project, and what they printed.
+//! Runs: commands on one project, and their output.
 
 use chrono::{DateTime, Utc};
 
@@ -12,65 +12,57 @@ use crate::model::{
 };
 
 text_enum! {
-    /// Where a run is on its way.
+    /// State of a run.
     pub enum RunState {
-        /// Waiting for a place in the pool.
+        /// Waiting for a permit to start.
         Queued = "queued",
-        /// Under way.
         Running = "running",
-        /// Ended.
         Finished = "finished",
     }
 }
 
-/// A run to keep.
+/// A run to store.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// The command it belongs to.
+    /// Command that the run belongs to.
     pub command: CommandId,
-    /// What is run.
+    /// Kind of the run.
     pub kind: RunKind,
-    /// The pull.
     pub pull: PullRef,
-    /// The project.
     pub project: ProjectKey,
 }
 
-/// A run as kept.
+/// A run from the database.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// Identity.
     pub id: RunId,
-    /// The command it belongs to.
+    /// Command that the run belongs to.
     pub command: CommandId,
-    /// What is run.
+    /// Kind of the run.
     pub kind: RunKind,
-    /// The pull.
     pub pull: PullRef,
-    /// The project.
     pub project: ProjectKey,
-    /// What the hook is called, if it is one; `project` is then the root of the repository.
+    /// Name of the hook, if the run is one; `project` is then the root of the repository.
     pub hook: Option<String>,
-    /// Parts of its output are for pages and not for comments.
+    /// True if parts of the output may appear on pages but not in comments.
     pub private: bool,
-    /// Where it is.
     pub state: RunState,
-    /// How it ended.
+    /// Outcome, once the run has ended.
     pub outcome: Option<ProjectOutcome>,
-    /// One line about the end: the summary, or what went wrong.
+    /// One line about the end: the summary, or the error.
     pub message: Option<String>,
-    /// When it was asked for.
+    /// Time when the run was requested.
     pub created_at: DateTime<Utc>,
-    /// When the tool started.
+    /// Time when the tool started.
     pub started_at: Option<DateTime<Utc>>,
-    /// When it ended.
+    /// Time when the run ended.
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// A piece of what a run printed.
+/// A piece of the output of a run.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct OutputPiece {
-    /// Its place, from 1.
+    /// Number of the piece, from 1.
     pub seq: i64,
     /// Whole lines, with colour codes.
     pub text: String,
@@ -102,18 +94,18 @@ const RECENT_OF_REPOS: [&str; 2] = [
 ];
 
 impl Store {
-    /// Keeps a run that is to come.
+    /// Stores a new run, which is queued.
     pub async fn run_create(&self, new: &NewRun) -> Result<RunId> {
         self.run_insert(new, None).await
     }
 
-    /// Keeps a hook of a command that is to come. It is a run for whoever reads its output, and for nobody else: it says
-    /// nothing about where projects stand.
+    /// Stores a hook of a command as a run, which is queued. It counts as a run only for its output, and not for the
+    /// status of projects.
     pub async fn hook_create(&self, new: &NewRun, called: &str) -> Result<RunId> {
         self.run_insert(new, Some(free_text(called).as_ref())).await
     }
 
-    /// Ends the hooks of a command that were cut off.
+    /// Ends the hooks of a command that were interrupted.
     pub async fn hooks_cut_off(&self, command: CommandId) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -127,7 +119,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Before a run begins to print what is not for comments.
+    /// Marks a run as private, before it begins to print output that must not appear in comments.
     pub async fn run_keep_private(&self, id: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(&mut tx, "UPDATE runs SET private = TRUE WHERE id = $1", id)?;
@@ -155,7 +147,7 @@ impl Store {
         tx.commit().await.map(|()| id)
     }
 
-    /// The tool starts. A run that has ended stays ended.
+    /// Marks a run as running when the tool starts. A run that has ended stays ended.
     pub async fn run_start(&self, id: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
         run_start_in_tx(&mut tx, id, self.now()).await?;
@@ -163,7 +155,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// The run ended; `false` when it had ended before.
+    /// Ends a run; `false`: it had ended before.
     pub async fn run_finish(
         &self,
         id: RunId,
@@ -176,32 +168,33 @@ impl Store {
         tx.commit().await.map(|()| has_ended)
     }
 
-    /// One run.
+    /// Returns the run with this identifier.
     pub async fn run_get(&self, id: RunId) -> Result<Option<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(BY_ID).bind(id).fetch_optional(db))
             .map(|row| row.map(RunRow::from))
     }
 
-    /// The runs of a command, in the order in which they were made.
+    /// Lists the runs of a command, in the order in which they were created.
     pub async fn run_list(&self, command: CommandId) -> Result<Vec<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(OF_COMMAND).bind(command).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
-    /// The plans and applies of a pull at one head commit that ended, oldest first: what the statuses of the pull add up.
+    /// Lists the finished plans and applies of a pull at one head commit, oldest first. The statuses of the pull are
+    /// summed up from them.
     pub async fn run_list_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(OF_HEAD)
             .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
         .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
-    /// The newest runs.
+    /// Lists the newest runs.
     pub async fn run_list_recent(&self, limit: i64) -> Result<Vec<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(RECENT).bind(limit).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
-    /// The newest runs in these repositories.
+    /// Lists the newest runs in these repositories.
     pub async fn run_list_recent_of_repos(
         &self,
         repos: &[RepoId],
@@ -215,7 +208,7 @@ impl Store {
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
-    /// Appends a piece of output; one writer per run numbers the pieces.
+    /// Appends a piece of output. Each run has one writer, which numbers the pieces.
     pub async fn run_output_append(&self, run: RunId, piece: &OutputPiece) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -229,7 +222,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// The pieces after `seq`, in order, at most `limit`.
+    /// Lists the pieces after `seq`, in order, at most `limit` of them.
     pub async fn run_output_after(
         &self,
         run: RunId,
@@ -241,7 +234,7 @@ impl Store {
             .bind(run).bind(seq).bind(limit).fetch_all(db))
     }
 
-    /// The end of what a run printed, at most so many pieces.
+    /// Returns the end of the output of a run, at most `pieces` pieces.
     pub async fn run_output_tail(&self, run: RunId, pieces: i64) -> Result<String> {
         let mut last = on_pool!(self, db => sqlx::query_as::<_, OutputPiece>(
             "SELECT seq, text FROM run_output WHERE run = $1 ORDER BY seq DESC LIMIT $2")
@@ -250,14 +243,14 @@ impl Store {
         Ok(last.into_iter().map(|piece| piece.text).collect())
     }
 
-    /// Everything a run printed.
+    /// Returns the whole output of a run.
     pub async fn run_output(&self, run: RunId) -> Result<String> {
         let pieces = self.run_output_after(run, 0, i64::MAX).await?;
         Ok(pieces.into_iter().map(|piece| piece.text).collect())
     }
 }
 
-/// `false` when the run has ended before, or is not known.
+/// Marks a run as running. `false`: it has ended before, or is not known.
 pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) -> Result<bool> {
     execute!(
         tx,
@@ -268,7 +261,7 @@ pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) 
     .map(|rows| rows == 1)
 }
 
-/// `false` when the run had ended before, or is not known.
+/// Ends a run. `false`: it had ended before, or is not known.
 pub(super) async fn run_finish_in_tx(
     tx: &mut Tx,
     id: RunId,
@@ -288,8 +281,8 @@ pub(super) async fn run_finish_in_tx(
     .map(|rows| rows == 1)
 }
 
-/// Keeps a run from being ended by anybody else before the transaction is over; `false` if it, or its command, has
-/// ended already.
+/// Locks the row of a run, so that nobody else ends it before the transaction is over. `false`: the run or its
+/// command has ended already.
 pub(super) async fn run_hold_in_tx(tx: &mut Tx, id: RunId) -> Result<bool> {
     execute!(
         tx,

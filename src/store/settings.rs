@@ -1,9 +1,9 @@
-//! Values the server makes once and every replica shares.
+//! Values that one server creates once and that every replica shares.
 
 use super::{Result, Store, execute, on_tx};
 
 impl Store {
-    /// The value kept under `key`; `fresh` is stored and returned when there is none yet.
+    /// Returns the value stored under `key`. If there is none yet, stores and returns `fresh`.
     pub async fn setting_get_or_insert(&self, key: &str, fresh: &str) -> Result<String> {
         let mut tx = self.begin().await?;
         execute!(

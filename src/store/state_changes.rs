@@ -1,9 +1,9 @@
-//! The gate of what changes a state without a plan: `import` and `state rm`. The apply locks, the pull and the project
-//! lock are checked and the run is put on record as begun in one transaction, as for an apply: a crash can never lead to
-//! a second time (P3), and an error anywhere lets nothing through (P6).
+//! The gate for commands that change a state without a plan: `import` and `state rm`. As for an apply, one
+//! transaction checks the apply locks, the pull and the project lock, and stores that the run has begun. A crash can
+//! never lead to a second change (P3), and after an error nothing passes the gate (P6).
 //!
-//! As long as the run is under way, the lock stays with its pull, whatever becomes of that; whoever ends the run gives it
-//! back if the pull was closed meanwhile (P7).
+//! As long as the run is under way, its pull keeps the lock, even if the pull is closed. The end of the run releases
+//! the lock if the pull was closed meanwhile (P7).
 
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
@@ -15,39 +15,38 @@ use crate::model::{
     ApplyLock, Cause, Lock, LockEventKind, ProjectKey, ProjectOutcome, PullRef, PullState, RunId,
 };
 
-/// What came of asking to change a state.
+/// Outcome of a request to change a state.
 #[must_use]
 #[derive(Debug)]
 pub enum StateGate {
-    /// Go; the lock was taken for this, and not held before.
+    /// The change may run.
     Granted {
-        /// Nobody needs the lock if nothing comes of it.
+        /// True if the lock was taken for this change. Nobody needs it if the change does nothing.
         fresh_lock: bool,
     },
-    /// Applies are stopped there by all of these.
+    /// All of these apply locks prevent the change.
     ApplyLocked(Vec<ApplyLock>),
     /// Another pull holds the project lock.
     HeldBy(Box<Lock>),
-    /// The pull is closed.
+    /// The pull is not open.
     PullClosed,
 }
 
-/// How a change of a state ended.
+/// End of a change of a state.
 #[derive(Clone, Copy, Debug)]
 pub struct StateChanged<'a> {
-    /// How.
     pub outcome: ProjectOutcome,
-    /// One line about it, for pages.
+    /// One line about the end, for pages.
     pub message: Option<&'a str>,
-    /// Whether the state may be another one now: then a plan made before is worth nothing.
+    /// True if the state may have changed, so that an earlier plan is worthless.
     pub touched: bool,
-    /// Whether the lock goes back, because it was taken for this alone and nothing came of it.
+    /// True if the lock has to be released, because it was taken only for this change and the change did nothing.
     pub give_back: bool,
 }
 
 impl Store {
-    /// Asks to change the state of a project in a run that has not ended, under the lock that is wished for, if any is
-    /// needed. A store under a lease that was lost, or that has ended by time, gets an error.
+    /// Requests to change the state of a project in a run that has not ended, under the requested lock, if locks are
+    /// used. Fails for a store whose lease was lost or has expired.
     pub async fn state_change_begin(
         &self,
         pull: &PullRef,
@@ -89,8 +88,8 @@ impl Store {
             .map(|()| StateGate::Granted { fresh_lock })
     }
 
-    /// The run ended, and with it everything that follows: a plan that is worth nothing any more, a lock that nobody
-    /// needs, and everything of a pull that was closed meanwhile. `false` when the run had ended before.
+    /// Ends the run and cleans up: discards a worthless plan, releases a lock that nobody needs, and releases
+    /// everything of a pull that was closed meanwhile. `false`: the run had ended before.
     pub async fn state_change_end(
         &self,
         pull: &PullRef,

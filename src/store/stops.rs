@@ -1,8 +1,8 @@
-//! Commands that are to end before their time: what asks for it, and why.
+//! Requests to stop commands early, with their kinds and reasons.
 //!
-//! The wish stands in the row of the command, so that it outlives every process and reaches the replica that works on
-//! the command. A stronger wish takes the place of a weaker one: what was superseded or cancelled stays so when the
-//! pull is closed, but a pull that is closed and opened again before its plan had its turn is planned all the same.
+//! The request is in the row of the command, so that it outlives every process and reaches the replica that works on
+//! the command. A stronger request replaces a weaker one. A superseded or cancelled command stays so when the pull is
+//! closed. But if a pull is closed and opened again before its plan had its turn, it is planned all the same.
 
 use super::news::{News, announce_in_tx};
 use super::{
@@ -12,28 +12,28 @@ use super::{
 use crate::model::{CommandId, Origin, PullRef, text_enum};
 
 text_enum! {
-    /// What asks a command to stop.
+    /// Kind of a request to stop a command.
     pub enum StopKind {
-        /// Its pull was closed; only plans are asked, and only as long as it is closed.
+        /// The pull was closed. Applies only to plans, and only as long as the pull is closed.
         Closed = "closed",
-        /// A newer event of its pull leads to a plan that takes its place; only plans are asked.
+        /// A newer event of the pull leads to a plan that replaces this command. Applies only to plans.
         Superseded = "superseded",
-        /// Somebody asked for it.
+        /// A person or a program cancelled the command.
         Cancelled = "cancelled",
     }
 }
 
-/// Why a command is to stop early.
+/// Request to stop a command early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// What asks.
+    /// Kind of the request.
     pub kind: StopKind,
-    /// The reason, a clause: `the pull request was closed`.
+    /// Reason, as a clause: `the pull request was closed`.
     pub why: String,
 }
 
 impl Stop {
-    /// A reason to stop.
+    /// Makes a request to stop.
     pub fn new(kind: StopKind, why: impl Into<String>) -> Self {
         Self {
             kind,
@@ -52,7 +52,7 @@ impl Stop {
 const STANDS_IN: &str = "SELECT COUNT(*) FROM commands WHERE superseded_by = $1 AND kind = 'plan'";
 
 impl Store {
-    /// Asks the plans of a pull that was closed to stop, and tells which they are. An apply is never asked.
+    /// Requests the plans of a closed pull to stop, and returns them. Never stops an apply.
     pub async fn command_stop_plans(&self, pull: &PullRef, why: &str) -> Result<Vec<CommandId>> {
         let mut tx = self.begin().await?;
         let mut stopped = on_tx!(&mut tx, db => sqlx::query_scalar::<_, CommandId>(
@@ -64,9 +64,9 @@ impl Store {
         tx.commit().await.map(|()| stopped)
     }
 
-    /// Keeps a command that takes the place of every plan of its pull, and asks those to stop, in one transaction; tells
-    /// which they are. An apply is never asked. Of a command that is known already nothing is done, nor if the news that
-    /// it answers were found and an event was faster.
+    /// Stores a command that replaces every plan of its pull, and requests those to stop, in one transaction. Returns
+    /// the replaced plans. Never stops an apply. Does nothing if the command is already known, or if a reconciler
+    /// found the head and an event was faster.
     pub async fn command_create_instead(
         &self,
         new: &NewCommand,
@@ -92,21 +92,21 @@ impl Store {
             .map(|()| (CreateCommand::Created(id), replaced))
     }
 
-    /// Whether a comment that asked for a plan waits for the answer of this command, which took that plan's place.
+    /// Returns true if this command replaced a plan requested by a comment, and the comment waits for its answer.
     pub async fn command_stands_in(&self, id: CommandId) -> Result<bool> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(id).fetch_one(db))
             .map(|count| count > 0)
     }
 
-    /// What the turns asked for whose place this command took: it has to plan under the locks that were handed over for
-    /// them, or to pass those on. As `spec` of each.
+    /// Lists the `spec` of each `take_turn` command that this command replaced. This command has to plan under the
+    /// locks that were handed over for them, or to hand them over to the next pull.
     pub async fn command_list_turns_of(&self, id: CommandId) -> Result<Vec<String>> {
         on_pool!(self, db => sqlx::query_scalar::<_, String>(
             "SELECT spec FROM commands WHERE superseded_by = $1 AND origin = $2 ORDER BY id")
             .bind(id).bind(Origin::Queue).fetch_all(db))
     }
 
-    /// A reason to stop does not hold any more.
+    /// Withdraws a request to stop of the given kind.
     pub async fn command_go_on(&self, id: CommandId, kind: StopKind) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -119,9 +119,9 @@ impl Store {
         tx.commit().await
     }
 
-    /// Which of the unfinished commands are asked to stop, in the order of their ids.
+    /// Lists the unfinished commands that are requested to stop, ordered by identifier.
     pub async fn command_list_stopping(&self) -> Result<Vec<CommandId>> {
-        // The database does not sort: for an order by id SQLite would walk all commands there ever were.
+        // The database does not sort: to sort by identifier, SQLite would walk through all commands ever stored.
         let mut asked = on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(
             "SELECT id FROM commands WHERE state <> 'finished' AND stop_kind IS NOT NULL").fetch_all(db))?;
         asked.sort_unstable();
@@ -129,8 +129,9 @@ impl Store {
     }
 }
 
-/// The first statement finds the plans that have not ended; the second those that ended before because of one of them:
-/// what they were asked is now asked of the newest.
+/// Marks the plans of a pull as superseded by a newer command. The first statement finds the plans that have not
+/// ended. The second one finds those that were superseded by one of them before: the newest command now replaces
+/// them, too.
 async fn supersede_in_tx(
     tx: &mut Tx,
     pull: &PullRef,
@@ -153,7 +154,7 @@ async fn supersede_in_tx(
 }
 
 impl LockChange<'_> {
-    /// Asks the plans among these commands to stop.
+    /// Requests the plans among these commands to stop.
     pub(crate) async fn interrupt_plans(
         &mut self,
         commands: &[CommandId],

@@ -1,18 +1,19 @@
-//! Whose clock judges.
+//! Chooses the clock that judges between replicas.
 //!
-//! Replicas read clocks of their own, and those differ. Whatever decides between replicas (when a lease ends, when a
-//! job may run, whether a plan is older than the comment that asks to apply it) is therefore kept and compared in the
-//! time of the one thing they share: on PostgreSQL the clock of the database, read in the same transaction. Callers go
-//! on speaking in the time of their own clock; [`Skew`] translates. The two readings are taken in such an order that a
-//! pause between them makes a lease of ours shorter and one of others longer, never the other way round.
+//! Replicas have their own clocks, and those differ. Some times decide between replicas: when a lease ends, when a
+//! job may run, whether a plan is older than the comment that requests to apply it. These times are stored and
+//! compared in the time of the only thing that the replicas share. On PostgreSQL this is the clock of the database,
+//! read in the same transaction. Callers continue to use the time of their own clock; [`Skew`] translates. The two
+//! clocks are read in such an order that a pause between the readings makes our leases shorter and those of others
+//! longer, never the other way round.
 //!
-//! SQLite is never shared: its clock is the server's.
+//! SQLite is never shared: the server's clock judges.
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{Pool, Result, Store, Tx};
 
-/// Whose clock judges leases and waiting times.
+/// Clock that judges leases and waiting times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judge {
     /// The clock of a database that is shared.
@@ -21,33 +22,34 @@ pub(super) enum Judge {
     Own,
 }
 
-/// How far the clock of the judge is ahead of ours.
+/// Time by which the clock of the judge is ahead of ours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Skew(TimeDelta);
 
 impl Skew {
     const NONE: Self = Self(TimeDelta::zero());
 
-    /// A time of our clock as the judge has it, and as both databases keep it.
+    /// Translates a time of our clock into one of the judge, in the precision of both databases.
     pub fn of(self, time: DateTime<Utc>) -> DateTime<Utc> {
         kept_time(time.checked_add_signed(self.0).unwrap_or(time))
     }
 
-    /// A time of the judge as our clock has it.
+    /// Translates a time of the judge into one of our clock.
     pub fn back(self, time: DateTime<Utc>) -> DateTime<Utc> {
         time.checked_sub_signed(self.0).unwrap_or(time)
     }
 }
 
 const NOW: &str = "SELECT clock_timestamp()";
-/// The same, and until the end of the transaction PostgreSQL takes indexes in their order wherever it can.
+/// Selects the time. Until the end of the transaction, it also makes PostgreSQL use indexes in their order wherever
+/// possible.
 const NOW_IN_ORDER: &str = "SELECT clock_timestamp(), concat(set_config('enable_sort', 'off', true), \
      set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true), \
      set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
      set_config('enable_material', 'off', true))";
 
 impl Store {
-    /// Leases are judged by the clock that the store was opened with, on a shared database too. For those who turn
+    /// Judges leases by the clock that the store was opened with, also on a shared database. For callers that set
     /// that clock by hand and give the same one to every replica.
     #[must_use]
     pub fn judged_by_its_own_clock(self) -> Self {
@@ -57,7 +59,7 @@ impl Store {
         }
     }
 
-    /// How far the judge of leases is ahead of our clock, inside the transaction that wants to know.
+    /// Returns the skew, read inside the transaction that needs it.
     pub(crate) async fn skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
         match tx {
             Tx::Postgres(tx) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
@@ -68,8 +70,8 @@ impl Store {
         }
     }
 
-    /// The same in the transaction that claims a job, which from then on reads nothing as a whole, whatever the statistics of
-    /// the table say.
+    /// Returns the skew in the transaction that claims a job. From then on, the transaction reads no table as a
+    /// whole, no matter what the statistics of the table say.
     pub(super) async fn claim_skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
         let Tx::Postgres(tx) = tx else {
             return Ok(Skew::NONE);
@@ -84,7 +86,7 @@ impl Store {
         })
     }
 
-    /// The same for a single look.
+    /// Returns the skew for a single read outside a transaction.
     pub(crate) async fn skew(&self) -> Result<Skew> {
         match &self.pool {
             Pool::Postgres(pool) if self.judge == Judge::Database => sqlx::query_scalar(NOW)
@@ -100,8 +102,8 @@ impl Store {
     }
 }
 
-/// A time from a caller as both databases keep and compare it: PostgreSQL keeps microseconds, and SQLite compares
-/// texts, which sort by time while the year has four digits.
+/// Truncates and clamps a time, so that both databases store and compare it alike. PostgreSQL stores microseconds.
+/// SQLite compares texts, which sort by time while the year has four digits.
 pub(crate) fn kept_time(time: DateTime<Utc>) -> DateTime<Utc> {
     const FIRST: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const LAST: DateTime<Utc> =

@@ -1,4 +1,4 @@
-//! Pulls in line for a lock that another holds. Only a `LockChange` touches the lines; everybody may look.
+//! Pulls that are queued for a lock of another pull. Only a `LockChange` changes the queues; everybody may read them.
 
 use chrono::{DateTime, Utc};
 
@@ -26,7 +26,7 @@ const OF_LOCK: &str = select_sql!(
 );
 const OF_PULL: &str = select_sql!("WHERE w.repo = $1 AND w.pull = $2 ORDER BY w.seq");
 const OF_REPO: &str = select_sql!("WHERE w.repo = $1 ORDER BY w.seq");
-/// The first whose lock nobody else holds, and who overtakes nobody.
+/// Selects the first waiter whose lock no other pull holds, and who overtakes nobody.
 const NEXT: &str = select_sql!(
     "WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.repo = w.repo \
      AND l.dir = w.dir AND l.workspace = w.workspace AND l.pull <> w.pull AND (l.scope = w.scope OR l.scope = '' OR w.scope = '')) \
@@ -35,7 +35,7 @@ const NEXT: &str = select_sql!(
      ORDER BY w.seq LIMIT 1"
 );
 
-/// A place in a line as kept.
+/// A stored place in a queue.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct WaiterRow {
     pub seq: i64,
@@ -69,26 +69,26 @@ impl WaiterRow {
     }
 }
 
-/// A place to take.
+/// A new place in a queue.
 pub(crate) struct NewWaiter<'a> {
     pub key: &'a LockKey,
     pub project: &'a ProjectKey,
     pub pull: &'a PullRef,
     pub pull_url: &'a str,
     pub asker: &'a str,
-    /// What to plan when the turn comes.
+    /// Projects to plan when the turn comes.
     pub asks: &'a str,
 }
 
 impl Store {
-    /// Who waits for a lock, in order.
+    /// Lists the pulls that are queued for a lock, in order.
     pub async fn waiter_list(&self, key: &LockKey) -> Result<Vec<Waiter>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(OF_LOCK)
             .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(scope_column(key)).fetch_all(db))?;
         Ok(rows.into_iter().map(Waiter::from).collect())
     }
 
-    /// What a pull waits for, in the order in which it asked.
+    /// Lists the locks that a pull is queued for, in the order of its requests.
     pub async fn waiter_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Waiter>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
@@ -97,12 +97,12 @@ impl Store {
 }
 
 impl LockChange<'_> {
-    /// Everybody who waits in the repository of this change, in order.
+    /// Lists all waiters in a repository of this change, in order.
     pub(crate) async fn waiters(&mut self, repo: &RepoId) -> Result<Vec<WaiterRow>> {
         on_tx!(&mut self.tx, db => sqlx::query_as::<_, WaiterRow>(OF_REPO).bind(repo).fetch_all(db))
     }
 
-    /// Joins the line at its end. Whoever is in it already keeps the place, with what is asked for now.
+    /// Adds a pull to the end of the queue. A pull that is already queued keeps its place, with the new request.
     pub(crate) async fn line_up(&mut self, new: &NewWaiter<'_>) -> Result<()> {
         let known = execute!(
             &mut self.tx,
@@ -139,7 +139,7 @@ impl LockChange<'_> {
         Ok(())
     }
 
-    /// Leaves one line.
+    /// Removes a pull from one queue.
     pub(crate) async fn leave(&mut self, key: &LockKey, pull: &PullRef) -> Result<bool> {
         let rows = execute!(
             &mut self.tx,
@@ -157,7 +157,7 @@ impl LockChange<'_> {
         Ok(rows > 0)
     }
 
-    /// Leaves every line.
+    /// Removes a pull from all queues.
     pub(crate) async fn leave_all(&mut self, pull: &PullRef) -> Result<()> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;

@@ -1,33 +1,32 @@
-//! Repositories whose list of open pulls is looked at now and then, and the pages of these lists.
+//! Repositories whose list of open pulls is read regularly, and the pages of these lists.
 
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::RepoId;
 
-/// A repository whose list of open pulls is looked at.
+/// A repository whose list of open pulls is read regularly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedRepo {
-    /// Which.
     pub repo: RepoId,
     /// Installation of the forge's app through which the newest event came.
     pub installation: Option<u64>,
-    /// Since when we know it: what had changed before is no missed event.
+    /// Time since when the repository is known. An earlier change is no missed event.
     pub known_at: DateTime<Utc>,
-    /// Not to be looked at before.
+    /// Earliest time of the next read.
     pub due_at: DateTime<Utc>,
-    /// How often in a row it could not be looked at.
+    /// Number of consecutive failed reads.
     pub failures: i64,
 }
 
-/// A page of a forge's list as it was last answered.
+/// A page of a forge's list, from its last answer.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ForgePage {
-    /// From 1.
+    /// Number of the page, from 1.
     pub page: i64,
-    /// The forge's tag of the answer.
+    /// Tag that the forge gave to the answer.
     pub etag: String,
-    /// What was in it.
+    /// Content of the page.
     pub content: String,
 }
 
@@ -35,7 +34,7 @@ const DISCOVER: &str = "INSERT INTO watched_repos (repo, installation, known_at,
      SELECT p.repo, CAST(NULL AS BIGINT), MIN(p.updated_at), $1, 0 FROM pulls p \
      WHERE NOT EXISTS (SELECT 1 FROM watched_repos w WHERE w.repo = p.repo) GROUP BY p.repo \
      ON CONFLICT (repo) DO NOTHING";
-/// Most events find nothing to change, and must not hold the row.
+/// Updates a repository after an event. Most events change nothing, and must not lock the row.
 const TOLD: &str = "INSERT INTO watched_repos (repo, installation, known_at, due_at, failures) \
      SELECT $1, $2, $3, $3, 0 WHERE NOT EXISTS (SELECT 1 FROM watched_repos WHERE repo = $1 AND failures = 0 \
      AND ($2 IS NULL OR installation = $2)) ON CONFLICT (repo) DO UPDATE SET failures = 0, \
@@ -45,20 +44,20 @@ const DUE: &str = "SELECT repo, installation, known_at, due_at, failures FROM wa
      ORDER BY due_at, repo LIMIT $2";
 
 impl Store {
-    /// Begins to watch repositories of which only pulls are known, as those of locks that were imported.
+    /// Begins to watch repositories that are known only by pulls, such as those of imported locks.
     pub async fn watched_discover(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(&mut tx, DISCOVER, self.now())?;
         tx.commit().await.map(|()| rows)
     }
 
-    /// Repositories whose turn it is, the one that was not looked at for longest first.
+    /// Lists repositories that are due, the one with the oldest due time first.
     pub async fn watched_list_due(&self, limit: i64) -> Result<Vec<WatchedRepo>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(DUE).bind(self.now()).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(WatchedRepo::from).collect())
     }
 
-    /// Takes the turn of a repository, which is not due again before `until`; `false`: another replica did.
+    /// Takes the turn of a repository, which is not due again before `until`; `false`: another replica took it.
     pub async fn watched_claim(&self, watched: &WatchedRepo, until: DateTime<Utc>) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
@@ -71,7 +70,7 @@ impl Store {
         tx.commit().await.map(|()| rows == 1)
     }
 
-    /// A repository was looked at; `complete`: every open pull of it was compared with what is known.
+    /// Stores that a repository was read. `complete`: all of its open pulls were compared with the known ones.
     pub async fn watched_seen(&self, repo: &RepoId, complete: bool) -> Result<()> {
         let complete_at = complete.then(|| kept_time(self.now()));
         let mut tx = self.begin().await?;
@@ -84,7 +83,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// A repository could not be looked at. Which installation is right is found out anew.
+    /// Stores that a repository could not be read. The right installation has to be found again.
     pub async fn watched_failed(&self, repo: &RepoId, due_at: DateTime<Utc>) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -96,13 +95,13 @@ impl Store {
         tx.commit().await
     }
 
-    /// The kept pages of a repository's list of open pulls, in order.
+    /// Lists the stored pages of a repository's list of open pulls, in order.
     pub async fn forge_page_list(&self, repo: &RepoId) -> Result<Vec<ForgePage>> {
         on_pool!(self, db => sqlx::query_as::<_, ForgePage>(
             "SELECT page, etag, content FROM forge_pages WHERE repo = $1 ORDER BY page").bind(repo).fetch_all(db))
     }
 
-    /// Keeps a page.
+    /// Stores a page of a list.
     pub async fn forge_page_keep(&self, repo: &RepoId, page: &ForgePage) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -117,7 +116,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Forgets the pages from a number on.
+    /// Deletes the pages from a number on.
     pub async fn forge_page_forget(&self, repo: &RepoId, from: i64) -> Result<()> {
         let mut tx = self.begin().await?;
         execute!(
@@ -130,7 +129,7 @@ impl Store {
     }
 }
 
-/// An event of the repository came: it is watched from now on.
+/// Watches a repository from now on, after an event of it.
 pub(super) async fn repo_told_in_tx(
     tx: &mut Tx,
     repo: &RepoId,

@@ -1,22 +1,22 @@
-//! Which mirrors are to be looked at, by an index each.
+//! Lists the mirrors that need attention, each list by its own index.
 
 use chrono::{DateTime, Utc};
 
 use super::super::{Result, Store, kept_time, on_pool};
 use crate::model::{HomeId, RepoId};
 
-/// Mirrors that an attempt may begin for, those of each sort that wait longest.
+/// Mirrors that an attempt may begin for. In each list, those that wait longest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MirrorsDue {
-    /// Somebody asked.
+    /// A person or a command requested the sync.
     pub asked: Vec<RepoId>,
-    /// They were changed since their last success, or their time to be looked at has come.
+    /// The repository changed since the last success, or the regular check is due.
     pub updated: Vec<RepoId>,
     /// The wait after a failure is over.
     pub retries: Vec<RepoId>,
-    /// They were never brought in step, and something has happened to them.
+    /// Never in sync, and the repository has changed or was used.
     pub never: Vec<RepoId>,
-    /// They were never brought in step, and nobody waits for that.
+    /// Never in sync, and nobody waits for that.
     pub backfill: Vec<RepoId>,
 }
 
@@ -39,7 +39,7 @@ const ORPHANED: &str = "SELECT replica, repo FROM repository_syncs WHERE state =
      AND l.until > $1) ORDER BY started_at, repo LIMIT $2";
 
 impl Store {
-    /// Mirrors of a data directory that an attempt may begin for, so many of each sort at most.
+    /// Lists the mirrors of a data directory that an attempt may begin for, at most `limit` in each list.
     pub async fn mirror_list_due(&self, home: &HomeId, limit: i64) -> Result<MirrorsDue> {
         let now = kept_time(self.now());
         Ok(MirrorsDue {
@@ -51,13 +51,13 @@ impl Store {
         })
     }
 
-    /// Mirrors of which nobody has told for so long that they are looked at all the same.
+    /// Lists mirrors without news for so long that they are checked anyway.
     pub async fn mirror_list_stale(&self, home: &HomeId, limit: i64) -> Result<Vec<RepoId>> {
         self.mirrors(STALE, home, limit, Some(kept_time(self.now())))
             .await
     }
 
-    /// Mirrors of any data directory with an attempt under way whose lease is over.
+    /// Lists mirrors of any data directory with an attempt under way whose lease has ended.
     pub async fn mirror_list_orphaned(&self, limit: i64) -> Result<Vec<(HomeId, RepoId)>> {
         let now = self.skew().await?.of(self.now());
         on_pool!(self, db => sqlx::query_as::<_, (HomeId, RepoId)>(ORPHANED).bind(now).bind(limit).fetch_all(db))

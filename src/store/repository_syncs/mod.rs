@@ -1,8 +1,9 @@
 //! The registry of mirrors: a row per data directory and repository.
 //!
-//! What may follow from what is decided by [`crate::model::MirrorState::next`] alone. A change is read, decided and written back by one
-//! conditional UPDATE that compares the row's revision, and so its state, its lease and everything that may have come in
-//! between; whoever comes second reads and decides again. A row is removed in the same way.
+//! Only [`crate::model::MirrorState::next`] decides which state follows. A change is read, decided and written back
+//! by one conditional UPDATE that compares the row's revision. The revision stands for the state, the lease and
+//! anything that may have changed in between. If another writer was faster, the change is read and decided again. A
+//! row is removed in the same way.
 
 mod due;
 mod row;
@@ -25,26 +26,26 @@ use crate::model::{
     SyncState,
 };
 
-/// What came of an event.
+/// Outcome of an event for a mirror.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorChange {
-    /// The mirror stands so now.
+    /// The mirror changed, and this is its new row.
     Changed(Box<MirrorRow>),
-    /// It may not happen to the mirror as it stands.
+    /// The event is not allowed in the state of the mirror.
     NotAllowed(NotAllowed),
-    /// There is no such mirror in the registry.
+    /// The registry does not have such a mirror.
     Unknown,
 }
 
-/// Which mirrors are listed; `None`: any.
+/// Filter for mirrors; `None` in a field: any.
 #[derive(Clone, Debug, Default)]
 pub struct MirrorQuery {
-    /// Those of a data directory.
+    /// Data directory of the mirrors.
     pub home: Option<HomeId>,
-    /// Those of a repository.
+    /// Repository of the mirrors.
     pub repo: Option<RepoId>,
-    /// Those that stand so.
+    /// State of the mirrors.
     pub state: Option<SyncState>,
 }
 
@@ -78,7 +79,7 @@ const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s 
      AND l.holder = s.lease_holder WHERE s.replica = $1 AND s.repo = $2 AND l.until > $3";
 
 impl Store {
-    /// Makes a mirror known that is to be brought in step; `false`: it is known.
+    /// Adds a mirror that needs a sync; `false`: the registry already has it.
     pub async fn mirror_know(
         &self,
         home: &HomeId,
@@ -90,27 +91,27 @@ impl Store {
         tx.commit().await.map(|()| is_new)
     }
 
-    /// What is known of a mirror.
+    /// Returns the row of a mirror.
     pub async fn mirror_get(&self, home: &HomeId, repo: &RepoId) -> Result<Option<MirrorRow>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, Row>(GET).bind(home).bind(repo).fetch_optional(db))?;
         Ok(row.map(MirrorRow::from))
     }
 
-    /// Mirrors by data directory and repository, so many at most.
+    /// Lists mirrors by data directory and repository, at most `limit` of them.
     pub async fn mirror_list(&self, filter: &MirrorQuery, limit: i64) -> Result<Vec<MirrorRow>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LIST)
             .bind(&filter.home).bind(&filter.repo).bind(filter.state).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(MirrorRow::from).collect())
     }
 
-    /// How many mirrors of a data directory stand how. What was removed to make room is not among them.
+    /// Counts the mirrors of a data directory by state. Leaves out those that were removed to make room.
     pub async fn mirror_count(&self, home: &HomeId) -> Result<Vec<(SyncState, i64)>> {
         on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(
             "SELECT state, COUNT(*) FROM repository_syncs WHERE replica = $1 AND evicted_at IS NULL \
              GROUP BY state ORDER BY state").bind(home).fetch_all(db))
     }
 
-    /// Something happens to a mirror.
+    /// Applies an event to a mirror.
     pub async fn mirror_change(
         &self,
         home: &HomeId,
@@ -122,7 +123,7 @@ impl Store {
         tx.commit().await.map(|()| change)
     }
 
-    /// Names those of the repositories of which a data directory has no mirror and knows of none.
+    /// Returns those of the repositories that have no row for a data directory.
     pub async fn mirror_list_unknown(
         &self,
         home: &HomeId,
@@ -135,15 +136,15 @@ impl Store {
         Ok(repos)
     }
 
-    /// Somebody wants the mirrors of a repository to be brought in step, wherever they lie, and that is put on record; tells
-    /// how many there are.
+    /// Requests a sync of all mirrors of a repository, in all data directories, and adds an event to the audit log.
+    /// Returns the number of mirrors.
     pub async fn mirror_ask(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
         let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
         tx.commit().await.map(|()| many)
     }
 
-    /// The same, and a mirror is made on every data directory that has none.
+    /// Like [`Self::mirror_ask`], but first adds a mirror in every data directory that has none.
     pub async fn mirror_ask_anywhere(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
         let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
@@ -177,8 +178,9 @@ impl Store {
         Ok(many)
     }
 
-    /// Forgets a mirror that nobody wants any more, unless something has happened to it since the row was read: whoever
-    /// read it before asking who wants it loses no news that came in since. `false`: it stays, or is gone already.
+    /// Deletes the row of a mirror that nobody needs any more, unless the row changed since it was read. A caller
+    /// that read the row before checking the need therefore loses no newer event. `false`: the row stays, or is gone
+    /// already.
     pub async fn mirror_forget(&self, row: &MirrorRow) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
@@ -191,7 +193,8 @@ impl Store {
         tx.commit().await.map(|()| rows == 1)
     }
 
-    /// The same in a transaction. Who changes several mirrors of a home does so in the order of their repositories.
+    /// Applies an event to a mirror, as a part of a transaction. A transaction that changes several mirrors of a data
+    /// directory does so in the order of their repositories.
     pub(super) async fn mirror_change_in_tx(
         &self,
         tx: &mut Tx,
@@ -221,7 +224,7 @@ impl Store {
         }
     }
 
-    /// `false`: somebody was faster.
+    /// Writes a changed row. `false`: another writer was faster.
     async fn write_in_tx(&self, tx: &mut Tx, row: &MirrorRow, event: &MirrorEvent) -> Result<bool> {
         let unless_leased_at = match event {
             MirrorEvent::Orphaned { .. } => Some(self.skew_in_tx(tx).await?.of(self.now())),
@@ -260,7 +263,7 @@ fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
     }
 }
 
-/// Makes a mirror known; `false`: it is.
+/// Adds a mirror; `false`: the registry already has it.
 pub(super) async fn know_in_tx(
     tx: &mut Tx,
     home: &HomeId,
@@ -279,8 +282,8 @@ pub(super) async fn know_in_tx(
     .map(|rows| rows == 1)
 }
 
-/// Through which installation of the forge's app a repository is reached; what an event tells is right, what an attempt
-/// was refused with is not.
+/// Stores the installation of the forge's app through which a repository is reached. An installation from an event is
+/// right, one that an attempt was refused with is not.
 pub(super) async fn installation_in_tx(
     tx: &mut Tx,
     home: &HomeId,
@@ -298,7 +301,7 @@ pub(super) async fn installation_in_tx(
     .map(drop)
 }
 
-/// Whether the installation that was tried may be the wrong one: which is right is found out anew.
+/// Returns true if the installation of a failed attempt may be wrong, so that the right one has to be found again.
 fn is_doubtful(event: &MirrorEvent) -> bool {
     matches!(event, MirrorEvent::Failed { failure, .. } if failure.kind.needs_somebody())
 }

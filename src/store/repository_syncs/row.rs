@@ -1,4 +1,4 @@
-//! A mirror as its row has it.
+//! Reads and writes the row of a mirror.
 
 use chrono::{DateTime, Utc};
 
@@ -11,21 +11,21 @@ use crate::store::{Result, Tx, execute, free_text};
 /// A mirror in the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorRow {
-    /// The data directory it lies in.
+    /// Data directory of the mirror.
     pub home: HomeId,
-    /// Of what.
+    /// Repository of the mirror.
     pub repo: RepoId,
     /// Installation of the forge's app through which the newest event came.
     pub installation: Option<u64>,
-    /// Where it stands.
+    /// State of the mirror.
     pub state: MirrorState,
-    /// When it became known.
+    /// Time when the mirror was added.
     pub created_at: DateTime<Utc>,
-    /// Counts the changes of the row.
+    /// Number of changes of the row.
     pub(super) revision: i64,
 }
 
-/// Every column, once.
+/// All columns, in one place.
 macro_rules! columns {
     () => {
         "replica, repo, installation, revision, state, pending_at, started_at, again_at, lease_key, lease_holder, \
@@ -147,8 +147,8 @@ fn count(column: i64) -> u32 {
     u32::try_from(column).unwrap_or(u32::MAX)
 }
 
-/// Writes what is to be, if nothing was changed since it was read, and if the attempt has no lease that lasts longer than
-/// the time named, if one is. `false`: it was not written.
+/// Writes a changed row, unless it was changed since it was read. If `unless_leased_at` is given, the attempt must
+/// also have no lease that lasts longer than that time. `false`: nothing was written.
 pub(super) async fn write_in_tx(
     tx: &mut Tx,
     row: &MirrorRow,

@@ -1,4 +1,4 @@
-//! Mirrors as people look for them: those of all data directories, what is in trouble first.
+//! Searches the mirrors of all data directories for people, those with problems first.
 
 use super::super::of_repos::listed;
 use super::super::{Result, Store, on_pool};
@@ -6,27 +6,27 @@ use super::MirrorRow;
 use super::row::{Row, columns};
 use crate::model::{RepoId, SyncState};
 
-/// What a search found.
+/// Result of a search for mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundMirrors {
-    /// The first of them: failed, under way, waiting, in step; by repository.
+    /// Requested part of the mirrors, by state (failed, under way, waiting, in sync) and repository.
     pub rows: Vec<MirrorRow>,
-    /// How many there are in all.
+    /// Total number of matching mirrors.
     pub count: i64,
 }
 
-/// Which mirrors people look for.
+/// Parameters of a search for mirrors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MirrorSearch<'a> {
-    /// Those that stand so; `None`: in any way.
+    /// State of the mirrors; `None`: any.
     pub state: Option<SyncState>,
-    /// Those whose repository's name has this in it.
+    /// Text that the name of the repository contains.
     pub text: &'a str,
-    /// Those of these repositories; `None`: of any.
+    /// Repositories of the mirrors; `None`: any.
     pub repos: Option<&'a [RepoId]>,
-    /// How many of the first are left out.
+    /// Number of mirrors to skip.
     pub skip: i64,
-    /// How many there are at most.
+    /// Maximum number of mirrors to return.
     pub limit: i64,
 }
 
@@ -68,7 +68,8 @@ macro_rules! states_sql {
     };
 }
 
-/// Every statement in three ways: any repository, those of a list in the words of SQLite, and in those of PostgreSQL.
+/// Makes a statement in three variants: for any repository, and for a list of repositories in the dialects of SQLite
+/// and PostgreSQL.
 macro_rules! in_three_ways {
     ($sql:ident) => {
         [
@@ -84,7 +85,7 @@ const COUNT: [&str; 3] = in_three_ways!(count_sql);
 const STATES: [&str; 3] = in_three_ways!(states_sql);
 
 impl Store {
-    /// Mirrors that people look for, those in trouble first.
+    /// Searches for mirrors, and returns those with problems first.
     pub async fn mirror_search(&self, wish: MirrorSearch<'_>) -> Result<FoundMirrors> {
         let state = wish.state.map_or("", |state| state.as_str());
         let (repos, pattern) = (
@@ -102,7 +103,7 @@ impl Store {
         })
     }
 
-    /// How many mirrors of these repositories (`None`: of any) there are in each state, on all disks together.
+    /// Counts the mirrors of these repositories (`None`: of any) by state, in all data directories together.
     pub async fn mirror_count_all(
         &self,
         repos: Option<&[RepoId]>,
@@ -121,7 +122,7 @@ impl Store {
     }
 }
 
-/// The text anywhere, in any case; empty: anything.
+/// Returns a `LIKE` pattern for a text anywhere, in any case; empty for an empty text, which matches anything.
 fn pattern(text: &str) -> String {
     if text.is_empty() {
         return String::new();

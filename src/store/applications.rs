@@ -250,8 +250,8 @@ pub(crate) async fn application_hold_in_tx(
     Ok(row.map(Application::from))
 }
 
-/// Returns true if another application is the same. Without this check, two applications that are changed into each
-/// other at the same time would wait for each other at the unique key.
+/// Returns true if another application is the same. Without this check, two applications could be changed into each
+/// other at the same time. Their transactions would wait for each other at the unique key.
 pub(crate) async fn application_is_taken_in_tx(
     tx: &mut Tx,
     id: ApplicationId,

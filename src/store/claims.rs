@@ -72,8 +72,8 @@ const OWNER: &str =
     "SELECT o.name FROM repository_claims c JOIN owners o ON o.id = c.owner WHERE c.url = $1";
 const URLS: &str = "SELECT url FROM repository_claims WHERE owner = $1 ORDER BY url";
 
-/// Maximum number of attempts to acquire a claim that others insert and collect between two of our statements. It is
-/// far more than ever happens.
+/// Maximum number of attempts to acquire a claim that others insert and collect between two of our statements. In
+/// practice this never happens so often.
 const TRIES: usize = 1000;
 
 /// Outcome of acquiring a claim.

@@ -198,7 +198,7 @@ impl Store {
     }
 
     /// Makes one command for all locks that were handed over to a queued pull. `make` receives the locks, each with
-    /// the command that was requested. `None`: nothing is left to do.
+    /// the plans that were requested. `None`: nothing is left to do.
     pub async fn command_create_for_turn(
         &self,
         pull: &PullRef,

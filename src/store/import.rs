@@ -2,7 +2,7 @@
 //!
 //! The import changes nothing that is held here. A trial does the same and rolls it back, so that it reports what
 //! would really happen, races aside. Every pull is shared before the first lock is taken, ordered by name. As
-//! everywhere in `store`, the row of the pull comes first, and nobody who holds the row of a lock waits for that of a
+//! everywhere in `store`, the row of the pull comes first. Nobody who holds the row of a lock waits for that of a
 //! pull. If applies are to be stopped, the switch comes before both.
 
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@
 //!   slow commands leaves workers to the others.
 //! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL assigns numbers before
 //!   the commit, so a pusher holds its lanes until then. Otherwise a later number could be claimed before an earlier
-//!   one appears as the new head of the lane, and two jobs of the lane would run at once.
+//!   one appears as the new head of the lane. Two jobs of the lane would then run at once.
 //!
 //! Claiming follows the index of the order, and never sorts the open jobs. PostgreSQL would sort them: if a table was
 //! not analyzed since the queue grew, it estimates that reading and sorting all open jobs is cheaper. So the
@@ -131,9 +131,9 @@ pub fn answers_share(repo: &RepoId) -> String {
     format!("at once: {repo}")
 }
 
-/// Claims the next job. `state IN ('queued', 'running')` stands beside narrower conditions for the sake of SQLite,
-/// which uses a partial index only if the query repeats its condition word for word. Without it, every claim would
-/// also read all finished jobs.
+/// Claims the next job. `state IN ('queued', 'running')` stands beside narrower conditions, because SQLite uses a
+/// partial index only if the query repeats its condition word for word. Without it, every claim would also read all
+/// finished jobs.
 macro_rules! claim_sql {
     ($lock:literal) => {
         concat!(

@@ -6,7 +6,7 @@
 //!
 //! *Order*: an event gets its number when the sealer sees it. PostgreSQL assigns the numbers of the inbox before the
 //! commit, so a lower one may appear after a higher one was sealed. It simply comes later in the chain. Events of one
-//! lock are in order all the same, because the writer of the second one has waited for the commit of the first.
+//! lock are in order anyway: the writer of the second one has waited for the commit of the first.
 //!
 //! *Checkpoints*: a batch and the signature of its end are one transaction. So an event beyond the last checkpoint
 //! does not come from a sealer. It comes from a server of the previous release, which continued the chain directly,

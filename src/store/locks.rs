@@ -327,7 +327,7 @@ impl LockChange<'_> {
         Ok(taken)
     }
 
-    /// Returns the locks that were handed over to the pull and are not used yet, each with the command that was
+    /// Returns the locks that were handed over to the pull and are not used yet, each with the plans that were
     /// requested. Marks them as used.
     pub(crate) async fn turns(&mut self, pull: &PullRef) -> Result<Vec<(Lock, String)>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, TurnRow>(TURNS)

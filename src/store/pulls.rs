@@ -101,8 +101,8 @@ impl Store {
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))
     }
 
-    /// Lists pulls (not applications) that hold a lock or are queued for one, and that were not in a complete list of
-    /// open pulls since a time.
+    /// Lists pulls that hold a lock or are queued for one, and that no complete list of open pulls has contained
+    /// since a time. Leaves out applications.
     pub async fn pull_list_unseen(&self, since: DateTime<Utc>) -> Result<Vec<PullRef>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>(
             "SELECT p.repo, p.pull FROM (SELECT repo, pull FROM locks UNION SELECT repo, pull FROM lock_waiters) p \

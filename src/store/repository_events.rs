@@ -45,8 +45,8 @@ const APPEND: &str =
     "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
 const AFTER: &str = "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
 /// Adds a row for each known repository. A data directory with a cursor has rows for all repositories whose events
-/// were removed since, so none is missing here. If all mirrors of a repository were removed to make room, and nothing
-/// else is known of it, the new row stays removed until somebody uses it.
+/// were removed since, so none is missing here. A repository may be known only by mirrors that were all removed to
+/// make room. Its new row is then marked as removed, too, until somebody uses it.
 const BEGIN: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
      verification, verification_retry_count, created_at, evicted_at) \
      SELECT $1, known.repo, MAX(known.installation), 0, 'pending', $2, 0, 'unknown', 0, $2, \
@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Marks the mirror of a repository for a sync. If the repository was only created or added to the forge's app,
-    /// nobody waits for it yet, so its first mirror comes after those of others. A repository that is only deleted
+    /// nobody waits for it yet. Its first mirror then comes after those of others. A repository that is only deleted
     /// gets no mirror.
     async fn told_in_tx(
         &self,

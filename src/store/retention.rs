@@ -2,7 +2,7 @@
 //!
 //! Some commands stay however old they are: those that have not ended, and those whose run made a plan that is still
 //! stored. If a pull has a plan that is not discarded, its applies and all commands at the commit of that plan stay
-//! as well, because its statuses are summed up from them. The audit log of locks is another table, and is never
+//! as well. The statuses of the pull are summed up from them. The audit log of locks is another table, and is never
 //! touched.
 
 use chrono::{DateTime, Utc};

@@ -1,8 +1,9 @@
 //! Requests to stop commands early, with their kinds and reasons.
 //!
-//! The request is in the row of the command, so that it outlives every process and reaches the replica that works on
-//! the command. A stronger request replaces a weaker one. A superseded or cancelled command stays so when the pull is
-//! closed. But if a pull is closed and opened again before its plan had its turn, it is planned all the same.
+//! The request is in the row of the command, so that it outlives every process. It also reaches the replica that
+//! works on the command. A stronger request replaces a weaker one. A superseded or cancelled command stays so when
+//! the pull is closed. But if a pull is closed and opened again before its plan had its turn, it is planned all the
+//! same.
 
 use super::news::{News, announce_in_tx};
 use super::{
@@ -98,8 +99,8 @@ impl Store {
             .map(|count| count > 0)
     }
 
-    /// Lists the `spec` of each `take_turn` command that this command replaced. This command has to plan under the
-    /// locks that were handed over for them, or to hand them over to the next pull.
+    /// Lists the `spec` of each replaced command that came from the queue of a lock. This command has to plan under
+    /// the locks that were handed over for them, or to hand them over to the next pull.
     pub async fn command_list_turns_of(&self, id: CommandId) -> Result<Vec<String>> {
         on_pool!(self, db => sqlx::query_scalar::<_, String>(
             "SELECT spec FROM commands WHERE superseded_by = $1 AND origin = $2 ORDER BY id")

@@ -4,7 +4,7 @@
 //! job may run, whether a plan is older than the comment that requests to apply it. These times are stored and
 //! compared in the time of the only thing that the replicas share. On PostgreSQL this is the clock of the database,
 //! read in the same transaction. Callers continue to use the time of their own clock; [`Skew`] translates. The two
-//! clocks are read in such an order that a pause between the readings makes our leases shorter and those of others
+//! clocks are read in a fixed order: a pause between the readings makes our leases shorter and those of others
 //! longer, never the other way round.
 //!
 //! SQLite is never shared: the server's clock judges.

@@ -76,7 +76,7 @@ pub(crate) struct NewWaiter<'a> {
     pub pull: &'a PullRef,
     pub pull_url: &'a str,
     pub asker: &'a str,
-    /// Projects to plan when the turn comes.
+    /// Plans to make when the turn comes, as JSON.
     pub asks: &'a str,
 }
 

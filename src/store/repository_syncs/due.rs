@@ -8,7 +8,7 @@ use crate::model::{HomeId, RepoId};
 /// Mirrors that an attempt may begin for. In each list, those that wait longest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MirrorsDue {
-    /// A person or a command requested the sync.
+    /// A person requested the sync.
     pub asked: Vec<RepoId>,
     /// The repository changed since the last success, or the regular check is due.
     pub updated: Vec<RepoId>,

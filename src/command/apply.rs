@@ -24,29 +24,29 @@ static METHOD: Flag = Flag {
     about: "How to merge once everything was applied: merge, rebase or squash.",
 };
 
-/// Make the planned changes.
+/// The `apply` command, which makes the planned changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApplyCommand {
-    /// Of which projects.
+    /// Projects that the command applies.
     pub target: Target,
-    /// Whether the reply carries the log.
+    /// True if the reply carries the full log.
     pub verbose: bool,
-    /// What to do with the pull when everything was applied.
+    /// Merge instructions for a pull request whose changes are all applied.
     pub merge: MergeWish,
-    /// For `terraform apply`; no blocked flag among them.
+    /// Arguments for `terraform apply`, without blocked flags.
     pub extra_args: Vec<String>,
 }
 
-/// What a comment says about merging after an apply.
+/// Merge instructions of an `apply` comment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeWish {
-    /// Nothing: the configuration decides.
+    /// The configuration of the repository decides.
     #[default]
     AsConfigured,
-    /// Do not merge.
+    /// The pull request stays open.
     Never,
-    /// If the configuration merges, then this way.
+    /// Merge method to use if the configuration merges at all.
     By(MergeMethod),
 }
 

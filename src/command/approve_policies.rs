@@ -22,16 +22,16 @@ static CLEAR: Flag = Flag {
     about: "Take the approvals given so far away instead of adding one.",
 };
 
-/// Let plans pass although policies failed.
+/// The `approve_policies` command, which lets plans pass although policies failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ApprovePoliciesCommand {
-    /// Of which projects.
+    /// Projects whose policies are approved.
     pub target: Target,
-    /// Whether the reply carries the log.
+    /// True if the reply carries the full log.
     pub verbose: bool,
-    /// The only policy set meant; not empty.
+    /// Name of the only policy set to approve, never empty; `None` means all of them.
     pub policy_set: Option<String>,
-    /// Whether approvals are taken away.
+    /// True if the command withdraws approvals.
     pub clear: bool,
 }
 

@@ -29,10 +29,10 @@ pub(super) static SPEC: Spec = Spec {
     },
 };
 
-/// Stop what waits or runs.
+/// The `cancel` command, which stops queued and running work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CancelCommand {
-    /// Whether a running apply is interrupted as well.
+    /// True if a running apply is interrupted as well.
     pub force: bool,
 }
 

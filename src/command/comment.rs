@@ -1,45 +1,45 @@
 //! Finds the command line of a comment.
 //!
-//! A comment is Markdown. A command comment is one whose whole visible text is one line: a paragraph, or a code
-//! block (fenced or indented), or inline code. Whatever is quoted, linked, listed, in a table, a heading or HTML
-//! is talk about commands. The line is taken from the source, not from the rendered text, because `*` and `_` in
-//! arguments are meant as they were typed.
+//! A comment is Markdown. In a command comment the whole visible text is one line: a paragraph, a code block (fenced
+//! or indented), or inline code. Text in a quotation, a link, a list, a table, a heading or HTML only talks about
+//! commands. The line comes from the source, not from the rendered text, because `*` and `_` in arguments are meant
+//! as typed.
 
 use std::fmt;
 
 use pulldown_cmark::{Event, OffsetIter, Options, Parser, Tag, TagEnd};
 
-/// Why a comment is not a command.
+/// Reason why a comment is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// There is no text in it.
+    /// The comment has no text.
     Empty,
-    /// Its first word is not one that the bot listens to.
+    /// The first word does not address the bot.
     NotForUs,
-    /// It says more than one line.
+    /// The comment has more than one line of text.
     SeveralLines,
-    /// It starts with a quotation.
+    /// The comment starts with a quotation.
     Quote,
-    /// It starts with a list.
+    /// The comment starts with a list.
     List,
-    /// It starts with a heading.
+    /// The comment starts with a heading.
     Heading,
-    /// It starts with a table.
+    /// The comment starts with a table.
     Table,
-    /// It starts with HTML.
+    /// The comment starts with HTML.
     Html,
-    /// It starts with a link or an image.
+    /// The comment starts with a link or an image.
     Link,
-    /// It starts with inline code, and other text follows.
+    /// The comment starts with inline code, and other text follows.
     CodeAmongText,
-    /// It starts with another piece of Markdown, such as a rule or a definition of a link.
+    /// The comment starts with other Markdown, such as a rule or a link definition.
     OtherMarkup,
-    /// It is longer than any command.
+    /// The comment is longer than any command.
     TooLong,
 }
 
 impl fmt::Display for Ignored {
-    /// One clause for the page of deliveries.
+    /// Writes one clause for the page of deliveries.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "the comment is empty",
@@ -58,23 +58,23 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// Formatting inside a command line, by which readers would see another text than the one typed.
+/// Formatting inside a command line that makes readers see another text than the one typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formatting {
-    /// Part of it is in backticks.
+    /// Part of the line is in backticks.
     Code,
-    /// A link or an image.
+    /// The line has a link or an image.
     Link,
-    /// A tag or an HTML comment.
+    /// The line has a tag or an HTML comment.
     Html,
 }
 
-/// The one line of a comment.
+/// The only line of a command comment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// As typed, trimmed.
+    /// Text of the line as typed, trimmed.
     pub text: String,
-    /// The first formatting in it that hides something.
+    /// First formatting that hides part of the text.
     pub formatting: Option<Formatting>,
 }
 
@@ -94,7 +94,7 @@ impl Line {
     }
 }
 
-/// Reads a comment as Markdown.
+/// Reads a comment as Markdown and returns its only line.
 pub(super) fn line(comment: &str) -> Result<Line, Ignored> {
     if comment.trim().is_empty() {
         return Err(Ignored::Empty);
@@ -116,7 +116,7 @@ pub(super) fn line(comment: &str) -> Result<Line, Ignored> {
     }
 }
 
-/// The reason to ignore a comment that starts with this block.
+/// Returns the reason to ignore a comment that starts with this block.
 fn talk(block: &Tag<'_>) -> Option<Ignored> {
     Some(match block {
         Tag::Paragraph | Tag::CodeBlock(_) => return None,
@@ -173,7 +173,8 @@ fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<Line, Ignored> {
             ..line
         });
     }
-    // A backtick without a partner is no code; the reference drops those at the ends, and people do mistype them.
+    // A backtick without a partner is not code. Atlantis drops such backticks at both ends, because people mistype
+    // them.
     Line::verbatim(line.text.trim_matches('`'))
 }
 

@@ -9,10 +9,10 @@ use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, WORKSPACE};
 
-/// Say what would be planned, and why.
+/// The `explain` command, which shows the projects that a plan would cover, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExplainCommand {
-    /// Which projects to explain.
+    /// Projects that the command explains.
     pub target: Target,
 }
 

@@ -1,6 +1,8 @@
-//! Extra arguments: the words after `--`, which are handed to Terraform or OpenTofu. They come from anybody who may
-//! comment (P8), so only the flags of a table are taken, each in one spelling: `-name`, or `-name=value` in one word. A
-//! flag that took its value from the next word could swallow the operand that Lockkeeper puts there.
+//! Checks extra arguments: the words after `--`, which Lockkeeper hands to Terraform or OpenTofu.
+//!
+//! Everyone who may comment can write them (P8). Therefore only the flags of a table are allowed, each in one
+//! spelling: `-name`, or `-name=value` in one word. A flag that took its value from the next word could swallow the
+//! operand that Lockkeeper puts there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +21,10 @@ use Form::{Duration, Number, Switch, Value, Word};
 /// Flags that change where Terraform runs (reference 1.1, step 12).
 const DEFAULT_BLOCKED: [&str; 2] = ["chdir", "plugin-dir"];
 
-/// Commands that take extra arguments.
+/// Names of the commands that take extra arguments.
 const COMMANDS: [CommandName; 4] = [Plan, Apply, Import, State];
 
-/// The spelling of a flag.
+/// Spelling of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `-name` and nothing else: the tool compares the whole word.
@@ -46,12 +48,12 @@ impl Form {
     }
 }
 
-/// A flag that comments may give.
+/// One row of the table of flags that comments may give.
 struct Row {
     name: &'static str,
     form: Form,
     commands: &'static [CommandName],
-    /// The only tool that has it; `None`: both have.
+    /// The only tool that has the flag; `None` means that both tools have it.
     only: Option<Distribution>,
 }
 
@@ -73,8 +75,10 @@ const fn of_opentofu(name: &'static str, form: Form, commands: &'static [Command
     }
 }
 
-/// Every flag that comments may give. Tests hold it against real programs. An apply takes a plan as it is, so nothing is
-/// here for it that says what to change; variables are not either, as the values of ephemeral ones are no part of a plan.
+/// Table of the flags that comments may give. Tests compare it with real programs.
+///
+/// An apply takes a plan as it is, so no flag for `apply` can change the result. Variables are excluded too, because
+/// a plan does not contain the values of ephemeral ones.
 const ROWS: [Row; 14] = [
     both("compact-warnings", Word, &[Plan, Apply, Import]),
     of_opentofu("concise", Word, &[Plan, Apply]),
@@ -98,7 +102,7 @@ const PLACE: &str =
 const NOTHING: &str = "nothing would be planned or applied";
 const OUTPUT: &str = "what the command prints and how it ends would no longer be understood";
 
-/// Flags that no setting allows, with the reason.
+/// Flags that no setting can allow, each with the reason.
 const NEVER: [(&str, &str); 20] = [
     (
         "auto-approve",
@@ -132,7 +136,7 @@ fn never(name: &str) -> Option<&'static str> {
         .map(|(_, why)| *why)
 }
 
-/// The arguments that comments may give after `--`.
+/// Rules for the arguments that comments may give after `--`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraArgs {
     blocked: BlockedArgs,
@@ -140,13 +144,15 @@ pub struct ExtraArgs {
 }
 
 impl ExtraArgs {
-    /// The flags of the table and those that the operator adds, without those that the operator forbids.
+    /// Allows the flags of the table and those that the administrator adds, except those that the administrator
+    /// blocks.
     pub fn new(blocked: BlockedArgs, added: Vec<AddedArg>) -> Self {
         Self { blocked, added }
     }
 
-    /// Refuses the first argument that a command may not be given, or not in this spelling, and the first operand that
-    /// the tool could take for a flag. Commands that were stored by an earlier version were read by its rules.
+    /// Refuses the first argument that the command does not allow, or not in this spelling, and the first operand
+    /// that the tool could take for a flag. An earlier version may have stored the command and read it by other
+    /// rules.
     pub fn check(
         &self,
         command: CommandName,
@@ -163,7 +169,7 @@ impl ExtraArgs {
                 return Err(self.unknown(command, argument));
             }
         }
-        // Even after `--` both tools take `-version` for a flag wherever it stands.
+        // Even after `--`, both tools treat `-version` as a flag at any position.
         let is_flag = |operand: &&String| operand.starts_with('-') && operand.len() > 1;
         let flag = operands.iter().find(is_flag);
         flag.map_or(Ok(()), |operand| {
@@ -173,7 +179,7 @@ impl ExtraArgs {
         })
     }
 
-    /// The first of allowed arguments that only another tool has, and that tool.
+    /// Returns the first allowed argument that only another tool has, and that tool.
     pub fn of_other_tool<'a>(
         &self,
         arguments: &'a [String],
@@ -192,7 +198,7 @@ impl ExtraArgs {
         })
     }
 
-    /// The arguments that a command may be given for a tool: `-lock`, `-target=`.
+    /// Returns the arguments that a command accepts for a tool: `-lock`, `-target=`.
     pub fn spellings(&self, command: CommandName, distribution: Distribution) -> Vec<String> {
         let is_had = |only: &Option<Distribution>| only.is_none_or(|only| only == distribution);
         let all = self
@@ -203,7 +209,7 @@ impl ExtraArgs {
             .collect()
     }
 
-    /// The argument in the spelling that is handed on, which has one dash.
+    /// Returns the argument in the spelling that the tool receives, with one dash.
     pub(super) fn judge(
         &self,
         command: CommandName,
@@ -294,7 +300,7 @@ impl ExtraArgs {
             .or_else(|| of_operator().map(|added| added.form))
     }
 
-    /// Every flag that a command may be given, by name.
+    /// Returns every flag that a command accepts, sorted by name.
     fn all(&self, command: CommandName) -> Vec<(&str, Form, Option<Distribution>)> {
         let of_table = ROWS
             .iter()
@@ -327,8 +333,8 @@ impl ExtraArgs {
     }
 }
 
-/// Steps of operators are given the same words: one that takes them apart at white space finds no other flag in a number or
-/// a duration.
+/// Accepts short plain numbers only. Workflow steps of the administrator see the same words, and one that splits them
+/// at white space finds no other flag in a number or a duration.
 fn is_number(value: &str) -> bool {
     value.len() <= 9 && value.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -341,7 +347,7 @@ fn is_duration(value: &str) -> bool {
     GO.is_match(value)
 }
 
-/// `-lock-timeout=…`, with the tool where only one has it.
+/// Formats `-lock-timeout=…`, with the tool if only one tool has the flag.
 fn choice(name: &str, form: Form, only: Option<Distribution>) -> String {
     let value = if form.has_value() { "=…" } else { "" };
     let tool = only
@@ -350,74 +356,74 @@ fn choice(name: &str, form: Form, only: Option<Distribution>) -> String {
     format!("`-{name}{value}`{tool}")
 }
 
-/// An argument that is not handed on. Texts are as typed.
+/// An argument that Lockkeeper does not hand to the tool. All texts are as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedArg {
-    /// The operator forbids it.
+    /// The administrator blocks the flag.
     Blocked {
-        /// As typed.
+        /// Argument as it was typed.
         argument: String,
-        /// The entry of `--blocked-extra-args`.
+        /// Matching entry of `--blocked-extra-args`.
         rule: String,
     },
-    /// A flag that no setting allows.
+    /// No setting can allow the flag.
     Never {
-        /// As typed.
+        /// Argument as it was typed.
         argument: String,
-        /// The reason.
+        /// Reason why the flag is never allowed.
         why: &'static str,
     },
-    /// A flag that is not among those allowed.
+    /// The flag is not in the list of allowed flags.
     Unknown {
-        /// As typed.
+        /// Argument as it was typed.
         argument: String,
-        /// The command that it was given to.
+        /// Command that the flag was given to.
         command: CommandName,
-        /// The most similar flag that is allowed.
+        /// Most similar flag that is allowed.
         nearest: Option<String>,
-        /// The flags that are allowed.
+        /// All flags that are allowed.
         choices: Vec<String>,
     },
-    /// A flag of a plan that was given to an apply.
+    /// The flag belongs to `plan` and was given to `apply`.
     OfPlan {
-        /// As typed.
+        /// Argument as it was typed.
         argument: String,
     },
-    /// A word that does not begin with a dash.
+    /// The word does not begin with a dash.
     NotAFlag {
-        /// As typed.
+        /// Argument as it was typed.
         argument: String,
     },
-    /// An address or an id that begins with a dash.
+    /// An address or an id begins with a dash.
     Operand {
-        /// As typed.
+        /// Operand as it was typed.
         operand: String,
     },
-    /// A value that is missing, or in a word of its own.
+    /// The value is missing, or is a word of its own.
     NeedsValue {
         /// Name of the flag.
         name: String,
-        /// The following word, which may be the value.
+        /// Following word, which may be the value.
         next: Option<String>,
     },
-    /// A value that the flag does not take.
+    /// The flag takes no value, but one was given.
     TakesNoValue {
         /// Name of the flag.
         name: String,
     },
-    /// A value of another kind than the flag takes.
+    /// The value is not of the kind that the flag takes.
     WrongValue {
         /// Name of the flag.
         name: String,
-        /// As typed.
+        /// Value as it was typed.
         value: String,
-        /// What it takes.
+        /// Description of the values that the flag takes.
         rule: &'static str,
     },
 }
 
 impl RefusedArg {
-    /// A stable word for replies and metrics.
+    /// Returns a stable word for replies and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Blocked { .. } | Self::Never { .. } => "blocked_argument",
@@ -518,12 +524,12 @@ impl fmt::Display for RefusedArg {
     }
 }
 
-/// A flag that the operator allows besides those of the table.
+/// A flag that the administrator allows in addition to the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddedArg {
-    /// The only command that may be given it; `None`: all of them.
+    /// The only command that accepts the flag; `None` means all commands.
     command: Option<CommandName>,
-    /// Without dashes.
+    /// Name of the flag without dashes.
     name: String,
     form: Form,
 }
@@ -534,30 +540,30 @@ impl AddedArg {
     }
 }
 
-/// An entry of `--allow-extra-args` that cannot be followed.
+/// An invalid entry of `--allow-extra-args`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddedArg {
-    /// It is spelled in another way.
+    /// The entry is not spelled like a flag.
     #[error("`{0}` is not spelled like a flag")]
     Spelling(String),
-    /// No such command takes extra arguments.
+    /// The command before the colon takes no extra arguments.
     #[error("`{0}` is not a command that takes arguments after `--`")]
     Command(String),
-    /// A flag that comments may never give.
+    /// No setting can allow the flag.
     #[error("`-{name}` cannot be allowed: {why}")]
     Never {
-        /// Its name.
+        /// Name of the flag.
         name: String,
-        /// The reason.
+        /// Reason why the flag is never allowed.
         why: &'static str,
     },
-    /// A flag that needs a value, without the equals sign.
+    /// The flag needs a value, but the entry has no equals sign.
     #[error("`-{0}` takes a value")]
     Value(String),
 }
 
 impl InvalidAddedArg {
-    /// The way out, for the operator.
+    /// Tells the administrator how to correct the entry.
     pub fn fix(&self) -> String {
         match self {
             Self::Spelling(_) => {
@@ -577,7 +583,7 @@ impl InvalidAddedArg {
 impl FromStr for AddedArg {
     type Err = InvalidAddedArg;
 
-    /// `-name` or `-name=`, for one command `plan:-name=`; one dash or two.
+    /// Parses `-name`, `-name=` or, for one command, `plan:-name=`, with one dash or two.
     fn from_str(entry: &str) -> Result<Self, Self::Err> {
         let spelling = || InvalidAddedArg::Spelling(entry.to_owned());
         let (command, flag) = entry
@@ -616,7 +622,7 @@ impl FromStr for AddedArg {
     }
 }
 
-/// `state` as comments call it, `state_rm` as the configuration does.
+/// Accepts both `state`, as in comments, and `state_rm`, as in the configuration.
 fn command_of(text: &str) -> Result<CommandName, InvalidAddedArg> {
     let name = if text == "state_rm" { "state" } else { text };
     let found = COMMANDS
@@ -625,7 +631,7 @@ fn command_of(text: &str) -> Result<CommandName, InvalidAddedArg> {
     found.ok_or_else(|| InvalidAddedArg::Command(text.to_owned()))
 }
 
-/// Terraform flags that an operator forbids, by name without dashes.
+/// Terraform flags that the administrator blocks, by name without dashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedArgs(Vec<String>);
 
@@ -636,7 +642,7 @@ impl Default for BlockedArgs {
 }
 
 impl BlockedArgs {
-    /// The entries of `--blocked-extra-args`, with or without dashes. They replace the default ones.
+    /// Reads the entries of `--blocked-extra-args`, with or without dashes. They replace the defaults.
     pub fn new<S: AsRef<str>>(entries: impl IntoIterator<Item = S>) -> Self {
         let names = entries
             .into_iter()
@@ -644,8 +650,8 @@ impl BlockedArgs {
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// The entry that forbids the argument: its name, with any number and kind of dashes before it, alone or
-    /// followed by `=`.
+    /// Returns the entry that blocks the argument. An argument matches if it is the name of the entry after any
+    /// number and kind of dashes, alone or followed by `=`.
     pub(super) fn rule_against(&self, argument: &str) -> Option<&str> {
         let name = flag_name(argument)?;
         self.0
@@ -667,12 +673,12 @@ fn flag_name(argument: &str) -> Option<String> {
     })
 }
 
-/// The text without the dashes before it.
+/// Returns the text without leading dashes.
 fn bare(text: &str) -> &str {
     text.trim().trim_start_matches(is_dash)
 }
 
-/// Hyphen, minus and everything that text editors turn them into.
+/// Returns true for hyphen, minus and every dash that text editors put in their place.
 pub(super) fn is_dash(c: char) -> bool {
     matches!(
         c,
@@ -687,8 +693,8 @@ pub(super) fn is_dash(c: char) -> bool {
     )
 }
 
-/// The var files of extra arguments that do not stay inside the project's directory: absolute, starting with `~`,
-/// or climbing with `..`. The caller compares them with `--var-file-allowlist` (reference 1.6, step 8).
+/// Returns the var files of extra arguments that leave the directory of the project: absolute paths, and paths that
+/// start with `~` or climb with `..`. The caller compares them with `--var-file-allowlist` (reference 1.6, step 8).
 pub fn var_files_outside(arguments: &[String]) -> Vec<&str> {
     let named = arguments
         .iter()
@@ -1020,7 +1026,7 @@ mod tests {
         }
     }
 
-    /// Flags of real tools, broken in all ways, and anything else.
+    /// Generates flags of real tools, broken in all ways, and arbitrary texts.
     fn hostile_argument() -> impl Strategy<Value = String> {
         let names = ROWS
             .iter()

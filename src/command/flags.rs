@@ -1,29 +1,32 @@
-//! Reads flags in the way of GNU and Go's `pflag`: `--dir x`, `--dir=x`, `-d x`, `-dx`, `-d=x`, before, between
-//! or after operands; `--` ends them. Given twice, the last one counts.
+//! Reads flags in the way of GNU and Go's `pflag`.
 //!
-//! Four readings that `pflag` would allow are refused, because they do something nobody meant: an empty value
-//! (`-w ''` would turn a targeted apply into one of everything), a flag in the place of a value (`-d -w x`), a long
-//! flag with one dash (`-workspace=x` would be workspace `orkspace=x`), and a Terraform flag before `--`
-//! (`-destroy` would be directory `estroy`).
+//! Accepted spellings are `--dir x`, `--dir=x`, `-d x`, `-dx` and `-d=x`, before, between or after operands. `--`
+//! ends the flags. If a flag is given twice, the last one counts.
+//!
+//! Four readings that `pflag` would allow are refused, because nobody means them:
+//! - an empty value (`-w ''` would turn a targeted apply into an apply of everything)
+//! - a flag in the place of a value (`-d -w x`)
+//! - a long flag with one dash (`-workspace=x` would be workspace `orkspace=x`)
+//! - a Terraform flag before `--` (`-destroy` would be directory `estroy`)
 
 use super::mistake::{Fault, Problem};
 use super::split::Word;
 use super::suggest::nearest;
 
-/// A flag: how it is spelled and what help says of it.
+/// Spelling of a flag and its line in the help text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Flag {
-    /// After two dashes.
+    /// Name after two dashes.
     pub long: &'static str,
-    /// After one dash.
+    /// Letter after one dash.
     pub short: Option<char>,
-    /// What help calls its value; `None` for a switch.
+    /// Name of the value in the help text; `None` for a switch.
     pub value: Option<&'static str>,
-    /// One line for help.
+    /// One line for the help text.
     pub about: &'static str,
 }
 
-/// Every command has it.
+/// The `--help` flag, which every command has.
 pub(super) static HELP: Flag = Flag {
     long: "help",
     short: Some('h'),
@@ -31,24 +34,24 @@ pub(super) static HELP: Flag = Flag {
     about: "Show this text.",
 };
 
-/// Terraform's flags that our short flags would swallow when their `--` is forgotten.
+/// Terraform flags that our short flags would swallow if the commenter forgets `--`.
 const TERRAFORM_FLAGS: [&str; 4] = ["destroy", "detailed-exitcode", "parallelism", "plugin-dir"];
 
-/// What stood after the name of a command.
+/// Words after the name of a command, sorted into flags, operands and extra arguments.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     values: Vec<(&'static Flag, Word)>,
     switches: Vec<(&'static Flag, bool)>,
-    /// Words that are no flags, before `--`.
+    /// Words before `--` that are not flags.
     pub operands: Vec<Word>,
-    /// Words after `--`.
+    /// All words that follow `--`.
     pub extra: Vec<Word>,
-    /// The `--` itself.
+    /// The separator `--`, if the line has one.
     pub separator: Option<Word>,
 }
 
 impl Arguments {
-    /// The value of a flag; the last one counts.
+    /// Returns the value of a flag; the last one counts.
     pub fn value(&self, flag: &'static Flag) -> Option<&Word> {
         self.values
             .iter()
@@ -57,7 +60,7 @@ impl Arguments {
             .map(|(_, value)| value)
     }
 
-    /// Whether a switch is on; the last one counts.
+    /// Returns true if a switch is on; the last one counts.
     pub fn switch(&self, flag: &'static Flag) -> bool {
         self.switches
             .iter()
@@ -66,13 +69,13 @@ impl Arguments {
             .is_some_and(|(_, on)| *on)
     }
 
-    /// The words after `--`, as texts.
+    /// Returns the words after `--` as texts.
     pub fn extra_texts(&self) -> Vec<String> {
         self.extra.iter().map(|word| word.text.clone()).collect()
     }
 }
 
-/// Reads the words after a command's name with the flags of that command.
+/// Reads the words after the name of a command with the flags of that command.
 pub(super) fn read(words: &[Word], flags: &[&'static Flag]) -> Result<Arguments, Fault> {
     let mut reader = Reader {
         words: words.iter(),
@@ -114,7 +117,7 @@ impl Reader<'_> {
         self.take(word, flag, value)
     }
 
-    /// One dash: a cluster of switches, the last of which may take a value.
+    /// Reads a word with one dash: a cluster of switches, whose last one may take a value.
     fn short(&mut self, word: &Word, cluster: &str) -> Result<(), Fault> {
         let name = cluster.split_once('=').map_or(cluster, |(name, _)| name);
         if self.flags.iter().any(|flag| flag.long == name) || TERRAFORM_FLAGS.contains(&name) {
@@ -168,7 +171,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The next word, unless it is plainly the next flag.
+    /// Returns the next word, unless it is clearly the next flag.
     fn next_value(&mut self) -> Option<Word> {
         let next = self.words.as_slice().first()?;
         let name = next
@@ -203,7 +206,7 @@ impl Reader<'_> {
     }
 }
 
-/// The spellings of Go's `strconv.ParseBool`; a switch without a value is on.
+/// Accepts the spellings of Go's `strconv.ParseBool`; a switch without a value is on.
 fn switch_value(text: Option<&str>) -> Option<bool> {
     match text.map(str::to_ascii_lowercase).as_deref() {
         None | Some("true" | "t" | "1") => Some(true),

@@ -1,4 +1,4 @@
-//! From the raw text of a comment to a command, an answer, or silence.
+//! Turns the raw text of a comment into a command, an answer, or silence.
 
 use super::Command;
 use super::comment::{self, Ignored, Line};
@@ -12,19 +12,19 @@ use super::split::{SplitError, Word, split};
 use super::suggest::nearest;
 use crate::model::is_hidden;
 
-/// What a comment turned out to be.
+/// Result of reading a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Reading {
-    /// Not for the bot; nobody is answered.
+    /// The comment is not for the bot, which does not answer.
     Ignored(Ignored),
-    /// A command to run.
+    /// The comment is a command to run.
     Command(Command),
-    /// For the bot, but wrong; answer with [`Mistake::markdown`] and run nothing.
+    /// The comment is for the bot, but wrong. The bot answers with [`Mistake::markdown`] and runs nothing.
     Mistake(Mistake),
 }
 
-/// What this server understands on one forge.
+/// Names, commands and arguments that this server accepts on one forge.
 #[derive(Clone, Debug)]
 pub struct Grammar {
     names: Names,
@@ -35,12 +35,12 @@ pub struct Grammar {
 }
 
 impl Grammar {
-    /// Longest comment that can be a command, in bytes.
+    /// Maximum size of a command comment in bytes.
     pub const MAX_BYTES: usize = 64 * 1024;
-    /// Most words of a command.
+    /// Maximum number of words in a command.
     pub const MAX_WORDS: usize = 512;
 
-    /// Allows `plan`, `apply` and `unlock`, the extra arguments of the table, and lets comments choose how to merge.
+    /// Allows `plan`, `apply` and `unlock`, the extra arguments of the table, and a merge method in comments.
     pub fn new(names: Names) -> Self {
         let grammar = Self {
             names,
@@ -52,7 +52,7 @@ impl Grammar {
         grammar.with_allowed(&[CommandName::Plan, CommandName::Apply, CommandName::Unlock])
     }
 
-    /// Allows exactly these (`--allow-commands`), and `help`, which nobody can forbid.
+    /// Allows exactly these commands (`--allow-commands`), and `help`, which cannot be disabled.
     #[must_use]
     pub fn with_allowed(mut self, names: &[CommandName]) -> Self {
         let allowed = |name: &CommandName| *name == CommandName::Help || names.contains(name);
@@ -60,28 +60,28 @@ impl Grammar {
         self
     }
 
-    /// Allows these extra arguments (`--allow-extra-args`, `--blocked-extra-args`).
+    /// Sets the extra arguments that are allowed (`--allow-extra-args`, `--blocked-extra-args`).
     #[must_use]
     pub fn with_extra_args(mut self, extra: ExtraArgs) -> Self {
         self.extra = extra;
         self
     }
 
-    /// For forges that cannot be told how to merge, which are all but GitHub.
+    /// Refuses merge methods, for forges that do not accept one, which are all but GitHub.
     #[must_use]
     pub fn without_merge_methods(mut self) -> Self {
         self.merge_methods = false;
         self
     }
 
-    /// Whether what follows `-p` may be a regular expression (`--enable-regexp-cmd`).
+    /// Allows or forbids a regular expression after `-p` (`--enable-regexp-cmd`).
     #[must_use]
     pub fn with_regexp(mut self, regexp: bool) -> Self {
         self.regexp = regexp;
         self
     }
 
-    /// Reads a comment of somebody else than the bot ([`Self::is_own`] is for the caller to ask first).
+    /// Reads a comment. The caller first checks with [`Self::is_own`] that the bot did not write it.
     pub fn read(&self, comment: &str) -> Reading {
         if comment.len() > Self::MAX_BYTES {
             return self.too_long(comment);
@@ -108,17 +108,17 @@ impl Grammar {
         }
     }
 
-    /// Whether the bot itself wrote a comment; such comments must not be read.
+    /// Returns true if the bot itself wrote the comment; the caller must not read such a comment.
     pub fn is_own(&self, author: &str) -> bool {
         self.names.is_own(author)
     }
 
-    /// Whether the operator allows a command.
+    /// Returns true if the administrator allows the command.
     pub fn allows(&self, name: CommandName) -> bool {
         self.allowed.contains(&name)
     }
 
-    /// The overview of commands or the usage of one, as Markdown.
+    /// Returns the overview of commands, or the usage of one, as Markdown.
     pub fn help(&self, topic: Option<CommandName>) -> String {
         match topic.filter(|name| *name != CommandName::Help) {
             None => help::overview(self.names.primary(), &self.allowed),
@@ -126,12 +126,13 @@ impl Grammar {
         }
     }
 
-    /// The comment that would give a command, in one line: for "to plan again, write …". Show it as code.
+    /// Returns the comment that gives a command, in one line: for "to plan again, write …". Show it as code.
     pub fn line(&self, command: &Command) -> String {
         format!("{} {command}", self.names.primary())
     }
 
-    /// Only what is plainly addressed to us is answered: long comments are mostly prose or logs.
+    /// Answers a too long comment only if it clearly addresses the bot, because long comments are mostly prose or
+    /// logs.
     fn too_long(&self, comment: &str) -> Reading {
         let text = comment.trim();
         let first = text.split_whitespace().next().unwrap_or_default();
@@ -158,7 +159,7 @@ impl Grammar {
         }
     }
 
-    /// The words after the bot's name.
+    /// Splits the line into words and drops the name of the bot.
     fn words(&self, line: &Line) -> Result<Vec<Word>, Fault> {
         if let Some(formatting) = line.formatting {
             return Err(Fault::nowhere(Problem::Formatted(formatting)));
@@ -180,7 +181,7 @@ impl Grammar {
         Ok(words)
     }
 
-    /// An apostrophe in a sentence ("lockkeeper doesn't …") is no open quotation, but no command either.
+    /// Reports an unknown command where an apostrophe in a sentence ("lockkeeper doesn't …") is no open quotation.
     fn not_split(&self, line: &str, error: SplitError) -> Fault {
         let rest = line
             .trim_start_matches(|c: char| !c.is_whitespace())
@@ -254,7 +255,7 @@ impl Grammar {
     }
 }
 
-/// What the operator has switched off is another thing than what is still to come.
+/// Distinguishes a command that the administrator disabled from one that this version does not have yet.
 fn not_allowed(name: CommandName) -> Problem {
     if CommandName::HERE.contains(&name) {
         Problem::NotAllowed { name }

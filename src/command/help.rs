@@ -2,7 +2,7 @@
 //!
 //! The name of a command may follow; `--help` after a command does the same.
 //!
-//! Everything shown comes from the table in `spec.rs`.
+//! The whole text comes from the table in `spec.rs`.
 
 use std::fmt::{self, Write as _};
 
@@ -12,10 +12,10 @@ use super::quote::fence;
 use super::spec::{CommandName, Operands, Spec};
 use super::split::Word;
 
-/// Show the commands, or the usage of one.
+/// The `help` command, which shows all commands or the usage of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HelpCommand {
-    /// The command to explain; `None` for an overview.
+    /// Command to explain; `None` for an overview.
     pub topic: Option<CommandName>,
 }
 
@@ -30,7 +30,7 @@ pub(super) static SPEC: Spec = Spec {
     build: |_, _| Ok(Command::Help(HelpCommand::default())),
 };
 
-/// Help never fails: words that name no command lead to the overview.
+/// Reads the topic and never fails: words that name no command lead to the overview.
 pub(super) fn read(words: &[Word], may: impl Fn(CommandName) -> bool) -> HelpCommand {
     let topic = words.first().and_then(|word| word.text.parse().ok());
     HelpCommand {
@@ -47,7 +47,7 @@ impl fmt::Display for HelpCommand {
     }
 }
 
-/// The overview, as Markdown.
+/// Returns the overview of the allowed commands as Markdown.
 pub(super) fn overview(executable: &str, allowed: &[CommandName]) -> String {
     let mut text = format!("{executable} COMMAND [FLAGS] [-- TERRAFORM ARGUMENTS]\n\nCommands:\n");
     for spec in allowed.iter().map(|name| name.spec()) {

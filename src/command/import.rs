@@ -9,23 +9,23 @@ use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
 
-/// Take something that exists into the state.
+/// The `import` command, which adds an existing object to the state.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ImportCommand {
-    /// Into which project.
+    /// Project that receives the resource.
     pub target: Target,
-    /// Whether the reply carries the log.
+    /// True if the reply carries the full log.
     pub verbose: bool,
     /// Address of the resource in the configuration.
     pub address: String,
-    /// What the provider calls it.
+    /// Identifier of the object at the provider.
     pub id: String,
-    /// For `terraform import`, from behind `--`; no blocked flag among them.
+    /// Arguments for `terraform import` after `--`, without blocked flags.
     pub extra_args: Vec<String>,
 }
 
 impl ImportCommand {
-    /// What steps see as the comment's arguments: those behind `--`, then the operands (reference 1.1, step 11).
+    /// Returns the comment's arguments for steps: those after `--`, then the operands (reference 1.1, step 11).
     pub fn comment_args(&self) -> Vec<String> {
         self.extra_args
             .iter()

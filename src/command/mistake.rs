@@ -1,4 +1,4 @@
-//! What to answer to a command that cannot be read: what is wrong, where, the nearest spelling, and the usage.
+//! Writes the reply to an invalid command: the fault, its place, the nearest spelling, and the usage.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::quote::{code, copyable, fence, pointed};
 use super::spec::{CommandName, Operands, Spec};
 use super::split::{SplitError, Word};
 
-/// A comment for the bot that it will not run, with the reply that says why.
+/// A comment for the bot that is not a valid command, with the reply that says why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     reason: &'static str,
@@ -18,12 +18,12 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// A stable word for the kind of mistake, for the hidden line of the reply and for metrics.
+    /// Returns a stable word for the kind of mistake, for the hidden line of the reply and for metrics.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
 
-    /// The reply. What the commenter wrote is quoted in it so that it does nothing.
+    /// Returns the reply, which quotes the text of the commenter so that it has no effect.
     pub fn markdown(&self) -> &str {
         &self.markdown
     }
@@ -35,7 +35,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What is wrong, and the places in the line, in bytes.
+/// A problem and its places in the line, in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub problem: Problem,
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// At the `len` bytes that start at `at`.
+    /// Marks the `len` bytes that start at `at`.
     pub fn within(at: usize, len: usize, problem: Problem) -> Self {
         Self::at(
             &Word {
@@ -68,7 +68,8 @@ impl Fault {
         }
     }
 
-    /// `rule` says what a value must be; it is our own text, without anything that was typed.
+    /// Reports an invalid value. `rule` describes a valid one; the text is our own and contains nothing that was
+    /// typed.
     pub fn bad_value(word: &Word, flag: &'static Flag, rule: &str) -> Self {
         Self::at(
             word,
@@ -81,61 +82,61 @@ impl Fault {
     }
 }
 
-/// What is wrong. Texts are as typed and not safe to show.
+/// Kind of a fault. Texts are as typed and not safe to show.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// The comment starts with a tool's name or a misspelled name of the bot.
+    /// The comment starts with the name of a tool or a misspelled name of the bot.
     OtherName { typed: String },
-    /// The whole comment is longer than this many bytes.
+    /// The whole comment is longer than the limit in bytes.
     TooLong { limit: usize },
-    /// The command has more words than this.
+    /// The command has more words than the limit.
     TooManyWords { limit: usize },
-    /// A character that readers cannot see.
+    /// The line contains a character that readers cannot see.
     Hidden { character: char },
-    /// Markdown that shows readers another text.
+    /// The line has Markdown that shows readers another text.
     Formatted(Formatting),
     /// The line cannot be split into words.
     Split(SplitError),
-    /// No such command.
+    /// No command has this name.
     UnknownCommand {
         typed: String,
         nearest: Option<CommandName>,
     },
-    /// The operator did not allow it.
+    /// The administrator did not allow the command.
     NotAllowed { name: CommandName },
-    /// A command that this version knows of and cannot carry out.
+    /// The command exists, but this version does not implement it.
     NotHere { name: CommandName },
-    /// No such flag.
+    /// The command has no such flag.
     UnknownFlag {
         flag: String,
         nearest: Option<String>,
     },
-    /// A switch with a value that is neither true nor false.
+    /// A switch has a value that is neither true nor false.
     NotABoolean { flag: &'static Flag, value: String },
-    /// A flag without its value.
+    /// A flag lacks its value.
     MissingValue { flag: &'static Flag },
-    /// A value that cannot be.
+    /// A flag has an invalid value.
     BadValue {
         flag: &'static Flag,
         value: String,
         rule: String,
     },
-    /// Words that the command does not take.
+    /// The command does not take these words.
     Unexpected { words: Vec<String> },
-    /// A word that the command needs.
+    /// The command lacks an operand.
     MissingOperand { name: &'static str },
-    /// Another word than the fixed one.
+    /// The operand differs from the fixed word.
     NotTheWord { given: String, word: &'static str },
-    /// Two flags that exclude each other.
+    /// Two flags exclude each other.
     Conflict {
         one: &'static Flag,
         other: &'static Flag,
     },
-    /// The forge cannot be told how to merge.
+    /// The forge does not accept a merge method.
     NoMergeMethods,
-    /// Words after `--` for a command that runs no Terraform.
+    /// The command runs no Terraform, but words follow `--`.
     NoExtraArguments,
-    /// An extra argument that is not handed on.
+    /// An extra argument is not allowed.
     ExtraArgument(RefusedArg),
 }
 
@@ -163,20 +164,20 @@ impl Problem {
     }
 }
 
-/// What a reply needs to know besides the fault.
+/// Context that a reply needs besides the fault.
 pub(super) struct Scene<'a> {
-    /// The line as typed.
+    /// Line as it was typed.
     pub line: &'a str,
-    /// The bot's name.
+    /// Name of the bot.
     pub executable: &'a str,
-    /// What may be used here, `help` included.
+    /// Commands that are allowed here, `help` included.
     pub allowed: &'a [CommandName],
-    /// The command that was asked for, as far as known.
+    /// Requested command, if known.
     pub spec: Option<&'static Spec>,
 }
 
 impl Scene<'_> {
-    /// Writes the reply.
+    /// Writes the reply to a fault.
     pub fn mistake(&self, fault: &Fault) -> Mistake {
         let mut parts = vec![format!(
             "**Nothing was run**: {}",
@@ -194,7 +195,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The line with the bot's name in place of its first word.
+    /// Returns the line with the name of the bot in place of its first word.
     fn corrected(&self) -> String {
         let rest = self
             .line
@@ -347,7 +348,7 @@ fn spelled(flag: &Flag) -> String {
     code(&format!("--{}", flag.long))
 }
 
-/// Editors that mean well turn `--` into a dash and straight quotes into curly ones.
+/// Explains dashes and curly quotes, because some editors replace `--` and straight quotes with them.
 fn typography(words: &[String]) -> &'static str {
     if words
         .iter()
@@ -393,7 +394,7 @@ fn not_closed(error: &SplitError) -> String {
     }
 }
 
-/// Names letters that look like those of the alphabet and are others: nobody sees why the word is not understood.
+/// Names letters that only look like a to z, because nobody would see why the word is not understood.
 fn foreign_letters(typed: &str) -> String {
     let mut foreign: Vec<char> = typed
         .chars()

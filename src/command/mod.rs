@@ -1,16 +1,15 @@
-//! The comment grammar: from the text of a comment on a pull to a typed command (reference 1.1 to 1.4).
+//! Reads the text of a comment on a pull request into a typed command (reference 1.1 to 1.4).
 //!
-//! People write commands between code review and lunch, on phones, by copying from a reply. So: what is plainly
-//! a command runs; what is talk about commands is ignored; what was meant as a command but is wrong gets one
-//! reply that shows the place and the way out. Nothing that a comment says can reach Terraform except through a
-//! type of this module.
+//! People write commands between code review and lunch, on phones, by copying from a reply. A comment that is clearly
+//! a command runs. Talk about commands is ignored. A comment that is meant as a command but is wrong gets one reply,
+//! which shows the place and the way out. A comment can reach Terraform only through a type of this module.
 //!
-//! - [`Grammar`] holds what the operator configured and reads comments.
-//! - `comment` decides by Markdown which line, if any, is a command; `names` whether it is addressed to the bot.
-//! - `split` and `flags` take it apart; `spec` is the table of commands; each command has a file with its row.
-//! - `mistake` writes the answer to a wrong command; `quote` keeps what was typed from acting in it.
+//! - [`Grammar`] holds the settings of the administrator and reads comments.
+//! - `comment` decides by Markdown which line, if any, is a command; `names` decides whether the line addresses the bot.
+//! - `split` and `flags` take the line apart; `spec` is the table of commands; each command has a file with its row.
+//! - `mistake` writes the answer to a wrong command; `quote` prevents that quoted text has an effect in it.
 //!
-//! Pure: no files, no network, no clock.
+//! The module is pure: it uses no files, no network and no clock.
 
 mod apply;
 mod approve_policies;
@@ -56,34 +55,34 @@ pub use state_rm::StateRmCommand;
 pub use target::{DirPattern, DirSelector, InvalidDir, ProjectSelector, Target};
 pub use version::VersionCommand;
 
-/// What a comment asks for. Kept as JSON between delivery and run.
+/// A command of a comment. The database keeps it as JSON between delivery and run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// Show what would change.
+    /// Shows what would change.
     Plan(PlanCommand),
-    /// Make the planned changes.
+    /// Makes the planned changes.
     Apply(ApplyCommand),
-    /// Give back all locks of the pull and discard its plans.
+    /// Releases all locks of the pull request and discards its plans.
     Unlock,
-    /// Stop what waits or runs.
+    /// Stops queued and running work.
     Cancel(CancelCommand),
-    /// Say what would be planned, and why.
+    /// Shows which projects a plan would cover, and why.
     Explain(ExplainCommand),
-    /// Let plans pass although policies failed.
+    /// Lets plans pass although policies failed.
     ApprovePolicies(ApprovePoliciesCommand),
-    /// Tell which tool would run.
+    /// Shows which tool and version would run.
     Version(VersionCommand),
-    /// Take something that exists into the state.
+    /// Adds an existing object to the state.
     Import(ImportCommand),
-    /// Let something leave the state.
+    /// Removes resources from the state without destroying them.
     StateRm(StateRmCommand),
-    /// Explain the commands.
+    /// Shows the commands or the usage of one.
     Help(HelpCommand),
 }
 
 impl Command {
-    /// Its name.
+    /// Returns the name of the command.
     pub const fn name(&self) -> CommandName {
         match self {
             Self::Plan(_) => CommandName::Plan,
@@ -99,7 +98,7 @@ impl Command {
         }
     }
 
-    /// The projects it is about; `None` for commands about the whole pull or about nothing.
+    /// Returns the projects of the command; `None` for commands about the whole pull request or about nothing.
     pub const fn target(&self) -> Option<&Target> {
         match self {
             Self::Plan(PlanCommand { target, .. })
@@ -113,7 +112,8 @@ impl Command {
         }
     }
 
-    /// The arguments that steps see (`COMMENT_ARGS`): those behind `--`, then the operands (reference 1.1, step 11).
+    /// Returns the arguments that steps see (`COMMENT_ARGS`): those after `--`, then the operands (reference 1.1,
+    /// step 11).
     pub fn comment_args(&self) -> Vec<String> {
         match self {
             Self::Plan(command) => command.extra_args.clone(),
@@ -131,7 +131,7 @@ impl Command {
 }
 
 impl fmt::Display for Command {
-    /// As it is typed after the bot's name; reading it again gives the same command.
+    /// Writes the command as it is typed after the name of the bot; reading that text gives the same command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan(command) => command.fmt(f),

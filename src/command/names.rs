@@ -1,34 +1,34 @@
-//! Whom a comment speaks to: the words that mean the bot, and words that were probably meant to.
+//! Decides from its first word whether a comment addresses the bot, or was probably meant to.
 
 use super::spec::CommandName;
 use super::suggest::{distance, nearest};
 
-/// The word that always stands for the bot, whatever it is called (reference 1.1, step 4).
+/// Word that always addresses the bot, under any configured name (reference 1.1, step 4).
 const RUN: &str = "run";
-/// Tools that people name when they mean the bot that runs them.
+/// Tools that people name when they mean the bot.
 const TOOLS: [&str; 2] = ["terraform", "tofu"];
-/// Names for which a near miss is answered. A name chosen by the operator may be close to another bot's.
+/// Names for which a near miss is answered. A name that the administrator chose may be close to that of another bot.
 const DEFAULT_NAMES: [&str; 2] = ["lockkeeper", "atlantis"];
-/// What GitHub appends to the login of an App. It is no part of a mention.
+/// Suffix that GitHub appends to the login of an App. A mention does not include it.
 const APP_SUFFIX: &str = "[bot]";
 
-/// The words that the bot answers to, compared without regard to case.
+/// Words that the bot answers to, compared without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     names: Vec<String>,
     login: Option<String>,
 }
 
-/// How the first word of a comment relates to the bot.
+/// Relation of the first word of a comment to the bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// It is the bot's name or mention.
+    /// The word is the bot's name or mention.
     Name,
-    /// It is `run`, which is also a word of everyday language.
+    /// The word is `run`, which is also a word of everyday language.
     Everyday,
-    /// It is a tool's name or a misspelling of the bot's.
+    /// The word is the name of a tool or a misspelling of the bot's name.
     Mistaken,
-    /// It is anything else.
+    /// The word has no relation to the bot.
     Stranger,
 }
 
@@ -39,9 +39,9 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The executable names, the first being the one that replies show (none at all: `lockkeeper`), and the
-    /// bot's login on the forge. The list is complete: a server that is called otherwise leaves `lockkeeper`
-    /// out, so that two servers can share a repository.
+    /// Takes the executable names and the bot's login on the forge. Replies show the first name; an empty list means
+    /// `lockkeeper`. The list is complete: a server with another name leaves `lockkeeper` out, so that two servers
+    /// can share a repository.
     pub fn new<S: AsRef<str>>(names: &[S], login: Option<&str>) -> Self {
         let mut kept: Vec<String> = Vec::new();
         for name in names
@@ -62,20 +62,20 @@ impl Names {
         Self { names: kept, login }
     }
 
-    /// The name that replies show.
+    /// Returns the name that replies show.
     pub fn primary(&self) -> &str {
         &self.names[0]
     }
 
-    /// Whether the login is the bot's own. `name[bot]` is an App, another account than the person `name`; a bot
-    /// configured by the bare name of its App is recognised nevertheless.
+    /// Returns true if the login is the bot's own. `name[bot]` is an App, another account than the person `name`. A
+    /// bot that is configured with the bare name of its App is recognised nevertheless.
     pub fn is_own(&self, author: &str) -> bool {
         self.login.as_ref().is_some_and(|login| {
             same(author, login) || same(author, &format!("{login}{APP_SUFFIX}"))
         })
     }
 
-    /// What the first word of a comment means.
+    /// Classifies the first word of a comment.
     pub(super) fn address(&self, word: &str) -> Address {
         if self.names.iter().any(|name| same(name, word)) || self.is_mention(word) {
             Address::Name
@@ -105,8 +105,8 @@ impl Names {
     }
 }
 
-/// Whether what follows an everyday or mistaken first word looks like a command: nothing, a flag for help, or a
-/// command's name, perhaps misspelled. Otherwise people who write "run the tests" would be answered.
+/// Returns true if the word after an everyday or mistaken first word looks like a command: no word, a flag for help,
+/// or the name of a command, perhaps misspelled. Otherwise the bot would answer people who write "run the tests".
 pub(super) fn reads_like_a_command(next: Option<&str>) -> bool {
     let known = CommandName::ALL.iter().map(|name| name.as_str());
     next.is_none_or(|next| matches!(next, "-h" | "--help") || nearest(next, known).is_some())

@@ -9,14 +9,14 @@ use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
 
-/// Show what would change.
+/// The `plan` command, which shows what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PlanCommand {
-    /// Of which projects.
+    /// Projects that the command plans.
     pub target: Target,
-    /// Whether the reply carries the log.
+    /// True if the reply carries the full log.
     pub verbose: bool,
-    /// For `terraform plan`; no blocked flag among them.
+    /// Arguments for `terraform plan`, without blocked flags.
     pub extra_args: Vec<String>,
 }
 

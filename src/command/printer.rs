@@ -1,4 +1,4 @@
-//! Writes a command the way somebody would type it.
+//! Writes a command as a person would type it.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use super::flags::Flag;
 use super::spec::CommandName;
 use crate::model::quote;
 
-/// Collects words and quotes them.
+/// Collects the words of a command and quotes them.
 pub(super) struct Printer(String);
 
 impl Printer {
-    /// Starts with the command's name.
+    /// Starts with the name of the command.
     pub fn new(name: CommandName) -> Self {
         Self(name.to_string())
     }
 
-    /// Adds an operand.
+    /// Adds an operand, quoted if necessary.
     pub fn word(&mut self, word: &str) {
         self.0.push(' ');
         self.0.push_str(&quote(word));
     }
 
-    /// Adds a flag with its value; glued with `=` where the value alone could be read as a flag.
+    /// Adds a flag with its value. Joins them with `=` where the value alone could be read as a flag.
     pub fn value(&mut self, flag: &Flag, value: &str) {
         if value.starts_with('-') {
             self.word(&format!("--{}={value}", flag.long));
@@ -42,7 +42,7 @@ impl Printer {
         }
     }
 
-    /// Adds the words for Terraform.
+    /// Adds the extra arguments after `--`.
     pub fn extra(&mut self, words: &[String]) {
         if !words.is_empty() {
             self.0.push_str(" --");
@@ -52,7 +52,7 @@ impl Printer {
         }
     }
 
-    /// Writes what was collected.
+    /// Writes the collected words.
     pub fn finish(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }

@@ -1,23 +1,23 @@
-//! Shows what somebody typed inside Markdown without letting it act: no mention of people, no end of the code
-//! it is shown in, nothing invisible.
+//! Shows typed text inside Markdown without letting it act: it mentions nobody, does not end the code block that
+//! contains it, and hides nothing.
 
 use std::ops::Range;
 
 use crate::model::is_hidden;
 
-/// Longest quotation within a sentence, in characters.
+/// Maximum length of a quotation within a sentence, in characters.
 const MAX_CODE: usize = 80;
-/// Longest line shown to be copied, in characters.
+/// Maximum length of a line that is shown for copying, in characters.
 const MAX_COPY: usize = 1000;
-/// Longest line shown with a caret, in characters.
+/// Maximum length of a line that is shown with a caret, in characters.
 const MAX_LINE: usize = 100;
-/// Most places that get carets; one suffices to find the rest.
+/// Maximum number of places that get carets; one is enough to find the rest.
 const MAX_PLACES: usize = 20;
-/// How much of a long line is shown before the first marked place.
+/// Number of characters of a long line to show before the first marked place.
 const LEAD: usize = 30;
 
-/// The character as it is shown: hidden ones by number, `@` followed by a zero-width space so that no forge sees
-/// a mention. The reader of comments takes that space out again, so that a shown line can be copied.
+/// Returns the visible form of a character: hidden ones by number, and `@` followed by a zero-width space so that no
+/// forge sees a mention. The reader of comments removes that space again, so that people can copy a shown line.
 fn visible(c: char) -> String {
     match c {
         '@' => MUTED_AT.to_owned(),
@@ -30,7 +30,7 @@ fn visible(c: char) -> String {
 /// An `@` that mentions nobody.
 pub(super) const MUTED_AT: &str = "@\u{200b}";
 
-/// Columns that the shown form of a character takes.
+/// Returns the number of columns that the shown form of a character takes.
 fn columns(shown: &str) -> usize {
     if shown == MUTED_AT {
         1
@@ -39,7 +39,7 @@ fn columns(shown: &str) -> usize {
     }
 }
 
-/// The text as inline code, cut to a length that keeps a sentence readable.
+/// Returns the text as inline code, cut to a length that keeps a sentence readable.
 pub(super) fn code(text: &str) -> String {
     let mut shown: String = text.chars().take(MAX_CODE).map(visible).collect();
     if text.chars().nth(MAX_CODE).is_some() {
@@ -57,7 +57,7 @@ pub(super) fn code(text: &str) -> String {
     format!("{ticks}{pad}{shown}{pad}{ticks}")
 }
 
-/// A code block around text that is already safe to show.
+/// Returns a code block around text that is already safe to show.
 pub(super) fn fence(text: &str) -> String {
     let ticks = "`".repeat((longest_run(text) + 1).max(3));
     format!("{ticks}text\n{}\n{ticks}", text.trim_end())
@@ -67,13 +67,13 @@ fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// The whole line in a code block, to be copied; `None` for one too long for that.
+/// Returns the whole line in a code block for copying; `None` if the line is too long for that.
 pub(super) fn copyable(line: &str) -> Option<String> {
     let short = line.chars().nth(MAX_COPY).is_none();
     short.then(|| fence(&line.chars().map(visible).collect::<String>()))
 }
 
-/// The line in a code block, with carets under the places; a long line is cut around the first of them.
+/// Returns the line in a code block with carets under the places. A long line is cut around the first place.
 pub(super) fn pointed(line: &str, places: &[Range<usize>]) -> String {
     let places = &places[..places.len().min(MAX_PLACES)];
     let cells: Vec<(String, bool)> = line

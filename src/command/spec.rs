@@ -1,4 +1,5 @@
-//! The table of commands. The same rows parse a comment and print help and usage, so that neither can be forgotten.
+//! Defines the table of commands. The same rows parse a comment and print help and usage, so neither can be
+//! forgotten.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -12,10 +13,10 @@ use super::{
     version,
 };
 
-/// Width of a usage text that needs no scrolling in a comment.
+/// Maximum width in columns of a usage text that needs no scrolling in a comment.
 const USAGE_COLUMNS: usize = 100;
 
-/// The first word of a command.
+/// First word of a command.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -39,12 +40,12 @@ pub enum CommandName {
     Import,
     /// `state rm`
     State,
-    /// `help`; it needs no permission.
+    /// `help`, which needs no permission.
     Help,
 }
 
 impl CommandName {
-    /// The commands that this version carries out.
+    /// Commands that this version implements.
     pub const HERE: [Self; 9] = [
         Self::Plan,
         Self::Apply,
@@ -57,7 +58,7 @@ impl CommandName {
         Self::Help,
     ];
 
-    /// Every command, in the order of the help text.
+    /// All commands, in the order of the help text.
     pub const ALL: [Self; 10] = [
         Self::Plan,
         Self::Apply,
@@ -71,7 +72,7 @@ impl CommandName {
         Self::Help,
     ];
 
-    /// As it is written in comments and in `--allow-commands`.
+    /// Returns the name as written in comments and in `--allow-commands`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -109,7 +110,7 @@ impl fmt::Display for CommandName {
     }
 }
 
-/// A text that is no command's name.
+/// A text that is not the name of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a command")]
 pub struct UnknownCommand(String);
@@ -117,7 +118,7 @@ pub struct UnknownCommand(String);
 impl FromStr for CommandName {
     type Err = UnknownCommand;
 
-    /// Case does not matter.
+    /// Parses the name without regard to case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL
             .into_iter()
@@ -126,49 +127,49 @@ impl FromStr for CommandName {
     }
 }
 
-/// The words besides flags that a command takes.
+/// Words that a command takes in addition to flags.
 #[derive(Debug)]
 pub(super) enum Operands {
-    /// None.
+    /// The command takes no operands.
     None,
-    /// Each of these, once.
+    /// The command takes each of these, once.
     Each(&'static [&'static str]),
-    /// A fixed first word, then one or more of these.
+    /// The command takes a fixed first word, then one or more of the named operand.
     AfterWord(&'static str, &'static str),
 }
 
-/// What a command's words are checked against besides its own row.
+/// Rules of this server for the words of a command, besides its own row.
 pub(super) struct Rules<'a> {
     /// Extra arguments that comments may give.
     pub extra: &'a ExtraArgs,
-    /// Whether the forge can be told how to merge.
+    /// True if the forge accepts a merge method.
     pub merge_methods: bool,
-    /// Whether what follows `-p` may be a regular expression.
+    /// True if the value of `-p` may be a regular expression.
     pub regexp: bool,
 }
 
-/// A command's row.
+/// Row of a command in the table.
 pub(super) struct Spec {
-    /// Its first word.
+    /// First word of the command.
     pub name: CommandName,
-    /// What it does, one line for help.
+    /// Purpose of the command, as one line for the help text.
     pub about: &'static str,
-    /// Its operands.
+    /// Operands of the command.
     pub operands: Operands,
-    /// Its flags, without `--help`.
+    /// Flags of the command, without `--help`.
     pub flags: &'static [&'static Flag],
-    /// Whether words after `--` are handed to Terraform.
+    /// True if words after `--` are handed to Terraform.
     pub extra: bool,
-    /// What else to know, under the usage; may be empty.
+    /// Further facts, shown under the usage; may be empty.
     pub note: &'static str,
-    /// What follows the bot's name in the examples of the general help.
+    /// Examples for the general help: the text after the name of the bot, and its meaning.
     pub examples: &'static [(&'static str, &'static str)],
-    /// Makes the command of arguments whose flags, operands and extra arguments are fine by this row.
+    /// Builds the command from arguments whose flags, operands and extra arguments comply with this row.
     pub build: fn(&Arguments, &Rules<'_>) -> Result<Command, Fault>,
 }
 
 impl Spec {
-    /// Reads what follows the name.
+    /// Reads the words after the name of the command.
     pub fn read(&self, words: &[Word], rules: &Rules<'_>) -> Result<Command, Fault> {
         let mut arguments = flags::read(words, &self.all_flags())?;
         if arguments.switch(&HELP) {
@@ -185,7 +186,8 @@ impl Spec {
         self.flags.iter().copied().chain([&HELP]).collect()
     }
 
-    /// After this, `arguments.operands` holds as many as the row says, without a fixed first word.
+    /// Checks the operands. Afterwards `arguments.operands` holds as many as the row says, without a fixed first
+    /// word.
     fn check_operands(&self, arguments: &mut Arguments) -> Result<(), Fault> {
         let given = &mut arguments.operands;
         match &self.operands {
@@ -219,7 +221,7 @@ impl Spec {
         }
     }
 
-    /// After this, `arguments.extra` holds the spellings that are handed on.
+    /// Checks the extra arguments. Afterwards `arguments.extra` holds the spellings that the tool receives.
     fn check_extra(&self, arguments: &mut Arguments, rules: &Rules<'_>) -> Result<(), Fault> {
         if let (false, Some(separator)) = (self.extra, &arguments.separator) {
             let places = [separator]
@@ -254,7 +256,7 @@ impl Spec {
         Ok(())
     }
 
-    /// `plan [-d DIR] [--verbose] [-- TERRAFORM ARGUMENTS]`, broken into lines where it is long.
+    /// Formats `plan [-d DIR] [--verbose] [-- TERRAFORM ARGUMENTS]`, broken into lines if it is long.
     fn synopsis(&self, executable: &str) -> String {
         let flags = self.flags.iter().map(|flag| {
             let spelling = flag
@@ -279,7 +281,7 @@ impl Spec {
         text
     }
 
-    /// Name and operands: `import ADDRESS ID`.
+    /// Returns name and operands: `import ADDRESS ID`.
     pub fn title(&self) -> String {
         match &self.operands {
             Operands::None => self.name.to_string(),
@@ -288,7 +290,7 @@ impl Spec {
         }
     }
 
-    /// The usage text of the command, without Markdown.
+    /// Returns the usage text of the command, without Markdown.
     pub fn usage(&self, executable: &str) -> String {
         let mut text = format!(
             "{}\n\n{}\n\nFlags:\n",

@@ -1,41 +1,41 @@
-//! Splits a command line into words, as a POSIX shell would, and remembers where each word stood.
+//! Splits a command line into words, as a POSIX shell would, and remembers the position of each word.
 //!
-//! The rules are those of the `shlex` crate (a test holds both together): single and double quotes, backslash,
-//! `#` at the start of a word begins a comment. The crate does not tell positions, which the caret in a reply
-//! needs. One difference: any Unicode white space parts words, because text copied from a web page often holds
+//! The rules are those of the `shlex` crate, and a test compares both: single and double quotes, backslash, and `#`
+//! at the start of a word, which begins a comment. The crate does not report positions, which the caret in a reply
+//! needs. One rule differs: any Unicode white space separates words, because text copied from a web page often holds
 //! no-break spaces.
 
 use std::iter::Peekable;
 use std::ops::Range;
 use std::str::CharIndices;
 
-/// A word after quotes and backslashes were taken away.
+/// A word after its quotes and backslashes were removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// What it says.
+    /// Text of the word.
     pub text: String,
-    /// Where it stood in the line, in bytes, with its quotes.
+    /// Position in the line, in bytes, including quotes.
     pub span: Range<usize>,
 }
 
-/// Why a line could not be split.
+/// Reason why a line could not be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SplitError {
-    /// A quotation mark without its partner.
+    /// A quotation mark lacks its partner.
     Quote {
-        /// Which one.
+        /// Mark that opens the quotation.
         mark: char,
-        /// Where it stands, in bytes.
+        /// Position in the line, in bytes.
         at: usize,
     },
-    /// A backslash with nothing after it.
+    /// The line ends after a backslash.
     Backslash {
-        /// Where it stands, in bytes.
+        /// Position in the line, in bytes.
         at: usize,
     },
 }
 
-/// Splits a line.
+/// Splits a line into words.
 pub(super) fn split(line: &str) -> Result<Vec<Word>, SplitError> {
     let mut chars = line.char_indices().peekable();
     let mut words = Vec::new();

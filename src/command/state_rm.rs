@@ -9,21 +9,21 @@ use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
 
-/// Let something leave the state without destroying it.
+/// The `state rm` command, which removes resources from the state without destroying them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StateRmCommand {
-    /// In which projects.
+    /// Projects whose state changes.
     pub target: Target,
-    /// Whether the reply carries the log.
+    /// True if the reply carries the full log.
     pub verbose: bool,
-    /// Addresses of the resources, one at least.
+    /// Addresses of the resources, at least one.
     pub addresses: Vec<String>,
-    /// For `terraform state rm`, from behind `--`; no blocked flag among them.
+    /// Arguments for `terraform state rm` after `--`, without blocked flags.
     pub extra_args: Vec<String>,
 }
 
 impl StateRmCommand {
-    /// What steps see as the comment's arguments: those behind `--`, then the operands (reference 1.1, step 11).
+    /// Returns the comment's arguments for steps: those after `--`, then the operands (reference 1.1, step 11).
     pub fn comment_args(&self) -> Vec<String> {
         self.extra_args
             .iter()

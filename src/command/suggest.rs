@@ -1,15 +1,16 @@
-//! Finds the spelling somebody probably meant.
+//! Finds the spelling that a person probably meant.
 
-/// Longer words are no misspelling of anything we know, and comparing them would take time.
+/// Maximum length of a word to compare, in characters. A longer word is not a misspelling of anything we know, and
+/// comparing it would take time.
 const MAX_CHARS: usize = 40;
 
-/// How many typing mistakes apart two words are; `None` for words too long to compare.
+/// Returns the number of typing mistakes between two words; `None` if the first one is too long to compare.
 pub(super) fn distance(a: &str, b: &str) -> Option<usize> {
     let comparable = a.chars().nth(MAX_CHARS).is_none();
     comparable.then(|| strsim::damerau_levenshtein(&a.to_lowercase(), &b.to_lowercase()))
 }
 
-/// The candidate nearest to the word, or one that the word begins; `None` when nothing is near.
+/// Returns the candidate nearest to the word, or one that starts with the word; `None` if nothing is near.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

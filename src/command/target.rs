@@ -1,4 +1,5 @@
-//! Which projects a command is about: all that the pull concerns, one by name, or those of a directory and workspace.
+//! Reads the projects of a command: all that the pull request concerns, one by name, or those of a directory and
+//! workspace.
 
 use std::fmt;
 
@@ -39,26 +40,27 @@ pub(super) static VERBOSE: Flag = Flag {
     about: "Add everything that was printed to the reply, init included.",
 };
 
-/// The projects a command is about.
+/// Projects that a command is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// Whatever the pull concerns.
+    /// All projects that the pull request concerns.
     #[default]
     Generic,
-    /// The project of this name.
+    /// The project with this name.
     Project(ProjectSelector),
-    /// By place; at least one of the two is given. What is missing is the root or the workspace `default`.
+    /// Projects by directory and workspace; at least one of the two is given. The default is the root or the
+    /// workspace `default`.
     DirWorkspace {
-        /// Directory.
+        /// Directory given with `-d`.
         dir: Option<DirSelector>,
-        /// Workspace.
+        /// Workspace given with `-w`.
         workspace: Option<WorkspaceName>,
     },
 }
 
 impl Target {
-    /// Whether particular projects were asked for (reference 1.1, "targeted").
+    /// Returns true if the command requests particular projects (reference 1.1, "targeted").
     pub fn is_targeted(&self) -> bool {
         match self {
             Self::Generic => false,
@@ -129,13 +131,13 @@ fn project(word: &Word, rules: &Rules<'_>) -> Result<ProjectSelector, Fault> {
     selector.ok_or_else(|| Fault::bad_value(word, &PROJECT, rule))
 }
 
-/// Which project by name, or which ones by a regular expression.
+/// Selects one project by name, or several by a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct ProjectSelector(String);
 
 impl ProjectSelector {
-    /// Bytes of an expression.
+    /// Maximum size of an expression in bytes.
     const MAX_BYTES: usize = 255;
 
     /// Checks the text by the rules for project names (reference 4.2).
@@ -145,35 +147,35 @@ impl ProjectSelector {
             .map(|name| Self(name.as_str().to_owned()))
     }
 
-    /// A name, or a regular expression (reference 3.7).
+    /// Accepts a name or a regular expression (reference 3.7).
     pub fn expression(text: &str) -> Option<Self> {
         let fits = !text.is_empty() && text.len() <= Self::MAX_BYTES;
         let odd = text.chars().any(|c| c.is_whitespace() || c.is_control());
         (fits && !odd && Regex::new(text).is_ok()).then(|| Self(text.to_owned()))
     }
 
-    /// As typed.
+    /// Returns the text as it was typed.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why a text after `-d` is no directory. The text itself is not part of the message.
+/// Reason why a text after `-d` is not a directory. The message does not contain the text itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDir {
-    /// It climbs out.
+    /// The path leaves the repository.
     #[error("it leaves the repository")]
     Leaves,
-    /// A NUL or another control character.
+    /// The text has a NUL or another control character.
     #[error("it has a control character")]
     Control,
-    /// No real path is so long.
+    /// The text is longer than any real path.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
-    /// A pattern that climbs.
+    /// The pattern contains two dots (`..`).
     #[error("a pattern must not contain `..`")]
     PatternClimbs,
-    /// A pattern that cannot be read.
+    /// The pattern is not valid.
     #[error(
         "it is not a valid pattern: `*` and `?` stand for any text and any character of one name, `**` for any \
          directories, `[ab]` for one of several characters, and every bracket must be closed"
@@ -181,18 +183,19 @@ pub enum InvalidDir {
     BadPattern,
 }
 
-/// The directory after `-d`, or a pattern of directories.
+/// Directory after `-d`, or a pattern of directories.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DirSelector {
-    /// One directory.
+    /// Path of one directory.
     Path(RepoPath),
-    /// Several.
+    /// Pattern that matches several directories.
     Pattern(DirPattern),
 }
 
 impl DirSelector {
-    /// A text with `*`, `?` or `[` is a pattern (reference 1.1, step 13), unless each of them stands after a backslash.
+    /// Reads a text with `*`, `?` or `[` as a pattern (reference 1.1, step 13), unless a backslash precedes each of
+    /// them.
     pub fn new(text: &str) -> Result<Self, InvalidDir> {
         let Some(path) = read_literal_dir(text) else {
             return DirPattern::new(text).map(Self::Pattern);
@@ -206,7 +209,7 @@ impl DirSelector {
             })
     }
 
-    /// As it is typed, cleaned.
+    /// Returns the cleaned text as it is typed.
     pub fn to_text(&self) -> String {
         match self {
             Self::Path(path) => literal_dir(path.as_str()),
@@ -214,7 +217,7 @@ impl DirSelector {
         }
     }
 
-    /// Whether a project in this directory is meant.
+    /// Returns true if the selector includes a project in this directory.
     pub fn matches(&self, dir: &RepoPath) -> bool {
         match self {
             Self::Path(path) => path == dir,
@@ -251,10 +254,10 @@ pub struct DirPattern {
 }
 
 impl DirPattern {
-    /// Longest pattern; compiling one takes memory in proportion.
+    /// Maximum size of a pattern in bytes; compiling one takes memory in proportion.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks and compiles. Slashes at both ends and `.` segments are dropped.
+    /// Checks and compiles a pattern. Slashes at both ends and `.` segments are dropped.
     pub fn new(text: &str) -> Result<Self, InvalidDir> {
         if text.len() > Self::MAX_BYTES {
             return Err(InvalidDir::TooLong(Self::MAX_BYTES));
@@ -278,12 +281,12 @@ impl DirPattern {
         Ok(Self { text, matcher })
     }
 
-    /// The cleaned text.
+    /// Returns the cleaned text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the directory fits; `*` stays within one name, `**` crosses directories.
+    /// Returns true if the directory matches; `*` stays within one name, `**` crosses directories.
     pub fn matches(&self, dir: &RepoPath) -> bool {
         self.matcher.is_match(dir.as_str())
     }
@@ -400,7 +403,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every line that is offered for a project names that project.
+        /// Checks that every line offered for a project names that project.
         #[test]
         fn flags_of_a_project_read_as_that_project(
             dir in r#"[-a-c'"\\\\*?\[\]{} $#`~@é\u{200b}]{0,8}(/[-.a-b'*\[ ]{1,5}){0,2}"#,

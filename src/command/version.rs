@@ -9,12 +9,12 @@ use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
 
-/// Tell which tool would run.
+/// The `version` command, which shows the tool and version that would run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct VersionCommand {
-    /// For which projects.
+    /// Projects whose tool is shown.
     pub target: Target,
-    /// Whether the reply carries the log.
+    /// True if the reply carries the full log.
     pub verbose: bool,
 }
 

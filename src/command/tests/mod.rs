@@ -1,4 +1,4 @@
-//! The grammar as a whole: the reference's table of comments, the replies, and what holds for any comment.
+//! Tests the grammar as a whole: the reference's table of comments, the replies, and rules for any comment.
 
 mod replies;
 mod round_trip;
@@ -11,7 +11,7 @@ fn grammar() -> Grammar {
     Grammar::new(Names::new(&["lockkeeper"], Some("bot"))).with_allowed(&CommandName::ALL)
 }
 
-/// What a comment comes to, in one line: the command as it would be typed, `mistake: reason`, or `ignored: why`.
+/// Summarises the reading of a comment in one line: the command as typed, `mistake: reason`, or `ignored: why`.
 fn outcome_in(grammar: &Grammar, comment: &str) -> String {
     match grammar.read(comment) {
         Reading::Command(command) => command.to_string(),

@@ -1,4 +1,4 @@
-//! What people read: help, usage, and the answers to wrong commands.
+//! Tests the texts that people read: help, usage, and the answers to wrong commands.
 
 use insta::assert_snapshot;
 
@@ -152,7 +152,7 @@ fn every_command_and_flag_is_explained() {
     }
 }
 
-/// The first paragraph of each command's file is its row of the table.
+/// The first paragraph of the file of each command is its row of the table.
 #[test]
 fn module_docs_show_the_grammar() {
     for (name, source) in [
@@ -310,7 +310,7 @@ fn reply_to_arguments_too_many() {
     ");
 }
 
-/// The replies without the usage at their end.
+/// Returns the replies without the usage at their end.
 fn brief(comments: &[&str]) -> String {
     let reply = |comment: &&str| {
         mistake(comment)

@@ -1,4 +1,4 @@
-//! What holds for any command and any comment.
+//! Tests the rules that apply to every command and every comment.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn words(least: usize) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// Extra arguments that both commands take.
+/// Generates extra arguments that both commands take.
 fn extra_args() -> impl Strategy<Value = Vec<String>> {
     let flag = prop_oneof![
         prop::sample::select(vec!["-lock", "-lock=true", "-lock=false"]).prop_map(str::to_owned),
@@ -39,7 +39,7 @@ fn extra_args() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(flag, 0..4)
 }
 
-/// Operands: whatever is not a flag.
+/// Generates operands, which are words that are not flags.
 fn operands(least: usize) -> impl Strategy<Value = Vec<String>> {
     words(least).prop_filter("no flag", |words| {
         words
@@ -114,7 +114,7 @@ fn a_command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Pieces of which commands and attempts on the parser are made.
+/// Generates comments from pieces of commands and of attacks on the parser.
 fn a_hostile_comment() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![

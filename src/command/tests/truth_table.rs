@@ -1,5 +1,5 @@
-//! Reference, Appendix B, row by row, with `lockkeeper` in place of `atlantis`; then what the table does not say.
-//! Where the reference's behaviour is a defect, the row says what is right and why.
+//! Tests Appendix B of the reference row by row, with `lockkeeper` in place of `atlantis`, then cases that the table
+//! lacks. Where the reference's behaviour is a defect, the row says what is right and why.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn rows_about_help() {
         ("run", "help"),
         ("@bot", "help"),
         ("bot help", "ignored: NotForUs"),
-        // The reference shows the overview; who names a command wants to know about that command.
+        // The reference shows the overview, but a person who names a command wants to know about that command.
         ("lockkeeper help plan", "help plan"),
         ("lockkeeper help me", "help"),
         ("lockkeeper -h", "help"),
@@ -105,7 +105,7 @@ fn rows_about_flags() {
             "lockkeeper apply --auto-merge-method x --auto-merge-disabled",
             "mistake: conflicting_flags",
         ),
-        // The reference finds this out after the apply only.
+        // The reference reports this only after the apply.
         (
             "lockkeeper apply --auto-merge-method x",
             "mistake: bad_value",
@@ -221,7 +221,7 @@ fn rows_about_the_other_commands() {
         ("lockkeeper unlock", "unlock"),
         ("lockkeeper unlock -d .", "mistake: unknown_flag"),
         ("lockkeeper unlock foo", "mistake: unexpected_argument"),
-        // The reference accepts and forgets these; who writes them expects them to count.
+        // The reference accepts these and ignores them, but their author expects them to count.
         (
             "lockkeeper unlock -- -d .",
             "mistake: extra_arguments_not_used",

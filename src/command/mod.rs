@@ -5,7 +5,7 @@
 //! which shows the place and the way out. A comment can reach Terraform only through a type of this module.
 //!
 //! - [`Grammar`] holds the settings of the administrator and reads comments.
-//! - `comment` decides by Markdown which line, if any, is a command; `names` decides whether the line addresses the bot.
+//! - `comment` decides by Markdown which line, if any, is a command; `names` decides if the line addresses the bot.
 //! - `split` and `flags` take the line apart; `spec` is the table of commands; each command has a file with its row.
 //! - `mistake` writes the answer to a wrong command; `quote` prevents that quoted text has an effect in it.
 //!

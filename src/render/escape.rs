@@ -1,22 +1,24 @@
-//! Text of other people inside our Markdown.
+//! Escapes text of other people for our Markdown.
 //!
 //! Names of directories, branches and workspaces, outputs and error messages come from pull requests and are hostile
-//! (P8): none of them may close a fence, end a table row, open HTML, notify people, link to other pulls, or turn the
-//! direction of reading. Everything a template prints goes through one of the functions here.
+//! (P8). None of them may close a fence, end a table row, open HTML, notify people, link to other pull requests, or
+//! change the direction of reading. Every text that a template prints passes through one of the functions of this
+//! module.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Longest name shown; the middle of a longer one is left out.
+/// Maximum length of a name in characters; the middle of a longer one is left out.
 const LONGEST_NAME: usize = 160;
-/// Longest run of backticks that a fence is made to outgrow; longer runs are written as a count.
+/// Longest run of backticks that a fence outgrows; longer runs are written as a count.
 const LONGEST_RUN: usize = 60;
-/// An invisible character as an entity: parts what the forge would otherwise turn into a link or a notification.
+/// Invisible character as an entity. It splits texts that the forge would otherwise turn into a link or a
+/// notification.
 const GAP: &str = "&#8203;";
 
-/// A name as inline code, fit for prose and table cells. No mention, reference or markup works inside.
+/// Returns a name as inline code, fit for prose and table cells. No mention, reference or markup works inside.
 pub fn code(text: &str) -> String {
     let text = shorten(&one_line(text), LONGEST_NAME);
     if text.is_empty() {
@@ -30,7 +32,7 @@ pub fn code(text: &str) -> String {
     }
 }
 
-/// Every punctuation character as an entity, so that nothing but the text itself remains.
+/// Writes every punctuation character as an entity, so that only the text itself remains.
 fn entities(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -46,7 +48,7 @@ fn entities(text: &str) -> String {
     out
 }
 
-/// A sentence: everything is shown as it is written, except that pairs of backticks still mark code.
+/// Escapes a sentence: readers see all characters as written, except that pairs of backticks still mark code.
 pub fn prose(text: &str) -> String {
     let text = visible(text.trim());
     let pieces: Vec<&str> = text.split('`').collect();
@@ -66,12 +68,12 @@ pub fn prose(text: &str) -> String {
     out
 }
 
-/// A sentence in a table cell or list item: [`prose`] on one line.
+/// Escapes a sentence for a table cell or list item: [`prose`] on one line.
 pub fn cell(text: &str) -> String {
     prose(&one_line(text))
 }
 
-/// The part of a sentence that is not code.
+/// Escapes the part of a sentence that is not code.
 fn plain(text: &str, at_line_start: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, line) in text.split('\n').enumerate() {
@@ -110,7 +112,7 @@ fn escape_line(line: &str, fresh: bool, out: &mut String) {
     }
 }
 
-/// What a forge links by itself: commit ids, `GH-12`, `www.`.
+/// Breaks texts that a forge links automatically: commit ids, `GH-12`, `www.`.
 fn without_references(text: &str) -> String {
     static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?i)\b(?:(gh-)(\d)|(www)(\.)|([0-9a-f])([0-9a-f]{6,63}\b))")
@@ -123,7 +125,7 @@ fn without_references(text: &str) -> String {
     REFERENCE.replace_all(text, part).into_owned()
 }
 
-/// A block of code whose fence is longer than any run of backticks inside; ends without a newline.
+/// Returns a block of code whose fence is longer than any run of backticks inside; ends without a newline.
 pub fn fence(text: &str, language: &str) -> String {
     let text = short_runs(&visible(text));
     let marks = "`".repeat(longest_run(&text).max(2) + 1);
@@ -135,7 +137,7 @@ pub fn fence(text: &str, language: &str) -> String {
     format!("{marks}{language}\n{text}{end}{marks}")
 }
 
-/// The address of a link, or nothing when it is not one that a person should follow.
+/// Returns the address of a link, or `None` if people should not follow it.
 pub fn link_target(url: &str) -> Option<String> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return None;
@@ -154,7 +156,7 @@ pub fn link_target(url: &str) -> Option<String> {
     Some(out)
 }
 
-/// Shows what would be invisible or turn the direction of reading; newlines and tabs stay.
+/// Makes invisible characters and those that change the direction of reading visible; newlines and tabs stay.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -167,8 +169,8 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// Adds a character as it is shown everywhere, in comments, on pages and in raw texts: one that has no width or turns the
-/// direction of reading by its number, a control character as `\u{fffd}`.
+/// Adds a character in the form that comments, pages and raw texts share. A character that has no width or changes
+/// the direction of reading becomes its number, and a control character becomes `\u{fffd}`.
 pub fn push_visible(out: &mut String, c: char) {
     match c {
         '\u{ad}'
@@ -211,7 +213,8 @@ fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// A fence must outgrow every run inside; a run of thousands would eat the whole comment.
+/// Replaces very long runs of backticks by their count. A fence must outgrow every run inside, and a run of thousands
+/// would fill the whole comment.
 fn short_runs(text: &str) -> String {
     static RUN: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(&format!("`{{{},}}", LONGEST_RUN + 1)).expect("a constant pattern")
@@ -280,7 +283,7 @@ mod tests {
         assert_eq!(link_target("javascript:alert(1)"), None);
     }
 
-    /// Whether Markdown sees nothing but text and inline code.
+    /// Returns true if Markdown sees nothing but text and inline code.
     fn only_text(markdown: &str) -> bool {
         Parser::new_ext(markdown, Options::all()).all(|event| match event {
             Event::Start(tag) => matches!(tag, Tag::Paragraph),

@@ -1,9 +1,11 @@
-//! The hidden last line of comments (design section 8), so that programs need not read prose. Of several comments only the
-//! last one has it; those before it tell there which part they are, so that each is found again.
+//! Writes the hidden last line of comments (design section 8), so that programs need not read prose.
 //!
-//! It is an HTML comment around one JSON object. Values come from pull requests, so nothing inside may end the comment:
-//! `--`, `<` and `>` are written as `\u…`. Its length is bounded: of very many projects only the first are listed, and
-//! `"truncated":true` says so.
+//! If a command has several comments, only the last one has the whole line. The others say in its place which part
+//! they are, so that each can be found again.
+//!
+//! The line is an HTML comment around one JSON object. Values come from pull requests, so nothing inside may end the
+//! comment: `--`, `<` and `>` are written as `\u…`. The length is limited: of very many projects only the first are
+//! listed, and `"truncated":true` says so.
 
 use crate::model::{
     CommandId, CommandKind, CommandOutcome, CommitSha, PlanCounts, ProjectKey, ProjectName,
@@ -12,62 +14,62 @@ use crate::model::{
 
 const OPEN: &str = "<!-- lockkeeper ";
 const CLOSE: &str = " -->";
-/// Version of the object's shape.
+/// Version of the shape of the object.
 const VERSION: u32 = 1;
 
-/// What programs may know of a comment. Written in the order of the fields.
+/// Facts about a comment for programs. The fields are written in this order.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MachineLine {
-    /// Version of the shape.
+    /// Version of the shape of the object.
     pub v: u32,
-    /// What was asked for; left out where nobody asked for anything.
+    /// Requested command; left out if nobody requested one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandKind>,
-    /// What the comment tells of, where nobody asked: `closed`, `lock_lost`, `lock_idle`, `lock_expired`,
+    /// Event that the comment reports without a request: `closed`, `lock_lost`, `lock_idle`, `lock_expired`,
     /// `not_merged`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
-    /// Which command.
+    /// Id of the command that the comment belongs to.
     pub id: CommandId,
-    /// Which of several comments this is, from 1; only when there are several.
+    /// Number of this comment among several, from 1; left out if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<u32>,
-    /// How many comments there are; only when there are several.
+    /// Number of comments; left out if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
-    /// The pull.
+    /// Number of the pull request.
     pub pull: PullNumber,
-    /// Newest commit of the pull when the command ran; `null` when it was not looked up.
+    /// Newest commit of the pull request when the command ran; `null` if it was not looked up.
     pub head: Option<CommitSha>,
-    /// How it ended.
+    /// Outcome of the command.
     pub outcome: CommandOutcome,
-    /// Why it was refused, when that has nothing to do with a project.
+    /// Reason of a refusal that has nothing to do with a project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Projects were left out because there are too many.
+    /// True if projects were left out because there are too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Each project, by directory, workspace and name.
+    /// Projects of the command, each with directory, workspace and name.
     pub projects: Vec<MachineProject>,
 }
 
-/// One project in the line.
+/// Entry of one project in the line.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MachineProject {
     /// Name from the repository configuration.
     pub name: Option<ProjectName>,
-    /// Directory.
+    /// Directory of the project.
     pub dir: RepoPath,
-    /// Workspace.
+    /// Workspace of the project.
     pub workspace: WorkspaceName,
-    /// How it ended; `null` when nothing was to be done with it (`explain`).
+    /// Outcome of the project; `null` if the command does nothing with it (`explain`).
     pub outcome: Option<ProjectOutcome>,
-    /// What the plan would do; `null` when not known.
+    /// Numbers of the plan; `null` if not known.
     pub plan: Option<PlanCounts>,
 }
 
 impl MachineProject {
-    /// The entry of a project.
+    /// Creates the entry of a project with its outcome.
     pub fn new(key: &ProjectKey, outcome: ProjectOutcome, plan: Option<PlanCounts>) -> Self {
         Self {
             outcome: Some(outcome),
@@ -76,7 +78,7 @@ impl MachineProject {
         }
     }
 
-    /// The entry of a project of which nothing but its names is known.
+    /// Creates the entry of a project whose names alone are known.
     pub fn concerned(key: &ProjectKey) -> Self {
         let ProjectKey {
             name,
@@ -93,16 +95,17 @@ impl MachineProject {
     }
 }
 
-/// The hidden last line of a comment that is continued in another one, and what of [`MachineLine`] tells comments apart.
+/// Hidden last line of a comment that another one continues, with the fields of [`MachineLine`] that tell comments
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PartLine {
     v: u32,
-    /// Which command.
+    /// Id of the command that the comment belongs to.
     pub id: CommandId,
-    /// Which of its comments this is, from 1.
+    /// Number of this comment among those of the command, from 1.
     #[serde(default = "one")]
     pub part: u32,
-    /// How many there are.
+    /// Number of comments of the command.
     #[serde(default = "one")]
     pub parts: u32,
 }
@@ -112,7 +115,7 @@ fn one() -> u32 {
 }
 
 impl PartLine {
-    /// The line of one part of several, from 1.
+    /// Creates the line of one part of several, from 1.
     pub fn new(id: CommandId, part: u32, parts: u32) -> Self {
         Self {
             v: VERSION,
@@ -122,7 +125,7 @@ impl PartLine {
         }
     }
 
-    /// Reads the line of a comment, be it the last of its command or not.
+    /// Reads the hidden line of any comment, the last one of its command or not.
     pub fn find(comment: &str) -> Option<Self> {
         serde_json::from_str(json_of(comment)?).ok()
     }
@@ -135,7 +138,7 @@ impl std::fmt::Display for PartLine {
 }
 
 impl MachineLine {
-    /// A line without projects.
+    /// Creates a line without projects.
     pub fn new(
         command: CommandKind,
         id: CommandId,
@@ -158,7 +161,7 @@ impl MachineLine {
         }
     }
 
-    /// The same line for one of several comments; for the only comment nothing is added.
+    /// Returns the line for one of several comments; for the only comment nothing is added.
     #[must_use]
     pub fn of_part(&self, part: u32, parts: u32) -> Self {
         let several = parts > 1;
@@ -189,13 +192,14 @@ impl MachineLine {
         self
     }
 
-    /// Reads the line of a comment. Only the last line that is not empty counts: everything above may quote a pull.
+    /// Reads the line of a comment. Only the last line that is not empty counts: the text above may quote a pull
+    /// request.
     pub fn find(comment: &str) -> Option<Self> {
         serde_json::from_str(json_of(comment)?).ok()
     }
 }
 
-/// The JSON of the line of a comment, whichever release wrote it.
+/// Returns the JSON of the hidden line of a comment, written by any release.
 fn json_of(comment: &str) -> Option<&str> {
     let last = comment.lines().rev().find(|line| !line.trim().is_empty())?;
     last.trim_end().strip_prefix(OPEN)?.strip_suffix(CLOSE)
@@ -207,7 +211,7 @@ impl std::fmt::Display for MachineLine {
     }
 }
 
-/// JSON in which no HTML comment can end.
+/// Writes a value as JSON that cannot end an HTML comment.
 fn escaped(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_string(value)
         .expect("texts, numbers and lists can always be written as JSON");
@@ -216,8 +220,8 @@ fn escaped(value: &impl serde::Serialize) -> String {
         .replace('>', r"\u003e")
 }
 
-/// A text that stands in exactly one comment: part `part` (from 1) of the `parts` comments of a command. With it the
-/// comment is found again, so that it is never posted twice (P2).
+/// Returns a text that exactly one comment contains: part `part` (from 1) of the `parts` comments of a command. With
+/// this text the comment is found again, so that it is never posted twice (P2).
 pub fn marker(id: CommandId, part: u32, parts: u32) -> String {
     if parts > 1 {
         format!(r#""id":"{id}","part":{part},"#)
@@ -226,8 +230,8 @@ pub fn marker(id: CommandId, part: u32, parts: u32) -> String {
     }
 }
 
-/// Whether this is the comment that a marker stands for. Only the hidden line counts: everything above may quote a pull,
-/// and so the marker of another part. Texts inside of the line have no quotation mark that is not escaped.
+/// Returns true if the comment contains the marker. Only the hidden line counts, because the text above may quote a
+/// pull request, and so the marker of another part. Texts inside the line have no unescaped quotation mark.
 pub fn has_marker(comment: &str, marker: &str) -> bool {
     json_of(comment).is_some_and(|json| json.contains(marker))
 }

@@ -1,8 +1,10 @@
-//! Everything a pull request sees: comments and statuses. Pure text work, no network and no clock.
+//! Renders the texts that a pull request sees: comments and statuses. The module only works on text and uses no
+//! network and no clock.
 //!
-//! A handler fills in a [`Report`]; [`comments`] makes the comments to post, in order, each with the marker by which it
-//! is found again. On the way: `view` decides what is shown, `templates/comments/` lays it out, `escape` keeps hostile
-//! text from being anything but text, `split` keeps the forge's limit, `machine` adds the hidden line for programs.
+//! A handler fills in a [`Report`]. [`comments`] makes the comments to post, in order, each with the marker that
+//! finds it again. On the way, `view` decides what to show, and `templates/comments/` lays it out. `escape` makes
+//! sure that hostile text stays text, `split` keeps the forge's limit, and `machine` adds the hidden line for
+//! programs.
 
 pub mod escape;
 pub mod machine;
@@ -25,12 +27,12 @@ pub use report::{
 
 pub use view::span;
 
-/// Limits on what is posted; reaching one is visible in the comment (P12).
+/// Limits on the posted comments; a comment shows when one is reached (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of one comment. GitHub takes 65,536 characters, which that many bytes never exceed.
+    /// Maximum size of one comment in bytes. GitHub accepts 65,536 characters, which that many bytes never exceed.
     pub comment: usize,
-    /// Most comments of one command, 0 for as many as it takes (`--max-comments-per-command`).
+    /// Maximum number of comments of one command, 0 for no limit (`--max-comments-per-command`).
     pub comments: usize,
 }
 
@@ -43,22 +45,23 @@ impl Default for Limits {
     }
 }
 
-/// A comment to post.
+/// A comment to post on a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// Markdown. The last comment of a command ends with the machine line, those before it with a line that only tells
-    /// which part they are.
+    /// Text as Markdown. The last comment of a command ends with the machine line; those before it end with a line
+    /// that only says which part they are.
     pub body: String,
-    /// Stands in this comment and no other.
+    /// Text that this comment contains and no other.
     pub marker: String,
 }
 
-/// Of a comment's room, the machine line may take a quarter, but no more than this.
+/// Maximum size of the machine line in bytes. The line may also take no more than a quarter of a comment.
 const MAX_MACHINE_LINE: usize = 16_384;
-/// Shortest limit that is kept: the machine line takes up to a quarter, but never less than its 600 bytes without projects.
+/// Minimum size of a comment in bytes. The machine line takes up to a quarter, but never less than its 600 bytes
+/// without projects.
 const MIN_COMMENT: usize = 2 * split::MIN_LIMIT + 600;
 
-/// The comments that a finished command posts, in order.
+/// Returns the comments that a finished command posts, in order.
 pub fn comments(report: &Report, limits: &Limits) -> Vec<Comment> {
     let limit = limits.comment.max(MIN_COMMENT);
     let most = (limit / 4).clamp(600, MAX_MACHINE_LINE);
@@ -108,7 +111,7 @@ fn dropped(report: &Report, comments: usize) -> String {
     )
 }
 
-/// The text above the machine line, in one piece.
+/// Renders the text above the machine line, in one piece.
 fn body(report: &Report) -> String {
     match &report.body {
         Body::Projects(projects) | Body::Interrupted(projects) => {

@@ -1,10 +1,10 @@
-//! The refusals that do not need to look at a project: each names its rule, the actual value, and the way out (P10).
+//! Builds the refusals that do not depend on a project. Each names its rule, the actual value, and the way out (P10).
 
 use super::report::{Refusal, UserText};
 use crate::model::RepoId;
 
 impl Refusal {
-    /// The repository is not one that this server works for.
+    /// Refuses a repository that is not in the allowlist of this server.
     pub fn not_allowlisted(repo: &RepoId) -> Self {
         refusal(
             "not_allowlisted",
@@ -17,7 +17,7 @@ impl Refusal {
         )
     }
 
-    /// Nobody has claimed the repository, and the server works only for those that are claimed.
+    /// Refuses a repository that nobody has claimed, because the server works only for claimed ones.
     pub fn unclaimed(repo: &RepoId, url: &str, page: &str) -> Self {
         refusal(
             "unclaimed",
@@ -37,7 +37,7 @@ impl Refusal {
         )
     }
 
-    /// The pull is a draft.
+    /// Refuses a draft pull request.
     pub fn draft() -> Self {
         refusal(
             "draft",
@@ -50,7 +50,7 @@ impl Refusal {
         )
     }
 
-    /// The pull comes from another repository; `None` when that was deleted.
+    /// Refuses a pull request from another repository; `None` if that repository was deleted.
     pub fn fork(head_repo: Option<&RepoId>) -> Self {
         let from = head_repo.map_or_else(
             || "a repository that is gone".to_owned(),
@@ -67,7 +67,7 @@ impl Refusal {
         )
     }
 
-    /// The command is known, but this version cannot do it.
+    /// Refuses a command that is known, but not part of this version.
     pub fn not_available(word: &str, available: &[&str]) -> Self {
         let quoted: Vec<String> = available.iter().map(|word| format!("`{word}`")).collect();
         refusal(

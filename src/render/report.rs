@@ -1,4 +1,5 @@
-//! What a finished command has to say, as plain data. Handlers fill it in; nothing here is Markdown yet.
+//! Holds the results of a finished command as plain data. Handlers fill it in; nothing in this module is Markdown
+//! yet.
 
 use std::time::Duration;
 
@@ -13,38 +14,38 @@ use crate::model::{
     PlanChanges, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
 };
 
-/// A finished command.
+/// Results of a finished command.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was asked for.
+    /// Kind of the requested command.
     pub command: CommandKind,
-    /// Which command; ties the comments to it.
+    /// Id of the command, which ties the comments to it.
     pub id: CommandId,
-    /// The pull.
+    /// Number of the pull request.
     pub pull: PullNumber,
-    /// Newest commit of the pull when the command ran, if it was looked up.
+    /// Newest commit of the pull request when the command ran, if it was looked up.
     pub head: Option<CommitSha>,
     /// Word that starts commands, shown in hints (`--executable-name`).
     pub executable: String,
-    /// How long it took.
+    /// Time that the command took.
     pub duration: Option<Duration>,
-    /// Page with everything about the command.
+    /// Page with all details of the command.
     pub url: Option<String>,
     /// Addresses and ids that the command was given, repeated in the hint to try again.
     pub operands: Vec<String>,
     /// Arguments after `--` of the command, repeated in the hint to try again.
     pub extra_args: Vec<String>,
-    /// How the operator wants comments to look.
+    /// Settings of the administrator for the look of comments.
     pub style: Style,
-    /// What is to be known before the results. Plain text; pairs of backticks mark code.
+    /// Notes to read before the results. Plain text; pairs of backticks mark code.
     pub notes: Vec<String>,
-    /// The base branch, if the results lack something of it; a note says what.
+    /// Base branch, if the results lack commits of it; a note says which ones.
     pub behind: Option<BranchName>,
-    /// What there is to say.
+    /// Content of the report.
     pub body: Body,
 }
 
-/// How comments look; each field is a setting of the server.
+/// Look of comments; each field is a setting of the server.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
@@ -55,13 +56,13 @@ pub struct Style {
     pub fold: bool,
     /// Leave out the sections of projects without changes (`--hide-unchanged-plan-comments`); the table keeps them.
     pub hide_unchanged: bool,
-    /// Which markers of a plan are coloured.
+    /// Selection of the markers of a plan that are coloured.
     pub diff: DiffStyle,
-    /// Offer to apply a plan (false when apply is switched off).
+    /// Offer to apply a plan (false if apply is disabled).
     pub offer_apply: bool,
     /// Offer to apply all plans (not `--disable-apply-all`).
     pub offer_apply_all: bool,
-    /// Offer to give locks back (false when no locks are taken).
+    /// Offer to release locks (false if no locks are taken).
     pub offer_unlock: bool,
 }
 
@@ -78,21 +79,21 @@ impl Default for Style {
     }
 }
 
-/// What a command has to say.
+/// Content of a report, by kind of result.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Something ran on these projects; there is at least one.
+    /// The command ran on these projects, at least one.
     Projects(Vec<ProjectReport>),
-    /// The server died during an apply, an import or a `state rm`, which are never repeated (P3). A project whose run was
-    /// cut off is `Failed` with the last output that was kept, one that was not begun is `Skipped`.
+    /// The server died during an apply, an import or a `state rm`, which are never repeated (P3). A project whose run
+    /// was cut off is `Failed` with the last output that was stored; a project that had not started is `Skipped`.
     Interrupted(Vec<ProjectReport>),
-    /// Nothing in the pull concerns a project.
+    /// The changes of the pull request concern no project.
     NoProjects(Option<UserText>),
-    /// A rule forbade the whole command.
+    /// A rule refused the whole command.
     Refused(Refusal),
     /// The configuration of the repository has mistakes: the text that `config/` makes, with excerpts.
     ConfigErrors(String),
-    /// Something broke that is not for the people at the pull to mend.
+    /// An error occurred that the people at the pull request cannot fix.
     Broken(UserText),
     /// The answer to `explain`.
     Explained(Box<Explanation>, Vec<Warning>),
@@ -102,61 +103,61 @@ pub enum Body {
     Mistake(String),
     /// The answer to `unlock`.
     Unlocked {
-        /// What was given back; empty when there was nothing.
+        /// Released locks and plans; empty if there were none.
         released: Vec<Released>,
-        /// Something was applied that is not in the base branch.
+        /// True if changes were applied that are not in the base branch.
         applied: bool,
     },
-    /// The pull was closed, which gave these back.
+    /// The pull request was closed, which released these locks.
     Closed {
-        /// Merged, or only closed.
+        /// True if merged, false if only closed.
         merged: bool,
-        /// What was given back.
+        /// Released locks and plans.
         released: Vec<Released>,
     },
-    /// Somebody cancelled the command before anything was run.
+    /// A person cancelled the command before anything ran.
     Dropped(UserText),
-    /// The answer to `cancel`: what it found, in order; empty when nothing waited or ran.
+    /// The answer to `cancel`: the commands that it found, in order; empty if none were queued or running.
     Cancelled(Vec<CancelLine>),
-    /// Everything is applied, and the pull is not merged all the same.
+    /// Everything is applied, but the pull request could not be merged.
     NotMerged(UserText),
-    /// Locks go back soon unless the pull is used.
+    /// Locks expire soon unless the pull request is used.
     LockIdle(IdleNotice),
-    /// Locks went back because the pull was not used for so long.
+    /// Locks expired because the pull request was not used.
     LockExpired {
-        /// What they protected.
+        /// Released locks and plans.
         released: Vec<Released>,
-        /// How long it may not be used.
+        /// Time that a pull request may be unused.
         ttl: TimeDelta,
-        /// Something was applied under them.
+        /// True if changes were applied under these locks.
         applied: bool,
     },
-    /// Somebody took a lock from the pull, from outside of it.
+    /// A person outside the pull request took a lock from it.
     LockLost(LockLost),
 }
 
-/// Locks that go back soon.
+/// Locks that expire soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleNotice {
-    /// The projects they are for.
+    /// Projects of the locks.
     pub projects: Vec<ProjectKey>,
-    /// How long the pull may not be used.
+    /// Time that a pull request may be unused.
     pub ttl: TimeDelta,
-    /// When they go back.
+    /// Time at which the locks expire.
     pub ends_at: DateTime<Utc>,
 }
 
-/// A message for people and what they can do about it. Plain text; pairs of backticks mark code.
+/// A message for people and their ways out. Plain text; pairs of backticks mark code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserText {
     /// One or two sentences: the rule and the actual value (P10).
     pub message: String,
-    /// Ways out, each with who can go it.
+    /// Ways out, each with the people who can take it.
     pub hints: Vec<String>,
 }
 
 impl UserText {
-    /// A message with its ways out.
+    /// Creates a message with its ways out.
     pub fn new(message: impl Into<String>, hints: impl IntoIterator<Item = String>) -> Self {
         Self {
             message: message.into(),
@@ -165,82 +166,82 @@ impl UserText {
     }
 }
 
-/// Why a whole command was refused.
+/// Reason why a whole command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Stable word for programs: `draft`, `fork`, `not_allowlisted` ….
     pub reason: &'static str,
-    /// The same for people.
+    /// The same reason as text for people.
     pub text: UserText,
 }
 
-/// How a command went on one project.
+/// Result of a command on one project.
 #[derive(Clone, Debug)]
 pub struct ProjectReport {
-    /// Which project.
+    /// Project of the result.
     pub key: ProjectKey,
-    /// How it ended.
+    /// Outcome of the command.
     pub outcome: ProjectOutcome,
-    /// What the tool printed, raw; empty when nothing was run.
+    /// Raw output of the tool; empty if nothing ran.
     pub output: String,
-    /// The program, for hints that name it.
+    /// Program that ran, for hints that name it.
     pub tool: Distribution,
-    /// Everything the run printed, `init` included; only for `--verbose`.
+    /// Whole output of the run, `init` included; only for `--verbose`.
     pub log: Option<String>,
-    /// What the plan would do, when that is known.
+    /// Numbers of the plan, if known.
     pub counts: Option<PlanCounts>,
-    /// The resources it would change.
+    /// Resources that the plan would change.
     pub list: PlanList,
-    /// More was printed than is kept, so the text was not compared with the list.
+    /// True if more was printed than is stored, so the text was not compared with the list.
     pub uncompared: bool,
-    /// Why the plan will not be applied, a clause.
+    /// Reason why the plan will not be applied, a clause.
     pub blocked: Option<String>,
-    /// Something was changed outside of the code.
+    /// True if resources were changed outside of the code.
     pub changes_outside: bool,
-    /// Why it was refused or failed, in our words.
+    /// Reason of a refusal or failure, in our words.
     pub message: Option<UserText>,
-    /// The tool's own lock that it left behind when it was killed.
+    /// State lock that the tool left behind when it was killed.
     pub state_lock: Option<StateLock>,
-    /// Page of the lock, where it can be discarded.
+    /// Page of the lock, where people can discard it.
     pub lock_url: Option<String>,
     /// Page with the whole output.
     pub run_url: Option<String>,
-    /// Who holds the lock, for the outcome `Locked`.
+    /// Holder of the lock, for the outcome `Locked`.
     pub held_by: Option<Holder>,
-    /// What is worth a try next.
+    /// Command to suggest next.
     pub next: Next,
-    /// What the status of the commit says, where that is more than the outcome tells.
+    /// Text for the commit status, if it says more than the outcome.
     pub status: Option<String>,
-    /// Whether people are not told of it in a comment; the hidden line tells programs all the same.
+    /// True if no comment reports this result; the hidden line still reports it to programs.
     pub silenced: bool,
 }
 
 /// The list of resources of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PlanList {
-    /// There is none to show.
+    /// No list to show.
     #[default]
     None,
-    /// From the machine-readable form of the plan file.
+    /// The list from the machine-readable form of the plan file.
     Of(PlanChanges),
-    /// It cannot be made, and why: a clause.
+    /// No list could be made, with the reason as a clause.
     Missing(String),
 }
 
 /// The command that a section offers for another try.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
-    /// What follows from the outcome.
+    /// The command that follows from the outcome.
     #[default]
     ByOutcome,
-    /// A new plan: the old one is of no use any more.
+    /// A new plan, because the old one is no longer of use.
     Plan,
-    /// None: it would be refused.
+    /// No command, because it would be refused.
     Nothing,
 }
 
 impl ProjectReport {
-    /// A project about which nothing but its outcome is known yet.
+    /// Creates the result of a project whose outcome alone is known yet.
     pub fn new(key: ProjectKey, outcome: ProjectOutcome) -> Self {
         Self {
             key,
@@ -265,40 +266,40 @@ impl ProjectReport {
     }
 }
 
-/// Who holds a lock that was wanted.
+/// Holder of a lock that the command needs.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    /// The pull that holds it.
+    /// Pull request that holds the lock.
     pub pull: PullNumber,
-    /// What it is called, if it is an application.
+    /// Name of the application, if one holds the lock.
     pub application: Option<String>,
-    /// Page of that pull.
+    /// Page of that pull request.
     pub pull_url: String,
-    /// Who caused it to be taken.
+    /// Person who caused the lock to be taken.
     pub who: String,
-    /// Since when.
+    /// Time at which the lock was taken.
     pub since: DateTime<Utc>,
-    /// Why, one clause.
+    /// Reason for the lock, one clause.
     pub why: String,
-    /// Which place the pull that wants it has in the line, from 1, if it has one.
+    /// Position of the waiting pull request in the queue, from 1, if it is queued.
     pub place: Option<usize>,
 }
 
-/// What was given back for a project.
+/// Things that were released for one project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Which project.
+    /// Project of the lock.
     pub key: ProjectKey,
-    /// Its lock was.
+    /// True if its lock was released.
     pub lock: bool,
-    /// Its plan was discarded.
+    /// True if its plan was discarded.
     pub plan: bool,
-    /// The place in the line for it was.
+    /// True if its position in the queue was released.
     pub line: bool,
 }
 
 impl Released {
-    /// Nothing of a project, yet.
+    /// Creates an entry of a project for which nothing is released yet.
     pub fn nothing(key: ProjectKey) -> Self {
         Self {
             key,
@@ -308,7 +309,7 @@ impl Released {
         }
     }
 
-    /// The lock of a project and the plan made under it.
+    /// Creates an entry with the lock of a project and the plan made under it.
     pub fn lock_and_plan(key: ProjectKey) -> Self {
         Self {
             lock: true,
@@ -318,58 +319,58 @@ impl Released {
     }
 }
 
-/// A lock that somebody took from a pull. Kept with the job that tells the pull.
+/// A lock that a person took from a pull request. The job that notifies the pull request stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockLost {
-    /// The project it was taken for.
+    /// Project of the lock.
     pub key: ProjectKey,
-    /// How it was taken.
+    /// Way in which the lock was taken.
     pub how: Loss,
-    /// Who took it.
+    /// Person or program that took the lock.
     pub by: Actor,
-    /// Why, if anything was said.
+    /// Reason, if one was given.
     pub reason: Option<String>,
-    /// A plan under it that could have been applied is discarded.
+    /// True if a plan under the lock that could have been applied is discarded.
     pub plan: bool,
-    /// A plan under it was being made, and is interrupted.
+    /// True if a plan under the lock was running and is interrupted.
     pub interrupted: bool,
-    /// Something was applied under it.
+    /// True if changes were applied under the lock.
     pub applied: bool,
-    /// The pull that has it now, and its page.
+    /// Pull request that has the lock now, and its page.
     pub now: Option<(PullNumber, String)>,
 }
 
-/// How a pull lost a lock.
+/// Way in which a pull request lost a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// Nothing went on under it.
+    /// The lock was released while nothing ran under it.
     Released,
-    /// By force.
+    /// The lock was taken by force.
     TakenAway,
-    /// To be given to another pull.
+    /// The lock was handed over to another pull request.
     HandedOver,
 }
 
 /// A command that `cancel` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelLine {
-    /// As it was typed, without the word that opens commands; `None` for a plan that a push led to.
+    /// Command as typed, without the word that starts commands; `None` for a plan that a push caused.
     pub what: Option<String>,
-    /// Who asked for it.
+    /// Person who requested the command.
     pub who: String,
-    /// What became of it.
+    /// Effect of `cancel` on the command.
     pub fate: Fate,
 }
 
-/// What `cancel` did to a command.
+/// Effect of `cancel` on a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was waiting and has ended.
+    /// The command was queued and has ended.
     Dropped,
-    /// It is under way and was asked to stop.
+    /// The command is running and was asked to stop.
     Interrupted,
-    /// It is an apply under way and goes on.
+    /// The command is a running apply and continues.
     Spared,
 }
 
@@ -386,7 +387,7 @@ fn cancel_outcome(lines: &[CancelLine]) -> CommandOutcome {
 }
 
 impl Body {
-    /// How a command ended that is told so.
+    /// Returns the outcome of a command with this content.
     pub fn outcome(&self) -> CommandOutcome {
         match self {
             Self::Projects(projects) => {
@@ -412,7 +413,7 @@ impl Body {
 }
 
 impl Body {
-    /// What it tells of, if it is the answer to nothing.
+    /// Returns the event that the comment reports, if it answers no command.
     fn event(&self) -> Option<&'static str> {
         match self {
             Self::Closed { .. } => Some("closed"),
@@ -437,17 +438,17 @@ impl Body {
 }
 
 impl Report {
-    /// Whether there are results, and people are told of none of them.
+    /// Returns true if there are results and all of them are silenced.
     pub fn is_silenced(&self) -> bool {
         matches!(&self.body, Body::Projects(all) if !all.is_empty() && all.iter().all(|project| project.silenced))
     }
 
-    /// How the whole command ended.
+    /// Returns the outcome of the whole command.
     pub fn outcome(&self) -> CommandOutcome {
         self.body.outcome()
     }
 
-    /// The hidden line that says the same to programs.
+    /// Returns the hidden line that says the same to programs.
     pub fn machine_line(&self) -> MachineLine {
         let event = self.body.event();
         MachineLine {
@@ -519,7 +520,7 @@ impl Report {
     }
 }
 
-/// A plan without changes is one of zeros, also where the tool printed no numbers.
+/// Counts a plan without changes as zeros, even if the tool printed no numbers.
 fn machine_project(project: &ProjectReport) -> MachineProject {
     let none = (project.outcome == ProjectOutcome::NoChanges).then(PlanCounts::default);
     MachineProject::new(&project.key, project.outcome, project.counts.or(none))

@@ -1,4 +1,4 @@
-//! One of each comment, and hostile ones; the whole voice of the bot in the snapshots of one test.
+//! Renders one of each comment, and hostile ones, so that the snapshots of one test show all texts of the bot.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ fn long_plan() -> ProjectReport {
     }
 }
 
-/// One of each line that a list can have.
+/// Returns one of each line that a list can have.
 fn long_list() -> Vec<ResourceChange> {
     use PlannedAction::{
         Create, Destroy, Forget, Import, Invoke, Move, Read, Replace, Unknown, Update,
@@ -218,7 +218,7 @@ fn long_list() -> Vec<ResourceChange> {
     ]
 }
 
-/// A plan whose text hides what it does.
+/// Returns a plan whose text hides a change.
 fn blocked() -> ProjectReport {
     let why = "the text of the plan and its machine-readable form disagree: the text does not show `a.backdoor`, which the \
                plan file changes. The list is that of the plan file";
@@ -230,7 +230,7 @@ fn blocked() -> ProjectReport {
     }
 }
 
-/// A plan of a tool that has no machine-readable form.
+/// Returns a plan of a tool that has no machine-readable form.
 fn unlisted() -> ProjectReport {
     let why = "Terraform 0.11.14 cannot show a plan in a machine-readable form, which takes 0.12 or later";
     ProjectReport {
@@ -391,7 +391,7 @@ fn state_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// Why nothing was done.
+/// Returns one comment for each reason to refuse a command.
 fn refused_samples() -> Vec<(&'static str, Report)> {
     use CommandKind::{Apply, Autoplan, Help, Plan};
     let repo = "github.com/acme/infra".parse().expect("a repository");
@@ -427,7 +427,7 @@ fn refused_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// What became of a lock.
+/// Returns one comment for each event of a lock.
 fn lock_samples() -> Vec<(&'static str, Report)> {
     use CommandKind::Unlock;
     let released = |plan| Released {
@@ -545,7 +545,7 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// One that is planned, one that only a comment plans, and all kinds of nothing.
+/// Returns one project that is planned, one that only a comment plans, and all kinds of skipped ones.
 fn explained() -> Explanation {
     let files = [
         "app/main.tf",
@@ -729,7 +729,7 @@ fn the_whole_voice_of_the_bot() {
     }
 }
 
-/// Very many projects with very long outputs.
+/// Returns very many projects with very long outputs.
 fn flood(projects: usize, lines: usize) -> Report {
     let output = "  + line ``` </details> é\n".repeat(lines);
     let one = |n: usize| {

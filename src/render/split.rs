@@ -1,24 +1,24 @@
-//! One text as several comments, because forges limit the length of one (reference 9.5).
+//! Splits one text into several comments, because forges limit the length of one (reference 9.5).
 //!
-//! The text is cut between lines, and inside a line only when that line alone is too long for a comment. At a cut,
-//! what is open (code fence, `<details>`, table) is closed, and opened again in the next part; what is added that way
-//! is *glue*, and the parts without their glue are the text, byte for byte. Limits count bytes: every forge's count of
+//! The text is cut between lines, and inside a line only if that line alone is too long for a comment. At a cut, open
+//! elements (code fence, `<details>`, table) are closed, and opened again in the next part. The text added that way
+//! is *glue*; the parts without their glue are the text, byte for byte. Limits count bytes: every forge's count of
 //! characters is at most that.
 
 mod state;
 
 use state::State;
 
-/// Shortest limit that is kept: below, glue would leave no room for the text.
+/// Minimum of the limit in bytes: below it, glue would leave no room for the text.
 pub const MIN_LIMIT: usize = 1024;
-/// A line that opens something keeps at least this much of what follows beside it.
+/// Minimum number of following bytes that stay in the same part as a line that opens something.
 const KEEP_WITH_NEXT: usize = 256;
 
-/// Says in every part but the first that it goes on.
+/// Note at the start of every part but the first.
 const CONTINUED: &str = "*Continued from the previous comment.*\n\n";
-/// Says in every part but the last that it goes on.
+/// Note at the end of every part but the last.
 const CONTINUES: &str = "\n\n**Continues in the next comment.**\n";
-/// At the start of the rest of a line that was cut; also keeps the rest from being read as markup.
+/// Mark at the start of the rest of a cut line; it also keeps the rest from being read as markup.
 const REST_OF_LINE: &str = "…";
 
 /// One comment of several: glue, a piece of the text, glue.
@@ -43,9 +43,11 @@ pub fn split(text: &str, limit: usize) -> Vec<String> {
         .collect()
 }
 
-/// [`split`] into at most `most` comments (0: as many as it takes). Of more, some in the middle are dropped: the start
-/// has the overview and the errors, the end what to do next. `dropped` makes the sentence that says so from how many
-/// were dropped; it has to be shorter than 500 bytes.
+/// Splits a text as [`split`] does, into at most `most` comments (0: no limit).
+///
+/// If there are more, some in the middle are dropped: the start has the overview and the errors, the end what to do
+/// next. `dropped` returns the sentence that states the number of dropped comments; it must be shorter than 500
+/// bytes.
 pub fn split_at_most(
     text: &str,
     limit: usize,
@@ -94,16 +96,16 @@ fn pieces(text: &str, limit: usize) -> Vec<Piece<'_>> {
     cutter.finish()
 }
 
-/// Collects lines into pieces.
+/// Collects lines into pieces of limited size.
 struct Cutter<'a> {
     text: &'a str,
     limit: usize,
     /// Glue at the start of the current piece.
     head: String,
-    /// Where the current piece starts and ends in the text.
+    /// Start of the current piece in the text; `end` is its end.
     start: usize,
     end: usize,
-    /// What is open after the current piece.
+    /// Elements that are open after the current piece.
     state: State,
     done: Vec<Piece<'a>>,
 }
@@ -123,7 +125,7 @@ impl<'a> Cutter<'a> {
         self.add_pieces_of(line);
     }
 
-    /// A line that is longer than a comment: as much as fits, then the rest in the next ones.
+    /// Adds a line that is longer than a comment: as much as fits, then the rest in the next comments.
     fn add_pieces_of(&mut self, line: &str) {
         let mut rest = line;
         while !self.take_if_fits(rest) {
@@ -141,7 +143,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Takes the line when the piece with all its glue stays within the limit.
+    /// Takes the line if the piece with all its glue stays within the limit.
     fn take_if_fits(&mut self, line: &str) -> bool {
         let next = self.state.after(line);
         let slack = if self.state.opens(line) {
@@ -158,7 +160,7 @@ impl<'a> Cutter<'a> {
         true
     }
 
-    /// The last line needs no room for glue.
+    /// Takes the last line, which needs no room for glue.
     fn take_last(&mut self, line: &str) -> bool {
         self.take(line);
         true
@@ -173,7 +175,7 @@ impl<'a> Cutter<'a> {
         self.head.len() + (self.end - self.start)
     }
 
-    /// Room for text in a new piece that opens what is open now.
+    /// Returns the room for text in a new piece that opens the elements which are open now.
     fn fresh_room(&self) -> usize {
         let glue = CONTINUED.len()
             + self.state.opening().len()
@@ -228,7 +230,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Where to cut a line that is too long: after the last space near `room`, else at a character.
+/// Returns the place to cut a line that is too long: after the last space near `room`, else at a character.
 fn cut_point(line: &str, room: usize) -> usize {
     let smallest = line.chars().next().map_or(0, char::len_utf8);
     let most = line.floor_char_boundary(room.clamp(smallest, line.len()));
@@ -332,7 +334,7 @@ mod tests {
         assert!(one.len() == 1 && one[0].ends_with("left out.\n"), "{one:?}");
     }
 
-    /// Whether all that a part opens it also closes.
+    /// Returns true if a part closes every element that it opens.
     fn balanced(part: &str) -> bool {
         let mut state = State::default();
         for line in part.split_inclusive('\n') {

@@ -1,43 +1,45 @@
-//! Commit statuses: their names, states and the line beside them (reference 9.1 to 9.3).
+//! Builds commit statuses: their names, states and descriptions (reference 9.1 to 9.3).
 //!
-//! Everything is decided from where the projects of the pull stand; whoever stores that hands it in.
+//! All functions decide from the newest runs of the projects of a pull request, which the caller reads from its
+//! storage.
 
 use crate::model::{
     CommitState, CommitStatus, PlanCounts, ProjectKey, ProjectOutcome, RunKind, StatusContext,
 };
 
-/// GitHub REST: a description of a status has at most 140 characters.
+/// Maximum length of the description of a status in characters (GitHub REST).
 pub const MAX_DESCRIPTION_CHARS: usize = 140;
 
-/// Where one project of the pull stands: its newest run.
+/// Newest run of one project of the pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What was run last.
+    /// Kind of the newest run.
     pub kind: RunKind,
-    /// How that ended.
+    /// Outcome of the newest run.
     pub outcome: ProjectOutcome,
-    /// For whom and at which place it is in line, if it is: [`in_line`].
+    /// Holder of the lock and position in its queue, if the project is queued: [`in_line`].
     pub waits: Option<String>,
-    /// It has a plan that will never be applied, see [`crate::model::PlanRecord::blocked`].
+    /// True if the project has a plan that will never be applied, see [`crate::model::PlanRecord::blocked`].
     pub is_blocked: bool,
 }
 
-/// Name of the status over all projects: `lockkeeper/plan`. `name` is `--vcs-status-name`.
+/// Returns the name of the status over all projects: `lockkeeper/plan`. `name` is `--vcs-status-name`.
 pub fn context(name: &str, kind: RunKind) -> StatusContext {
     StatusContext::new(&format!("{name}/{kind}"))
 }
 
-/// Name of the status of one project: `lockkeeper/plan: net`, `lockkeeper/apply: ./default`.
+/// Returns the name of the status of one project: `lockkeeper/plan: net`, `lockkeeper/apply: ./default`.
 pub fn project_context(name: &str, kind: RunKind, project: &ProjectKey) -> StatusContext {
     StatusContext::new(&format!("{name}/{kind}: {}", project.status_id()))
 }
 
-/// Name of the status of a hook: `lockkeeper/pre_workflow_hook: Generate` (reference 6.9). `when` is `pre` or `post`.
+/// Returns the name of the status of a hook: `lockkeeper/pre_workflow_hook: Generate` (reference 6.9). `when` is
+/// `pre` or `post`.
 pub fn hook_context(name: &str, when: &str, called: &str) -> StatusContext {
     StatusContext::new(&format!("{name}/{when}_workflow_hook: {called}"))
 }
 
-/// A status with the line cut to what the forge takes.
+/// Builds a status, with the description cut to the forge's limit.
 pub fn status(
     context: StatusContext,
     state: CommitState,
@@ -52,7 +54,7 @@ pub fn status(
     }
 }
 
-/// State and line of a status while its command runs (reference 9.3).
+/// Returns state and description of a status while its command runs (reference 9.3).
 pub fn running(kind: RunKind) -> (CommitState, String) {
     (
         CommitState::Pending,
@@ -60,13 +62,13 @@ pub fn running(kind: RunKind) -> (CommitState, String) {
     )
 }
 
-/// State and line of the combined status of a command that broke before it had results.
+/// Returns state and description of the combined status of a command that failed before it had results.
 pub fn failed(kind: RunKind) -> (CommitState, String) {
     (CommitState::Failure, format!("{} failed.", title(kind)))
 }
 
-/// State and line of the statuses of a plan that a newer one takes the place of. Not a success: the commit could be
-/// pushed again, and a forge that asks for the status would then let it be merged without a plan.
+/// Returns state and description of the statuses of a plan that a newer one supersedes. The state is not a success:
+/// the commit could be pushed again, and a forge that requires the status would then let it be merged without a plan.
 pub fn superseded(kind: RunKind, why: &str) -> (CommitState, String) {
     (
         CommitState::Failure,
@@ -74,7 +76,8 @@ pub fn superseded(kind: RunKind, why: &str) -> (CommitState, String) {
     )
 }
 
-/// State and line of the combined status of a plan of code from a fork that somebody who may write has to ask for.
+/// Returns state and description of the combined status of a plan of code from a fork, which a person with write
+/// access must request.
 pub fn unasked(executable: &str) -> (CommitState, String) {
     (
         CommitState::Failure,
@@ -84,7 +87,7 @@ pub fn unasked(executable: &str) -> (CommitState, String) {
     )
 }
 
-/// State and line of a status whose command ended without saying how.
+/// Returns state and description of a status whose command ended without an outcome.
 pub fn interrupted() -> (CommitState, String) {
     (
         CommitState::Failure,
@@ -92,7 +95,8 @@ pub fn interrupted() -> (CommitState, String) {
     )
 }
 
-/// State and line of the status of a project that the newest plan of the pull does not concern.
+/// Returns state and description of the status of a project that the newest plan of the pull request does not
+/// concern.
 pub fn let_go() -> (CommitState, String) {
     (
         CommitState::Success,
@@ -100,7 +104,7 @@ pub fn let_go() -> (CommitState, String) {
     )
 }
 
-/// State and line of the status of a project whose turn was given up before it came.
+/// Returns state and description of the status of a project that left the queue before it got the lock.
 pub fn left_line() -> (CommitState, String) {
     (
         CommitState::Failure,
@@ -108,7 +112,7 @@ pub fn left_line() -> (CommitState, String) {
     )
 }
 
-/// The line about a project that is in line for a lock: `Waiting for #1 (alice), next in line`.
+/// Returns the description for a project that is queued for a lock: `Waiting for #1 (alice), next in line`.
 pub fn in_line(holder: &str, who: &str, place: usize) -> String {
     let place = if place == 1 {
         "next in line".to_owned()
@@ -118,8 +122,8 @@ pub fn in_line(holder: &str, who: &str, place: usize) -> String {
     format!("Waiting for {holder} ({who}), {place}")
 }
 
-/// State and line of the combined plan status when a plan command ended. No projects at all is a success. What waits in
-/// line for a lock is pending: its plan is made when its turn comes.
+/// Returns state and description of the combined plan status when a plan command ends. No projects at all is a
+/// success. A project that is queued for a lock is pending: its plan is made when it gets the lock.
 pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     let Tally {
         total, plan_failed, ..
@@ -163,7 +167,7 @@ pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     )
 }
 
-/// Whom the projects wait for that are in line, if any are.
+/// Returns the holders that queued projects wait for, if any project is queued.
 fn waiting(standings: &[Standing]) -> Option<String> {
     let lines: Vec<&str> = standings
         .iter()
@@ -181,8 +185,8 @@ fn waiting(standings: &[Standing]) -> Option<String> {
     })
 }
 
-/// State and line of the combined apply status when an apply command ended: failed as soon as one apply is, a success
-/// when nothing is left to apply, otherwise pending.
+/// Returns state and description of the combined apply status when an apply command ends. The status is failed as
+/// soon as one apply failed, a success if nothing is left to apply, otherwise pending.
 pub fn apply(standings: &[Standing]) -> (CommitState, String) {
     let Tally {
         total,
@@ -219,7 +223,7 @@ pub fn apply(standings: &[Standing]) -> (CommitState, String) {
     }
 }
 
-/// What a plan command does to the combined apply status: `None` leaves it untouched, because something still has to be
+/// Returns the combined apply status after a plan command. `None` leaves it untouched, because changes must still be
 /// applied (reference 9.3).
 pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)> {
     let (state, text) = apply(standings);
@@ -229,7 +233,7 @@ pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)>
     }
 }
 
-/// State and line of the status of one project when its run ended.
+/// Returns state and description of the status of one project when its run ends.
 pub fn project(
     kind: RunKind,
     outcome: ProjectOutcome,
@@ -271,7 +275,7 @@ pub fn project(
     (state, text)
 }
 
-/// Cuts a line to the forge's limit at a character.
+/// Cuts a description to the forge's limit at a character.
 pub fn describe(text: &str) -> String {
     if text.chars().count() <= MAX_DESCRIPTION_CHARS {
         return text.to_owned();
@@ -290,12 +294,12 @@ fn title(kind: RunKind) -> &'static str {
     }
 }
 
-/// How many projects stand where.
+/// Numbers of projects by outcome.
 #[derive(Default)]
 struct Tally {
     total: usize,
     applied: usize,
-    /// Nothing to apply.
+    /// Projects with nothing to apply.
     idle: usize,
     plan_failed: usize,
     apply_failed: usize,
@@ -315,7 +319,7 @@ impl Tally {
                 (outcome, _) if outcome.is_success() => {}
                 (_, RunKind::Plan) => tally.plan_failed += 1,
                 (_, RunKind::Apply) => tally.apply_failed += 1,
-                // No status tells of them.
+                // No status reports these runs.
                 (_, RunKind::Version | RunKind::Import | RunKind::StateRm) => {}
             }
         }

@@ -1,7 +1,8 @@
-//! The comments' templates, and how values get into them.
+//! Holds the templates of comments and the filters that put values into them.
 //!
-//! Everything a template prints is escaped as prose unless a filter made it Markdown: forgetting a filter shows ugly
-//! text, never somebody else's markup. A name that is not defined is an error, and a test renders every template.
+//! Every value that a template prints is escaped as prose, unless a filter made it Markdown. A forgotten filter
+//! therefore shows ugly text, never the markup of another person. An undefined name is an error, and a test renders
+//! every template.
 
 use std::sync::LazyLock;
 
@@ -129,7 +130,7 @@ fn markdown(text: String) -> Value {
     Value::from_safe_string(text)
 }
 
-/// An address, or the empty text (which is false) when there is none that a person should follow.
+/// Returns an address, or the empty text (which is false) if people should not follow it.
 fn link(url: Option<String>) -> Value {
     markdown(
         url.and_then(|url| escape::link_target(&url))
@@ -137,7 +138,7 @@ fn link(url: Option<String>) -> Value {
     )
 }
 
-/// A command that belongs to the list item above it.
+/// Formats a command that belongs to the list item above it.
 fn list_item_fence(command: &str) -> String {
     let fence = escape::fence(command, "shell");
     fence

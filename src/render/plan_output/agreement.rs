@@ -1,4 +1,4 @@
-//! Whether the text of a plan and its machine-readable form tell of the same changes.
+//! Compares the text of a plan with the changes in its machine-readable form.
 
 use std::sync::LazyLock;
 
@@ -10,17 +10,17 @@ use super::counts::plan_counts;
 use crate::model::{PlanChanges, PlanCounts, PlannedAction, ResourceChange};
 use crate::render::escape::shorten;
 
-/// Addresses that a message names, at most.
+/// Maximum number of addresses that a message names.
 const NAMED: usize = 3;
-/// Longest address in a message; the middle of a longer one is left out.
+/// Maximum length of an address in a message, in characters; the middle of a longer one is left out.
 const LONGEST_NAME: usize = 160;
 
-/// What the text, raw as the built-in `plan` printed it, says otherwise than the plan file; `None` where both agree. A
-/// clause for people.
+/// Describes how the raw text of the built-in `plan` differs from the plan file, as a clause for people; `None` if
+/// both agree.
 ///
-/// The text must have the numbers and a heading for each change. What it says beyond them proves nothing: a text of
-/// several lines in an attribute can look like anything. Outputs are not compared: Terraform 0.12 changes them without a
-/// word.
+/// The text must have the numbers and a heading for each change. Further lines of the text prove nothing, because a
+/// text of several lines in an attribute can look like anything. Outputs are not compared: Terraform 0.12 changes
+/// them without a word.
 pub fn disagreement(raw: &str, changes: &PlanChanges) -> Option<String> {
     let text = clean(raw);
     let counts = changes.counts();
@@ -45,19 +45,19 @@ pub fn disagreement(raw: &str, changes: &PlanChanges) -> Option<String> {
     missing(&text, changes)
 }
 
-/// Terraform's own line: at the start of a line, where no content of the plan stands.
+/// Terraform's own line, which stands at the start of a line, where the content of a plan never does.
 static PLAN: LazyLock<Regex> = LazyLock::new(|| {
     let numbers = r"(?:(?<import>\d+) to import, )?(?<add>\d+) to add, (?<change>\d+) to change, (?<destroy>\d+) to destroy(?:, (?<forget>\d+) to forget)?\.";
     Regex::new(&format!("(?m)^Plan: {numbers}")).expect("a constant pattern")
 });
 
-/// Terraform does not count what it forgets; OpenTofu does where there is any.
+/// Compares two counts. Terraform does not count forgotten resources; OpenTofu does if there are any.
 fn agrees(text: PlanCounts, file: PlanCounts) -> bool {
     text == file || text == PlanCounts { forget: 0, ..file }
 }
 
-/// Changes without a heading such as `  # terraform_data.a will be created`. Reading changes nothing, and what a provider
-/// is asked to do has a form of its own.
+/// Describes the changes without a heading such as `  # terraform_data.a will be created`. Reads need none because
+/// they change nothing, and requests to a provider have another form.
 fn missing(text: &str, changes: &PlanChanges) -> Option<String> {
     let mut headings: Vec<&str> = text.lines().filter_map(heading).collect();
     headings.sort_unstable();
@@ -85,13 +85,14 @@ fn missing(text: &str, changes: &PlanChanges) -> Option<String> {
     ))
 }
 
-/// A line that can be a heading, without its indentation. The content of a resource is indented by more.
+/// Returns a line that can be a heading, without its indentation. The content of a resource is indented by more.
 fn heading(line: &str) -> Option<&str> {
     let body = line.trim_start_matches(' ');
     (line.len() - body.len() <= 2 && body.starts_with("# ")).then_some(body)
 }
 
-/// The name of a change in its heading: `a.b (deposed object 07a1)`, or the former address of what only moves.
+/// Returns the name of a change in its heading: `a.b (deposed object 07a1)`, or the former address of a resource that
+/// only moves.
 fn subject(change: &ResourceChange) -> String {
     match (&change.deposed, &change.previous) {
         (Some(key), _) => format!("{} (deposed object {key})", change.address),
@@ -100,7 +101,7 @@ fn subject(change: &ResourceChange) -> String {
     }
 }
 
-/// Whether one of the sorted headings is `# SUBJECT will …`.
+/// Returns true if one of the sorted headings is `# SUBJECT will …`.
 fn has_heading(headings: &[&str], subject: &str) -> bool {
     let start = clean(&format!("# {subject} "));
     let from = headings.partition_point(|heading| *heading < start.as_str());
@@ -114,8 +115,8 @@ fn has_heading(headings: &[&str], subject: &str) -> bool {
     })
 }
 
-/// The numbers in the output of `plan -json`; `None` if the text is not of that form. Control characters are escaped
-/// there, and nothing but the tool begins the first line.
+/// Returns the numbers in the output of `plan -json`; `None` if the text has another form. That form escapes control
+/// characters, and only the tool can write the start of the first line.
 fn machine_counts(text: &str) -> Option<Vec<PlanCounts>> {
     text.trim_start().starts_with("{\"@level\"").then(|| {
         let summary = |line: &str| {
@@ -131,7 +132,7 @@ fn machine_counts(text: &str) -> Option<Vec<PlanCounts>> {
     })
 }
 
-/// A line of `plan -json`.
+/// One line of the output of `plan -json`.
 #[derive(Deserialize)]
 struct Message {
     #[serde(rename = "type")]
@@ -139,7 +140,7 @@ struct Message {
     changes: Option<Summary>,
 }
 
-/// The numbers of a line of the type `change_summary`.
+/// Numbers of a line of the type `change_summary`.
 #[derive(Deserialize)]
 struct Summary {
     add: u32,
@@ -192,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Terraform 1.11.4, without the contents of resources.
+    /// Output of Terraform 1.11.4, without the contents of resources.
     const TEXT: &str = r#"
 Terraform will perform the following actions:
 

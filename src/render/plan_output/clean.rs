@@ -1,27 +1,27 @@
-//! Output as plain text, without the chatter of a refresh.
+//! Turns output into plain text, without the progress messages of a refresh.
 //!
 //! A pull request can put any character into an attribute, and Terraform prints texts of several lines as they are. A
-//! terminal sequence may therefore never take text away: sequences that select colours are removed, every other control
-//! character is shown as U+FFFD, and each line is read by itself. Comment, page and raw text all go by [`parts`].
+//! terminal sequence must therefore never hide text. Sequences that select colours are removed, every other control
+//! character becomes U+FFFD, and each line is read separately. Comments, pages and raw texts all use [`parts`].
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Most bytes between `ESC [` and `m`: the longest sequence that tools print has a third of that.
+/// Maximum number of bytes between `ESC [` and `m`. The longest sequence that tools print has a third of that.
 const MAX_PARAMETERS: usize = 64;
 
 /// A part of a line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// A character to show. Control characters have become U+FFFD, except for the tab.
+    /// A character to show. Control characters except the tab have become U+FFFD.
     Shown(char),
     /// The parameters of `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
     Colours(&'a str),
 }
 
-/// Splits one line of output into what is shown and what selects colours. Carriage returns at its end belong to the line
-/// break.
+/// Splits one line of output into visible characters and sequences that select colours. Carriage returns at its end
+/// belong to the line break.
 pub fn parts(line: &str) -> impl Iterator<Item = Part<'_>> {
     let mut rest = line.trim_end_matches('\r');
     std::iter::from_fn(move || {
@@ -40,7 +40,7 @@ pub fn parts(line: &str) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// The parameters of a sequence that the text starts with, and what follows it.
+/// Returns the parameters of a sequence at the start of the text, and the text after it.
 fn colours(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix("\u{1b}[")?;
     let end = inner
@@ -51,7 +51,7 @@ fn colours(text: &str) -> Option<(&str, &str)> {
     Some((&inner[..end], after))
 }
 
-/// Removes colours, and shows every other control character as U+FFFD.
+/// Removes colours, and replaces every other control character by U+FFFD.
 pub fn clean(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     for (at, line) in raw.split('\n').enumerate() {
@@ -66,8 +66,8 @@ pub fn clean(raw: &str) -> String {
     text
 }
 
-/// [`clean`], and without the lines by which the tool shows that it is refreshing and reading. They are dropped
-/// wherever they stand, the first line included, and nothing else is: output of a step before the plan is kept.
+/// Applies [`clean`] and drops the lines in which the tool reports that it refreshes and reads. They are dropped at
+/// any place, the first line included. All other lines stay, such as the output of a step before the plan.
 pub fn without_progress(raw: &str) -> String {
     let text = clean(raw);
     let kept: Vec<&str> = text.lines().filter(|line| !is_progress(line)).collect();
@@ -78,8 +78,8 @@ pub fn without_progress(raw: &str) -> String {
     kept[first..].join("\n").trim_end().to_owned()
 }
 
-/// `aws_vpc.a: Refreshing state... [id=vpc-1]`, `data.x.y: Read complete after 0s`, and the frame around the refresh of
-/// versions before 0.14.
+/// Recognises `aws_vpc.a: Refreshing state... [id=vpc-1]`, `data.x.y: Read complete after 0s`, and the frame around
+/// the refresh of versions before 0.14.
 fn is_progress(line: &str) -> bool {
     static PROGRESS: LazyLock<Regex> = LazyLock::new(|| {
         let of_resource = r"\S.*: (?:Refreshing state\.\.\.|Refreshing\.\.\.|Reading\.\.\.|Still reading\.\.\.|Read complete after |Preparing import\.\.\.|(?:Still )?[Oo]pening\.\.\.|Opening complete after |(?:Still )?[Cc]losing\.\.\.|Closing complete after ).*";
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(without_progress(raw), "tflint: 0 issues\n\nPlan: 1 to add");
     }
 
-    /// The three resources of the attack, as `terraform plan -no-color` prints them.
+    /// Returns the three resources of the attack, as `terraform plan -no-color` prints them.
     fn attack(opener: &str, terminator: &str) -> String {
         format!(
             "  # terraform_data.a_notes will be created\n          second {opener}0;\n  # terraform_data.b_backdoor will be \

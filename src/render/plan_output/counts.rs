@@ -1,4 +1,4 @@
-//! How much a plan or an apply would do or did.
+//! Reads from the output how many resources a plan or an apply changes.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -8,35 +8,35 @@ use regex::{Captures, Regex};
 use super::clean::clean;
 use crate::model::PlanCounts;
 
-/// What the output of a plan says in sum.
+/// Summary of the output of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanSummary {
-    /// Sum of all `Plan:` lines (a wrapper may run several plans); `None` when there is none, which for a workflow of
-    /// one's own means "perhaps changes".
+    /// Sum of all `Plan:` lines (a wrapper may run several plans). `None` means that there is no such line, so a
+    /// custom workflow may have changes.
     pub counts: Option<PlanCounts>,
-    /// The tool says that there is nothing to do. Only then may an apply be left out.
+    /// True if the tool says that there is nothing to do. Only then may an apply be left out.
     pub no_changes: bool,
-    /// Something was changed by other means than this code.
+    /// True if resources were changed by other means than this code.
     pub changes_outside: bool,
 }
 
-/// What an apply did.
+/// Numbers of resources that an apply changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApplyCounts {
-    /// Resources created.
+    /// Number of resources created.
     pub added: u32,
-    /// Resources changed in place.
+    /// Number of resources changed in place.
     pub changed: u32,
-    /// Resources destroyed.
+    /// Number of resources destroyed.
     pub destroyed: u32,
-    /// Resources imported.
+    /// Number of resources imported.
     pub imported: u32,
-    /// Resources dropped from the state.
+    /// Number of resources dropped from the state.
     pub forgotten: u32,
 }
 
 impl fmt::Display for ApplyCounts {
-    /// `1 added, 0 changed, 2 destroyed`, with imports and the like only where there are any.
+    /// Writes `1 added, 0 changed, 2 destroyed`; imports and forgotten resources appear only if there are any.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.imported > 0 {
             write!(f, "{} imported, ", self.imported)?;
@@ -53,8 +53,8 @@ impl fmt::Display for ApplyCounts {
     }
 }
 
-/// Reads `Plan: 1 to import, 1 to add, 0 to change, 0 to destroy, 1 to forget.` and the sentences beside it. Indented
-/// lines are the plan's content, which a pull request can make say anything, and do not count.
+/// Reads `Plan: 1 to import, 1 to add, 0 to change, 0 to destroy, 1 to forget.` and the sentences next to it.
+/// Indented lines do not count: they are the content of the plan, which a pull request controls.
 pub fn summary(raw: &str) -> PlanSummary {
     let text = clean(raw);
     let counts = PLAN
@@ -69,7 +69,7 @@ pub fn summary(raw: &str) -> PlanSummary {
     }
 }
 
-/// Reads `Apply complete! Resources: 1 added, 0 changed, 0 destroyed.`, summed over several.
+/// Reads `Apply complete! Resources: 1 added, 0 changed, 0 destroyed.` and returns the sum of all such lines.
 pub fn apply_summary(raw: &str) -> Option<ApplyCounts> {
     let text = clean(raw);
     APPLY
@@ -103,7 +103,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a constant pattern")
 }
 
-/// A number of the line; absent is none, absurd is the largest there is.
+/// Returns a number of the line: zero if absent, the maximum if it is too large.
 fn number(captures: &Captures<'_>, name: &str) -> u32 {
     captures
         .name(name)

@@ -1,4 +1,4 @@
-//! What went wrong, found in the output.
+//! Finds the cause of a failure in the output.
 
 use std::sync::LazyLock;
 
@@ -6,33 +6,34 @@ use regex::Regex;
 
 use super::clean::clean;
 
-/// Who holds the lock of the tool's own state, as its error says (not one of our locks).
+/// Holder of the tool's own state lock, as the error reports it (not one of our locks).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateLock {
-    /// Identifier that `force-unlock` asks for.
+    /// Identifier that `force-unlock` takes.
     pub id: String,
-    /// User and machine.
+    /// User and machine that hold the lock.
     pub who: Option<String>,
-    /// Since when, in the tool's spelling.
+    /// Start time, in the tool's spelling.
     pub created: Option<String>,
-    /// What it is held for: `OperationTypeApply`.
+    /// Operation that holds the lock: `OperationTypeApply`.
     pub operation: Option<String>,
 }
 
-/// The errors of an output without warnings and what was printed before: the boxes that start with `Error:`, or
-/// without boxes all from the first `Error:` on. `None` when the output holds no such line.
+/// Returns the errors of an output without warnings and without the text before them. Errors are the boxes that start
+/// with `Error:`, or, without boxes, everything from the first `Error:` on. `None` means that the output has no such
+/// line.
 pub fn error_part(raw: &str) -> Option<String> {
     let text = clean(raw);
     boxes(&text).or_else(|| after_first_error(&text))
 }
 
-/// Whether the tool refused a plan because the state moved on: `Error: Saved plan is stale`.
+/// Returns true if the tool refused a plan because the state has changed since: `Error: Saved plan is stale`.
 pub fn plan_is_stale(raw: &str) -> bool {
     error_part(raw).is_some_and(|error| error.contains("Saved plan is stale"))
 }
 
-/// Reads the `Lock Info:` block of `Error acquiring the state lock`, or what is left of it in the output of an apply
-/// that was cut off.
+/// Reads the `Lock Info:` block of `Error acquiring the state lock`, or its remains in the output of an apply that
+/// was cut off.
 pub fn state_lock(raw: &str) -> Option<StateLock> {
     let text = clean(raw);
     let (_, info) = text.split_once("Lock Info:")?;
@@ -53,7 +54,7 @@ pub fn state_lock(raw: &str) -> Option<StateLock> {
 }
 
 impl StateLock {
-    /// A lock with an identifier that can stand in a command for people to copy; `None` with any other.
+    /// Creates a lock whose identifier is safe in a command that people copy; `None` for any other identifier.
     pub fn new(
         id: String,
         who: Option<String>,
@@ -73,7 +74,7 @@ impl StateLock {
     }
 }
 
-/// A line of a box without its left border: `│ Error: …`.
+/// Removes the left border from a line of a box: `│ Error: …`.
 fn unboxed(line: &str) -> &str {
     line.strip_prefix("│ ")
         .or_else(|| line.strip_prefix('│'))
@@ -98,7 +99,7 @@ fn boxes(text: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("\n\n"))
 }
 
-/// The text of a box, if it is about an error.
+/// Returns the text of a box, if it is about an error.
 fn error_of(lines: &[&str]) -> Option<String> {
     let text = lines.join("\n");
     text.starts_with("Error: ")
@@ -117,7 +118,7 @@ fn after_first_error(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Terraform 1.11.4 with colours.
+    /// Output of Terraform 1.11.4 with colours.
     const LOCKED: &str = "\u{1b}[31m╷\u{1b}[0m\u{1b}[0m
 \u{1b}[31m│\u{1b}[0m \u{1b}[0m\u{1b}[1m\u{1b}[31mError: \u{1b}[0m\u{1b}[0m\u{1b}[1mError acquiring the state lock\u{1b}[0m
 \u{1b}[31m│\u{1b}[0m \u{1b}[0m

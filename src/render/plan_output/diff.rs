@@ -1,4 +1,4 @@
-//! A plan as the forge's `diff` highlighting wants it: markers in the first column.
+//! Moves the markers of a plan to the first column, as the forge's `diff` highlighting requires.
 
 use std::sync::LazyLock;
 
@@ -6,18 +6,18 @@ use regex::{Captures, Regex};
 
 use super::clean::without_progress;
 
-/// Which markers are moved to the first column.
+/// Selection of the markers that are moved to the first column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiffStyle {
-    /// Those of whole resources and outputs: two spaces, then the marker (reference 6.6).
+    /// Markers of whole resources and outputs: two spaces, then the marker (reference 6.6).
     #[default]
     Resources,
-    /// Those of every attribute and block as well, and `~` becomes `!` (`--enable-diff-markdown-format`,
-    /// reference 9.9).
+    /// Also the markers of every attribute and block, and `~` becomes `!` (`--enable-diff-markdown-format`, reference
+    /// 9.9).
     Everything,
 }
 
-/// A plan's output for a `diff` fence: clean, without progress, markers moved.
+/// Prepares the output of a plan for a `diff` fence: clean, without progress messages, with moved markers.
 pub fn plan_text(raw: &str, style: DiffStyle) -> String {
     let text = without_progress(raw);
     match style {
@@ -26,7 +26,7 @@ pub fn plan_text(raw: &str, style: DiffStyle) -> String {
     }
 }
 
-/// `  + x` becomes `+ x`; a marker that stands deeper stays.
+/// Turns `  + x` into `+ x`; a deeper marker stays.
 fn of_resource(line: &str) -> &str {
     let inner = line.strip_prefix("  ").unwrap_or(line);
     let marked = ["+ ", "- ", "~ "]
@@ -35,11 +35,11 @@ fn of_resource(line: &str) -> &str {
     if marked { inner } else { line }
 }
 
-/// A text over several lines inside the plan. What it says is content, not markers.
+/// A text over several lines inside the plan. Its lines are content, not markers.
 struct Heredoc {
-    /// Word that ends it.
+    /// Word that ends the text.
     end: String,
-    /// Column of the markers of its own lines, when the text itself is compared line by line.
+    /// Column of the markers of its own lines, if the tool compares the text line by line.
     markers_at: Option<usize>,
 }
 
@@ -68,7 +68,8 @@ fn everything(text: &str) -> String {
     out.join("\n")
 }
 
-/// `~ input = <<-EOT`; Terraform indents the lines of a compared text by four more than the marker of the attribute.
+/// Recognises `~ input = <<-EOT`. Terraform indents the lines of a compared text by four more than the marker of the
+/// attribute.
 fn opens_heredoc(line: &str) -> Option<Heredoc> {
     static OPENS: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^(?<indent> *)(?<mark>[-+~]?) .*<<[-~]?(?<end>[A-Z_]+)$")
@@ -108,7 +109,7 @@ fn join(indent: &str, mark: &str, rest: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Terraform 1.11.4, colours off, cut.
+    /// Output of Terraform 1.11.4 without colours, shortened.
     const PLAN: &str = r#"terraform_data.one: Refreshing state... [id=c5500c5c]
 
 Terraform will perform the following actions:

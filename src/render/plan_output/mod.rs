@@ -1,7 +1,7 @@
-//! What Terraform and OpenTofu print, made readable and understood (reference 6.6, 9.6, 9.9).
+//! Reads the output of Terraform and OpenTofu and makes it readable (reference 6.6, 9.6, 9.9).
 //!
-//! All functions take the raw output of a stage, with or without colours, and look only at the text: no plan file, no
-//! network. Sentences they rely on are quoted beside the patterns.
+//! All functions take the raw output of a stage, with or without colours. They look only at the text and use no plan
+//! file and no network. The sentences that they rely on are quoted next to the patterns.
 
 mod agreement;
 mod clean;

@@ -1,24 +1,24 @@
-//! What is open in Markdown after some lines: just enough of its rules for the texts that templates here make.
+//! Tracks the open Markdown elements after some lines, with just enough rules for the texts of our templates.
 
-/// Longest line that is repeated as glue; a longer one is replaced by a plain one.
+/// Maximum length of a line that is repeated as glue; a plain one replaces a longer one.
 const MAX_REPEATED: usize = 100;
-/// Most `<details>` that are followed; deeper ones are text.
+/// Maximum depth of `<details>` that is tracked; deeper ones are text.
 const MAX_DEPTH: usize = 2;
-/// Longest fence that is understood.
+/// Maximum length of a fence that is recognised.
 const MAX_FENCE: usize = 80;
-/// Most glue that one more line can make necessary in its own part (a fence of its length, or a `</details>`).
+/// Maximum glue that one more line can require in its own part (a fence of its length, or a `</details>`).
 pub(super) const MAX_GLUE_OF_LINE: usize = MAX_FENCE + 24;
 
-/// What is open.
+/// Elements that are open after some lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// The summary lines of open `<details>`, outermost first.
+    /// Summary lines of open `<details>`, outermost first.
     details: Vec<String>,
     fence: Option<Fence>,
     table: Option<Table>,
-    /// The line before starts with a pipe: perhaps the head of a table.
+    /// Previous line if it starts with a pipe, because it may be the head of a table.
     row: Option<String>,
-    /// The line before was cut, what comes now is its rest and no markup.
+    /// True if the previous line was cut, so that the next text is its rest and no markup.
     mid_line: bool,
 }
 
@@ -37,7 +37,7 @@ struct Table {
 }
 
 impl State {
-    /// What is open after one more line.
+    /// Returns the open elements after one more line.
     #[must_use]
     pub(super) fn after(&self, line: &str) -> Self {
         let mut next = self.clone();
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Whether the line should not be the last of a part.
+    /// Returns true if the line should not be the last of a part.
     pub(super) fn opens(&self, line: &str) -> bool {
         if self.mid_line || self.fence.is_some() {
             return false;
@@ -94,7 +94,7 @@ impl State {
         more || table_head || line.starts_with('#')
     }
 
-    /// Closes all that is open; starts on a new line.
+    /// Returns the text that closes all open elements; starts on a new line.
     pub(super) fn closing(&self) -> String {
         let fence = self
             .fence
@@ -104,7 +104,7 @@ impl State {
         fence + &"\n</details>\n".repeat(self.details.len())
     }
 
-    /// Opens it again.
+    /// Returns the text that opens the same elements again.
     pub(super) fn opening(&self) -> String {
         let mut out = String::new();
         for line in &self.details {
@@ -122,7 +122,7 @@ impl State {
         out + self.table.as_ref().map_or("", |table| &table.head)
     }
 
-    /// A new part begins.
+    /// Begins a new part.
     pub(super) fn begin_part(&mut self, inside_line: bool) {
         self.mid_line = inside_line;
         self.row = None;

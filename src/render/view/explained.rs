@@ -1,4 +1,4 @@
-//! `explained.md.j2`: what a plan would do.
+//! Builds the view of `explained.md.j2`: the projects that a plan would cover.
 
 use serde::Serialize;
 
@@ -9,23 +9,23 @@ use crate::discovery::explain::{
 };
 use crate::render::report::Report;
 
-/// Entries of a list that are shown.
+/// Maximum number of entries of a list to show.
 const SHOWN: usize = 50;
 
-/// Groups of projects for which the same holds.
+/// Maximum number of groups of projects with the same facts.
 const SHOWN_GROUPS: usize = 20;
 
-/// Directories that are named for one reason.
+/// Maximum number of directories that are named for one reason.
 const NAMED: usize = 10;
 
-/// The answer to `explain`.
+/// View of the answer to `explain`.
 #[derive(Serialize)]
 pub(in crate::render) struct ExplainedView {
     summary: String,
-    /// That hooks were not run.
+    /// Note that hooks were not run.
     hooks: Option<String>,
     groups: Vec<GroupView>,
-    /// Projects of groups that are not shown.
+    /// Number of projects in groups that are not shown.
     unseen: usize,
     skipped_count: String,
     skipped: Vec<SkippedView>,
@@ -71,13 +71,13 @@ struct FileView {
 
 #[derive(Serialize)]
 struct WarningView {
-    /// Name of the file, and the line if it is about one.
+    /// Name of the file, and the line if the warning is about one.
     place: String,
     what: String,
     help: String,
 }
 
-/// Everything there is to say about a change.
+/// Builds the view of all facts about a change.
 pub(in crate::render) fn explained(
     report: &Report,
     explanation: &Explanation,

@@ -1,13 +1,14 @@
-//! The list of resources in the section of a plan.
+//! Builds the list of resources in the section of a plan.
 
 use serde::Serialize;
 
 use crate::model::{PlanChanges, PlannedAction, ResourceChange};
 
-/// Most lines of the list of one project; the rest is counted. What is lost comes first, so it is counted last.
+/// Maximum number of lines in the list of one project; the rest is counted. Destroyed resources come first, so they
+/// are the last to be left out.
 const MAX_LINES: usize = 50;
 
-/// Resources by what happens to them.
+/// Resources of a plan, grouped by action.
 #[derive(Serialize)]
 pub(super) struct ListView {
     /// `1 to destroy, 2 to create, 1 output to change`
@@ -25,12 +26,12 @@ struct Line {
     previous: Option<String>,
     moves: bool,
     deposed: Option<String>,
-    /// Imported and then changed.
+    /// True if the resource is imported and then changed.
     imported: bool,
 }
 
 impl ListView {
-    /// The list; `None` if nothing changes.
+    /// Builds the list; `None` if nothing changes.
     pub(super) fn of(changes: &PlanChanges) -> Option<Self> {
         if changes.is_empty() {
             return None;
@@ -55,13 +56,13 @@ impl ListView {
         })
     }
 
-    /// Whether any resource is named.
+    /// Returns true if the list names any resource.
     pub(super) fn has_lines(&self) -> bool {
         !self.lines.is_empty()
     }
 }
 
-/// `2 to destroy`, `1 to create`
+/// Formats the numbers of changes: `2 to destroy`, `1 to create`.
 fn numbers(changes: &[&ResourceChange]) -> Vec<String> {
     let number = |action| {
         changes

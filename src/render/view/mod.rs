@@ -1,4 +1,4 @@
-//! What each template is given: one typed struct per template. Templates only lay out; every decision is made here.
+//! Builds the values of each template: one typed struct per template. Templates only lay out; this module decides.
 
 mod explained;
 mod list;
@@ -16,7 +16,7 @@ use super::report::{
 };
 use crate::model::{CommandKind, CommitSha, ProjectKey, PullNumber};
 
-/// A project's three names.
+/// Name, directory and workspace of a project.
 #[derive(Serialize)]
 pub(super) struct Label {
     name: Option<String>,
@@ -34,7 +34,7 @@ impl Label {
     }
 }
 
-/// Small print at the end.
+/// Small print at the end of a comment.
 #[derive(Serialize)]
 pub(super) struct Footer {
     commit: Option<String>,
@@ -55,7 +55,7 @@ impl Footer {
     }
 }
 
-/// `8 s`, `2 min 5 s`, `1 h 2 min`.
+/// Formats a duration: `8 s`, `2 min 5 s`, `1 h 2 min`.
 fn took(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -64,7 +64,7 @@ fn took(seconds: u64) -> String {
     }
 }
 
-/// `refusal.md.j2`, `broken.md.j2`
+/// View of `refusal.md.j2` and `broken.md.j2`.
 #[derive(Serialize)]
 pub(super) struct RefusalView<'a> {
     title: &'static str,
@@ -73,42 +73,42 @@ pub(super) struct RefusalView<'a> {
     footer: Footer,
 }
 
-/// `help.md.j2`, `mistake.md.j2`
+/// View of `help.md.j2` and `mistake.md.j2`.
 #[derive(Serialize)]
 pub(super) struct HelpView<'a> {
     text: &'a str,
 }
 
-/// `config_errors.md.j2`
+/// View of `config_errors.md.j2`.
 #[derive(Serialize)]
 pub(super) struct ConfigErrorsView<'a> {
     title: &'static str,
     text: &'a str,
-    /// Nothing runs by itself after a push.
+    /// True if nothing runs automatically after a push.
     is_application: bool,
     footer: Footer,
 }
 
-/// `no_projects.md.j2`
+/// View of `no_projects.md.j2`.
 #[derive(Serialize)]
 pub(super) struct NoProjectsView<'a> {
     title: &'static str,
     message: Option<&'a str>,
     hints_list: &'a [String],
-    /// What is done with a project that is named: `planned`.
+    /// Past participle for a project that is named: `planned`.
     deed: &'static str,
-    /// How to do it where nothing changed.
+    /// Example command for a project without changes.
     example: String,
     footer: Footer,
 }
 
-/// `released.md.j2`: the answer to `unlock`, and what closing a pull gave back.
+/// View of `released.md.j2`: the answer to `unlock`, and the locks that closing a pull request released.
 #[derive(Serialize)]
 pub(super) struct ReleasedView {
     /// `unlock`, `merged` or `closed`.
     cause: &'static str,
     projects: Vec<ReleasedRow>,
-    /// Something was applied that the next plan of another pull request would undo.
+    /// True if the next plan of another pull request would undo applied changes.
     applied: bool,
     plan: String,
 }
@@ -119,7 +119,7 @@ struct ReleasedRow {
     what: &'static str,
 }
 
-/// `lock_idle.md.j2`, `lock_expired.md.j2`
+/// View of `lock_idle.md.j2` and `lock_expired.md.j2`.
 #[derive(Serialize)]
 pub(super) struct ByTimeView {
     projects: Vec<Label>,
@@ -131,13 +131,13 @@ pub(super) struct ByTimeView {
 }
 
 impl ByTimeView {
-    /// Whether something was applied under the locks.
+    /// Sets whether changes were applied under the locks.
     pub(super) fn with_applied(self, applied: bool) -> Self {
         Self { applied, ..self }
     }
 }
 
-/// `lock_lost.md.j2`
+/// View of `lock_lost.md.j2`.
 #[derive(Serialize)]
 pub(super) struct LockLostView<'a> {
     /// `released`, `taken away` or `handed over`.
@@ -160,11 +160,11 @@ struct NewHolder<'a> {
     url: &'a str,
 }
 
-/// `cancelled.md.j2`
+/// View of `cancelled.md.j2`.
 #[derive(Serialize)]
 pub(super) struct CancelledView<'a> {
     lines: Vec<CancelledRow<'a>>,
-    /// How to interrupt an apply, if one goes on.
+    /// Command that interrupts an apply, if one continues.
     force: Option<String>,
 }
 
@@ -175,7 +175,8 @@ struct CancelledRow<'a> {
     fate: &'static str,
 }
 
-/// `Plan` for `autoplan`, so that the first line is the same for both (reference 9.8).
+/// Returns the title of a command. `autoplan` has the title `Plan`, so that both have the same first line (reference
+/// 9.8).
 pub(super) fn title(command: CommandKind) -> &'static str {
     match command {
         CommandKind::Plan | CommandKind::Autoplan => "Plan",
@@ -250,7 +251,7 @@ fn example(report: &Report) -> String {
     )
 }
 
-/// What a command is called in comments, if it is one of those that can be tried again as they were given.
+/// Returns the name of a command in comments, if it can be tried again with the same arguments.
 fn word(command: CommandKind) -> Option<&'static str> {
     match command {
         CommandKind::Version => Some("version"),
@@ -266,7 +267,7 @@ fn word(command: CommandKind) -> Option<&'static str> {
     }
 }
 
-/// The command line with the operands and the further arguments of the command, unless these cannot be written in one.
+/// Adds the operands and further arguments of the command to the line, unless one line cannot hold them.
 fn with_words(mut line: String, report: &Report) -> String {
     let joined = |words: &[String]| {
         shlex::try_join(words.iter().map(String::as_str))
@@ -355,7 +356,7 @@ fn fate(fate: Fate) -> &'static str {
     }
 }
 
-/// Locks that go back, or went back, by time.
+/// Builds the view of locks that expire soon or have expired.
 pub(super) fn by_time<'a>(
     report: &Report,
     projects: impl IntoIterator<Item = &'a ProjectKey>,
@@ -373,7 +374,7 @@ pub(super) fn by_time<'a>(
     }
 }
 
-/// Locks that go back soon.
+/// Builds the view of locks that expire soon.
 pub(super) fn lock_idle(report: &Report, notice: &IdleNotice) -> ByTimeView {
     let ends_at = Some(notice.ends_at.format("%Y-%m-%d %H:%M UTC").to_string());
     ByTimeView {
@@ -382,7 +383,7 @@ pub(super) fn lock_idle(report: &Report, notice: &IdleNotice) -> ByTimeView {
     }
 }
 
-/// `3 days`, `36 hours`, `45 minutes`: in the largest unit that fits.
+/// Formats a duration in the largest unit that fits: `3 days`, `36 hours`, `45 minutes`.
 pub fn span(time: TimeDelta) -> String {
     let seconds = time.num_seconds();
     let (n, unit) = [(86_400, "day"), (3600, "hour"), (60, "minute")]

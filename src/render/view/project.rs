@@ -1,4 +1,4 @@
-//! `project.md.j2`: one project of a plan, an apply or whatever else runs on projects.
+//! Builds the view of `project.md.j2`: one project of a plan, an apply or another command that runs on projects.
 
 use serde::Serialize;
 
@@ -9,15 +9,15 @@ use crate::model::{CommandKind, ProjectOutcome, Subject};
 use crate::render::plan_output::{self, DiffStyle};
 use crate::render::report::{Body, Holder, Next, PlanList, ProjectReport, Report};
 
-/// Longer outputs are folded (reference 9.7).
+/// Maximum number of lines of an output that is not folded (reference 9.7).
 const FOLD_LINES: usize = 12;
-/// Of a failed run whose output names no error, so many lines of the end are shown.
+/// Number of last lines to show of a failed run whose output names no error.
 const TAIL_LINES: usize = 30;
 
-/// Most bytes of an error, which is not folded.
+/// Maximum size of an error in bytes; errors are not folded.
 const MAX_ERROR: usize = 6_000;
 
-/// The section of a project.
+/// Section of one project in a comment.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "a template asks one question at a time"
@@ -32,10 +32,10 @@ pub(super) struct ProjectView {
     no_changes: bool,
     /// `Plan: 1 to add, 0 to change, 0 to destroy.`
     summary: Option<String>,
-    /// Why the plan will not be applied.
+    /// Reason why the plan will not be applied.
     blocked: Option<String>,
     list: Option<ListView>,
-    /// Why there is no list.
+    /// Reason why there is no list.
     list_missing: Option<String>,
     uncompared: bool,
     changes_outside: bool,
@@ -59,7 +59,7 @@ pub(super) struct ProjectView {
 #[derive(Serialize)]
 struct HolderView {
     pull: i64,
-    /// What an application is called that holds it.
+    /// Name of the application that holds the lock.
     application: Option<String>,
     url: String,
     who: String,
@@ -77,7 +77,7 @@ struct StateLockView {
     command: String,
 }
 
-/// How to try once more.
+/// Command with which people can try again.
 #[derive(Serialize)]
 struct Again {
     verb: &'static str,
@@ -92,7 +92,7 @@ struct Block {
     title: &'static str,
     lines: usize,
     fold: bool,
-    /// Lines that were left out.
+    /// Number of lines that were left out.
     cut: usize,
 }
 
@@ -109,7 +109,7 @@ impl ProjectView {
             PlanList::Of(changes) => (ListView::of(changes), None),
             PlanList::Missing(why) => (None, Some(why.clone())),
         };
-        // Whoever wants more than the list unfolds the text.
+        // Readers who want more than the list can unfold the text.
         let folds = report.style.fold && list.as_ref().is_some_and(ListView::has_lines);
         let output = output.map(|block| Block {
             fold: block.fold || folds,
@@ -154,7 +154,7 @@ impl ProjectView {
     }
 }
 
-/// A word of the table.
+/// Returns the words for an outcome in the table.
 pub(super) fn phrase(outcome: ProjectOutcome) -> &'static str {
     match outcome {
         ProjectOutcome::Planned => "planned",
@@ -176,7 +176,7 @@ pub(super) fn phrase(outcome: ProjectOutcome) -> &'static str {
     }
 }
 
-/// A sign beside the word, never instead of it.
+/// Returns a sign next to the word, never in place of it.
 pub(super) fn icon(outcome: ProjectOutcome) -> &'static str {
     match outcome {
         ProjectOutcome::Planned => "📝",
@@ -196,7 +196,7 @@ pub(super) fn icon(outcome: ProjectOutcome) -> &'static str {
     }
 }
 
-/// Place in the comment: what needs a person comes first.
+/// Returns the rank in the comment: results that need a person come first.
 pub(super) fn rank(outcome: ProjectOutcome) -> u8 {
     match outcome {
         ProjectOutcome::Failed => 0,
@@ -270,11 +270,11 @@ fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
     Some(format!("{} apply {flags}", report.executable))
 }
 
-/// Plan again after a plan, after whatever changed a state, and after an apply that broke; the same again after what did
-/// not begin.
+/// Returns the command to try again: a new plan after a plan, after a command that changed a state, and after an
+/// apply that failed; the same command again if it did not begin.
 fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
     if report.pull.is_application() {
-        // Nobody reads comments about it; its page has the buttons.
+        // Nobody reads comments about an application; its page has the buttons.
         return None;
     }
     let (flags, word) = (project.key.flags()?, &report.executable);
@@ -298,11 +298,11 @@ fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
     })
 }
 
-/// What is worth a try.
+/// Kind of the command to try again.
 enum Retry {
     Plan,
     Apply,
-    /// The same command, by its name.
+    /// The same command again, by name.
     Same(&'static str),
 }
 
@@ -342,13 +342,13 @@ fn output(report: &Report, project: &ProjectReport) -> Option<Block> {
     block(report, language, "Output", &text)
 }
 
-/// Everything the run printed, always folded.
+/// Returns the whole output of the run, always folded.
 fn log(report: &Report, project: &ProjectReport) -> Option<Block> {
     let text = plan_output::clean(project.log.as_deref()?);
     block(report, "text", "Log", &text).map(|log| Block { fold: true, ..log })
 }
 
-/// The error unfolded, and the whole output folded unless the error is all of it.
+/// Returns the error unfolded, and the whole output folded unless the error is all of it.
 fn failure(report: &Report, project: &ProjectReport) -> (Option<Block>, Option<Block>) {
     let whole = plan_output::plan_text(&project.output, DiffStyle::Resources);
     let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));
@@ -397,7 +397,7 @@ fn block(
     })
 }
 
-/// Cuts whole lines out of the middle of a text that is too long; says how many.
+/// Cuts whole lines out of the middle of a text that is too long, and returns their number.
 fn cut_middle(text: &str, most: usize) -> (String, usize) {
     if text.len() <= most {
         return (text.to_owned(), 0);

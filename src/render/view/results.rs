@@ -1,4 +1,4 @@
-//! `results.md.j2`: a plan, an apply or whatever else runs on projects.
+//! Builds the view of `results.md.j2`: a plan, an apply or another command that runs on projects.
 
 use serde::Serialize;
 
@@ -7,33 +7,33 @@ use super::{Footer, Label, title, word};
 use crate::model::{CommandKind, PlanCounts, ProjectOutcome};
 use crate::render::report::{Body, ProjectReport, Report};
 
-/// The whole comment.
+/// View of the whole comment.
 #[derive(Serialize)]
 pub(in crate::render) struct ResultsView {
     title: &'static str,
     single: bool,
     total: usize,
-    /// `1 failed, 2 planned`; nothing where it goes without saying.
+    /// Numbers such as `1 failed, 2 planned`; `None` if they are obvious.
     tally: Option<String>,
-    /// What the server stopped in the middle of, if it did: `apply`.
+    /// Name of the command that the server stopped in the middle of, if it did: `apply`.
     interrupted: Option<&'static str>,
     notes: Vec<String>,
     behind: Option<String>,
     table: Table,
     projects: Vec<ProjectView>,
-    /// Sections that were left out because nothing changes there.
+    /// Number of sections that were left out because nothing changes there.
     hidden: usize,
-    /// No project has a section of its own to say it.
+    /// True if no project has a section of its own to say that there is nothing to apply.
     nothing_to_apply: bool,
     apply_all: Option<String>,
     unlock: Option<String>,
     footer: Footer,
 }
 
-/// The overview of several projects.
+/// Overview table of several projects.
 #[derive(Serialize)]
 struct Table {
-    /// Whether a plan's numbers are shown.
+    /// True if the table shows the numbers of plans.
     counts: bool,
     import: bool,
     forget: bool,
@@ -50,7 +50,7 @@ struct Row {
     run_url: Option<String>,
 }
 
-/// Builds the view; projects with errors come first, and those that are silenced not at all.
+/// Builds the view. Projects with errors come first; silenced projects are left out.
 pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) -> ResultsView {
     let mut sorted: Vec<&ProjectReport> = projects
         .iter()
@@ -97,7 +97,7 @@ fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
         .iter()
         .any(|p| p.outcome == ProjectOutcome::Planned && p.blocked.is_none());
     let offered = report.style.offer_apply && report.style.offer_apply_all;
-    // One project alone says itself how to apply it: a second way to say the same only makes people wonder.
+    // A single project says itself how to apply it. A second way to say the same would only confuse people.
     (planned && offered && projects.len() > 1).then(|| format!("{} apply", report.executable))
 }
 
@@ -107,7 +107,7 @@ fn unlock(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
         .then(|| format!("{} unlock", report.executable))
 }
 
-/// How many ended how, errors first.
+/// Returns the number of projects for each outcome, errors first.
 fn tally(sorted: &[&ProjectReport]) -> String {
     if let [only] = sorted {
         return phrase(only.outcome).to_owned();

@@ -1,5 +1,5 @@
-//! Projects that nobody configured: directories with code in which something changed, or that use a module in which
-//! something changed (reference 3.4, 3.10).
+//! Finds projects that nobody configured: directories with changed code, or that use a module with changes (reference
+//! 3.4, 3.10).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,15 +7,15 @@ use super::limits::LimitExceeded;
 use super::{Input, Order, Project, Tree, Why, cloud, terragrunt};
 use crate::model::{ProjectKey, RepoPath};
 
-/// Names of files that hold state or settings of tools, but no code. A part of the name suffices.
+/// Names of files that hold state or settings of tools, but no code. A file matches if its name contains one of them.
 const IGNORED_NAMES: [&str; 3] = [
     "terraform.tfstate",
     "terraform.tfstate.backup",
     "tflint.hcl",
 ];
 
-/// The projects that the changed files (sorted) are in, and those that use a module they are in; apart from directories
-/// that are configured, and those of `ignore_paths`.
+/// Returns the projects that contain the changed files (sorted), and those that use a module which contains one.
+/// Configured directories and those of `ignore_paths` are left out.
 pub(super) fn find(
     input: &Input<'_>,
     changed: &[&RepoPath],
@@ -46,13 +46,13 @@ pub(super) fn find(
         .map(|(dir, chain, group)| (dir, Why::Terragrunt(chain), group));
     let mut dirs = BTreeMap::new();
     for (dir, why, group) in of_units.chain(others) {
-        // A directory that a link leads to is there under its own name.
+        // A directory that a link leads to is found under its own name.
         if !configured.contains(&dir) && input.tree.has_code(&dir) && input.ignored(&dir).is_none()
         {
             dirs.entry(dir).or_insert((why, group));
         }
     }
-    // Before the code is read, since that is the costly part.
+    // The check comes before the code is read, because reading is the costly part.
     input.settings.check_count(dirs.len())?;
     Ok(dirs
         .into_iter()
@@ -60,7 +60,7 @@ pub(super) fn find(
         .collect())
 }
 
-/// Whether a changed file can make its directory a project.
+/// Returns true if a changed file can make its directory a project.
 pub(super) fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
     input
         .settings
@@ -70,26 +70,26 @@ pub(super) fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
         && !is_no_code(file)
 }
 
-/// Whether a file holds state or settings of a tool.
+/// Returns true if a file holds state or settings of a tool.
 pub(super) fn is_no_code(file: &RepoPath) -> bool {
     IGNORED_NAMES
         .iter()
         .any(|name| file.file_name().contains(name))
 }
 
-/// Whether a directory that uses modules is a project, and no module itself.
+/// Returns true if a directory that uses modules is a project, and not a module itself.
 fn uses_by_itself(input: &Input<'_>, dir: &RepoPath) -> bool {
     above_modules(dir).is_none() && input.modules.is_some_and(|modules| modules.is_project(dir))
 }
 
-/// The directory that a changed file speaks for, if any.
+/// Returns the directory that a changed file belongs to, if any.
 pub(super) fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
     let dir = file.parent();
     if dir.file_name() == "env" {
         return Some((dir.parent(), Why::EnvDir(file.clone())));
     }
     if let Some(owner) = above_modules(&dir) {
-        // Shared modules have no such owner, and nothing tells who uses them.
+        // Shared modules have no such owner, and nothing says which projects use them.
         return tree
             .has_code(&owner)
             .then(|| (owner, Why::Modules(file.clone())));
@@ -97,7 +97,7 @@ pub(super) fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
     Some((dir, Why::OwnDir(file.clone())))
 }
 
-/// The directory that the first `modules` of a path is in.
+/// Returns the directory that contains the first `modules` of a path.
 pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
     let parts: Vec<&str> = dir.as_str().split('/').collect();
     let first = parts.iter().position(|part| *part == "modules")?;

@@ -1,5 +1,5 @@
-//! The workspace that a directory names itself, in `terraform { cloud { workspaces { name = "x" } } }` (reference 3.4,
-//! step 6).
+//! Reads the workspace that a directory names itself, in `terraform { cloud { workspaces { name = "x" } } }`
+//! (reference 3.4, step 6).
 
 use hcl_edit::structure::{Block, Body};
 
@@ -7,8 +7,8 @@ use super::code::{self, Budget, Unread, unlabelled};
 use super::{Input, links};
 use crate::model::{RepoPath, WorkspaceName};
 
-/// The workspace named in the code of a directory, else `default`. Files that cannot be read, are too large or no HCL
-/// are passed over: Terraform itself will say what is wrong with them.
+/// Returns the workspace that the code of a directory names, else `default`. Files that cannot be read, are too large
+/// or are not HCL are skipped, because Terraform itself reports their errors.
 pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
     bodies(input, dir)
         .filter_map(Result::ok)
@@ -16,12 +16,13 @@ pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
         .unwrap_or_default()
 }
 
-/// Files that may name it, but cannot be read.
+/// Returns the files that may name the workspace, but cannot be read.
 pub(super) fn unread(input: &Input<'_>, dir: &RepoPath) -> Vec<Unread> {
     bodies(input, dir).filter_map(Result::err).collect()
 }
 
-/// The code of a directory that has the word. Most files have no such block, and parsing is the slow part.
+/// Parses the code of a directory that contains the word `cloud`. Most files have no such block, and parsing is the
+/// slow part.
 fn bodies(input: &Input<'_>, dir: &RepoPath) -> impl Iterator<Item = Result<Body, Unread>> {
     let mut budget = Budget::of_dir();
     let files = code::native(input.tree.files_in(dir), input.settings.distribution);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
     use crate::model::Distribution;
 
-    /// The workspace of a root directory with these files.
+    /// Returns the workspace of a root directory with these files.
     fn found(distribution: Distribution, files: &[(&str, &str)]) -> String {
         let tree = Tree::new(files.iter().map(|(name, _)| name.parse().unwrap()));
         let settings = Settings {

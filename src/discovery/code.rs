@@ -1,23 +1,23 @@
-//! The files of a directory that Terraform or OpenTofu reads, and how they are looked into.
+//! Selects and parses the files of a directory that Terraform or OpenTofu reads.
 
 use hcl_edit::structure::{Block, Body};
 use serde_json::Value;
 
 use crate::model::{Distribution, RepoPath};
 
-/// What some editors put before a text.
+/// Mark that some editors put before a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Bytes of one file that are parsed; code of this size is not written by hand.
+/// Maximum size of one parsed file in bytes; nobody writes larger code by hand.
 pub(super) const MAX_FILE_BYTES: usize = 512 << 10;
 
-/// Bytes of one directory that are parsed.
+/// Maximum number of bytes of one directory that are parsed.
 const MAX_DIR_BYTES: usize = 4 << 20;
 
-/// Bytes of one directory that are read. A link is read as often as there are links to the same file.
+/// Maximum number of bytes of one directory that are read. A file counts once for each link to it.
 const MAX_DIR_READ: usize = 64 << 20;
 
-/// What of one directory may still be looked into.
+/// Numbers of bytes of one directory that may still be read and parsed.
 pub(super) struct Budget {
     read: usize,
     parsed: usize,
@@ -31,7 +31,7 @@ impl Budget {
         }
     }
 
-    /// The text of a file, if it is to be parsed: not too large, and it has the word.
+    /// Returns the text of a file that needs parsing: not too large, and with the word.
     pub(super) fn text(
         &mut self,
         word: &str,
@@ -50,7 +50,8 @@ impl Budget {
     }
 }
 
-/// Whether a text has a word: what is only a part of a longer name, as `cloud` of `google_cloud_run_service`, is none.
+/// Returns true if a text contains a word. A part of a longer name does not count, such as `cloud` in
+/// `google_cloud_run_service`.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     let is_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
     text.match_indices(word).any(|(at, _)| {
@@ -59,24 +60,24 @@ pub(super) fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// What there is to parse of a file: all but one byte order mark, as the tools read HCL. They refuse JSON that has one;
-/// it is read here all the same, and running it says what is wrong.
+/// Returns the text to parse: the file without one byte order mark, as the tools read HCL. The tools refuse JSON with
+/// a mark, but this module reads it; running the tool reports the error.
 pub(super) fn unmarked(text: &str) -> &str {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// A file of code that cannot be read as what its name says. The tools may well read it.
+/// A code file that does not parse as the format of its name. The tools may still accept it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unread {
-    /// Which.
+    /// Path of the file.
     pub file: RepoPath,
-    /// The line, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
 }
 
-/// Reads HCL.
+/// Parses the text of an HCL file.
 pub(super) fn parse(file: &RepoPath, text: &str) -> Result<Body, Unread> {
     hcl_edit::parser::parse_body(text).map_err(|error| Unread {
         file: file.clone(),
@@ -85,11 +86,11 @@ pub(super) fn parse(file: &RepoPath, text: &str) -> Result<Body, Unread> {
     })
 }
 
-/// Reads JSON.
+/// Parses the text of a JSON file.
 pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, Unread> {
     serde_json::from_str(text).map_err(|error| {
         let (line, what) = (error.line(), error.to_string());
-        // The place is told already.
+        // The line already says where the error is.
         let what = what
             .split(" at line ")
             .next()
@@ -103,8 +104,8 @@ pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, Unread> {
     })
 }
 
-/// The HCL files of a directory among its sorted `files`: Terraform reads `*.tf`; OpenTofu also `*.tofu`, and there
-/// `x.tofu` hides `x.tf` (reference 12.2).
+/// Returns the HCL files of a directory among its sorted `files`. Terraform reads `*.tf`. OpenTofu also reads
+/// `*.tofu`, and there `x.tofu` hides `x.tf` (reference 12.2).
 pub(super) fn native(
     files: &[RepoPath],
     distribution: Distribution,
@@ -112,7 +113,7 @@ pub(super) fn native(
     read_by(files, distribution, "")
 }
 
-/// The same of the files in JSON: `*.tf.json`, `*.tofu.json`.
+/// Returns the JSON files of a directory in the same way: `*.tf.json`, `*.tofu.json`.
 pub(super) fn json(
     files: &[RepoPath],
     distribution: Distribution,
@@ -148,12 +149,12 @@ fn read_by<'a>(
     })
 }
 
-/// Files that the tools pass over: hidden ones and what editors leave behind.
+/// Returns true for files that the tools skip: hidden files and files that editors leave behind.
 pub(super) fn is_editor_file(name: &str) -> bool {
     name.starts_with('.') || name.ends_with('~') || name.starts_with('#') && name.ends_with('#')
 }
 
-/// The blocks of a name that have no labels.
+/// Returns the blocks of a name that have no labels.
 pub(super) fn unlabelled<'a>(body: &'a Body, name: &'a str) -> impl Iterator<Item = &'a Block> {
     body.get_blocks(name).filter(|block| !block.is_labeled())
 }

@@ -1,4 +1,4 @@
-//! Projects that the repository configures: which there are, and which the changed files concern (reference 3.3).
+//! Selects the projects that the repository configures, and those that the changed files concern (reference 3.3).
 
 use std::collections::HashSet;
 
@@ -8,20 +8,20 @@ use super::{Input, Order, Project, Tree, Why, links};
 use crate::config::repo::{Patterns, ProjectConfig, ProjectDir};
 use crate::model::{ProjectKey, RepoPath};
 
-/// An entry of the configuration at one directory.
+/// An entry of the configuration for one directory.
 #[derive(Debug, Clone)]
 pub(super) struct Configured<'c> {
     pub(super) key: ProjectKey,
     pub(super) config: &'c ProjectConfig,
 }
 
-/// What a configuration comes to.
+/// Result of expanding the patterns of a configuration.
 pub(super) struct Expanded<'c> {
-    /// The projects for the base branch of the pull request.
+    /// Projects for the base branch of the pull request.
     pub(super) projects: Vec<Configured<'c>>,
-    /// Those for other base branches.
+    /// Projects for other base branches.
     pub(super) elsewhere: Vec<Configured<'c>>,
-    /// The directories of all of them: nobody has to look for projects there.
+    /// Directories of all these projects, which the automatic search skips.
     pub(super) dirs: HashSet<RepoPath>,
 }
 
@@ -39,7 +39,7 @@ impl<'c> Configured<'c> {
         &self.config.autoplan.when_modified
     }
 
-    /// Those of the changed files (sorted) that its patterns could match at all.
+    /// Returns the changed files (sorted) that the patterns of the project could match at all.
     pub(super) fn near<'a, 'p>(&self, changed: &'a [&'p RepoPath]) -> &'a [&'p RepoPath] {
         below(changed, &self.patterns().reach(&self.key.dir))
     }
@@ -52,7 +52,7 @@ impl<'c> Configured<'c> {
         })
     }
 
-    /// Line of the file where its entry begins.
+    /// Returns the line of the file where the entry of the project begins.
     pub(super) fn line(&self) -> usize {
         self.config.line
     }
@@ -68,9 +68,11 @@ impl<'c> Configured<'c> {
     }
 }
 
-/// All configured projects, whether their directory is there or not. A pattern as `dir` becomes a project per directory
-/// with code that matches, except where an entry before it, or any entry with a plain path, has that directory and
-/// workspace already. Entries for other base branches (reference 3.11) take nothing from those for this one.
+/// Returns all configured projects, even if their directory does not exist.
+///
+/// A pattern as `dir` becomes one project per matching directory with code. A directory and workspace is left out if
+/// an earlier entry, or any entry with a plain path, has it already. Entries for other base branches (reference 3.11)
+/// do not hide those for this branch.
 pub(super) fn expand<'c>(input: &Input<'c>) -> Result<Expanded<'c>, LimitExceeded> {
     let (here, elsewhere) = input.config.map_or((&[][..], &[][..]), |config| {
         (&config.projects, &config.elsewhere)
@@ -132,8 +134,8 @@ fn has_globs(entries: &[ProjectConfig]) -> bool {
         .any(|entry| matches!(entry.dir, ProjectDir::Glob(_)))
 }
 
-/// The projects whose `when_modified` matches one of the changed files, which are sorted, or that use a module in which
-/// one of them is (reference 3.3, 3.10). An empty `when_modified` means that nothing concerns the project.
+/// Returns the projects whose `when_modified` matches one of the changed files (sorted), or that use a module which
+/// contains one (reference 3.3, 3.10). An empty `when_modified` means that nothing concerns the project.
 pub(super) fn concerned(
     configured: Vec<Configured<'_>>,
     tree: &Tree,
@@ -161,8 +163,8 @@ pub(super) fn concerned(
     Ok(with_files.filter_map(project).collect())
 }
 
-/// The first configured project that would be concerned if its directory were one, and is a symbolic link to this other
-/// directory of the repository instead. The changed files are sorted, and name what is seen through links too.
+/// Returns the first configured project that the changed files would concern, but whose directory is a symbolic link
+/// to another directory of the repository. The changed files are sorted and include the names seen through links.
 pub(super) fn behind_link(
     configured: Vec<Configured<'_>>,
     tree: &Tree,
@@ -195,7 +197,7 @@ pub(super) fn behind_link(
     Ok(None)
 }
 
-/// Refuses more work than a pull request may make.
+/// Refuses more pattern tests than one command may cause.
 fn check_tests(configured: &[Configured<'_>], changed: &[&RepoPath]) -> Result<(), LimitExceeded> {
     let tests: usize = configured
         .iter()
@@ -208,7 +210,7 @@ fn check_tests(configured: &[Configured<'_>], changed: &[&RepoPath]) -> Result<(
     }
 }
 
-/// The part of a sorted list that lies below a directory.
+/// Returns the part of a sorted list that lies below a directory.
 pub(super) fn below<'a, 'p>(sorted: &'a [&'p RepoPath], dir: &RepoPath) -> &'a [&'p RepoPath] {
     if dir.is_root() {
         return sorted;

@@ -1,7 +1,7 @@
-//! Symbolic links inside of a repository: what changed is also what changed behind every link to it.
+//! Follows symbolic links inside a repository: a changed file is also a change at every link that leads to it.
 //!
-//! Links are followed by name only, never outside of the repository, and only a few deep: a link may lead to a
-//! directory that it is in.
+//! Links are followed by name only, never outside the repository, and only a few levels deep, because a link may lead
+//! to a directory that contains it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,16 +9,16 @@ use super::Tree;
 use super::limits::{LimitExceeded, MAX_LINK_LOOKS, MAX_LINK_PARTS, MAX_LINKED};
 use crate::model::RepoPath;
 
-/// Links one behind the other through which a change is seen.
+/// Maximum number of links in a chain through which a change is seen.
 const MAX_DEPTH: usize = 4;
 
-/// Links that are followed to find where a path leads, as many as Linux follows.
+/// Maximum number of links to follow in order to find where a path leads, the same as in Linux.
 const MAX_FOLLOWED: usize = 40;
 
-/// The links that lead to a path.
+/// Links by the path that they lead to.
 type Links<'a> = HashMap<RepoPath, Vec<&'a RepoPath>>;
 
-/// The changed paths, which are sorted, and every path under which they are seen through links; sorted.
+/// Returns the changed paths (sorted) and every path under which links show them; sorted.
 pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>, LimitExceeded> {
     let links = links(tree, MAX_LINK_PARTS)?;
     if links.is_empty() {
@@ -29,8 +29,8 @@ pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>,
     Ok(names.all.into_iter().collect())
 }
 
-/// Every link by the path that it leads to, as long as there are parts left to pass. One to a directory that it is in
-/// counts for nothing.
+/// Returns every link by the path that it leads to, as long as path parts are left to pass. A link to a directory
+/// that contains it is left out.
 fn links(tree: &Tree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded> {
     let mut links = Links::new();
     for (link, _) in tree.links() {
@@ -42,10 +42,10 @@ fn links(tree: &Tree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded>
     Ok(links)
 }
 
-/// The names under which changes are seen, and the work that it took to find them.
+/// Names under which changes are seen, and the work that finding them took.
 struct Names {
     all: BTreeSet<RepoPath>,
-    /// Directories and links that were looked at. Each costs time, even if it comes to no name that is new.
+    /// Number of directories and links that were looked at. Each costs time, even if it yields no new name.
     looks: usize,
 }
 
@@ -57,7 +57,7 @@ impl Names {
         }
     }
 
-    /// Adds the names behind links, and those behind links to these, given up at the first that is too much.
+    /// Adds the names behind links, and those behind links to these; fails at the first one over a limit.
     fn follow(&mut self, links: &Links<'_>, changed: Vec<RepoPath>) -> Result<(), LimitExceeded> {
         let mut newest = changed;
         for _ in 0..MAX_DEPTH {
@@ -70,7 +70,7 @@ impl Names {
         Ok(())
     }
 
-    /// Adds the names of a path through links to it, or to a directory above it. New ones are put into `behind` too.
+    /// Adds the names of a path through links to it, or to a directory above it. New names also go into `behind`.
     fn add(
         &mut self,
         links: &Links<'_>,
@@ -94,7 +94,7 @@ impl Names {
         Ok(())
     }
 
-    /// Counts one more that was looked at.
+    /// Counts one more directory or link, and checks the limits.
     fn look(&mut self) -> Result<(), LimitExceeded> {
         self.looks += 1;
         if self.looks > MAX_LINK_LOOKS || self.all.len() > MAX_LINKED {
@@ -105,7 +105,7 @@ impl Names {
     }
 }
 
-/// Where a path leads when every link on the way is followed; `None`: outside of the repository, or in a circle.
+/// Returns the path behind a path after following every link; `None`: outside the repository, or in a circle.
 pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
     let mut parts_left = MAX_LINK_PARTS;
     follow(tree, RepoPath::root(), path.as_str(), &mut parts_left)
@@ -113,8 +113,8 @@ pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
         .flatten()
 }
 
-/// As [`resolve`], from a directory that no link leads to; an error when no parts are left to pass. Each part of the path and
-/// of the links on the way counts.
+/// Resolves a path as [`resolve`] does, but from a directory without links in its path. Each part of the path and of
+/// its links counts; an error means that no parts are left to pass.
 pub(super) fn follow(
     tree: &Tree,
     from: RepoPath,
@@ -146,14 +146,13 @@ pub(super) fn follow(
     Ok(Some(done))
 }
 
-/// The directory that a path which is none itself leads to through links; `None`: it leads to no directory of the
-/// repository.
+/// Returns the directory that a path leads to through links; `None`: no directory of the repository.
 pub(super) fn dir_behind(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
     resolve(tree, path).filter(|target| tree.dir_exists(target))
 }
 
-/// The text of a file of code, by a `read` that follows no link. What is a link is read as if the file that it leads to
-/// lay there, as the tools do; one that leads to no file of the repository has no text.
+/// Returns the text of a code file, with a `read` that follows no links. As in the tools, a link has the text of the
+/// file that it leads to. A link that leads to no file of the repository has no text.
 pub(super) fn read_code(
     tree: &Tree,
     file: &RepoPath,
@@ -280,7 +279,7 @@ mod tests {
         }
     }
 
-    /// A tree with links to `base` of which the names begin with a number, and files in `base` that changed.
+    /// Returns a tree with links to `base` whose names begin with a number, and changed files in `base`.
     fn many(links: usize, end: &str, files: usize) -> (Tree, Vec<RepoPath>) {
         let links = (0..links).map(|n| (path(&format!("l{n}/{end}")), "../base".to_owned()));
         let changed = (0..files).map(|n| path(&format!("base/f{n}"))).collect();
@@ -336,7 +335,7 @@ mod tests {
             ("live/prod/again.tf", "common.tf"),
             ("live/prod/common.tf", ".././/../base/main.tf"),
         ]);
-        // Three of the path of each, six of the text that both come to, one of the other.
+        // Each path has three parts, the text that both links reach has six, and the other text has one.
         assert_eq!(links(&tree, 3 + 1 + 6 + 3 + 6).unwrap().len(), 1);
         assert_eq!(links(&tree, 3 + 1 + 6 + 3 + 5), Err(LimitExceeded::Links));
     }

@@ -1,10 +1,11 @@
-//! Which projects a command concerns: changed files, the files of the checkout and the configuration go in, projects
-//! come out (reference 3).
+//! Finds the projects of a command from changed files, the files of the checkout and the configuration (reference 3).
 //!
-//! Nothing here reads a disk or asks a forge, and the answer depends on nothing but the input: the same pull request
-//! gives the same projects on every replica, in the same order (by group of the order, directory, workspace, name). All
-//! input comes from a pull request, so each step has a limit; a large one can take seconds of work, so callers in
-//! asynchronous code use a blocking thread. `docs/discovery.md` tells people the same.
+//! The module reads no disk and asks no forge, and the result depends only on the input. The same pull request
+//! therefore has the same projects on every replica, in the same order (by group of the order, directory, workspace,
+//! name).
+//!
+//! All input comes from a pull request, so each step has a limit. A large input can take seconds of work, so
+//! asynchronous callers use a blocking thread. `docs/discovery.md` explains the rules to users.
 
 mod auto;
 mod cloud;
@@ -50,30 +51,30 @@ use crate::config::repo::{DirGlob, RepoConfig};
 use crate::config::repos::Decider;
 use crate::model::{BranchName, ChangedFile, Distribution, ProjectKey, RepoPath};
 
-/// Everything the search for projects goes by.
+/// Input of the search for projects.
 pub struct Input<'a> {
-    /// The files of the checkout.
+    /// Files of the checkout.
     pub tree: &'a Tree,
-    /// The files that the pull request changes, in any order.
+    /// Files that the pull request changes, in any order.
     pub changed: &'a [ChangedFile],
-    /// The configuration of the repository for that branch ([`RepoConfig::for_base`]), if it has any.
+    /// Configuration of the repository for that branch ([`RepoConfig::for_base`]), if one exists.
     pub config: Option<&'a RepoConfig>,
-    /// The branch that the pull request goes into.
+    /// Base branch of the pull request.
     pub base: &'a BranchName,
-    /// What the files of server and repository say about looking for projects.
+    /// Settings for the search in the files of server and repository.
     pub autodiscover: &'a Autodiscover,
-    /// Who uses which directory as a module; `None`: nobody asked (`--autoplan-modules`).
+    /// Uses of directories as modules; `None` if the search for modules is off (`--autoplan-modules`).
     pub modules: Option<&'a ModuleGraph>,
-    /// What the operator set.
+    /// Settings of the administrator.
     pub settings: &'a Settings,
-    /// Gives the text of a file of the checkout; `None` when it cannot be read. Should not follow links, and not read
-    /// more than a megabyte. Of code that is a link the file is asked for that it leads to.
+    /// Returns the text of a file of the checkout; `None` if it cannot be read. The function should not follow links,
+    /// and not read more than a megabyte. For code behind a link it receives the path of the target.
     pub read: &'a dyn Fn(&RepoPath) -> Option<String>,
 }
 
 impl Input<'_> {
-    /// Whether directories are looked for that no project names (reference 3.5). Projects for other base branches count
-    /// as configured: whoever wrote them did not ask for a search.
+    /// Returns true if the search covers directories that no project names (reference 3.5). Projects for other base
+    /// branches count as configured, because their author did not request a search.
     pub fn searches(&self) -> bool {
         let mode = self
             .autodiscover
@@ -86,7 +87,7 @@ impl Input<'_> {
         )
     }
 
-    /// The pattern of `ignore_paths` that takes a directory out, and who wrote it.
+    /// Returns the pattern of `ignore_paths` that excludes a directory, and its author.
     fn ignored(&self, dir: &RepoPath) -> Option<(&DirGlob, &Decider)> {
         let ignored = self.autodiscover.ignore_paths.as_ref()?;
         Some((
@@ -96,23 +97,23 @@ impl Input<'_> {
     }
 }
 
-/// What the operator sets for the search.
+/// Settings of the administrator for the search.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `--autodiscover-mode`; the files have the last word.
+    /// Value of `--autodiscover-mode`; the configuration files take precedence.
     pub mode: AutodiscoverMode,
-    /// `--autoplan-file-list`: files that count when projects are discovered.
+    /// Value of `--autoplan-file-list`: files that count when projects are discovered.
     pub file_list: Patterns,
-    /// `--default-tf-distribution`: whose files are read.
+    /// Value of `--default-tf-distribution`: tool whose files are read.
     pub distribution: Distribution,
-    /// `--max-projects`: projects of one command.
+    /// Value of `--max-projects`: maximum number of projects of one command.
     pub max_projects: usize,
-    /// `--autoplan-modules`, and with which files a directory is one whose modules count
-    /// (`--autoplan-modules-from-projects`); `None`: modules concern nobody.
+    /// Files that make the modules of a directory count (`--autoplan-modules-from-projects`); `None` if modules
+    /// concern no project (`--autoplan-modules` is off).
     pub modules: Option<Patterns>,
-    /// `--restrict-file-list`: only what changed may be planned by `-d` and `-p`.
+    /// Value of `--restrict-file-list`: `-d` and `-p` may only plan directories with changes.
     pub restrict: bool,
-    /// `--enable-regexp-cmd`: what follows `-p` may be a regular expression.
+    /// Value of `--enable-regexp-cmd`: the value of `-p` may be a regular expression.
     pub regexp: bool,
 }
 
@@ -134,7 +135,7 @@ impl Settings {
     }
 }
 
-/// Compiled once.
+/// Default list of files, compiled once.
 static DEFAULT_FILE_LIST: LazyLock<Patterns> = LazyLock::new(|| {
     Patterns::from_flag(Settings::DEFAULT_FILE_LIST).expect("the default list is valid")
 });
@@ -156,20 +157,21 @@ impl Default for Settings {
 /// A project that a command concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Directory, workspace and name.
+    /// Directory, workspace and name of the project.
     pub key: ProjectKey,
-    /// Version that the configuration asks for.
+    /// Version that the configuration requires.
     pub terraform_version: Option<Version>,
-    /// Whether a push plans it. `false` only takes it out of autoplan: a `plan` comment still plans it (reference 3.3).
+    /// True if a push plans the project. `false` only excludes it from autoplan: a `plan` comment still plans it
+    /// (reference 3.3).
     pub autoplan: bool,
-    /// When its turn comes.
+    /// Position in the order of projects.
     pub order: Order,
-    /// What chose it.
+    /// Rule that chose the project.
     pub why: Why,
 }
 
-/// The projects that the changed files concern, sorted by group of the order, directory, workspace and name. Autoplan
-/// takes those with `autoplan`, a command without a target takes all.
+/// Returns the projects that the changed files concern, sorted by group of the order, directory, workspace and name.
+/// Autoplan takes those with `autoplan`; a command without a target takes all.
 pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
     let changed: Vec<&RepoPath> = changed.iter().collect();
@@ -192,9 +194,9 @@ pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     Ok(sorted(projects))
 }
 
-/// The same for a plan, which refuses what would otherwise be left out without a word: a project that the changed files
-/// concern, with a symbolic link in the place of its directory. `by_itself`: nobody asked for the plan, so that projects
-/// without `autoplan` do not count.
+/// Finds the same projects for a plan, but refuses a case that would otherwise be left out silently: the changed
+/// files concern a project whose directory is a symbolic link. `by_itself` means that nobody requested the plan, so
+/// projects without `autoplan` do not count.
 pub fn discover_for_plan(input: &Input<'_>, by_itself: bool) -> Result<Vec<Project>, SelectError> {
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
     let mut configured = configured::expand(input)?.projects;
@@ -207,8 +209,8 @@ pub fn discover_for_plan(input: &Input<'_>, by_itself: bool) -> Result<Vec<Proje
     Ok(discover(input)?)
 }
 
-/// What could not be found out about what units of Terragrunt go by, so that the change may concern units which are not
-/// among these projects; sorted.
+/// Returns the unresolved dependencies of Terragrunt units, sorted. Because of them, the change may concern units
+/// that are not among these projects.
 pub fn not_known(
     input: &Input<'_>,
     projects: &[Project],
@@ -229,7 +231,7 @@ pub fn not_known(
     ))
 }
 
-/// Every path that changed, once, sorted. A file that moved changed in both places.
+/// Returns every changed path once, sorted. A moved file changed in both places.
 fn changed_paths(changed: &[ChangedFile]) -> Vec<RepoPath> {
     let mut paths: Vec<RepoPath> = changed
         .iter()

@@ -1,5 +1,5 @@
-//! Which projects are meant by what stands after `-p` (reference 3.7): the one with exactly that name; else, where
-//! `--enable-regexp-cmd` is set, all whose whole name matches it as a regular expression.
+//! Chooses projects by the value of `-p` (reference 3.7). The value is the exact name of one project. If no project
+//! has that name and `--enable-regexp-cmd` is set, the value is a regular expression that must match whole names.
 
 use std::collections::BTreeSet;
 
@@ -7,33 +7,33 @@ use regex::{Regex, RegexBuilder};
 
 use crate::config::repo::{quoted, shown};
 
-/// Bytes that a compiled expression may take.
+/// Maximum size of a compiled expression in bytes.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// Why what stands after `-p` cannot be followed. Displays as a sentence with the way out.
+/// Reason why the value of `-p` is not usable. Displays as a sentence with the way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It is neither a name nor an expression.
+    /// The value is neither a name nor an expression.
     #[error("`{}` is neither the name of a project nor a regular expression that can be read", shown(.0))]
     NotAnExpression(String),
-    /// The repository wants expressions for several projects to begin otherwise.
+    /// The repository requires a fixed beginning of expressions for several projects.
     #[error(
         "`{}` matches {count} projects, and an expression for several has to begin with {} in this repository \
          (`allowed_regexp_prefixes` of the configuration file)",
         shown(.typed), quoted(.prefixes.iter().map(|prefix| shown(prefix)))
     )]
     PrefixNeeded {
-        /// What was typed.
+        /// Expression as it was typed.
         typed: String,
-        /// How many projects it matches.
+        /// Number of projects that it matches.
         count: usize,
-        /// How it may begin.
+        /// Allowed beginnings of expressions.
         prefixes: Vec<String>,
     },
 }
 
-/// The names that are meant, of those there are; none if it is an unknown name. `regexp` is `--enable-regexp-cmd`,
-/// `prefixes` the `allowed_regexp_prefixes` of the repository.
+/// Returns the chosen names among `names`; none if the name is unknown. `regexp` is `--enable-regexp-cmd`, and
+/// `prefixes` are the `allowed_regexp_prefixes` of the repository.
 pub fn choose<'n>(
     typed: &str,
     names: &[&'n str],
@@ -68,9 +68,9 @@ pub fn choose<'n>(
     Ok(matched)
 }
 
-/// It has to match the whole name.
+/// Compiles an expression that must match the whole name.
 fn expression(typed: &str) -> Option<Regex> {
-    // Alone first: `a)(b` would be read only because of the parentheses around it.
+    // The expression is compiled alone first: only the added parentheses would make `a)(b` valid.
     let build = |text: &str| {
         RegexBuilder::new(text)
             .size_limit(MAX_COMPILED)

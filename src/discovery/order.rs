@@ -1,25 +1,26 @@
-//! In which order the projects of a command run (reference 3.9): by `execution_order_group`, and within a group every
-//! project after those of its `depends_on`.
+//! Orders the projects of a command (reference 3.9): by `execution_order_group`, and within a group every project
+//! after those of its `depends_on`.
 //!
-//! `depends_on` is the stronger word: a project that depends on one of a later group runs in that later group. Circles
-//! are refused when the file is read; should there be one all the same, it is cut open at its first project.
+//! `depends_on` is stronger: a project that depends on one of a later group runs in that later group. Reading the
+//! file refuses circles. If a circle still occurs, it is cut at its first project.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::config::repo::ProjectConfig;
 use crate::model::{ProjectKey, ProjectName};
 
-/// When the turn of a project comes.
+/// Position of a project in the order of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
-    /// `execution_order_group`: lower ones come first.
+    /// Value of `execution_order_group`: lower groups come first.
     pub group: i32,
-    /// `depends_on`: projects that come first, by name. Names of projects that are not part of the command mean nothing.
+    /// Value of `depends_on`: names of projects that come first. Names of projects outside the command have no
+    /// effect.
     pub after: Vec<ProjectName>,
 }
 
 impl Order {
-    /// As an entry says.
+    /// Reads the order from an entry of the configuration.
     pub fn of(entry: &ProjectConfig) -> Self {
         Self {
             group: entry.execution_order_group,
@@ -27,7 +28,7 @@ impl Order {
         }
     }
 
-    /// By its group alone.
+    /// Creates an order with a group alone.
     pub fn in_group(group: i32) -> Self {
         Self {
             group,
@@ -36,16 +37,16 @@ impl Order {
     }
 }
 
-/// Projects that may run side by side, when all stages before are done.
+/// Projects that may run in parallel when all earlier stages are done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage<T> {
-    /// The group of the order; it may have several stages.
+    /// Group of the order; one group may have several stages.
     pub group: i32,
-    /// The projects, in the order of the input.
+    /// Projects of the stage, in the order of the input.
     pub members: Vec<T>,
 }
 
-/// Puts projects into stages. `of` tells what is known of each.
+/// Divides projects into stages. `of` returns key and order of each.
 pub fn stages<T>(items: Vec<T>, of: impl Fn(&T) -> (&ProjectKey, &Order)) -> Vec<Stage<T>> {
     let known: Vec<(&ProjectKey, &Order)> = items.iter().map(of).collect();
     let ranks = ranks(&known);
@@ -62,11 +63,11 @@ pub fn stages<T>(items: Vec<T>, of: impl Fn(&T) -> (&ProjectKey, &Order)) -> Vec
         .collect()
 }
 
-/// Where a project stands.
+/// Group of a project and its position within the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     group: i32,
-    /// How many others of its group it waits for, one after the other.
+    /// Length of the longest chain of projects in its group that it waits for.
     depth: usize,
 }
 
@@ -106,7 +107,7 @@ fn ranks(known: &[(&ProjectKey, &Order)]) -> Vec<Rank> {
     ranks.into_iter().flatten().collect()
 }
 
-/// All indices, each after those before it as far as there is no circle.
+/// Returns all indices, each after those it waits for unless there is a circle.
 fn waiting_order(before: &[BTreeSet<usize>]) -> Vec<usize> {
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];
     for (at, others) in before.iter().enumerate() {
@@ -117,7 +118,7 @@ fn waiting_order(before: &[BTreeSet<usize>]) -> Vec<usize> {
     let mut open: Vec<usize> = before.iter().map(BTreeSet::len).collect();
     let mut left: BTreeSet<(usize, usize)> = open.iter().copied().zip(0..).collect();
     let mut order = Vec::with_capacity(before.len());
-    // The one that waits for the fewest: for nobody, unless there is a circle.
+    // The next index waits for the fewest others, which are none unless there is a circle.
     while let Some((_, at)) = left.pop_first() {
         order.push(at);
         for next in &after[at] {
@@ -136,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// `name group after,after` as a project.
+    /// Parses `name group after,after` as a project.
     fn project(text: &str) -> (ProjectKey, Order) {
         let mut words = text.split(' ');
         let name = words.next().unwrap();
@@ -159,7 +160,7 @@ mod tests {
         )
     }
 
-    /// `group: names` of each stage.
+    /// Writes `group: names` for each stage.
     fn told(projects: &[&str]) -> String {
         let projects = projects.iter().map(|text| project(text)).collect();
         let line = |stage: Stage<(ProjectKey, Order)>| {

@@ -1,9 +1,10 @@
-//! What of a repository the code of some projects reaches, for checkouts that hold nothing else.
+//! Finds the part of a repository that the code of some projects reaches, for checkouts that hold nothing else.
 //!
-//! Too much costs time, too little makes a plan fail or differ, so everything counts that could be meant: below a
-//! project every symbolic link, and every path with `..` in its code, its steps and its `when_modified`, whatever it is
-//! used for: the source of a module, a template, a file of variables. What they lead to is looked at in the same way. For
-//! Terragrunt its own rules are asked. Where it cannot be told what is meant, that is everything.
+//! Too large a part costs time; too small a part makes a plan fail or differ. Therefore every path that could be
+//! meant counts: below a project, all symbolic links and all paths with `..` in its code, its steps and its
+//! `when_modified`. The use of a path does not matter: the source of a module, a template, a file of variables. The
+//! targets are searched in the same way. Terragrunt code follows its own rules. If the target is not clear, the
+//! result is everything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use super::configured::below;
 use super::{Tree, terragrunt};
 use crate::model::RepoPath;
 
-/// Files whose text is looked at.
+/// Endings of the files whose text is searched.
 const ENDINGS: [&str; 7] = [
     ".tf",
     ".tofu",
@@ -22,73 +23,75 @@ const ENDINGS: [&str; 7] = [
     ".tfvars",
     ".tfvars.json",
 ];
-/// Links that are followed to find where a path leads, as many as Linux follows.
+/// Maximum number of links to follow in order to find where a path leads, the same as in Linux.
 const MAX_STEPS: usize = 40;
-/// Files of code that are looked at, for all projects together, once for each project that reaches them.
+/// Maximum number of code files to search for all projects together. A file counts once for each project that reaches
+/// it.
 const MAX_FILES: usize = 200_000;
-/// What else is looked at for all projects together, some seconds of work: every directory and file below what they
-/// reach, each part of a path that is mentioned or of a link on its way, and whatever has a name that begins like one.
+/// Maximum number of other items to look at for all projects together, which is some seconds of work. Items are all
+/// directories and files below the reached ones, each part of a mentioned path or of a link in it, and every path
+/// whose name begins like such a path.
 const MAX_LOOKS: usize = 10_000_000;
-/// Bytes of code that are read.
+/// Maximum number of bytes of code that are read.
 const MAX_BYTES: usize = 128 << 20;
 
-/// A project, and what is said about it elsewhere.
+/// A project, and the texts about it outside its code.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// Its directory.
+    /// Directory of the project.
     pub dir: RepoPath,
-    /// Texts with paths from there: commands, arguments, patterns.
+    /// Texts with paths relative to the directory: commands, arguments, patterns.
     pub texts: Vec<String>,
 }
 
-/// What some projects reach.
+/// Part of a repository that some projects reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// Whatever there is.
+    /// Everything in the repository.
     Everything,
-    /// These, and nothing else.
+    /// Only the listed directories and files.
     These {
         /// Directories with everything below them.
         dirs: BTreeSet<RepoPath>,
-        /// Single files, and links that are on the way.
+        /// Single files, and links on the way to them.
         files: BTreeSet<RepoPath>,
     },
 }
 
-/// What these projects reach. `read` is as in [`super::Input`].
+/// Returns the part that these projects reach. `read` is as in [`super::Input`].
 pub fn reach(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>, starts: &[Start]) -> Reach {
     Search::new(tree, read).reach(starts)
 }
 
-/// In all functions `None` means that it is everything.
+/// State of the search. In all functions `None` means that the whole repository is reached.
 struct Search<'a> {
     tree: &'a Tree,
     read: &'a dyn Fn(&RepoPath) -> Option<String>,
-    /// All directories, sorted.
+    /// All directories of the tree, sorted.
     all_dirs: Vec<&'a RepoPath>,
     dirs: BTreeSet<RepoPath>,
     files: BTreeSet<RepoPath>,
-    /// The paths in the text of a file.
+    /// Paths that the text of a file mentions.
     mentions: HashMap<RepoPath, Rc<[Mention]>>,
     files_left: usize,
     looks_left: usize,
     bytes_left: usize,
 }
 
-/// Where a path leads.
+/// Target of a path after following its links.
 enum Arrival {
-    /// To this path, whether anything is there or not.
+    /// A path inside the repository, even if nothing exists there.
     Inside(RepoPath),
-    /// Out of the repository, where there is nothing that a checkout could hold, or in a circle.
+    /// A path outside the repository, where a checkout could hold nothing, or a circle.
     Nowhere,
 }
 
-/// What is to be looked at for one project.
+/// Places to look at for one project.
 struct Walk<'s> {
     start: &'s RepoPath,
     todo: Vec<RepoPath>,
     seen: BTreeSet<RepoPath>,
-    /// The places that mentions led to, and what came after these.
+    /// Places that mentions led to, each with the character after the mention.
     followed: HashSet<(RepoPath, Option<char>)>,
 }
 
@@ -102,7 +105,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// The root is everything.
+    /// Adds a directory to look at. Reaching the root means reaching everything.
     fn add(&mut self, dir: RepoPath) -> Option<()> {
         if dir.is_root() {
             return None;
@@ -139,7 +142,7 @@ impl<'a> Search<'a> {
         Reach::Everything
     }
 
-    /// Counts some more that are looked at.
+    /// Counts more items that are looked at.
     fn look(&mut self, count: usize) -> Option<()> {
         self.looks_left = self.looks_left.checked_sub(count)?;
         Some(())
@@ -178,7 +181,7 @@ impl<'a> Search<'a> {
                 return Some(());
             };
             self.add(walk, &target)?;
-            // Its code is read as if it lay where the link is.
+            // The code of the target is read as if it lay where the link is.
             text_of = target;
         }
         if !ENDINGS
@@ -191,7 +194,7 @@ impl<'a> Search<'a> {
         self.files_left = self.files_left.checked_sub(1)?;
         for mention in &*self.mentions_in(&text_of)? {
             self.follow(walk, &dir, mention)?;
-            // What a module names may be meant from where the tool runs.
+            // A path in the code of a module may be relative to the directory where the tool runs.
             if dir != *walk.start {
                 self.follow(walk, &walk.start.clone(), mention)?;
             }
@@ -214,7 +217,7 @@ impl<'a> Search<'a> {
         let Arrival::Inside(at) = self.arrive(base, &mention.path)? else {
             return Some(());
         };
-        // One place can be written in many ways.
+        // The same place can be written in many ways.
         if !walk.followed.insert((at.clone(), mention.next)) {
             return Some(());
         }
@@ -230,7 +233,7 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    /// What is beside a path and has a name that begins with its name and this.
+    /// Returns the neighbours of a path whose name begins with its name and the next character.
     fn beginning_with(&mut self, at: &RepoPath, next: char) -> Option<Vec<&'a RepoPath>> {
         let (tree, start) = (self.tree, format!("{at}{next}"));
         let files = tree.files_in(&at.parent());
@@ -247,7 +250,7 @@ impl<'a> Search<'a> {
             .take_while(|dir| dir.as_str().starts_with(&start));
         let mut found: Vec<&'a RepoPath> = files.chain(dirs).collect();
         self.look(found.len())?;
-        // Directories further down are neighbours of those that are beside the path.
+        // Directories further down are neighbours of those next to the path.
         found.retain(|path| !path.as_str()[start.len()..].contains('/'));
         Some(found)
     }
@@ -261,7 +264,7 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    /// Where a path leads when every link on the way is followed, as the kernel does. The links are kept.
+    /// Resolves a path by following every link in it, as the kernel does. The links are kept.
     fn arrive(&mut self, base: &RepoPath, path: &str) -> Option<Arrival> {
         let (tree, mut at) = (self.tree, base.clone());
         let mut rest = vec![path.split('/')];
@@ -292,7 +295,7 @@ impl<'a> Search<'a> {
         Some(Arrival::Inside(at))
     }
 
-    /// What Terragrunt goes by, for those of the projects that it runs.
+    /// Adds the files that Terragrunt reads for the projects that it runs.
     fn units(&mut self, starts: &[Start]) -> Option<()> {
         let mut todo: Vec<RepoPath> = starts
             .iter()
@@ -315,7 +318,7 @@ impl<'a> Search<'a> {
             if !seen.insert(dir.clone()) {
                 continue;
             }
-            // What units a stack makes, and what those read, is not looked into.
+            // The units that a stack generates, and the files that they read, are not searched.
             let unit = units
                 .get(&dir)
                 .filter(|unit| unit.kind == terragrunt::Kind::Unit)?;
@@ -346,11 +349,11 @@ impl<'a> Search<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Mention {
     path: String,
-    /// What comes after it and may well be its end, or else a part of its last name, such as a space.
+    /// Character after the path. It may end the path or, like a space, be a part of its last name.
     next: Option<char>,
 }
 
-/// The paths with `..` in a text. Where a path goes on with something that is not known, its last known directory.
+/// Returns the paths with `..` in a text. If a path continues with an unknown part, its last known directory counts.
 fn mentions(text: &str) -> Vec<Mention> {
     let is_unknown = |c: char| matches!(c, '$' | '%' | '{' | '*' | '?' | '[' | '\\');
     let ends = |c: char| c.is_whitespace() || is_unknown(c) || "\"'`}](),;=:|&<>#!".contains(c);
@@ -365,7 +368,7 @@ fn mentions(text: &str) -> Vec<Mention> {
             .map_or(rest.len(), |length| at + length);
         let goes_on = rest[end..].starts_with(is_unknown);
         let path = &rest[begin..end];
-        // The name of a variable, as if it were in braces.
+        // The name of a variable counts as if it were in braces.
         let is_variable = rest[..begin].ends_with('$');
         let path = if is_variable {
             path.split_once('/').map_or("", |(_, path)| path)
@@ -400,7 +403,7 @@ mod tests {
 
     type Files<'a> = &'a [(&'a str, &'a str)];
 
-    /// The directories and the files that are reached, `->` begins the text of a link.
+    /// Writes the directories and files that are reached; `->` begins the text of a link.
     fn told(files: Files<'_>, dir: &str, texts: &[&str]) -> String {
         told_within(MAX_LOOKS, files, dir, texts)
     }
@@ -538,7 +541,8 @@ mod tests {
         let beside: Vec<String> = (0..20).map(|n| format!("d\"{n}")).collect();
         let mut files = vec![("p/main.tf", text.as_str())];
         files.extend(beside.iter().map(|name| (name.as_str(), "")));
-        // A directory, its file, the parts of all mentions, and what begins with the place: found, then arrived at.
+        // The search looks at a directory, its file, the parts of all mentions, and the paths that begin like the
+        // place: first found, then resolved.
         let looks = 1 + 1 + (2..22_usize).sum::<usize>() + 20 + 20;
         let told = told_within(looks, &files, "p", &[]);
         assert!(told.starts_with("p | d\"0 d\"1 "), "{told}");
@@ -558,8 +562,8 @@ mod tests {
         // The directory and its two files, then the link and the parts of its text.
         assert_eq!(told_within(3 + 6, &files, "p", &[]), "p | p/a q/b");
         assert_eq!(told_within(3 + 5, &files, "p", &[]), "everything");
-        // The parts of the text, two directories that begin like it, of which one is beside it, and
-        // what is reached by it: three directories and three files.
+        // The parts of the text, two directories that begin like it, only one of them next to it, and what it
+        // reaches: three directories and three files.
         assert_eq!(
             told_within(3 + 6 + 2 + 2 + 1 + 6, &files, "p", &["../q b"]),
             "p q q b | p/a q/b"

@@ -1,4 +1,4 @@
-//! Why what somebody asked for is not run: in words, with the way out.
+//! Explains why a requested target is not run, with the way out.
 
 use super::limits::LimitExceeded;
 use super::names::NameError;
@@ -7,7 +7,7 @@ use crate::config::repo::{InvalidGlob, quoted, shown};
 use crate::config::repos::Decider;
 use crate::model::{ProjectKey, RepoPath, WorkspaceName};
 
-/// Why a target names no project. Displays as a sentence with the way out.
+/// Reason why a target names no project. Displays as a sentence with the way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     /// A name was given, but the repository names no projects.
@@ -16,14 +16,14 @@ pub enum SelectError {
          directory with `-d`", shown(.0)
     )]
     NothingConfigured(String),
-    /// No project has the name.
+    /// No project has the requested name.
     #[error("there is no project `{}` in the configuration file. {}", shown(.name), alternatives(.near, .known))]
     UnknownName {
-        /// The name asked for.
+        /// Requested name of the project.
         name: String,
-        /// Names that are spelled nearly so, nearest first.
+        /// Names with a similar spelling, nearest first.
         near: Vec<String>,
-        /// Some of the names there are.
+        /// Existing names, limited in number.
         known: Vec<String>,
     },
     /// The projects with the name are for other base branches.
@@ -32,13 +32,13 @@ pub enum SelectError {
          not match `{}`, which this pull request goes into", shown(.name), shown(.filter), shown(.base)
     )]
     NameForOtherBranch {
-        /// The name asked for.
+        /// Requested name of the project.
         name: String,
-        /// Its `branch`.
+        /// Value of its `branch`.
         filter: String,
         /// Line of its entry.
         line: usize,
-        /// Branch of the pull request.
+        /// Base branch of the pull request.
         base: String,
     },
     /// The projects of the directory are for other base branches.
@@ -48,64 +48,64 @@ pub enum SelectError {
         shown(.dir.as_str()), shown(.filter), shown(.base)
     )]
     DirForOtherBranch {
-        /// The directory asked for.
+        /// Requested directory of the project.
         dir: RepoPath,
-        /// The `branch` of its first project.
+        /// Value of `branch` of its first project.
         filter: String,
         /// Line of the entry.
         line: usize,
-        /// Branch of the pull request.
+        /// Base branch of the pull request.
         base: String,
     },
-    /// The directory is taken out of the search for projects.
+    /// The directory is excluded from the search for projects.
     #[error(
         "the directory `{}` is no project: it matches `{}` of `ignore_paths` ({by}). Give it an entry in `projects` if it \
          is one", shown(.dir.as_str()), shown(.glob)
     )]
     Ignored {
-        /// The directory asked for.
+        /// Requested directory of the project.
         dir: RepoPath,
-        /// The pattern.
+        /// Pattern that excludes the directory.
         glob: String,
-        /// Who wrote it.
+        /// Author of the pattern.
         by: Decider,
     },
-    /// What stands after `-p` cannot be followed.
+    /// The value of `-p` is not usable.
     #[error(transparent)]
     BadName(#[from] NameError),
-    /// The operator lets only be planned what changed.
+    /// The administrator only allows plans of changed directories.
     #[error(transparent)]
     Unchanged(#[from] Unchanged),
-    /// A symbolic link is no directory of a project.
+    /// The directory of a project is a symbolic link.
     #[error(
         "`{}` is a symbolic link to `{}`: two projects in the same files would get in each other's way, so name that \
          directory, with `-d` or as `dir` in the configuration file", shown(.dir.as_str()), shown(.target.as_str())
     )]
     DirIsLink {
-        /// The directory asked for.
+        /// Requested directory of the project.
         dir: RepoPath,
-        /// Where it leads.
+        /// Directory that the link leads to.
         target: RepoPath,
     },
     /// The directory does not exist at the head of the pull request.
     #[error("the directory `{}` does not exist in this pull request. {}", shown(.dir.as_str()), similar_dirs(.near))]
     DirMissing {
-        /// The directory asked for.
+        /// Requested directory of the project.
         dir: RepoPath,
-        /// Directories that are spelled nearly so, nearest first.
+        /// Directories with a similar spelling, nearest first.
         near: Vec<String>,
     },
-    /// The directory is configured, with other workspaces only.
+    /// The directory is configured with other workspaces only.
     #[error(
         "workspace `{}` is not configured for the directory `{}`: choose with `-w` one that is: {}",
         shown(.workspace.as_str()), shown(.dir.as_str()), quoted(.allowed.iter().map(|name| shown(name.as_str())))
     )]
     WorkspaceNotAllowed {
-        /// The directory asked for.
+        /// Requested directory of the project.
         dir: RepoPath,
-        /// The workspace asked for.
+        /// Requested workspace of the project.
         workspace: WorkspaceName,
-        /// The workspaces that are configured for it.
+        /// Workspaces that are configured for the directory.
         allowed: Vec<WorkspaceName>,
     },
     /// Several projects share directory and workspace.
@@ -114,14 +114,14 @@ pub enum SelectError {
         .matches.len(), shown(.dir.as_str()), shown(.workspace.as_str()), names(.matches)
     )]
     Several {
-        /// The directory asked for.
+        /// Requested directory of the projects.
         dir: RepoPath,
-        /// The workspace asked for.
+        /// Requested workspace of the projects.
         workspace: WorkspaceName,
-        /// The projects there.
+        /// Projects with that directory and workspace.
         matches: Vec<ProjectKey>,
     },
-    /// The pattern of directories is none.
+    /// The text is not a valid pattern of directories.
     #[error(transparent)]
     BadGlob(#[from] InvalidGlob),
     /// The pattern matches no configured project.
@@ -131,12 +131,12 @@ pub enum SelectError {
         shown(.glob), shown(.workspace.as_str())
     )]
     GlobMatchesNothing {
-        /// The pattern asked for.
+        /// Requested pattern of directories.
         glob: String,
-        /// The workspace asked for.
+        /// Requested workspace of the projects.
         workspace: WorkspaceName,
     },
-    /// More than is allowed.
+    /// The search exceeded a limit.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
 }
@@ -164,7 +164,7 @@ fn similar_dirs(near: &[String]) -> String {
     )
 }
 
-/// The flags that choose each project; the one without a name cannot be chosen.
+/// Formats the flags that choose each project; a project without a name cannot be chosen.
 fn names(projects: &[ProjectKey]) -> String {
     let named: Vec<String> = projects
         .iter()

@@ -1,8 +1,8 @@
-//! What the code of a directory demands of the version that runs it: `terraform { required_version = "~> 1.9.0" }`
+//! Reads the tool version that the code of a directory requires: `terraform { required_version = "~> 1.9.0" }`
 //! (reference 12.2).
 //!
-//! Terraform demands every `required_version` of a module, so all that are found count together; one in an override file
-//! takes the place of the others, as it does in Terraform. Only literal texts count: neither tool takes anything else.
+//! Terraform requires every `required_version` of a module, so all of them count together. One in an override file
+//! replaces the others, as in Terraform. Only literal texts count, because neither tool accepts anything else.
 
 use std::fmt;
 
@@ -17,40 +17,40 @@ use crate::model::{Distribution, RepoPath};
 
 const KEY: &str = "required_version";
 
-/// Constraints of one directory that are kept; nobody writes as many.
+/// Maximum number of constraints of one directory that are kept; nobody writes that many.
 const MOST: usize = 20;
 
-/// One `required_version`, and where it stands.
+/// One `required_version` and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequiredVersion {
-    /// The file.
+    /// File that contains the constraint.
     pub file: RepoPath,
-    /// The line, counted from 1; `None` where the format does not tell.
+    /// Line, counted from 1; `None` if the format does not report it.
     pub line: Option<usize>,
-    /// What was written, read.
+    /// Parsed constraint, or the reason why it is invalid.
     pub constraint: Result<VersionConstraint, InvalidConstraint>,
 }
 
-/// Everything the code of a directory demands.
+/// All version constraints in the code of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredVersions {
     demands: Vec<RequiredVersion>,
-    /// Files that may demand something too.
+    /// Files that may contain further constraints, but cannot be read.
     unread: Vec<Unread>,
 }
 
 impl RequiredVersions {
-    /// Whether nothing is demanded.
+    /// Returns true if the code requires no version.
     pub fn is_empty(&self) -> bool {
         self.demands.is_empty()
     }
 
-    /// The demands, by file and line.
+    /// Returns the constraints, by file and line.
     pub fn iter(&self) -> impl Iterator<Item = &RequiredVersion> {
         self.demands.iter()
     }
 
-    /// Files that have the word, but cannot be read. They demand nothing.
+    /// Returns the files that contain the word but cannot be read. They require nothing.
     pub(super) fn unread(&self) -> &[Unread] {
         &self.unread
     }
@@ -62,7 +62,7 @@ impl RequiredVersions {
         }
     }
 
-    /// Whether a version meets all demands. One that cannot be read is met by nothing.
+    /// Returns true if a version meets all constraints. No version meets an invalid constraint.
     pub fn matches(&self, version: &Version) -> bool {
         self.demands.iter().all(|one| {
             one.constraint
@@ -71,14 +71,14 @@ impl RequiredVersions {
         })
     }
 
-    /// The first demand that cannot be read.
+    /// Returns the first invalid constraint.
     pub fn unreadable(&self) -> Option<(&RequiredVersion, &InvalidConstraint)> {
         self.demands
             .iter()
             .find_map(|one| Some((one, one.constraint.as_ref().err()?)))
     }
 
-    /// The one version that can match, if a demand names it.
+    /// Returns the only version that can match, if a constraint names it.
     pub fn exact(&self) -> Option<&Version> {
         self.demands
             .iter()
@@ -87,7 +87,7 @@ impl RequiredVersions {
 }
 
 impl fmt::Display for RequiredVersion {
-    /// ``line 3 of `net/versions.tf` says `~> 1.9.0` ``.
+    /// Writes ``line 3 of `net/versions.tf` says `~> 1.9.0` ``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.as_str().replace('`', "'");
         match self.line {
@@ -108,9 +108,9 @@ impl fmt::Display for RequiredVersions {
     }
 }
 
-/// What the code of one directory demands. `files` are the files directly in it, sorted; `read` gives the text of one
-/// of them, of a symbolic link that of the file it leads to, and `None` when it cannot be read. Files that are too large
-/// or no HCL are passed over: the tool itself will say what is wrong with them.
+/// Returns the version constraints in the code of one directory. `files` are the files directly in it, sorted. `read`
+/// returns the text of one of them, for a symbolic link that of its target, and `None` if it cannot be read. Files
+/// that are too large or are not HCL are skipped, because the tool itself reports their errors.
 pub fn required_versions(
     files: &[RepoPath],
     distribution: Distribution,
@@ -140,7 +140,7 @@ pub fn required_versions(
     RequiredVersions { demands, unread }
 }
 
-/// The last override file that says something takes the place of everything before it.
+/// Keeps only the constraints of the last override file that has any, if there is one.
 fn overridden(mut found: Vec<RequiredVersion>) -> Vec<RequiredVersion> {
     let last = found
         .iter()
@@ -153,7 +153,7 @@ fn overridden(mut found: Vec<RequiredVersion>) -> Vec<RequiredVersion> {
     found
 }
 
-/// `override.tf`, `x_override.tf.json`.
+/// Returns true for override files: `override.tf`, `x_override.tf.json`.
 fn is_override(file: &RepoPath) -> bool {
     let stem = file.file_name().split('.').next().unwrap_or_default();
     stem == "override" || stem.ends_with("_override")
@@ -175,7 +175,7 @@ fn in_native(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread
     Ok(attributes.filter_map(one).collect())
 }
 
-/// `{"terraform": {"required_version": "~> 1.9"}}`, or a list of such objects.
+/// Reads `{"terraform": {"required_version": "~> 1.9"}}`, or a list of such objects.
 fn in_json(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> {
     let whole = code::parse_json(file, text)?;
     let blocks = match whole.get("terraform") {
@@ -183,7 +183,7 @@ fn in_json(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> 
         Some(block) => std::slice::from_ref(block),
         None => &[],
     };
-    // JSON values do not know where they stood; where the word is there once, that is the place.
+    // JSON values do not know their position. If the word occurs only once, its position is the right one.
     let mut places = text.match_indices(KEY).map(|(at, _)| line_at(text, at));
     let line = places.next().filter(|_| places.next().is_none());
     let texts = blocks.iter().filter_map(|block| block.get(KEY)?.as_str());

@@ -1,4 +1,5 @@
-//! `--restrict-file-list`: who names projects to plan may only name what the pull request changes (reference 3.8).
+//! Implements `--restrict-file-list`: a plan that names projects may only name those that the pull request changes
+//! (reference 3.8).
 
 use std::collections::BTreeSet;
 
@@ -6,38 +7,38 @@ use super::{DirSelector, Input, Project, SelectError, Target, changed_paths, lin
 use crate::config::repo::{quoted, shown};
 use crate::model::RepoPath;
 
-/// Directories that an error lists.
+/// Maximum number of directories that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// Why a plan is not made although its projects exist. Displays as a sentence.
+/// Reason why existing projects are not planned. Displays as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unchanged {
-    /// Nothing changed where a plan is asked for.
+    /// Nothing changed in the requested place.
     #[error(
         "no file changed in `{}`, and this server plans only directories that the pull request changes \
          (`--restrict-file-list`): {}", shown(.asked), changed_in(.changed)
     )]
     Nothing {
-        /// The directory or pattern.
+        /// Requested directory or pattern.
         asked: String,
-        /// Where files changed.
+        /// Directories with changed files.
         changed: Vec<String>,
     },
-    /// More changed than what a plan is asked for.
+    /// Files outside the requested projects changed too.
     #[error(
         "the pull request also changes {}, which `{}` does not have, and this server plans projects by name only when \
          nothing else changes (`--restrict-file-list`): comment `plan` without `-p`, or choose with `-d`",
         listed(.others), shown(.name)
     )]
     More {
-        /// The name or expression.
+        /// Requested name or expression.
         name: String,
-        /// Where else files changed.
+        /// Other directories with changed files.
         others: Vec<String>,
     },
 }
 
-/// Those of the projects that may be planned.
+/// Returns the projects if they may be planned.
 pub(super) fn check(
     target: &Target,
     projects: Vec<Project>,
@@ -67,7 +68,7 @@ pub(super) fn check(
     }
 }
 
-/// A change seen through a link is a change where the link leads, and only has to be accounted for there.
+/// Checks projects that were chosen by name. A change seen through a link counts only where the link leads.
 fn by_name(
     name: &str,
     projects: Vec<Project>,

@@ -1,4 +1,4 @@
-//! Projects that a person asks for by name or place, whatever changed (reference 3.7).
+//! Selects projects that a person requests by name or place, independent of the changed files (reference 3.7).
 
 use super::configured::{self, Configured, Expanded};
 use super::names;
@@ -7,36 +7,37 @@ use super::{Input, Order, Project, Why, auto, links, restrict, sorted, terragrun
 use crate::config::repo::{DirGlob, nearest};
 use crate::model::{ProjectKey, ProjectName, RepoPath, WorkspaceName};
 
-/// What a person asked for.
+/// Projects that a person requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// `-p`: the project with exactly this name; with [`super::Settings::regexp`] every project whose name matches.
+    /// Value of `-p`: the project with exactly this name; with [`super::Settings::regexp`] every project whose name
+    /// matches.
     Project(String),
-    /// `-d`, `-w`, or both.
+    /// Values of `-d`, `-w`, or both.
     Place {
         /// Directory, or a pattern of directories.
         dir: DirSelector,
-        /// Workspace; left out, it is `default`.
+        /// Workspace; `None` means `default`.
         workspace: Option<WorkspaceName>,
     },
 }
 
-/// The value of `-d`.
+/// Value of `-d` in a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DirSelector {
-    /// One directory.
+    /// Path of one directory.
     Path(RepoPath),
-    /// Every configured project whose directory matches.
+    /// Pattern that selects every configured project with a matching directory.
     Glob(String),
 }
 
-/// Names that an error lists.
+/// Maximum number of names that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// Names that are suggested in place of a mistyped one.
+/// Maximum number of names that are suggested in place of a mistyped one.
 const MAX_NEAR: usize = 3;
 
-/// The projects that a target names, sorted as those of [`super::discover`]; at least one.
+/// Returns the projects that a target names, at least one, sorted like those of [`super::discover`].
 pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
     let configured = configured::expand(input)?;
     let projects = match target {
@@ -56,7 +57,8 @@ pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, Select
     Ok(sorted(projects))
 }
 
-/// The same for a plan, which the operator may restrict to what changed (`--restrict-file-list`, reference 3.8).
+/// Selects projects for a plan, which the administrator may restrict to changed ones (`--restrict-file-list`,
+/// reference 3.8).
 pub fn select_for_plan(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
     let projects = select(target, input)?;
     if input.settings.restrict {
@@ -101,7 +103,7 @@ fn by_name(
     Ok(projects)
 }
 
-/// The names of projects, sorted.
+/// Returns the names of the configured projects, sorted.
 fn named<'a>(configured: &'a [Configured<'_>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = configured
         .iter()
@@ -148,7 +150,7 @@ fn no_such_name(
     }
 }
 
-/// The `branch` of an entry and its line.
+/// Returns the `branch` of an entry and its line.
 fn branch_of(one: &Configured<'_>) -> Option<(String, usize)> {
     Some((
         one.config.branch.as_ref()?.as_str().to_owned(),
@@ -223,7 +225,7 @@ fn by_place(
     })
 }
 
-/// A directory that no project is configured for is one by being asked for, unless somebody said that it is none.
+/// Makes a project of a directory without configuration, because a person requested it, unless a rule excludes it.
 fn unconfigured(
     dir: &RepoPath,
     workspace: WorkspaceName,
@@ -231,7 +233,7 @@ fn unconfigured(
     input: &Input<'_>,
 ) -> Result<Project, SelectError> {
     let dir = dir.clone();
-    // Without what its entry says of workflow and requirements, it would not be run as its owners want it.
+    // Without the workflow and requirements of its entry, the project would not run as its owners intend.
     if let Some((filter, line)) = elsewhere
         .iter()
         .find(|one| one.key.dir == dir)
@@ -270,7 +272,8 @@ fn unconfigured(
     })
 }
 
-/// The directory whose name is the very text of a pattern. People who mean it would wonder about anything else.
+/// Returns the directory whose name is exactly the text of the pattern. People who type that name mean that
+/// directory.
 fn named_like(glob: &str, input: &Input<'_>) -> Option<RepoPath> {
     RepoPath::new(glob)
         .ok()

@@ -1,4 +1,4 @@
-//! Stories of pull requests: what changed, and what is planned because of it.
+//! Tells stories of pull requests: the changed files, and the plans that follow from them.
 
 use proptest::prelude::*;
 use proptest::sample::{select as one_of, subsequence};
@@ -13,15 +13,15 @@ use crate::model::ChangeKind;
 
 mod rules;
 
-/// A checkout with its configuration, and what the operator set.
+/// A checkout with its configuration and the settings of the administrator.
 #[derive(Debug)]
 struct World {
     tree: Tree,
     config: Option<RepoConfig>,
     autodiscover: Autodiscover,
-    /// Branch that the pull request goes into.
+    /// Base branch of the pull request.
     base: &'static str,
-    /// Texts of files.
+    /// Texts of files by path.
     texts: BTreeMap<String, String>,
     settings: Settings,
 }
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Gives it a configuration file: the entries of `projects`, one a line.
+    /// Adds a configuration file with the entries of `projects`, one per line.
     fn projects(self, entries: &[&str]) -> Self {
         let lines: Vec<_> = entries
             .iter()
@@ -83,7 +83,7 @@ impl World {
             texts,
             settings,
         } = self;
-        // A file named `cloud.tf` names its own directory's last segment as the workspace.
+        // A file named `cloud.tf` names the last segment of its directory as the workspace.
         let read = |file: &RepoPath| {
             let name = file.parent().file_name().to_owned();
             let cloud = || {
@@ -120,7 +120,7 @@ impl World {
         self.with_input(changed, discover)
     }
 
-    /// Plans by changed files, as text: `dir/workspace` or the name, in order.
+    /// Plans by changed files and returns the projects as text: `dir/workspace` or the name, in order.
     fn planned(&self, changed: &[&str]) -> String {
         let changed: Vec<_> = changed.iter().map(|file| modified(file)).collect();
         ids(&self.discover(&changed).unwrap())
@@ -675,7 +675,7 @@ fn a_pattern_that_chooses_too_much_is_refused() {
     );
 }
 
-/// Files that make odd trees: nested code, modules, env directories, files without code.
+/// Generates files that make odd trees: nested code, modules, `env` directories, files without code.
 fn file() -> impl Strategy<Value = String> {
     let dir = one_of(vec!["a", "b", "env", "modules", "a-b"]);
     let name = one_of(vec![

@@ -1,22 +1,22 @@
-//! The files of a checkout, as a listing that answers quickly. It reads nothing itself.
+//! Lists the files of a checkout for fast lookups. The module itself reads no files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::model::RepoPath;
 
-/// All files of a checkout, and the directories they are in.
+/// All files of a checkout, and the directories that contain them.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    /// Sorted by directory, then by name, so that the files of a directory are neighbours.
+    /// Files sorted by directory, then by name, so that the files of a directory are neighbours.
     files: Vec<RepoPath>,
-    /// Every directory, with its own files in `files`.
+    /// Every directory, with the range of its own files in `files`.
     dirs: BTreeMap<RepoPath, Range<usize>>,
-    /// Which of the files are symbolic links, and their texts.
+    /// Files that are symbolic links, with their texts.
     links: BTreeMap<RepoPath, String>,
 }
 
-/// Directory (empty for the root) and name.
+/// Splits a path into directory (empty for the root) and name.
 fn split(file: &RepoPath) -> (&str, &str) {
     file.as_str()
         .rsplit_once('/')
@@ -24,7 +24,7 @@ fn split(file: &RepoPath) -> (&str, &str) {
 }
 
 impl Tree {
-    /// Sorts a listing, in any order, with or without repetitions. Sorting takes well under a second at 200,000 files.
+    /// Sorts a listing in any order, with or without repetitions. Sorting 200,000 files takes well under a second.
     pub fn new(files: impl IntoIterator<Item = RepoPath>) -> Self {
         let mut files: Vec<RepoPath> = files.into_iter().filter(|file| !file.is_root()).collect();
         files.sort_unstable_by(|a, b| split(a).cmp(&split(b)));
@@ -45,7 +45,7 @@ impl Tree {
         }
     }
 
-    /// Adds what symbolic links say. They are followed by name only; nothing below a linked directory is listed.
+    /// Adds the texts of symbolic links. They are followed by name only; nothing below a linked directory is listed.
     #[must_use]
     pub fn with_links(self, links: impl IntoIterator<Item = (RepoPath, String)>) -> Self {
         Self {
@@ -54,51 +54,51 @@ impl Tree {
         }
     }
 
-    /// Every symbolic link, and its text.
+    /// Returns every symbolic link and its text.
     pub(super) fn links(&self) -> impl Iterator<Item = (&RepoPath, &str)> {
         self.links
             .iter()
             .map(|(link, target)| (link, target.as_str()))
     }
 
-    /// What a path says, if it is a symbolic link.
+    /// Returns the text of a path that is a symbolic link.
     pub(super) fn link_target(&self, path: &RepoPath) -> Option<&str> {
         self.links.get(path).map(String::as_str)
     }
 
-    /// Whether a file is a symbolic link, as far as is known.
+    /// Returns true if a path is known to be a symbolic link.
     pub fn is_link(&self, path: &RepoPath) -> bool {
         self.links.contains_key(path)
     }
 
-    /// Every file, sorted by directory, then by name.
+    /// Returns every file, sorted by directory, then by name.
     pub fn files(&self) -> &[RepoPath] {
         &self.files
     }
 
-    /// Every directory that holds a file, itself or further down; and the root in any case. Sorted.
+    /// Returns every directory that holds a file, directly or further down, and always the root; sorted.
     pub fn dirs(&self) -> impl Iterator<Item = &RepoPath> {
         self.dirs.keys()
     }
 
-    /// Whether a directory is there. Git keeps no empty ones.
+    /// Returns true if a directory exists. Git stores no empty directories.
     pub fn dir_exists(&self, dir: &RepoPath) -> bool {
         self.dirs.contains_key(dir)
     }
 
-    /// The files directly in a directory, sorted; none when it does not exist.
+    /// Returns the files directly in a directory, sorted; none if it does not exist.
     pub fn files_in(&self, dir: &RepoPath) -> &[RepoPath] {
         self.dirs
             .get(dir)
             .map_or(&[], |range| &self.files[range.clone()])
     }
 
-    /// Whether a file is there.
+    /// Returns true if a file exists.
     pub fn has_file(&self, file: &RepoPath) -> bool {
         self.files_in(&file.parent()).binary_search(file).is_ok()
     }
 
-    /// Whether a directory itself holds a file that makes it a project (reference 3.4).
+    /// Returns true if a directory itself holds a file that makes it a project (reference 3.4).
     pub fn has_code(&self, dir: &RepoPath) -> bool {
         self.files_in(dir)
             .iter()
@@ -106,7 +106,7 @@ impl Tree {
     }
 }
 
-/// Directories that only hold directories.
+/// Adds the directories above that only hold directories.
 fn insert_ancestors(dirs: &mut BTreeMap<RepoPath, Range<usize>>, dir: &RepoPath) {
     let mut above = dir.parent();
     while !dirs.contains_key(&above) {
@@ -116,7 +116,7 @@ fn insert_ancestors(dirs: &mut BTreeMap<RepoPath, Range<usize>>, dir: &RepoPath)
     }
 }
 
-/// Whether a file name is that of Terraform, OpenTofu or Terragrunt code (reference 3.4, step 4).
+/// Returns true for names of Terraform, OpenTofu or Terragrunt code files (reference 3.4, step 4).
 fn is_indicator(name: &str) -> bool {
     const ENDINGS: [&str; 4] = [".tf", ".tf.json", ".tofu", ".tofu.json"];
     ["terragrunt.hcl", "terragrunt.stack.hcl"].contains(&name)

@@ -1,20 +1,22 @@
-//! Terraform's language of version constraints: `>= 1.5.0, < 2.0.0, != 1.7.1` or `~> 1.9.0` (Terraform documentation,
-//! "Version Constraints"). It differs from Cargo's and npm's: `~>` lets only the last number that was written rise, and a
-//! prerelease is chosen only by a constraint that names it.
+//! Parses Terraform's version constraints: `>= 1.5.0, < 2.0.0, != 1.7.1` or `~> 1.9.0` (Terraform documentation,
+//! "Version Constraints").
+//!
+//! They differ from Cargo's and npm's: `~>` only lets the last written number rise, and only a constraint that names
+//! a prerelease selects it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use semver::{BuildMetadata, Prerelease, Version};
 
-/// Longer texts are not written by people.
+/// Maximum size of a constraint in bytes; people do not write longer ones.
 const MAX_BYTES: usize = 512;
 
-/// Conditions on a version, all of which must hold.
+/// Conditions on a version that must all be met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionConstraint(Vec<Comparison>);
 
-/// Why a text is not a version constraint.
+/// Reason why a text is not a version constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a version constraint: {reason}")]
 pub struct InvalidConstraint {
@@ -22,13 +24,13 @@ pub struct InvalidConstraint {
     reason: String,
 }
 
-/// One condition: `>= 1.5`.
+/// One condition of a constraint: `>= 1.5`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Comparison {
     operator: Operator,
-    /// Missing numbers are 0.
+    /// Version to compare with; missing numbers are 0.
     version: Version,
-    /// How many numbers were written, 1 to 3.
+    /// Number of written version numbers, 1 to 3.
     written: usize,
 }
 
@@ -40,12 +42,12 @@ enum Operator {
     AtLeast,
     Below,
     AtMost,
-    /// `~>`.
+    /// Spelled `~>`: only the last written number may rise.
     Pessimistic,
 }
 
 impl Operator {
-    /// Longer ones first, so that `>=` is not read as `>`.
+    /// Operators and their signs, longer ones first, so that `>=` is not read as `>`.
     const ALL: [(&str, Self); 7] = [
         ("~>", Self::Pessimistic),
         (">=", Self::AtLeast),
@@ -72,7 +74,7 @@ impl Operator {
 }
 
 impl VersionConstraint {
-    /// This version and no other.
+    /// Returns a constraint that only this version meets.
     pub fn exactly(version: Version) -> Self {
         Self(vec![Comparison {
             operator: Operator::Equal,
@@ -81,12 +83,12 @@ impl VersionConstraint {
         }])
     }
 
-    /// Whether a version may be used.
+    /// Returns true if a version may be used.
     pub fn matches(&self, version: &Version) -> bool {
         self.0.iter().all(|comparison| comparison.matches(version))
     }
 
-    /// The one version that can match, if a condition names it.
+    /// Returns the only version that can match, if a condition names it.
     pub fn exact(&self) -> Option<&Version> {
         self.0
             .iter()
@@ -98,7 +100,7 @@ impl VersionConstraint {
 impl Comparison {
     fn matches(&self, version: &Version) -> bool {
         let order = version.cmp_precedence(&self.version);
-        // "A prerelease is selected with `=` only": not even a condition that names one lets another one in.
+        // "A prerelease is selected with `=` only": a condition that names one does not allow another one either.
         if !version.pre.is_empty() && self.operator != Operator::Equal {
             return false;
         }
@@ -113,7 +115,7 @@ impl Comparison {
         }
     }
 
-    /// Whether all numbers are the same but for the last that was written and those after it.
+    /// Returns true if all numbers before the last written one are equal.
     fn same_series(&self, version: &Version) -> bool {
         match self.written {
             3 => version.major == self.version.major && version.minor == self.version.minor,
@@ -143,7 +145,7 @@ impl FromStr for VersionConstraint {
             .map(|part| Comparison::read(part.trim()))
             .collect::<Result<_, _>>();
         let constraint = read.map(Self).map_err(invalid)?;
-        // It is stored and shown with its operators and spaces, and read again.
+        // The constraint is stored and shown with its operators and spaces, and parsed again.
         if constraint.to_string().len() > MAX_BYTES {
             Err(too_long())
         } else {
@@ -152,7 +154,7 @@ impl FromStr for VersionConstraint {
     }
 }
 
-/// A text of somebody else, short enough and without what would end the quotation.
+/// Quotes a text of another person, shortened and without characters that would end the quotation.
 fn shown(text: &str) -> String {
     const MOST: usize = 60;
     let one_line: String = text
@@ -194,7 +196,7 @@ impl Comparison {
     }
 }
 
-/// `1`, `v1.9`, `1.9.0-rc1`: missing numbers are 0.
+/// Parses `1`, `v1.9`, `1.9.0-rc1`; missing numbers are 0.
 fn read_version(text: &str) -> Result<(Version, usize), String> {
     let refuse = || {
         format!(
@@ -230,7 +232,7 @@ fn read_version(text: &str) -> Result<(Version, usize), String> {
     Ok((version, written))
 }
 
-/// Digits only: no sign, as `u64` itself would take.
+/// Parses digits only, because `u64` itself would also accept a sign.
 fn read_number(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
@@ -238,7 +240,7 @@ fn read_number(text: &str) -> Option<u64> {
 }
 
 impl fmt::Display for VersionConstraint {
-    /// `>= 1.5, < 2.0.0`: what was meant, written in one way.
+    /// Writes the conditions in one uniform spelling: `>= 1.5, < 2.0.0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&all.join(", "))
@@ -313,7 +315,7 @@ mod tests {
             (" >= 1.9 , < 2 ", "1.9.0 1.9.8 1.10.0"),
             (">= 3", ""),
             ("> 1.9, < 1.9", ""),
-            // Prereleases: only by their own name.
+            // A prerelease is only selected by its own name.
             ("1.9.0-rc1", "1.9.0-rc1"),
             ("= 2.0.0-alpha1", "2.0.0-alpha1"),
             (">= 1.9.0-rc1, < 1.10", "1.9.0 1.9.8"),

@@ -1,4 +1,4 @@
-//! Why a command concerns a project: the answer to "why is this planned".
+//! Explains why a command concerns a project: the answer to "why is this planned".
 
 use std::fmt;
 
@@ -7,38 +7,38 @@ use super::terragrunt::Chain;
 use crate::config::repo::shown;
 use crate::model::RepoPath;
 
-/// The rule that chose a project, and what it went by. Displays as one clause.
+/// Rule that chose a project, with its reason. Displays as one clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// A changed file matches `when_modified` of the configured project.
     WhenModified {
-        /// The first such file.
+        /// First changed file that matches.
         file: RepoPath,
-        /// The pattern that decided.
+        /// Pattern that matched the file.
         pattern: String,
     },
     /// A file changed in a directory with code.
     OwnDir(RepoPath),
     /// A file changed in a directory `env`, which belongs to the directory above it.
     EnvDir(RepoPath),
-    /// A file changed below `modules`, which belongs to the directory that `modules` is in.
+    /// A file changed below `modules`, which belongs to the directory that contains `modules`.
     Modules(RepoPath),
-    /// A file changed that a unit or stack of Terragrunt goes by.
+    /// A file changed on which a unit or stack of Terragrunt depends.
     Terragrunt(Chain),
-    /// A file changed in a module that it uses.
+    /// A file changed in a module that the project uses.
     Module(Use),
-    /// A person gave its name.
+    /// A person named the project.
     ByName,
-    /// A person gave a regular expression that its name matches.
+    /// A person gave a regular expression that matches the name.
     ByRegexp(String),
-    /// A person gave its directory and workspace.
+    /// A person gave directory and workspace.
     ByPlace,
     /// A person gave a pattern of directories.
     ByGlob(String),
 }
 
 impl Why {
-    /// The changed file that decided; `None` when a person did.
+    /// Returns the changed file that decided; `None` if a person chose the project.
     pub fn file(&self) -> Option<&RepoPath> {
         match self {
             Self::WhenModified { file, .. }
@@ -51,7 +51,7 @@ impl Why {
         }
     }
 
-    /// Stable word for programs.
+    /// Returns a stable word for programs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::WhenModified { .. } => "when_modified",

@@ -1,7 +1,8 @@
-//! The module calls of one directory: `module "x" { source = "./…" }` in each of the four kinds of code files.
+//! Reads the module calls of one directory: `module "x" { source = "./…" }` in each of the four kinds of code files.
 //!
-//! Only a literal source that begins with `./` or `../` is a directory of the repository; a source with `${…}` is not
-//! known before it is evaluated. Files that are no code are kept aside: Terraform will say what is wrong with them.
+//! Only a literal source that begins with `./` or `../` is a directory of the repository. A source with `${…}` is
+//! unknown before it is evaluated. Files that do not parse are kept separately, because Terraform reports their
+//! errors.
 
 use hcl_edit::structure::Body;
 use serde_json::Value;
@@ -10,18 +11,18 @@ use super::super::code::{self, Unread, is_editor_file};
 use super::{Tree, links};
 use crate::model::RepoPath;
 
-/// Bytes of one file that are parsed; code of this size is not written by hand.
+/// Maximum size of one parsed file in bytes; nobody writes larger code by hand.
 const MAX_FILE_BYTES: usize = 512 << 10;
 
-/// Sources of one directory; more are no code of people.
+/// Maximum number of sources of one directory; nobody writes more by hand.
 const MAX_SOURCES: usize = 5_000;
 
-/// What the code of a directory says.
+/// Module sources and state settings in the code of a directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Calls {
     /// Sources of modules, as written.
     pub sources: Vec<String>,
-    /// Whether it says where its state is: `terraform { backend … }` or `terraform { cloud … }`.
+    /// True if the code says where its state is: `terraform { backend … }` or `terraform { cloud … }`.
     pub has_state: bool,
     /// Files that may use modules, but cannot be read.
     pub unread: Vec<Unread>,
@@ -30,7 +31,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Reads all code files of a directory, links to code too; `None` when the budget of bytes is used up.
+    /// Reads all code files of a directory, including links to code; `None` if the budget of bytes is used up.
     pub fn of_dir(
         tree: &Tree,
         dir: &RepoPath,
@@ -54,7 +55,7 @@ impl Calls {
     }
 
     fn add(&mut self, file: &RepoPath, kind: Kind, text: &str) {
-        // Most files have neither, and parsing is the slow part.
+        // Most files have neither word, and parsing is the slow part.
         let has_word = |word: &str| code::has_word(text, word);
         let (may_call, may_have_state) =
             (has_word("module"), has_word("backend") || has_word("cloud"));
@@ -88,7 +89,7 @@ impl Calls {
         self.has_state |= says("backend") || says("cloud");
     }
 
-    /// In JSON every block may also be a list of blocks.
+    /// Adds the calls of a JSON file, where every block may also be a list of blocks.
     fn add_json(&mut self, top: &Value) {
         for top in blocks(top) {
             for module in top
@@ -124,7 +125,7 @@ fn is_local(source: &str) -> bool {
         && !source.contains("${")
 }
 
-/// How a file is written.
+/// Format of a code file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Hcl,
@@ -132,7 +133,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// By the name of the file; `None`: no code, or a file that the tools pass over.
+    /// Returns the format by the name of the file; `None`: no code, or a file that the tools skip.
     fn of(name: &str) -> Option<Self> {
         if is_editor_file(name) {
             return None;

@@ -1,8 +1,8 @@
-//! Who uses which directory of the repository as a module (reference 3.10), so that a change in a module plans the
+//! Builds the graph of directories that use others as modules (reference 3.10). A change in a module then plans the
 //! projects that use it, directly or through other modules.
 //!
-//! The graph depends on nothing but the files of a commit and one setting, so callers may keep it by the id of the
-//! tree. Only sources that stay in the repository count, wherever a symbolic link leads. Circles are harmless: every
+//! The graph depends only on the files of a commit and one setting, so callers may cache it by the id of the tree.
+//! Only sources that stay in the repository count, after following symbolic links. Circles are harmless: every
 //! directory is visited once.
 
 mod calls;
@@ -15,40 +15,40 @@ use super::{Patterns, Tree, links};
 use crate::model::RepoPath;
 use calls::Calls;
 
-/// Files that cannot be read, and are kept to tell people.
+/// Maximum number of unreadable files that are kept to report them.
 const MAX_UNREAD: usize = 100;
 
-/// Why a directory is concerned by a change elsewhere.
+/// Reason why a change elsewhere concerns a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// The changed file.
+    /// Changed file in the last module.
     pub file: RepoPath,
-    /// The modules between: the one that the directory uses itself, the one that this one uses, and so on to the one
-    /// with the file; at least one.
+    /// Modules between directory and file: first the one that the directory uses itself, then the one that this
+    /// module uses, and so on to the one with the file; at least one.
     pub via: Vec<RepoPath>,
 }
 
-/// The directories that changes in modules concern.
+/// Directories that changes in modules concern.
 pub type Users = BTreeMap<RepoPath, Use>;
 
-/// Which directory uses which others as modules.
+/// Directories and the modules that they use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleGraph {
-    /// For each module the directories that use it.
+    /// Directories that use each module.
     users: BTreeMap<RepoPath, BTreeSet<RepoPath>>,
     /// Directories that matched the setting, so that they may be projects.
     roots: HashSet<RepoPath>,
-    /// Directories that say where their state is: projects, even if somebody uses them as a module.
+    /// Directories that say where their state is: projects, even if other code uses them as a module.
     stateful: HashSet<RepoPath>,
-    /// Code that cannot be read: nobody knows what it uses.
+    /// Code that cannot be read, so that the modules it uses are unknown.
     unread: BTreeSet<Unread>,
-    /// Code that cannot be read: nobody knows whether it says where the state is.
+    /// Code that cannot be read, so that the place of its state is unknown.
     unread_states: BTreeSet<Unread>,
 }
 
 impl ModuleGraph {
-    /// Reads the code of all directories with a file that matches `from`, and of the modules they use. `read` is as in
-    /// [`super::Input`]; code that cannot be read or understood uses nothing.
+    /// Reads the code of all directories with a file that matches `from`, and of the modules they use. `read` is as
+    /// in [`super::Input`]. Code that cannot be read or understood uses nothing.
     pub fn build(
         tree: &Tree,
         from: &Patterns,
@@ -93,17 +93,18 @@ impl ModuleGraph {
         Ok(graph)
     }
 
-    /// Whether a directory that uses modules is a project: somebody could name it one, and it is no module itself.
+    /// Returns true if a directory that uses modules is a project: it matches the setting, and is not a module
+    /// itself.
     pub(super) fn is_project(&self, dir: &RepoPath) -> bool {
         self.roots.contains(dir) && (self.stateful.contains(dir) || !self.users.contains_key(dir))
     }
 
-    /// Code of these directories that cannot be read, by file.
+    /// Returns the code of these directories that cannot be read, by file.
     pub(super) fn unread(&self) -> impl Iterator<Item = &Unread> {
         self.unread.iter()
     }
 
-    /// Code that cannot be read, by file, of modules that would be projects if it says where the state is.
+    /// Returns unreadable code, by file, of modules that would be projects if the code says where the state is.
     pub(super) fn unread_states(&self) -> impl Iterator<Item = &Unread> {
         self.unread_states.iter().filter(move |unread| {
             let dir = unread.file.parent();
@@ -113,7 +114,7 @@ impl ModuleGraph {
         })
     }
 
-    /// All directories that use a module in which one of the changed files is, by the shortest way. A file in a
+    /// Returns all directories that use a module with one of the changed files, by the shortest way. A file in a
     /// directory without code of its own belongs to the module above.
     pub(super) fn users(&self, changed: &[&RepoPath]) -> Users {
         let mut users = Users::new();
@@ -158,7 +159,8 @@ impl ModuleGraph {
         users
     }
 
-    /// The module that a file is in: the nearest directory above it that is one, unless a project is nearer.
+    /// Returns the module that contains a file: the nearest directory above that is a module, unless a project is
+    /// nearer.
     fn module_of(&self, file: &RepoPath) -> Option<RepoPath> {
         let mut dir = file.parent();
         loop {
@@ -173,7 +175,7 @@ impl ModuleGraph {
     }
 }
 
-/// Adds files, of which only the first are kept.
+/// Adds files and keeps only the first ones.
 fn keep(kept: &mut BTreeSet<Unread>, more: Vec<Unread>) {
     kept.extend(more);
     while kept.len() > MAX_UNREAD {
@@ -181,14 +183,14 @@ fn keep(kept: &mut BTreeSet<Unread>, more: Vec<Unread>) {
     }
 }
 
-/// The directory that a source leads to; `None`: outside of the repository, or the directory itself.
+/// Returns the directory that a source leads to; `None`: outside the repository, or the directory itself.
 fn target(
     tree: &Tree,
     dir: &RepoPath,
     source: &str,
     parts_left: &mut usize,
 ) -> Result<Option<RepoPath>, LimitExceeded> {
-    // Terraform itself follows links first: `..` behind a link is the directory above its target.
+    // Terraform follows links first: `..` behind a link is the directory above its target.
     let Some(from) = links::follow(tree, RepoPath::root(), dir.as_str(), parts_left)? else {
         return Ok(None);
     };
@@ -208,7 +210,8 @@ mod tests {
         let to = |source: &str, mut parts_left: usize| {
             target(&tree, &path("live/prod"), source, &mut parts_left)
         };
-        // Two of the directory, three of the source, three of the link; `..` behind it is above what it leads to.
+        // Two parts of the directory, three of the source, three of the link; `..` behind the link is above its
+        // target.
         assert_eq!(to("./mods/net", 2 + 3 + 3), Ok(Some(path("modules/net"))));
         assert_eq!(to("./mods/net", 2 + 3 + 2), Err(LimitExceeded::Links));
         assert_eq!(to("./mods/../live", 100), Ok(Some(path("live"))));

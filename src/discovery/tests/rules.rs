@@ -1,4 +1,4 @@
-//! The rules of reference 3 that need more than files and entries: each test names its section.
+//! Tests the rules of reference 3 that need more than files and entries; each test names its section.
 
 use super::*;
 use crate::config::BranchFilter;
@@ -6,7 +6,7 @@ use crate::config::repo::{DirGlob, ProjectConfig};
 use crate::config::repos::{Decided, Decider};
 
 impl World {
-    /// Changes an entry of the configuration, by its place in the list.
+    /// Changes an entry of the configuration, by its position in the list.
     fn entry(mut self, at: usize, change: impl FnOnce(&mut ProjectConfig)) -> Self {
         change(&mut self.config.as_mut().unwrap().projects[at]);
         self
@@ -59,7 +59,7 @@ impl World {
         self
     }
 
-    /// Gives a file module calls.
+    /// Adds a file with module calls.
     fn calls(self, file: &str, sources: &[&str]) -> Self {
         let call = |source: &&str| format!("module \"m\" {{\n  source = \"{source}\"\n}}\n");
         self.text(file, &sources.iter().map(call).collect::<String>())
@@ -92,7 +92,7 @@ impl World {
         self
     }
 
-    /// Why each project is planned, a line each.
+    /// Returns the reason for the plan of each project, one per line.
     fn reasons(&self, changed: &[&str]) -> String {
         let changed: Vec<_> = changed.iter().map(|file| modified(file)).collect();
         let projects = self.discover(&changed).unwrap();
@@ -103,7 +103,7 @@ impl World {
             .join("\n")
     }
 
-    /// What a comment with a target plans.
+    /// Returns the projects that a comment with a target plans.
     fn plan(&self, target: &Target, changed: &[&str]) -> String {
         let changed: Vec<_> = changed.iter().map(|file| modified(file)).collect();
         match self.with_input(&changed, |input| select_for_plan(target, input)) {
@@ -122,7 +122,7 @@ fn by_line(line: usize) -> Decider {
 
 const CODE: [&str; 4] = ["a/main.tf", "b/main.tf", "c/main.tf", "main.tf"];
 
-/// Reference 3.11.
+/// Tests the base branches of reference 3.11.
 #[test]
 fn projects_for_other_base_branches_are_left_out() {
     for (base, expected) in [
@@ -144,7 +144,7 @@ fn projects_for_other_base_branches_are_left_out() {
     }
 }
 
-/// Reference 3.5 `[!]`: a configuration whose projects are all for other branches is still one.
+/// Reference 3.5 `[!]`: a configuration whose projects are all for other branches still counts as one.
 #[test]
 fn a_branch_that_nothing_is_configured_for_turns_no_search_on() {
     let world = |mode| {
@@ -180,7 +180,7 @@ fn each_branch_may_have_its_own_entry_for_a_directory() {
     assert_eq!(world.planned(&["a/main.tf", "b/main.tf"]), "new a/w b/w");
 }
 
-/// Reference 3.7, 3.11.
+/// Tests the refusals of reference 3.7 and 3.11.
 #[test]
 fn a_target_for_another_branch_is_refused_with_the_line() {
     let world = World::new(&CODE).projects(&["dir: a, name: a", "dir: b"]);
@@ -208,7 +208,7 @@ fn a_target_for_another_branch_is_refused_with_the_line() {
     ");
 }
 
-/// Reference 3.5.
+/// Tests the precedence of files over flags in reference 3.5.
 #[test]
 fn the_files_decide_over_the_flag_whether_there_is_a_search() {
     use AutodiscoverMode as M;
@@ -229,7 +229,7 @@ fn the_files_decide_over_the_flag_whether_there_is_a_search() {
     }
 }
 
-/// Reference 3.4 (8), 3.5.
+/// Tests `ignore_paths` of reference 3.4 (8) and 3.5.
 #[test]
 fn ignored_paths_are_not_found_but_configured_ones_are() {
     let world = World::new(&CODE)
@@ -242,7 +242,7 @@ fn ignored_paths_are_not_found_but_configured_ones_are() {
     );
 }
 
-/// Reference 3.6.
+/// Tests the refusal of reference 3.6.
 #[test]
 fn an_ignored_directory_is_refused_with_the_rule_and_its_line() {
     let world = || World::new(&CODE).ignoring(&["x", "{b,c}"]);
@@ -260,7 +260,7 @@ fn an_ignored_directory_is_refused_with_the_rule_and_its_line() {
     );
 }
 
-/// Reference 3.9.
+/// Tests the order of reference 3.9.
 #[test]
 fn projects_come_by_group_then_directory_workspace_and_name() {
     let world =
@@ -278,7 +278,7 @@ fn projects_come_by_group_then_directory_workspace_and_name() {
     );
 }
 
-/// A monorepo: `live/*` use `modules/app`, which uses `modules/net`; `shared/dns` is used by `live/prod` only.
+/// Returns a monorepo: `live/*` use `modules/app`, which uses `modules/net`; only `live/prod` uses `shared/dns`.
 fn monorepo() -> World {
     let files = [
         "live/prod/main.tf",
@@ -307,7 +307,7 @@ fn monorepo() -> World {
         .calls("shared/wrap/main.tf", &["../dns"])
 }
 
-/// Reference 3.10: discovered directories.
+/// Reference 3.10 for discovered directories.
 #[test]
 fn a_change_in_a_module_plans_whoever_uses_it() {
     let world = monorepo();
@@ -325,7 +325,7 @@ fn a_change_in_a_module_plans_whoever_uses_it() {
             "live/prod/default live/stage/default",
         ),
         ("modules/app/templates/user.tpl", ""),
-        // As in Atlantis a directory with code outside of `modules` is a project itself when it changes.
+        // As in Atlantis, a directory with code outside of `modules` is a project itself when it changes.
         ("shared/dns/main.tf", "live/prod/default shared/dns/default"),
         ("shared/dns/README.md", ""),
         ("live/prod/main.tf", "live/prod/default"),
@@ -352,7 +352,7 @@ fn a_change_in_a_module_plans_whoever_uses_it() {
     );
 }
 
-/// Reference 3.10: configured projects; any file of a module counts, and an empty `when_modified` means never.
+/// Reference 3.10 for configured projects: any file of a module counts, and an empty `when_modified` means never.
 #[test]
 fn configured_projects_are_concerned_by_their_modules() {
     let entries = [
@@ -372,7 +372,7 @@ fn configured_projects_are_concerned_by_their_modules() {
     assert!(!world.discover(&[modified("modules/net/main.tf")]).unwrap()[0].autoplan);
 }
 
-/// Reference 3.10: what lies between is a module and not planned itself, unless it has a state of its own.
+/// Reference 3.10: a directory in between is a module and not planned itself, unless it has a state of its own.
 #[test]
 fn a_module_in_between_is_a_project_only_with_a_state() {
     let world = || {
@@ -449,7 +449,7 @@ fn modules_are_found_behind_links() {
     ");
 }
 
-/// Symbolic links: code says what it would say if it lay where the link is.
+/// Symbolic links: code counts as if it lay where the link is.
 #[test]
 fn code_that_is_a_link_counts_where_the_link_is() {
     let links = [
@@ -487,7 +487,7 @@ fn code_that_is_a_link_counts_where_the_link_is() {
     );
 }
 
-/// Symbolic links: a change is one wherever it is seen.
+/// Symbolic links: a change counts at every path that shows it.
 #[test]
 fn what_changes_behind_a_link_changes_at_the_link() {
     let files = [
@@ -525,7 +525,7 @@ fn a_link_is_no_directory_of_a_project() {
     ");
 }
 
-/// Reference 3.7.
+/// Tests the regular expressions of reference 3.7.
 #[test]
 fn an_expression_names_several_projects() {
     let world = |prefixes: &[&str]| {
@@ -556,7 +556,7 @@ fn an_expression_names_several_projects() {
     );
 }
 
-/// Reference 3.8.
+/// Tests `--restrict-file-list` of reference 3.8.
 #[test]
 fn only_what_changed_may_be_planned_where_the_operator_says_so() {
     let world = || {

@@ -1,4 +1,4 @@
-//! Which projects each changed file concerns, and why one concerns none.
+//! Finds the projects that each changed file concerns, or the reason why it concerns none.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -10,47 +10,47 @@ use crate::config::repo::{FILE_NAMES, shown};
 use crate::config::repos::Decider;
 use crate::model::{ProjectKey, RepoPath};
 
-/// What a changed file means.
+/// Effect of a changed file on projects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileVerdict {
-    /// The file.
+    /// Path of the changed file.
     pub path: RepoPath,
-    /// The projects it concerns, sorted.
+    /// Projects that the file concerns, sorted.
     pub concerns: Vec<ProjectKey>,
-    /// Why it concerns none; `None` when it does concern one.
+    /// Reason why the file concerns no project; `None` if it does concern one.
     pub why_not: Option<FileWhyNot>,
 }
 
-/// Why a changed file concerns no project. `Display` gives a clause about the file.
+/// Reason why a changed file concerns no project. `Display` writes a clause about the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileWhyNot {
-    /// It is the configuration of the repository.
+    /// The file is the configuration of the repository.
     Configuration,
-    /// No project lists it, and only those that are configured are planned.
+    /// No project lists the file, and only configured projects are planned.
     NotListed,
-    /// No project lists it, although its directory is one that is configured.
+    /// No project lists the file, although its directory is configured.
     OfConfigured(RepoPath),
-    /// It is not what `--autoplan-file-list` counts.
+    /// The file does not match `--autoplan-file-list`.
     NotCounted,
-    /// It holds state or settings of a tool.
+    /// The file holds state or settings of a tool.
     NoCode,
-    /// Its directory holds no Terraform code.
+    /// The directory of the file holds no Terraform code.
     DirWithoutCode(RepoPath),
-    /// Its directory has a configuration of Terragrunt, but is no unit.
+    /// The directory of the file has a configuration of Terragrunt, but is no unit.
     PassedOver(RepoPath, PassedOver),
-    /// It is in a directory `modules` that belongs to no project.
+    /// The file is in a directory `modules` that belongs to no project.
     SharedModule,
-    /// Its directory is taken out of the search for projects.
+    /// The directory of the file is excluded from the search for projects.
     Ignored {
-        /// By which pattern of `ignore_paths`.
+        /// Pattern of `ignore_paths` that excludes the directory.
         glob: String,
-        /// Who wrote it.
+        /// Author of the pattern.
         by: Decider,
     },
 }
 
 impl FileWhyNot {
-    /// Stable word for programs.
+    /// Returns a stable word for programs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Configuration => "configuration",
@@ -102,7 +102,7 @@ impl fmt::Display for FileWhyNot {
     }
 }
 
-/// What each of the changed files (sorted) means. `projects` are those that are concerned.
+/// Returns the effect of each of the changed files (sorted). `projects` are the projects that the change concerns.
 pub(super) fn verdicts(
     input: &Input<'_>,
     changed: &[&RepoPath],
@@ -143,7 +143,7 @@ pub(super) fn verdicts(
     changed.iter().map(verdict).collect()
 }
 
-/// The projects of each directory.
+/// Returns the projects of each directory.
 fn by_dir(projects: &[Project]) -> BTreeMap<&RepoPath, Vec<&ProjectKey>> {
     let mut found: BTreeMap<&RepoPath, Vec<&ProjectKey>> = BTreeMap::new();
     for Project { key, .. } in projects {
@@ -152,7 +152,7 @@ fn by_dir(projects: &[Project]) -> BTreeMap<&RepoPath, Vec<&ProjectKey>> {
     found
 }
 
-/// The planned projects that use a module in which a file is.
+/// Returns the planned projects that use the module which contains a file.
 fn users(
     input: &Input<'_>,
     file: &RepoPath,
@@ -171,7 +171,7 @@ fn users(
         .collect()
 }
 
-/// The projects that each file concerns by patterns, or by whatever rule chose them.
+/// Returns the projects that each file concerns by patterns, or by the rule that chose the project.
 fn concerned<'a>(
     changed: &'a [&RepoPath],
     configured: &[Configured<'_>],
@@ -196,7 +196,7 @@ fn concerned<'a>(
     concerned
 }
 
-/// The directory that a file makes a project without being configured, or why it makes none.
+/// Returns the directory that a file makes a project without configuration, or the reason why it makes none.
 fn discovered(
     input: &Input<'_>,
     file: &RepoPath,

@@ -1,4 +1,4 @@
-//! An [`Explanation`] for programs: stable keys, documented in `docs/check.md`.
+//! Writes an [`Explanation`] for programs, with stable keys that `docs/check.md` documents.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::config::BranchFilter;
 use crate::config::repos::{Decided, Decider, Demands, LockPolicy};
 use crate::model::{ProjectKey, ProjectName, Requirement};
 
-/// An [`Explanation`] as it is written.
+/// JSON form of an [`Explanation`].
 #[derive(Debug, Serialize)]
 pub struct ExplanationJson<'a> {
-    /// The rule by which pulls into this branch are not served.
+    /// Rule that excludes pull requests into this branch.
     not_served: Option<ValueJson<String>>,
     autodiscover: AutodiscoverJson,
-    /// Hooks that a plan would run first, and that were not run for this.
+    /// Number of hooks that a plan would run first, and that did not run for this explanation.
     hooks_not_run: usize,
     projects: Vec<PlannedJson<'a>>,
     skipped: Vec<SkippedJson<'a>>,
@@ -21,7 +21,7 @@ pub struct ExplanationJson<'a> {
 }
 
 impl<'a> ExplanationJson<'a> {
-    /// All of it.
+    /// Converts the whole explanation.
     pub fn of(explanation: &'a Explanation) -> Self {
         let filter = |branch: &Decided<BranchFilter>| ValueJson {
             value: format!("/{}/", branch.value.as_str()),
@@ -38,31 +38,31 @@ impl<'a> ExplanationJson<'a> {
     }
 }
 
-/// Who decided something.
+/// Source of a decision.
 #[derive(Debug, Serialize)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum DeciderJson {
-    /// Nobody.
+    /// Nobody, because the value is the default.
     Default,
     /// A flag of the server, without dashes.
     Flag {
-        /// Its name.
+        /// Name of the flag.
         flag: &'static str,
     },
     /// An entry of the server's file.
     Server {
         /// Name of the file.
         file: String,
-        /// Line.
+        /// Line of the entry.
         line: usize,
-        /// The `id` of the entry.
+        /// Value of `id` of the entry.
         id: String,
     },
     /// The repository's file.
     Repo {
         /// Name of the file.
         file: String,
-        /// Line.
+        /// Line of the entry.
         line: usize,
     },
 }
@@ -85,7 +85,7 @@ impl From<&Decider> for DeciderJson {
     }
 }
 
-/// A value, and who decided it.
+/// A value and the source of its decision.
 #[derive(Debug, Serialize)]
 struct ValueJson<T> {
     value: T,
@@ -114,7 +114,7 @@ impl AutodiscoverJson {
     }
 }
 
-/// A project's three names.
+/// Name, directory and workspace of a project.
 #[derive(Debug, Serialize)]
 struct KeyJson<'a> {
     name: Option<&'a ProjectName>,
@@ -136,7 +136,7 @@ impl<'a> KeyJson<'a> {
 struct PlannedJson<'a> {
     #[serde(flatten)]
     key: KeyJson<'a>,
-    /// Whether a push plans it.
+    /// True if a push plans the project.
     autoplan: bool,
     autoplan_by: Option<DeciderJson>,
     configured: Option<DeciderJson>,
@@ -232,7 +232,7 @@ fn demands(demands: &Demands) -> Vec<ValueJson<String>> {
 struct ToolJson {
     distribution: ValueJson<String>,
     version: Option<ValueJson<String>>,
-    /// What the code demands, where nobody names a version.
+    /// Versions that the code requires, if no setting names a version.
     code: Vec<String>,
 }
 
@@ -240,7 +240,7 @@ struct ToolJson {
 struct LockJson {
     mode: ValueJson<String>,
     scope: ValueJson<String>,
-    /// Seconds; `null`: no limit.
+    /// Time limit in seconds; `null` means no limit.
     ttl: ValueJson<Option<u64>>,
 }
 
@@ -276,7 +276,7 @@ struct SkippedJson<'a> {
     configured: Option<DeciderJson>,
     reason: &'static str,
     text: String,
-    /// Of `no_match`.
+    /// Patterns of the reason `no_match`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     patterns: Vec<&'a str>,
 }

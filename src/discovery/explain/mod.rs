@@ -1,9 +1,9 @@
-//! The answer to "what would be planned, and why": everything that is decided about a change before anything is run,
-//! each value with who decided it (P10).
+//! Explains the projects that a plan would cover, and why: all decisions about a change before anything runs, each
+//! with its source (P10).
 //!
-//! What would be planned comes from [`discover`] and [`select_for_plan`] themselves, so that an explanation cannot differ from
-//! what a plan does; only the reasons of what would *not* be planned are found here. `lockkeeper check` and the comment
-//! `explain` show the same [`Explanation`].
+//! The planned projects come from [`discover`] and [`select_for_plan`] themselves, so an explanation cannot differ
+//! from a plan. This module only finds the reasons why other projects are *not* planned. `lockkeeper check` and the
+//! comment `explain` show the same [`Explanation`].
 
 mod files;
 mod json;
@@ -33,31 +33,31 @@ use crate::config::repo::{AutodiscoverMode, RepoConfig};
 use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};
 use crate::model::{BranchName, CommandKind, Distribution, ProjectKey, RepoPath};
 
-/// What an explanation goes by.
+/// Input of an explanation.
 pub struct Question<'a> {
-    /// What the search for projects goes by.
+    /// Input of the search for projects.
     pub input: &'a Input<'a>,
-    /// What the operator says about the repository.
+    /// Rules of the administrator for the repository.
     pub rules: &'a RepoRules,
-    /// What runs a project about which the files say nothing.
+    /// Tool that runs a project if the files name none.
     pub tool: Tool,
-    /// Whether pushes plan anything (not `--disable-autoplan`).
+    /// True if pushes plan projects (not `--disable-autoplan`).
     pub autoplan: bool,
 }
 
-/// Terraform or OpenTofu, and which version.
+/// Terraform or OpenTofu, with a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// Which of the two.
+    /// Terraform or OpenTofu, and the source of the choice.
     pub distribution: Decided<Distribution>,
-    /// Which version; `None`: the newest that meets what the code demands.
+    /// Version of the tool; `None` means the newest that meets the requirements of the code.
     pub version: Option<Decided<Version>>,
-    /// What the code demands, where the files do not name a version.
+    /// Version constraints of the code, if the files do not name a version.
     pub code: RequiredVersions,
 }
 
 impl Tool {
-    /// What flags of the server say; the default without them.
+    /// Returns the tool of the server's flags, or the default without them.
     pub fn of_server(distribution: Distribution, version: Option<Version>) -> Self {
         let by = match distribution {
             Distribution::Terraform => Decider::Default,
@@ -78,53 +78,54 @@ impl Tool {
     }
 }
 
-/// What would be planned, what not, and why.
+/// Projects that a plan would cover, projects that it would not, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// The rule of the operator by which pulls into this branch are not served at all; `None`: they are.
+    /// Rule of the administrator that excludes pull requests into this branch; `None` if no rule does.
     pub not_served: Option<Decided<BranchFilter>>,
-    /// What a plan would run on, in the order in which it would.
+    /// Projects that a plan would run on, in the order of the plan.
     pub planned: Vec<Planned>,
-    /// What it would not run on, by directory, workspace and name; empty when particular projects were asked for.
+    /// Projects that a plan would not run on, by directory, workspace and name; empty if particular projects were
+    /// requested.
     pub skipped: Vec<Skipped>,
-    /// Every changed path, sorted; empty when particular projects were asked for.
+    /// Changed paths, sorted; empty if particular projects were requested.
     pub files: Vec<FileVerdict>,
-    /// Whether projects are looked for that nobody configured.
+    /// Decision about the search for projects without configuration.
     pub autodiscover: Autodiscovery,
-    /// Hooks that were not run, although a plan would run them first, after which it may find something else.
+    /// Number of hooks that did not run. A plan would run them first and may then find other projects.
     pub hooks: usize,
 }
 
-/// Whether projects are looked for that nobody configured.
+/// Decision about the search for projects without configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Autodiscovery {
-    /// What was decided.
+    /// Mode and the source of the decision.
     pub mode: Decided<AutodiscoverMode>,
-    /// What that means for this repository.
+    /// True if that mode turns on the search in this repository.
     pub is_active: bool,
 }
 
 /// A project that would be planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// Directory, workspace and name.
+    /// Directory, workspace and name of the project.
     pub key: ProjectKey,
-    /// What chose it.
+    /// Rule that chose the project.
     pub why: Why,
-    /// The line of the repository's file that it is from; `None`: nobody configured it.
+    /// Line of the repository's file with the entry of the project; `None` if nobody configured it.
     pub configured: Option<Decider>,
-    /// Who keeps pushes from planning it, so that only a comment does; `None`: a push plans it.
+    /// Source of the decision that only a comment plans the project; `None` if a push plans it.
     pub only_asked: Option<Decider>,
-    /// What holds for it.
+    /// Rules for the project.
     pub rules: ProjectRules,
-    /// When its turn comes.
+    /// Position in the order of projects.
     pub order: Order,
-    /// What would run it.
+    /// Tool that would run the project.
     pub tool: Tool,
 }
 
 impl Planned {
-    /// One clause: what chose it, and whether a push plans it.
+    /// Returns one clause: the rule that chose the project, and a note if no push plans it.
     pub fn because(&self) -> String {
         match &self.only_asked {
             Some(by) => format!("{}; no push plans it, only a comment does ({by})", self.why),
@@ -134,7 +135,7 @@ impl Planned {
 }
 
 impl Explanation {
-    /// One sentence without a full stop: `2 of 7 projects would be planned`.
+    /// Returns one sentence without a full stop: `2 of 7 projects would be planned`.
     pub fn summary(&self) -> String {
         let (planned, all) = (self.planned.len(), self.planned.len() + self.skipped.len());
         let noun = if all == 1 { "project" } else { "projects" };
@@ -155,7 +156,7 @@ impl Explanation {
         }
     }
 
-    /// How many projects a push plans.
+    /// Returns the number of projects that a push plans.
     pub fn by_themselves(&self) -> usize {
         self.planned
             .iter()
@@ -163,7 +164,7 @@ impl Explanation {
             .count()
     }
 
-    /// The changed files that concern no project.
+    /// Returns the changed files that concern no project.
     pub fn idle_files(&self) -> impl Iterator<Item = (&FileVerdict, &FileWhyNot)> {
         self.files
             .iter()
@@ -171,7 +172,7 @@ impl Explanation {
     }
 }
 
-/// Explains what a plan of the whole change would do.
+/// Explains a plan of the whole change.
 pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     let input = question.input;
     let projects = discover(input)?;
@@ -202,8 +203,8 @@ pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     })
 }
 
-/// How many hooks the operator runs before a plan of a pull into this branch. They may make or change any file, so what
-/// is said without them can be wrong.
+/// Returns the number of hooks that the administrator runs before a plan of a pull request into this branch. Hooks
+/// may make or change any file, so an explanation without them can be wrong.
 pub fn hooks_before_plan(rules: &RepoRules, base: &BranchName) -> usize {
     rules
         .pre_hooks(base)
@@ -211,7 +212,7 @@ pub fn hooks_before_plan(rules: &RepoRules, base: &BranchName) -> usize {
         .count()
 }
 
-/// That hooks were not run, as a sentence; `None` without any.
+/// Returns a sentence which says that hooks did not run; `None` if there are no hooks.
 pub fn hooks_not_run(hooks: usize) -> Option<String> {
     let (number, them) = match hooks {
         0 => return None,
@@ -224,7 +225,7 @@ pub fn hooks_not_run(hooks: usize) -> Option<String> {
     ))
 }
 
-/// Directories that Terragrunt would run, but passes over; none where nothing is looked for.
+/// Returns the directories that Terragrunt would run, but skips; none if the search is off.
 fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
     let counts = |file: &RepoPath| auto::counts(input, file);
     if input.searches() {
@@ -234,7 +235,7 @@ fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
     }
 }
 
-/// Explains what a plan of particular projects would do.
+/// Explains a plan of particular projects.
 pub fn explain_target(
     target: &Target,
     question: &Question<'_>,
@@ -254,7 +255,7 @@ pub fn explain_target(
     })
 }
 
-/// The projects in the order in which they would run. `depends_on` is a stronger word than the group.
+/// Returns the projects in the order in which they would run. `depends_on` takes precedence over the group.
 fn in_turn(projects: Vec<Project>) -> Vec<Project> {
     let stages = stages(projects, |project| (&project.key, &project.order));
     stages.into_iter().flat_map(|stage| stage.members).collect()
@@ -288,7 +289,7 @@ fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
     }
 }
 
-/// The files come first, then the code, then the flag (reference 12.1), as when it is run.
+/// Chooses the tool as a run does: first from the files, then from the code, then from the flag (reference 12.1).
 fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
     let input = question.input;
     let read = |file: &RepoPath| links::read_code(input.tree, file, input.read);
@@ -336,7 +337,7 @@ fn planned(question: &Question<'_>, project: Project) -> Planned {
     }
 }
 
-/// The line that an entry begins at.
+/// Returns the line where an entry begins.
 fn entry_line(config: &RepoConfig, key: &ProjectKey) -> Option<Decider> {
     let line = config.entry_of(key)?.line;
     Some(Decider::Repo {

@@ -1,5 +1,5 @@
-//! What holds for a project as lines to read: a label, values, and who decided each. Projects for which all of it is the
-//! same are shown together.
+//! Formats the rules of a project as lines to read: a label, values, and the source of each value. Projects with the
+//! same rules share one group.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,21 +9,21 @@ use crate::config::repo::{quoted, shown};
 use crate::config::repos::{Decider, Demands, LockPolicy};
 use crate::model::{LockMode, RunKind};
 
-/// One line.
+/// One line with a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// What it is about.
+    /// Subject of the line.
     pub label: &'static str,
-    /// What was decided, in order.
+    /// Decided values, in order.
     pub parts: Vec<Part>,
 }
 
-/// A value, and who decided it.
+/// A value and the sources of its decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The value.
+    /// The value as text.
     pub text: String,
-    /// Who decided it: nobody, one, or several lines of one file.
+    /// Sources of the decision: none, one, or several lines of one file.
     by: Vec<Decider>,
 }
 
@@ -42,7 +42,7 @@ impl Part {
         }
     }
 
-    /// A phrase that says who decided it.
+    /// Returns a phrase that names the sources of the decision.
     pub fn by(&self) -> Option<String> {
         const SHOWN: usize = 3;
         let mut lines: Vec<(&str, usize)> = self.by.iter().filter_map(line).collect();
@@ -70,7 +70,7 @@ fn line(by: &Decider) -> Option<(&str, usize)> {
 }
 
 impl fmt::Display for Row {
-    /// The values; what the same one decided is said of them together.
+    /// Writes the values. Neighbouring values with the same source share one phrase about it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, part) in self.parts.iter().enumerate() {
             if index > 0 {
@@ -89,7 +89,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What holds for a project.
+/// Returns the rules of a project as lines.
 pub fn rows(planned: &Planned) -> Vec<Row> {
     let rules = &planned.rules;
     let mut rows = vec![Row {
@@ -228,17 +228,17 @@ fn order(planned: &Planned) -> Option<Row> {
     })
 }
 
-/// Projects for which the same holds.
+/// Projects with the same rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedGroup<'a> {
-    /// What holds.
+    /// Lines that describe the rules.
     pub rows: Vec<Row>,
-    /// The projects, in their order.
+    /// Projects of the group, in their order.
     pub projects: Vec<&'a Planned>,
 }
 
-/// Projects for which the same holds, in the order of the first of each. Which lines of the repository's file say so
-/// may differ.
+/// Groups projects with the same rules, in the order of the first project of each group. The lines of the
+/// repository's file that set the rules may differ.
 pub fn groups(planned: &[Planned]) -> Vec<PlannedGroup<'_>> {
     let mut index: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<PlannedGroup<'_>> = Vec::new();
@@ -272,7 +272,8 @@ impl<'a> PlannedGroup<'a> {
     }
 }
 
-/// A text that is the same for rows that say the same, whichever line of the repository's file does.
+/// Returns a text that is equal for rows with the same content, even if they come from different lines of the
+/// repository's file.
 fn same(rows: &[Row]) -> String {
     let without_line = |by: &Decider| match by {
         Decider::Repo { file, .. } => file.clone(),

@@ -1,5 +1,5 @@
-//! What would not be planned, and why not: configured projects that the change does not concern, and directories with
-//! code that are no project, or in which nothing changed.
+//! Finds the projects that a plan would not cover, and why: configured projects that the change does not concern, and
+//! directories with code that are no projects or have no changes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -17,53 +17,53 @@ use crate::model::{BranchName, ProjectKey, RepoPath};
 /// A project that would not be planned, or a directory that could be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Directory, workspace and name.
+    /// Directory, workspace and name of the project.
     pub key: ProjectKey,
-    /// The line of the repository's file that it is from; `None`: nobody configured it.
+    /// Line of the repository's file with the entry of the project; `None` if nobody configured it.
     pub configured: Option<Decider>,
-    /// Why it would not be planned.
+    /// Reason why the project would not be planned.
     pub why_not: WhyNot,
 }
 
-/// Why a project would not be planned. `Display` gives a clause.
+/// Reason why a project would not be planned. `Display` writes a clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WhyNot {
     /// The directory is not in the checkout.
     DirMissing,
-    /// The directory is a symbolic link, or lies behind one, and this is where it leads.
+    /// The directory is a symbolic link, or lies behind one; the value is the target.
     DirIsLink(RepoPath),
-    /// Its `branch` does not fit the branch that the pull goes into.
+    /// The `branch` of the project does not match the base branch of the pull request.
     OtherBranch {
-        /// The expression, without slashes.
+        /// Expression of `branch`, without slashes.
         filter: String,
-        /// The branch.
+        /// Base branch of the pull request.
         base: BranchName,
     },
-    /// It is taken out of the search for projects.
+    /// The directory is excluded from the search for projects.
     Ignored {
-        /// By which pattern of `ignore_paths`.
+        /// Pattern of `ignore_paths` that excludes the directory.
         glob: String,
-        /// Who wrote it.
+        /// Author of the pattern.
         by: Decider,
     },
-    /// `when_modified` is an empty list.
+    /// The project has an empty list `when_modified`.
     NoPatterns,
     /// No changed file matches `when_modified`.
     NoMatch(Patterns),
-    /// No file changed in the directory of a project that nobody configured.
+    /// Nobody configured the project, and no file changed in its directory.
     Unchanged,
-    /// Files changed in it, but none that counts.
+    /// Files changed in the directory, but none that counts.
     NothingCounts(FileWhyNot),
-    /// It is below `modules`, which belongs to the directory that is named, if that has code.
+    /// The directory is below `modules`, which belongs to the named directory if that has code.
     PartOf(Option<RepoPath>),
-    /// Nobody configured it, and only what is configured is planned.
+    /// Nobody configured the project, and only configured projects are planned.
     NotConfigured(Decided<AutodiscoverMode>),
-    /// It has a configuration of Terragrunt, but is no unit.
+    /// The directory has a configuration of Terragrunt, but is no unit.
     PassedOver(PassedOver),
 }
 
 impl WhyNot {
-    /// Stable word for programs.
+    /// Returns a stable word for programs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::DirMissing => "dir_missing",
@@ -82,7 +82,7 @@ impl WhyNot {
 }
 
 impl WhyNot {
-    /// The patterns that no changed file matches.
+    /// Returns the patterns that no changed file matches.
     pub(super) fn patterns(&self) -> Vec<&str> {
         match self {
             Self::NoMatch(patterns) => patterns.texts().collect(),
@@ -142,17 +142,17 @@ impl fmt::Display for WhyNot {
     }
 }
 
-/// What is known of directories that no project names.
+/// Facts about directories that no project names.
 pub(super) struct Search<'a> {
-    /// Whether they are looked for at all.
+    /// Decision about the search for them.
     pub autodiscover: &'a Autodiscovery,
-    /// Those that Terragrunt does not run.
+    /// Directories that Terragrunt does not run.
     pub passed_over: &'a BTreeMap<RepoPath, PassedOver>,
-    /// What each changed file means.
+    /// Effect of each changed file.
     pub files: &'a [FileVerdict],
 }
 
-/// What would not be planned, sorted by directory, workspace and name.
+/// Returns the projects that would not be planned, sorted by directory, workspace and name.
 pub(super) fn find(
     input: &Input<'_>,
     configured: &Expanded<'_>,
@@ -189,7 +189,7 @@ pub(super) fn find(
     skipped
 }
 
-/// Why the first file of a directory that changed and concerns nothing does not.
+/// Returns, for each directory whose changed files concern no project, the reason of its first file.
 fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileWhyNot> {
     let mut idle = HashMap::new();
     for (file, reason) in files
@@ -274,11 +274,11 @@ fn of_dir(
 pub struct SkippedGroup<'a> {
     /// The reason, as a clause.
     pub reason: String,
-    /// The projects, in their order.
+    /// Projects of the group, in their order.
     pub projects: Vec<&'a Skipped>,
 }
 
-/// The reasons, those of most projects first.
+/// Groups projects by reason; the reason with the most projects comes first.
 pub fn skipped_groups(skipped: &[Skipped]) -> Vec<SkippedGroup<'_>> {
     let mut groups: BTreeMap<String, Vec<&Skipped>> = BTreeMap::new();
     for one in skipped {

@@ -1,4 +1,4 @@
-//! A checkout, a change, and what is said about it.
+//! Tests explanations: each test has a checkout and a change, and checks the text about it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use super::*;
 use crate::config::repos::ServerRepos;
 use crate::model::{ChangeKind, ChangedFile, RepoPath};
 
-/// A checkout with its configuration, and what the operator says.
+/// A checkout with its configuration and the rules of the administrator.
 struct World {
     tree: Tree,
     config: Option<RepoConfig>,
@@ -17,9 +17,11 @@ struct World {
     base: &'static str,
 }
 
-/// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none.
-/// `broken.tf` cannot be read, and neither can `lost.tf`, which uses no modules. Units of Terragrunt include the
-/// `root.hcl` beside their directory, and the one in `off` is excluded.
+/// Returns the text of a file by its name.
+///
+/// A file `uses.tf` uses the module `../mod`. `versions.tf` requires a version, and `odd.tf` a text that is not a
+/// version. `broken.tf` cannot be read, and neither can `lost.tf`, which uses no modules. Units of Terragrunt include
+/// the `root.hcl` next to their directory, and the one in `off` is excluded.
 fn read(file: &RepoPath) -> Option<String> {
     let text = match file.file_name() {
         "terragrunt.hcl" if file.as_str().starts_with("off/") => "skip = true\n",
@@ -117,7 +119,7 @@ impl World {
         Self { base, ..self }
     }
 
-    /// With `--autoplan-modules`.
+    /// Turns on the flag `--autoplan-modules`.
     fn modules(self) -> Self {
         let modules = Some(Patterns::new(["**/*.tf"]).unwrap());
         Self {
@@ -182,7 +184,7 @@ impl World {
         explanation
     }
 
-    /// All of it as text, a line each.
+    /// Returns the whole explanation as text, one item per line.
     fn told(&self, files: &[&str]) -> String {
         let explanation = self.explained(files);
         let mut text = String::new();
@@ -542,7 +544,7 @@ fn what_has_no_effect_is_a_warning() {
     ");
 }
 
-/// What is not known of a change of these files, a line each.
+/// Returns the warnings about unknown facts for a change of these files, one per line.
 fn not_known(world: &World, files: &[&str]) -> String {
     let line = |warning: &Warning| {
         let (what, rest) = warning.what.split_once(" (").unwrap_or((&warning.what, ""));
@@ -611,7 +613,7 @@ fn modules_that_are_not_known_are_a_warning_of_whatever_may_use_them() {
     assert_eq!(not_known(&world.modules(), &["b/main.tf"]), modules, "once");
 }
 
-/// Only the first are shown, and there may be a lot of code.
+/// Only the first warnings are shown, and the code may have many.
 #[test]
 fn what_the_configuration_says_comes_before_code() {
     let world = World::new(&["a/broken.tf"])

@@ -1,4 +1,5 @@
-//! Code that could not be read where something hangs on it: a plan goes on without, so people have to hear of it here.
+//! Warns about code that could not be read although a decision depends on it. A plan continues without it, so only
+//! the explanation can tell people.
 
 use std::collections::HashSet;
 
@@ -7,7 +8,7 @@ use super::super::{Input, auto, cloud};
 use super::{Planned, Warning};
 use crate::model::{RepoPath, WorkspaceName};
 
-/// What is not known without a file.
+/// Fact that is unknown without a file.
 #[derive(Debug, Clone, Copy)]
 enum Lost {
     Version,
@@ -46,7 +47,8 @@ impl Lost {
     }
 }
 
-/// What is not known of a project: its version, if only the code says it, and its workspace, if nobody named that.
+/// Warns about unknown facts of a project: its version, if only the code sets it, and its workspace, if no setting
+/// names it.
 pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
     let version = planned
         .tool
@@ -66,7 +68,7 @@ pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
         .collect()
 }
 
-/// Code of which nobody knows which modules it uses.
+/// Warns about code whose modules are unknown.
 pub(super) fn of_modules<'a>(unread: impl IntoIterator<Item = &'a Unread>) -> Vec<Warning> {
     unread
         .into_iter()
@@ -74,7 +76,7 @@ pub(super) fn of_modules<'a>(unread: impl IntoIterator<Item = &'a Unread>) -> Ve
         .collect()
 }
 
-/// Code of modules of which nobody knows whether they are projects too. Nobody asks that of configured ones.
+/// Warns about code of modules that may be projects too. The question does not arise for configured directories.
 pub(super) fn of_states(input: &Input<'_>, configured: &HashSet<RepoPath>) -> Vec<Warning> {
     let Some(modules) = input.modules.filter(|_| input.searches()) else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! What a configuration says without effect: nothing is wrong with it, but hardly anybody means it. And what could not
-//! be found out about it.
+//! Warns about settings that are valid but have no effect, because hardly anybody means them, and about facts that
+//! could not be determined.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::config::repo::{OverrideKey, ProjectConfig, ProjectDir, Remark, RepoCo
 use crate::config::repos::Decider;
 use crate::model::RepoPath;
 
-/// Something that has no effect, or that nobody can tell. `Display` is a line without the place.
+/// A setting without effect, or an unknown fact. `Display` writes a line without the place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Warning {
     /// Name of the file.
     pub file: String,
-    /// Line, from 1; `None` where it is about the whole file.
+    /// Line, from 1; `None` if the warning is about the whole file.
     pub line: Option<usize>,
-    /// What was found.
+    /// Description of the problem.
     pub what: String,
-    /// How to mend it.
+    /// Advice how to fix it.
     pub help: String,
 }
 
@@ -32,9 +32,9 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Everything that has no effect or cannot be told: what the repository's configuration says without effect, what the
-/// server's does, then what is not known of code, each in the order of the files. Code comes last, since there may be
-/// more of it than is shown. What is not known of single projects is told of those that are explained.
+/// Returns all warnings: settings of the repository without effect, then those of the server, then unknown facts
+/// about code, each in the order of the files. Code comes last, because it may have more warnings than are shown.
+/// Unknown facts about single projects are reported for explained projects only.
 pub fn warnings(
     question: &Question<'_>,
     explanation: Option<&Explanation>,
@@ -53,7 +53,7 @@ pub fn warnings(
         .collect())
 }
 
-/// Each once, in the order of the files.
+/// Sorts warnings in the order of the files and removes duplicates.
 fn sorted(mut warnings: Vec<Warning>) -> Vec<Warning> {
     warnings.sort();
     warnings.dedup();
@@ -71,7 +71,7 @@ fn of_repo(question: &Question<'_>, configured: &[Configured<'_>]) -> Vec<Warnin
     all
 }
 
-/// What nobody can tell, and what hangs on code that could not be read.
+/// Warns about facts that cannot be determined, and about decisions that depend on unreadable code.
 fn not_known(
     question: &Question<'_>,
     explanation: Option<&Explanation>,
@@ -93,7 +93,7 @@ fn not_known(
     all
 }
 
-/// Entries that fit a part of the repository's id only.
+/// Warns about entries that match only a part of the repository's id.
 fn of_server(question: &Question<'_>) -> Vec<Warning> {
     let warning = |by: &Decider| {
         match by {
@@ -118,7 +118,7 @@ fn of_server(question: &Question<'_>) -> Vec<Warning> {
         .collect()
 }
 
-/// What of Terragrunt's files only running it could tell, so that a change may be missed.
+/// Warns about parts of Terragrunt files whose value only a run could determine, so that a change may be missed.
 fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
     let input = question.input;
     if !terragrunt::is_used(input.tree) {
@@ -177,7 +177,7 @@ fn dirs(
     idle.map(warning).collect()
 }
 
-/// What is wrong with a path that is no directory, and how to mend it.
+/// Describes the problem of a path that is no directory, and how to fix it.
 fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
     let dir = shown(path.as_str());
     if let Some(target) = links::dir_behind(tree, path) {
@@ -196,7 +196,7 @@ fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
     )
 }
 
-/// Parts of a file that are accepted and have no effect.
+/// Warns about parts of a file that are accepted and have no effect.
 pub fn remarks<'a>(file: &'a str, all: &'a [Remark]) -> impl Iterator<Item = Warning> + 'a {
     all.iter().map(move |remark| Warning {
         file: file.to_owned(),
@@ -206,7 +206,7 @@ pub fn remarks<'a>(file: &'a str, all: &'a [Remark]) -> impl Iterator<Item = War
     })
 }
 
-/// Empty lists of requirements, where a repository may not demand less than the server.
+/// Warns about empty lists of requirements, if a repository may not require less than the server.
 fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
     if question
         .rules
@@ -243,7 +243,7 @@ fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
     empty.map(warning).collect()
 }
 
-/// Workflows of the repository that no project has.
+/// Warns about workflows of the repository that no project uses.
 fn workflows(
     question: &Question<'_>,
     config: &RepoConfig,

@@ -1,4 +1,4 @@
-//! Calls of functions.
+//! Evaluates calls of functions.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::functions;
 use super::value::Value;
 
 impl Frame<'_> {
-    /// The value of a call.
+    /// Returns the value of a call.
     pub(super) fn call(&self, call: &FuncCall) -> Eval {
         let name = call.name.name.as_str();
         match name {
@@ -56,7 +56,8 @@ impl Frame<'_> {
         }
     }
 
-    /// `try`: the first argument that is not wrong. What is not known may be wrong, so nothing after it is the value.
+    /// Evaluates `try`, which is the first argument without an error. An unknown argument may have an error, so no
+    /// later argument can be the value.
     fn first_that_works(&self, call: &FuncCall) -> Eval {
         let mut last = self.fault(call, "`try()` has no argument that works");
         for (at, arg) in call.args.iter().enumerate() {
@@ -73,10 +74,10 @@ impl Frame<'_> {
         Err(last)
     }
 
-    /// Evaluates what may or may not be needed, for the files that it reads.
+    /// Evaluates expressions that may not be needed, in order to find the files that they read.
     fn read_on<'e>(&self, rest: impl Iterator<Item = &'e Expression>) {
         for expr in rest {
-            // An attempt that fails is none that Terragrunt must make.
+            // Terragrunt need not make an attempt that fails.
             drop(self.session.attempt(|| self.eval(expr)));
         }
     }

@@ -1,4 +1,4 @@
-//! Functions about lists and objects, all of whose arguments are known.
+//! Evaluates functions about lists and objects whose arguments are all known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use super::functions::{Args, Outcome, arg, text};
 use super::limits::MAX_ITEMS;
 use super::value::{Stop, Value, whole};
 
-/// The value of a function about lists and objects; none if there is none of this name here.
+/// Returns the value of a function about lists and objects; `None` if this module has no function of that name.
 pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
     Some(match name {
         "length" => length(args),
@@ -143,7 +143,7 @@ fn contains(args: Args<'_>) -> Outcome {
     }
 }
 
-/// A set is sorted. Only texts are compared.
+/// Removes duplicates; the result of a set is sorted. Only texts are compared.
 fn unique(args: Args<'_>, sorted: bool) -> Outcome {
     let items = arg(args, 0)?.to_items()?;
     if items

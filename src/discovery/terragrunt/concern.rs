@@ -1,4 +1,4 @@
-//! Which units a change concerns, and by which way.
+//! Finds the units that a change concerns, and the way from the file to each unit.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -8,28 +8,28 @@ use crate::config::repo::shown;
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
-/// Why a change concerns a unit. Displays as one clause.
+/// Reason why a change concerns a unit. Displays as one clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
-    /// The file that changed.
+    /// File changed by the pull request.
     pub file: RepoPath,
-    /// What the file is to the unit that it concerns first.
+    /// Relation of the file to the unit that it concerns first.
     pub cause: Cause,
-    /// The units between that one, which comes first, and this one, each of which needs the one before; none if the
-    /// file concerns this one itself.
+    /// Units between the first one, which comes first, and this one; each depends on the one before. Empty if the
+    /// file concerns this unit directly.
     pub through: Vec<RepoPath>,
 }
 
-/// What a file is to a unit.
+/// Relation of a file to a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The unit reads it.
+    /// The unit reads the file.
     Read(How),
-    /// It is code that the unit runs.
+    /// The file is code that the unit runs.
     Code(Watch),
 }
 
-/// Units that an explanation names.
+/// Maximum number of units that an explanation names.
 const SHOWN: usize = 4;
 
 impl fmt::Display for Chain {
@@ -69,9 +69,9 @@ impl fmt::Display for Chain {
     }
 }
 
-/// The units that changed files concern, sorted, each with the shortest way to it. A file that a unit reads always
-/// counts; another file of a directory with its code counts if `counts` says so. A change of a unit concerns what
-/// depends on it, and so on.
+/// Returns the units that changed files concern, sorted, each with the shortest way to it. A file that a unit reads
+/// always counts. Another file in a directory of its code counts if `counts` says so. A change of a unit also
+/// concerns the units that depend on it, and so on.
 pub fn concerned(
     found: &Found,
     tree: &Tree,
@@ -99,7 +99,7 @@ pub fn concerned(
         .collect()
 }
 
-/// Adds what depends on the units that are concerned, nearest first.
+/// Adds the units that depend on the concerned units, nearest first.
 fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>) {
     let mut left: VecDeque<usize> = chains.keys().copied().collect();
     while let Some(unit) = left.pop_front() {
@@ -107,7 +107,7 @@ fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>)
         for user in index.users.get(&unit).into_iter().flatten() {
             if !chains.contains_key(user) {
                 let mut through = from.through.clone();
-                // Long ways are cut short: nobody reads them, and a thousand of them would fill the memory.
+                // Long ways are shortened: nobody reads them, and a thousand of them would fill the memory.
                 if through.len() > SHOWN {
                     through.remove(1);
                 }
@@ -125,7 +125,7 @@ fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>)
     }
 }
 
-/// Units by the files and directories they go by.
+/// Units by the files and directories that they depend on.
 struct Index<'f> {
     reads: HashMap<&'f RepoPath, Vec<(usize, How)>>,
     watches: HashMap<&'f RepoPath, Vec<(usize, Watch)>>,
@@ -180,7 +180,8 @@ impl<'f> Index<'f> {
         all
     }
 
-    /// The nearest directory with code above a file: what lies below a module without being one belongs to it.
+    /// Returns the nearest directory with code above a file. A directory without code below a module belongs to the
+    /// module.
     fn home(&self, tree: &Tree, file: &RepoPath) -> RepoPath {
         let mut dir = file.parent();
         while !dir.is_root() && !self.watches.contains_key(&dir) && !tree.has_code(&dir) {

@@ -1,4 +1,4 @@
-//! Values of expressions.
+//! Evaluates expressions to values.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::frame::{Eval, Frame};
 use super::value::{Fault, Stop, Value};
 
 impl Frame<'_> {
-    /// The value of an expression.
+    /// Returns the value of an expression.
     pub(super) fn eval(&self, expr: &Expression) -> Eval {
         if let Err(what) = self.session.enter() {
             return Ok(Value::Unknown(self.fault(expr, what)));
@@ -74,7 +74,7 @@ impl Frame<'_> {
         )
     }
 
-    /// `"${x}"` alone is the value of `x`, whatever it is.
+    /// Evaluates a whole template; `"${x}"` alone has the value of `x`, of any type.
     fn whole_template(&self, expr: &Expression, template: &Template) -> Eval {
         if let Some(Element::Interpolation(only)) = template.as_single_element()
             && matches!(expr, Expression::StringTemplate(_))
@@ -127,8 +127,8 @@ impl Frame<'_> {
         self.choose(cond_expr, || self.eval(true_expr), || self.eval(false_expr))
     }
 
-    /// One of two. When the condition is not known, what both of them read is read, and neither is the value, unless
-    /// they are the same.
+    /// Evaluates one of two expressions. If the condition is unknown, both are evaluated for the files that they
+    /// read. The value is then unknown, unless both are equal.
     fn choose(
         &self,
         condition: &Expression,
@@ -148,7 +148,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Why something is not known; an error if it is wrong.
+    /// Returns the reason why a value is unknown, or an error if the expression is wrong.
     pub(super) fn unknown(&self, place: &impl Span, stop: Stop) -> Result<Rc<Fault>, Rc<Fault>> {
         match stop {
             Stop::Unknown(fault) => Ok(fault),
@@ -302,7 +302,7 @@ impl Frame<'_> {
     }
 }
 
-/// `&&` and `||`: one side can decide, even if the other is not known.
+/// Evaluates `&&` and `||`: one side can decide even if the other is unknown.
 fn either(one: &Value, two: &Value, deciding: bool) -> Result<Value, Stop> {
     let decides = |value: &Value| matches!(value.to_bool(), Ok(value) if value == deciding);
     if decides(one) || decides(two) {

@@ -1,4 +1,4 @@
-//! What the files of one unit say together: where its code is, what it depends on, whether it is left out.
+//! Merges the files of one unit into facts: where its code is, which units it depends on, and whether it is excluded.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -17,20 +17,20 @@ use super::source::{self, Code};
 use super::value::{Stop, Value};
 use crate::model::RepoPath;
 
-/// What the files of a unit say together.
+/// Facts that the files of a unit state together.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// Whether there is a `source`, known or not.
+    /// True if there is a `source`, known or not.
     pub(super) has_source: bool,
-    /// Whether Terragrunt writes code into the directory before it runs.
+    /// True if Terragrunt writes code into the directory before it runs.
     pub(super) generates: bool,
     pub(super) code: Option<RepoPath>,
-    /// Directories of other units, and where each is named.
+    /// Directories of other units, and the file and line that name each.
     pub(super) depends_on: Vec<(RepoPath, RepoPath, usize)>,
     pub(super) excluded: bool,
 }
 
-/// Facts in the making.
+/// Facts while files are merged.
 #[derive(Default)]
 pub(super) struct Merged {
     facts: Facts,
@@ -40,7 +40,7 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// The facts of files; what is nearer to the unit comes first.
+    /// Merges the facts of files; the file nearest to the unit comes first.
     pub(super) fn of<'f, 's: 'f>(frames: impl Iterator<Item = &'f Frame<'s>>) -> Facts {
         let mut merged = Self::default();
         for frame in frames {
@@ -132,7 +132,7 @@ impl Merged {
         }
     }
 
-    /// A file that Terragrunt writes. The nearest block of a name counts.
+    /// Adds a file that Terragrunt writes. The nearest block of a name counts.
     fn generate(&mut self, frame: &Frame<'_>, block: &Block) {
         if !self.generated.insert(label(block).to_owned()) {
             return;
@@ -185,7 +185,7 @@ impl Merged {
     }
 }
 
-/// Whether a generated file may be code. One whose name is not known may be.
+/// Returns true if a generated file may be code. A file with an unknown name may be.
 fn may_be_code(path: Option<&Eval>, disable: Option<&Eval>) -> bool {
     let is_off = matches!(disable, Some(Ok(Value::Bool(true))));
     let is_code = match path {
@@ -199,7 +199,7 @@ fn may_be_code(path: Option<&Eval>, disable: Option<&Eval>) -> bool {
     is_code && !is_off
 }
 
-/// The same of all files of the attribute `generate`.
+/// Returns true if any file of the attribute `generate` may be code.
 fn may_be_code_of_any(all: &Eval) -> bool {
     let all = match all {
         Ok(Value::Unknown(_)) | Err(_) => return true,
@@ -218,7 +218,7 @@ fn may_be_code_of_any(all: &Eval) -> bool {
     })
 }
 
-/// The texts of a list that something needs to know.
+/// Returns the texts of a list that the caller requires.
 fn texts(frame: &Frame<'_>, expr: &Expression, what: &str) -> Vec<Rc<str>> {
     let Some(value) = frame.needed(expr, what) else {
         return vec![];
@@ -239,7 +239,7 @@ fn texts(frame: &Frame<'_>, expr: &Expression, what: &str) -> Vec<Rc<str>> {
     items.iter().filter_map(known).collect()
 }
 
-/// Files with variables that `extra_arguments` names.
+/// Adds the files of variables that `extra_arguments` names.
 fn var_files(frame: &Frame<'_>, block: &Block) {
     for name in ["required_var_files", "optional_var_files"] {
         let Some(files) = block.body.get_attribute(name) else {

@@ -1,4 +1,4 @@
-//! The files that a search reads, each once.
+//! Reads the files of a search, each once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,28 +14,28 @@ use crate::discovery::Tree;
 use crate::discovery::code::{Unread, has_word, is_editor_file, unmarked};
 use crate::model::RepoPath;
 
-/// A file of Terragrunt's language, read.
+/// A parsed file in Terragrunt's language.
 pub(super) struct Source {
     pub(super) file: RepoPath,
     pub(super) body: Body,
-    /// Where each line begins.
+    /// Offsets at which the lines begin.
     lines: Vec<usize>,
-    /// Where each local is written: the block, and the attribute in it.
+    /// Position of each local: the block, and the attribute in it.
     locals: HashMap<String, (usize, usize)>,
 }
 
-/// What came of reading a file.
+/// Result of reading a file.
 #[derive(Clone)]
 pub(super) enum Parsed {
-    /// There is no such file, or it cannot be read.
+    /// The file does not exist, or cannot be read.
     Missing,
-    /// It is not in the language: line and message.
+    /// The file is not in the language: line and message.
     Broken(usize, Rc<str>),
-    /// It was read.
+    /// The file was read and parsed.
     Read(Rc<Source>),
 }
 
-/// A tree, its files, and the work that is left for all units.
+/// A tree, its files, and the remaining work for all units.
 pub(super) struct Files<'a> {
     pub(super) tree: &'a Tree,
     read: &'a dyn Fn(&RepoPath) -> Option<String>,
@@ -62,7 +62,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The text of a file; none when it is not there, no text or too large.
+    /// Returns the text of a file; `None` if the file does not exist, is not text or is too large.
     pub(super) fn text(&self, file: &RepoPath) -> Option<Rc<str>> {
         if let Some(text) = self.texts.borrow().get(file) {
             return text.clone();
@@ -82,7 +82,7 @@ impl<'a> Files<'a> {
         Some(text)
     }
 
-    /// A file in Terragrunt's language.
+    /// Returns a file in Terragrunt's language.
     pub(super) fn source(&self, file: &RepoPath) -> Parsed {
         if let Some(parsed) = self.parsed.borrow().get(file) {
             return parsed.clone();
@@ -96,7 +96,7 @@ impl<'a> Files<'a> {
         parsed
     }
 
-    /// The directories of the local modules that the code of a directory calls.
+    /// Returns the directories of the local modules that the code of a directory calls.
     pub(super) fn modules(&self, dir: &RepoPath) -> Rc<Vec<RepoPath>> {
         if let Some(modules) = self.modules.borrow().get(dir) {
             return Rc::clone(modules);
@@ -121,7 +121,7 @@ impl<'a> Files<'a> {
         modules
     }
 
-    /// The code of some directories that cannot be read, sorted.
+    /// Returns the unreadable code in some directories, sorted.
     pub(super) fn into_unread(self, is_in: impl Fn(&RepoPath) -> bool) -> Vec<Unread> {
         let mut unread = self.unread.into_inner();
         unread.retain(|one| is_in(&one.file.parent()));
@@ -169,13 +169,13 @@ impl Source {
         }
     }
 
-    /// The line (from 1) that something of the file begins on.
+    /// Returns the line (from 1) on which a part of the file begins.
     pub(super) fn line(&self, place: &impl Span) -> usize {
         let at = place.span().map_or(0, |span| span.start);
         self.lines.partition_point(|begin| *begin <= at).max(1)
     }
 
-    /// The expression of a local.
+    /// Returns the expression of a local.
     pub(super) fn local(&self, name: &str) -> Option<&Expression> {
         let (block, at) = *self.locals.get(name)?;
         let block = self.body.get(block).and_then(Structure::as_block)?;
@@ -186,7 +186,7 @@ impl Source {
             .map(|attribute| &attribute.value)
     }
 
-    /// The names of all locals, in order.
+    /// Returns the names of all locals, in order.
     pub(super) fn local_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.locals.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -202,7 +202,7 @@ impl Source {
     }
 }
 
-/// The first label of a block; empty when it has none.
+/// Returns the first label of a block; empty if it has none.
 pub(super) fn label(block: &Block) -> &str {
     block.labels.first().map_or("", |label| label.as_str())
 }

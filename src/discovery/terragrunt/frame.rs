@@ -1,7 +1,7 @@
-//! One file of a configuration, as one unit sees it: its locals, what it includes, and what it makes of both.
+//! Evaluates one file of a configuration for one unit: its locals, its includes, and its values.
 //!
-//! Locals and includes are evaluated when something asks for them, each once, so their order does not matter and what
-//! refers to itself is found.
+//! Locals and includes are evaluated on demand, each once. Their order therefore does not matter, and a reference to
+//! itself is found.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -18,20 +18,20 @@ use super::session::Session;
 use super::value::{Fault, Stop, Value};
 use crate::model::RepoPath;
 
-/// A value, or what is wrong with the expression.
+/// A value, or the error in the expression.
 pub(super) type Eval = Result<Value, Rc<Fault>>;
 
-/// The unit that everything is evaluated for.
+/// Unit that the configuration is evaluated for.
 pub(super) struct Origin {
-    /// Where Terragrunt runs it.
+    /// Directory in which Terragrunt runs the unit.
     pub(super) dir: RepoPath,
-    /// Where its files are in the repository, when a stack has yet to copy them to `dir`.
+    /// Directory of its files in the repository, if a stack has yet to copy them to `dir`.
     pub(super) template: Option<RepoPath>,
-    /// `values` that a stack gives it.
+    /// Values that a stack gives to the unit.
     pub(super) values: Option<Value>,
 }
 
-/// Something that is evaluated once.
+/// State of a value that is evaluated only once.
 #[derive(Clone, Default)]
 pub(super) enum Once<T> {
     #[default]
@@ -44,18 +44,18 @@ pub(super) enum Once<T> {
 pub(super) struct Frame<'s> {
     pub(super) session: &'s Session<'s>,
     pub(super) source: Rc<Source>,
-    /// The file whose directory is that of the configuration: for an included file, the one that includes it.
+    /// File whose directory is that of the configuration; for an included file, the one that includes it.
     pub(super) config: RepoPath,
     pub(super) included: bool,
     pub(super) origin: Rc<Origin>,
     pub(super) includes: RefCell<Once<Rc<Vec<Include<'s>>>>>,
     locals: RefCell<HashMap<String, Once<Eval>>>,
     exposed: RefCell<Once<Value>>,
-    /// Variables of the `for` expressions around, innermost last.
+    /// Variables of the surrounding `for` expressions, innermost last.
     pub(super) vars: RefCell<Vec<(String, Value)>>,
 }
 
-/// Parts of a configuration that others may refer to, but that are not evaluated for them.
+/// Parts of a configuration that other files may refer to, but that are not evaluated for them.
 const UNEXPOSED: [&str; 12] = [
     "dependencies",
     "dependency",
@@ -72,7 +72,7 @@ const UNEXPOSED: [&str; 12] = [
 ];
 
 impl<'s> Frame<'s> {
-    /// A file that is evaluated in its own right, as if it lay at `config`.
+    /// Creates the frame of a file that is evaluated on its own, as if it lay at `config`.
     pub(super) fn new(
         session: &'s Session<'s>,
         source: Rc<Source>,
@@ -92,12 +92,13 @@ impl<'s> Frame<'s> {
         }
     }
 
-    /// The directory that the paths of the configuration start from.
+    /// Returns the directory that paths in the configuration are relative to.
     pub(super) fn base(&self) -> RepoPath {
         self.config.parent()
     }
 
-    /// Where a file is in the repository: those of a unit that a stack makes are still where they are copied from.
+    /// Returns the place of a file in the repository. A stack copies the files of a unit, so they are still at their
+    /// origin.
     pub(super) fn real(&self, path: RepoPath) -> RepoPath {
         let Origin {
             dir,
@@ -116,12 +117,12 @@ impl<'s> Frame<'s> {
         }
     }
 
-    /// The path that a text names from a directory, in the repository.
+    /// Returns the path in the repository that a text names, relative to a directory.
     pub(super) fn resolve(&self, text: &str, base: &RepoPath) -> Result<RepoPath, String> {
         paths::resolve(text, base).map(|path| self.real(path))
     }
 
-    /// Something that is wrong at a place of this file.
+    /// Describes an error at a place of this file.
     pub(super) fn fault(&self, place: &impl Span, what: impl Into<String>) -> Rc<Fault> {
         Rc::new(Fault {
             file: self.source.file.clone(),
@@ -134,7 +135,7 @@ impl<'s> Frame<'s> {
         self.session.report(&self.fault(place, what));
     }
 
-    /// Says where a value could not be made.
+    /// Adds the place to the reason why a value could not be made.
     pub(super) fn placed(&self, place: &impl Span, value: Result<Value, Stop>) -> Eval {
         match value {
             Ok(value) => Ok(value),
@@ -144,7 +145,8 @@ impl<'s> Frame<'s> {
         }
     }
 
-    /// A value that something needs to know; else the reason is reported and there is none. `null` is none too.
+    /// Returns a value that the caller requires. If it is unknown, the reason is reported and the result is `None`,
+    /// as for `null`.
     pub(super) fn needed(&self, expr: &Expression, what: &str) -> Option<Value> {
         match self.eval(expr) {
             Ok(Value::Null) => None,
@@ -168,7 +170,7 @@ impl<'s> Frame<'s> {
         }
     }
 
-    /// A text that something needs to know.
+    /// Returns a text that the caller requires.
     pub(super) fn needed_text(&self, expr: &Expression, what: &str) -> Option<Rc<str>> {
         let value = self.needed(expr, what)?;
         value
@@ -177,7 +179,7 @@ impl<'s> Frame<'s> {
             .ok()
     }
 
-    /// The value of `local.name`.
+    /// Returns the value of `local.name`.
     pub(super) fn local(&self, name: &str, place: &impl Span) -> Eval {
         let state = self.locals.borrow().get(name).cloned().unwrap_or_default();
         match state {
@@ -189,7 +191,7 @@ impl<'s> Frame<'s> {
             return Err(self.fault(place, format!("there is no `local.{name}`")));
         };
         self.locals.borrow_mut().insert(name.to_owned(), Once::Busy);
-        // Variables of a `for` are not seen in what it refers to.
+        // The expression of a local does not see the variables of a surrounding `for`.
         let around = std::mem::take(&mut *self.vars.borrow_mut());
         let value = self.eval(expr);
         *self.vars.borrow_mut() = around;
@@ -199,7 +201,7 @@ impl<'s> Frame<'s> {
         value
     }
 
-    /// All locals. One that is wrong is not known.
+    /// Returns all locals; one with an error is unknown.
     pub(super) fn all_locals(&self) -> Result<Value, Stop> {
         let local = |name: &&str| {
             let value = self.local(name, &self.source.body);
@@ -208,7 +210,7 @@ impl<'s> Frame<'s> {
         Value::object(self.source.local_names().iter().map(local).collect())
     }
 
-    /// What others see of it: `include.x`, or the value of `read_terragrunt_config`.
+    /// Returns the values that other files see: `include.x`, or the value of `read_terragrunt_config`.
     pub(super) fn exposed(&self) -> Result<Value, Stop> {
         match &*self.exposed.borrow() {
             Once::Done(value) => return Ok(value.clone()),
@@ -237,7 +239,7 @@ impl<'s> Frame<'s> {
         Value::object(parts)
     }
 
-    /// The `inputs`, on top of those of what it includes.
+    /// Returns the `inputs`, merged over those of the included files.
     fn inputs(&self) -> Result<Value, Stop> {
         let mut all = BTreeMap::new();
         for include in self.includes()?.iter().filter(|include| include.merged) {
@@ -256,7 +258,7 @@ impl<'s> Frame<'s> {
         Value::object(all)
     }
 
-    /// A file of the language; reports why it cannot be read.
+    /// Returns a file of the language, or reports why it cannot be read.
     pub(super) fn read_source(&self, file: &RepoPath, place: &impl Span) -> Option<Rc<Source>> {
         match self.session.files.source(file) {
             Parsed::Read(source) => return Some(source),
@@ -276,7 +278,7 @@ impl<'s> Frame<'s> {
         None
     }
 
-    /// Evaluates everything, for the files that are read on the way.
+    /// Evaluates all expressions, in order to find the files that they read.
     pub(super) fn walk(&self) {
         for name in self.source.local_names() {
             if let Err(fault) = self.local(name, &self.source.body) {

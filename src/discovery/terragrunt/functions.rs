@@ -1,4 +1,4 @@
-//! Functions that need nothing but their arguments, all of which are known.
+//! Evaluates functions that need only their arguments, which are all known.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::value::{Stop, Value, whole};
 pub(super) type Args<'a> = &'a [Value];
 pub(super) type Outcome = Result<Value, Stop>;
 
-/// The value of a function; none if there is none of this name here.
+/// Returns the value of a function; `None` if this module has no function of that name.
 pub(super) fn call(name: &str, args: Args<'_>) -> Option<Outcome> {
     on_text(name, args)
         .or_else(|| collections::call(name, args))
@@ -70,7 +70,7 @@ fn dirname(path: &str) -> String {
     }
 }
 
-/// A pattern between slashes is a regular expression.
+/// Evaluates `replace`; a pattern between slashes is a regular expression.
 fn replace(args: Args<'_>) -> Outcome {
     let (whole, from, to) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
     if from.len() > 2
@@ -101,7 +101,7 @@ fn replace(args: Args<'_>) -> Outcome {
     )
 }
 
-/// `%s`, `%d`, `%v`, `%q` and `%%`; other verbs are not evaluated.
+/// Evaluates `format` with `%s`, `%d`, `%v`, `%q` and `%%`; other verbs are not evaluated.
 fn format(args: Args<'_>) -> Outcome {
     let (pattern, mut at) = (text(args, 0)?, 1);
     let mut parts: Vec<Rc<str>> = Vec::new();
@@ -151,7 +151,7 @@ fn compiled(pattern: &str) -> Result<Regex, Stop> {
     built.map_err(|_| Stop::unsupported("a regular expression is not valid, or too large"))
 }
 
-/// The match: a text; a list of groups; or an object, if they are named.
+/// Returns the match of a regular expression: a text, a list of groups, or an object if the groups are named.
 fn regex(args: Args<'_>) -> Outcome {
     let (pattern, subject) = (compiled(&text(args, 0)?)?, text(args, 1)?);
     let found = pattern
@@ -209,7 +209,7 @@ fn conversion(name: &str, args: Args<'_>) -> Option<Outcome> {
     })
 }
 
-/// A value of JSON as one of the language.
+/// Converts a JSON value into a value of the language.
 pub(super) fn from_json(json: &serde_json::Value, depth: usize) -> Outcome {
     use serde_json::Value as Json;
     if depth > 32 {

@@ -1,4 +1,4 @@
-//! Files that another file includes.
+//! Finds the files that another file includes.
 
 use std::rc::Rc;
 
@@ -15,14 +15,15 @@ use crate::model::RepoPath;
 pub(super) struct Include<'s> {
     name: String,
     pub(super) file: RepoPath,
-    /// Whether its blocks become those of the file that includes it.
+    /// True if its blocks become blocks of the including file.
     pub(super) merged: bool,
-    /// None if it cannot be read.
+    /// Frame of the file; `None` if it cannot be read.
     pub(super) frame: Option<Rc<Frame<'s>>>,
 }
 
 impl<'s> Frame<'s> {
-    /// The files that it includes. An error while they are looked for: then nothing may depend on them.
+    /// Returns the included files. While they are searched for, no expression may depend on them, so the result is an
+    /// error.
     pub(super) fn includes(&self) -> Result<Rc<Vec<Include<'s>>>, Stop> {
         match &*self.includes.borrow() {
             Once::Done(includes) => return Ok(Rc::clone(includes)),
@@ -84,7 +85,7 @@ impl<'s> Frame<'s> {
         Some(frame)
     }
 
-    /// What `include`, or `include.name`, stands for, and how many names that took.
+    /// Returns the value of `include` or `include.name`, and the number of names used.
     pub(super) fn include_value(&self, first: Option<&str>) -> Result<(Value, usize), Stop> {
         let includes = self.includes()?;
         let (include, taken) = match (&includes[..], first) {
@@ -100,7 +101,7 @@ impl<'s> Frame<'s> {
         Ok((frame.exposed()?, taken))
     }
 
-    /// The included file that functions like `path_relative_to_include` are about.
+    /// Returns the included file for functions like `path_relative_to_include`.
     pub(super) fn selected_include(&self, name: Option<&Value>) -> Result<Option<RepoPath>, Stop> {
         if self.included {
             return Ok(Some(self.source.file.clone()));

@@ -1,43 +1,43 @@
-//! Limits on everything that a configuration of Terragrunt could make large or long: it comes from a pull request (P12).
+//! Limits the size and the work of a Terragrunt configuration, because it comes from a pull request (P12).
 
-/// Units and stacks of one repository. Terragrunt itself is slow far below this.
+/// Maximum number of units and stacks of one repository. Terragrunt itself is slow far below this number.
 pub(super) const MAX_UNITS: usize = 20_000;
 
-/// Bytes of one file that are read.
+/// Maximum number of bytes of one file that are read.
 pub(super) const MAX_FILE_BYTES: usize = 512 << 10;
 
-/// Bytes of all files of one search that are kept.
+/// Maximum number of bytes of all files of one search that are kept.
 pub(super) const MAX_ALL_BYTES: usize = 64 << 20;
 
-/// Expressions that one unit may evaluate: real ones need some hundreds.
+/// Maximum number of expressions that one unit may evaluate; real units need some hundreds.
 pub(super) const MAX_STEPS: usize = 100_000;
 
-/// Expressions that all units together may evaluate: seconds of work.
+/// Maximum number of expressions that all units together may evaluate: seconds of work.
 pub(super) const MAX_ALL_STEPS: usize = 20_000_000;
 
-/// Bytes of values that one unit may make.
+/// Maximum number of bytes of values that one unit may make.
 pub(super) const MAX_MADE_BYTES: usize = 32 << 20;
 
-/// Expressions, locals and files inside each other: each level costs stack, and threads have two megabytes.
+/// Maximum nesting of expressions, locals and files. Each level costs stack, and threads have two megabytes.
 pub(super) const MAX_DEPTH: usize = 120;
 
-/// Bytes of one text.
+/// Maximum size of one text in bytes.
 pub(super) const MAX_TEXT: usize = 256 << 10;
 
-/// Elements of one list or object.
+/// Maximum number of elements of one list or object.
 pub(super) const MAX_ITEMS: usize = 10_000;
 
-/// Lists and objects inside each other.
+/// Maximum nesting of lists and objects.
 pub(super) const MAX_NESTING: usize = 48;
 
-/// Files that one unit reads or looks for.
+/// Maximum number of files that one unit reads or looks for.
 pub(super) const MAX_READS: usize = 5_000;
 
-/// Directories of modules that one unit uses.
+/// Maximum number of directories of modules that one unit uses.
 pub(super) const MAX_MODULES: usize = 500;
 
-/// Stacks inside stacks.
+/// Maximum nesting of stacks in stacks.
 pub(super) const MAX_STACKS: usize = 8;
 
-/// Things that could not be found out which are kept.
+/// Maximum number of unresolved items that are kept.
 pub(super) const MAX_UNRESOLVED: usize = 1_000;

@@ -1,4 +1,4 @@
-//! `for`, as an expression and in templates.
+//! Evaluates `for`, as an expression and in templates.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use super::limits::MAX_ITEMS;
 use super::value::{Fault, Stop, Value};
 
 impl Frame<'_> {
-    /// Does something for each element of a collection, with its variables bound. Once, and with the reason, if it is
-    /// not known which elements there are.
+    /// Runs `work` for each element of a collection, with the variables of the loop bound. If the elements are
+    /// unknown, `work` runs once with the reason.
     fn each(
         &self,
         collection: &Expression,
@@ -121,7 +121,7 @@ fn numbered(items: &[Value]) -> Vec<(Value, Value)> {
         .collect()
 }
 
-/// What a `for` expression has made so far.
+/// Results of a `for` expression so far.
 #[derive(Default)]
 struct Made {
     list: Vec<Value>,

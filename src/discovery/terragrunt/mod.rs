@@ -1,10 +1,12 @@
-//! Units and stacks of Terragrunt: which there are, which files each goes by, and what depends on what; so that nobody
+//! Finds the units and stacks of Terragrunt, the files that each depends on, and their dependencies, so that nobody
 //! has to generate a configuration file for them.
 //!
-//! Nothing is run. What an expression needs from outside of the repository (a program, the environment, a cloud, the
-//! outputs of another unit) is not known, and what is not known never becomes a guess: where it decides what a unit
-//! goes by, that is reported with its place. Everything comes from a pull request, so each step has a limit, cycles
-//! end, and no path leaves the repository. The rules are those of Terragrunt 1.0; `docs/terragrunt.md` has them.
+//! The module runs nothing. An expression may need a value from outside the repository: a program, the environment, a
+//! cloud, the outputs of another unit. That value is unknown and is never guessed. If it decides which files a unit
+//! depends on, the module reports it with its place.
+//!
+//! All input comes from a pull request, so each step has a limit, cycles end, and no path leaves the repository. The
+//! rules are those of Terragrunt 1.0; `docs/terragrunt.md` lists them.
 
 mod calls;
 mod collections;
@@ -43,75 +45,77 @@ use super::Tree;
 use super::code::Unread;
 use crate::model::RepoPath;
 
-/// The file that makes a directory a stack.
+/// Name of the file that makes a directory a stack.
 const STACK: &str = "terragrunt.stack.hcl";
 
-/// What Terragrunt makes itself; what is in there is not of the repository.
+/// Directories that Terragrunt generates; their content does not belong to the repository.
 const GENERATED: [&str; 2] = [".terragrunt-cache", ".terragrunt-stack"];
 
-/// What is in a tree.
+/// Units and stacks found in a tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Units and stacks, sorted by directory; at most one a directory.
+    /// Units and stacks, sorted by directory; at most one per directory.
     pub units: Vec<Unit>,
     /// Directories with a configuration that are no projects, and why not.
     pub passed_over: BTreeMap<RepoPath, PassedOver>,
-    /// What could not be found out, sorted.
+    /// Facts that could not be determined, sorted.
     pub unresolved: Vec<Unresolved>,
-    /// Units that were not looked at because there are too many.
+    /// Note that units were not examined because there are too many.
     pub cut_off: Option<Unresolved>,
-    /// Code of units that cannot be read, so that nobody knows which modules it calls; sorted.
+    /// Unreadable code of units, whose module calls are therefore unknown; sorted.
     pub unread: Vec<Unread>,
 }
 
 /// A directory that Terragrunt runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Where.
+    /// Directory of the unit.
     pub dir: RepoPath,
-    /// Unit or stack.
+    /// Kind of the directory: unit or stack.
     pub kind: Kind,
-    /// Files that it reads or looks for, and how it comes to them.
+    /// Files that the unit reads or looks for, and how it reaches them.
     pub reads: BTreeMap<RepoPath, How>,
-    /// Directories whose code it runs.
+    /// Directories whose code the unit runs.
     pub watches: BTreeMap<RepoPath, Watch>,
-    /// Units and stacks whose outputs it needs, or that go first; sorted.
+    /// Units and stacks that must run first, or whose outputs the unit needs; sorted.
     pub depends_on: BTreeSet<RepoPath>,
-    /// Number of units that have to run one after another before it. In a cycle: as if those were not in one.
+    /// Number of units that must run one after another before this one. Units in a cycle count as if they were not in
+    /// one.
     pub order: usize,
-    /// Its part of [`Found::unresolved`].
+    /// Entries of [`Found::unresolved`] that belong to this unit.
     pub unresolved: BTreeSet<Unresolved>,
 }
 
-/// What a directory is to Terragrunt.
+/// Role of a directory in Terragrunt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It has `terragrunt.hcl`.
+    /// The directory has `terragrunt.hcl`.
     Unit,
-    /// It has `terragrunt.stack.hcl`.
+    /// The directory has `terragrunt.stack.hcl`.
     Stack,
 }
 
-/// How a unit comes to a file; the most telling way last. Displays as the end of a clause: "…, which it includes".
+/// Way in which a unit reaches a file; the most informative way is last. Displays as the end of a clause: "…, which
+/// it includes".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// It looks whether the file is there.
+    /// The unit checks whether the file exists.
     LookedFor,
-    /// A unit of the stack, whose files are not in this repository, would find it in a directory above.
+    /// A unit of the stack, whose files are not in this repository, would find the file in a directory above.
     AboveForeign,
-    /// It reads what another unit is made of.
+    /// The unit reads the files of another unit.
     Dependency,
-    /// It reads the content.
+    /// The unit reads the content of the file.
     File,
-    /// It takes variables from it.
+    /// The unit takes variables from the file.
     VarFile,
-    /// It evaluates it with `read_terragrunt_config`.
+    /// The unit evaluates the file with `read_terragrunt_config`.
     Config,
-    /// It includes it.
+    /// The unit includes the file.
     Include,
-    /// A stack makes a unit from it.
+    /// A stack makes a unit from the file.
     Template,
-    /// It is its own configuration.
+    /// The file is the unit's own configuration.
     Own,
 }
 
@@ -130,27 +134,27 @@ impl fmt::Display for How {
     }
 }
 
-/// Why the code in a directory is that of a unit.
+/// Reason why the code in a directory belongs to a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watch {
-    /// A module that its code calls.
+    /// The directory is a module that the code of the unit calls.
     Module,
-    /// The `source` of the unit.
+    /// The directory is the `source` of the unit.
     Source,
-    /// The directory of the unit.
+    /// The directory is that of the unit itself.
     Own,
 }
 
-/// Why a directory with a configuration is no project.
+/// Reason why a directory with a configuration is no project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassedOver {
-    /// Others include it, and it has no code.
+    /// Other files include the configuration, and the directory has no code.
     Included,
-    /// It has no code, names no `source` and generates no code.
+    /// The directory has no code, names no `source` and generates no code.
     NoCode,
-    /// `skip` or `exclude` takes it out.
+    /// The configuration excludes the directory with `skip` or `exclude`.
     Excluded,
-    /// A stack makes units of it.
+    /// A stack makes units from the directory.
     Template,
 }
 
@@ -167,14 +171,14 @@ impl fmt::Display for PassedOver {
     }
 }
 
-/// Something that could not be found out without running anything, so that a change may be missed.
+/// A fact that only a run could determine, so that a change may be missed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unresolved {
-    /// The file that says it.
+    /// File that contains the expression.
     pub file: RepoPath,
-    /// The line, from 1.
+    /// Line of the expression, from 1.
     pub line: usize,
-    /// One clause.
+    /// Description of the unknown fact, one clause.
     pub what: String,
 }
 
@@ -184,13 +188,13 @@ impl fmt::Display for Unresolved {
     }
 }
 
-/// Whether a tree has anything of Terragrunt. Cheap.
+/// Returns true if a tree contains any Terragrunt file. The check is cheap.
 pub fn is_used(tree: &Tree) -> bool {
     tree.dirs()
         .any(|dir| has(tree, dir, CONFIG) || has(tree, dir, STACK))
 }
 
-/// Whether Terragrunt, not Terraform, runs a directory.
+/// Returns true if Terragrunt runs a directory instead of Terraform.
 pub(super) fn runs(tree: &Tree, dir: &RepoPath) -> bool {
     has(tree, dir, CONFIG) || has(tree, dir, STACK)
 }
@@ -205,7 +209,7 @@ fn is_generated(dir: &RepoPath) -> bool {
         .any(|part| GENERATED.contains(&part))
 }
 
-/// Every unit and stack of a tree. `read` gives the text of a file, as for [`super::Input`].
+/// Returns every unit and stack of a tree. `read` returns the text of a file, as in [`super::Input`].
 pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     let files = Files::new(tree, read);
     let dirs = tree
@@ -246,7 +250,7 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
 }
 
 impl Found {
-    /// The unit or stack of a directory.
+    /// Returns the unit or stack of a directory.
     pub fn unit(&self, dir: &RepoPath) -> Option<&Unit> {
         self.units
             .binary_search_by(|unit| unit.dir.cmp(dir))

@@ -1,4 +1,4 @@
-//! What has to run before what.
+//! Orders units so that each runs after those that it depends on.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -6,8 +6,8 @@ use super::reading::CONFIG;
 use super::{Unit, Unresolved};
 use crate::model::RepoPath;
 
-/// Sets the order of every unit: those that depend on nothing first. Cycles are reported; what is in one, or needs one,
-/// comes after everything else.
+/// Sets the order of every unit, starting with those that depend on nothing. Cycles are reported. Units in a cycle,
+/// and those that depend on one, come after all others.
 pub(super) fn set(units: &mut [Unit], unresolved: &mut BTreeSet<Unresolved>) {
     let places: HashMap<RepoPath, usize> = units
         .iter()
@@ -32,7 +32,7 @@ pub(super) fn set(units: &mut [Unit], unresolved: &mut BTreeSet<Unresolved>) {
     }
 }
 
-/// The level of every node, and those that never become free.
+/// Returns the level of every node, and the nodes that never become free.
 fn levels(needs: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
     let mut users = vec![Vec::new(); needs.len()];
     for (at, own) in needs.iter().enumerate() {
@@ -67,7 +67,8 @@ fn levels(needs: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
     (level, stuck)
 }
 
-/// Cycles among the stuck nodes: from each that was not met before, the way along its first stuck need.
+/// Returns the cycles among the stuck nodes. From each node not yet visited, the search follows the first stuck
+/// dependency.
 fn cycles(needs: &[Vec<usize>], stuck: &[bool]) -> Vec<Vec<usize>> {
     let mut met = vec![0; needs.len()];
     let mut found = Vec::new();
@@ -76,7 +77,7 @@ fn cycles(needs: &[Vec<usize>], stuck: &[bool]) -> Vec<Vec<usize>> {
         while met[at] == 0 {
             met[at] = start + 1;
             way.push(at);
-            // A stuck node needs at least one that is stuck.
+            // A stuck node depends on at least one stuck node.
             at = needs[at]
                 .iter()
                 .copied()
@@ -121,14 +122,14 @@ mod tests {
 
     #[test]
     fn levels_are_the_longest_way_down() {
-        // 3 needs 2 and 0, 2 needs 1, 1 needs 0.
+        // Node 3 needs 2 and 0, 2 needs 1, 1 needs 0.
         let needs = [vec![], vec![0], vec![1], vec![2, 0]];
         assert_eq!(levels(&needs), (vec![0, 1, 2, 3], vec![false; 4]));
     }
 
     #[test]
     fn cycles_end_and_are_told_once() {
-        // 1 and 2 need each other, 3 needs both, 0 is free, 4 needs itself.
+        // Nodes 1 and 2 need each other, 3 needs both, 0 is free, 4 needs itself.
         let needs = [vec![], vec![2], vec![1], vec![1, 2, 0], vec![4]];
         let (level, stuck) = levels(&needs);
         assert_eq!(

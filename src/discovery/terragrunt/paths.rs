@@ -1,12 +1,12 @@
-//! Paths that expressions make. Where the checkout lies is not known here and must not matter, so a made-up directory
-//! stands for it.
+//! Resolves paths that expressions make. The place of the checkout is unknown here and must not matter, so an
+//! invented directory stands for it.
 
 use crate::model::{InvalidPath, RepoPath};
 
-/// Stands for the directory of the checkout in absolute paths.
+/// Invented directory of the checkout in absolute paths.
 pub(super) const ROOT: &str = "/(checkout)";
 
-/// The absolute path of something in the repository.
+/// Returns the absolute path of a file or directory in the repository.
 pub(super) fn absolute(path: &RepoPath) -> String {
     if path.is_root() {
         ROOT.to_owned()
@@ -15,7 +15,8 @@ pub(super) fn absolute(path: &RepoPath) -> String {
     }
 }
 
-/// The path in the repository that a text names: relative to a directory, or absolute. The error is one clause.
+/// Returns the path in the repository that a text names: relative to a directory, or absolute. The error is one
+/// clause.
 pub(super) fn resolve(text: &str, base: &RepoPath) -> Result<RepoPath, String> {
     let (from, rest) = match text.strip_prefix(ROOT) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => (RepoPath::root(), rest),
@@ -36,7 +37,7 @@ pub(super) fn resolve(text: &str, base: &RepoPath) -> Result<RepoPath, String> {
     })
 }
 
-/// A text as an error may show it.
+/// Shortens and cleans a text for an error message.
 pub(super) fn short(text: &str) -> String {
     const MAX: usize = 120;
     let text = text
@@ -53,7 +54,7 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// The path from one directory to another.
+/// Returns the path from one directory to another.
 pub(super) fn relative(from: &RepoPath, to: &RepoPath) -> String {
     let parts = |path: &RepoPath| -> Vec<String> {
         if path.is_root() {

@@ -1,4 +1,4 @@
-//! What a search for projects that nobody configured takes from Terragrunt.
+//! Selects the units and stacks for a search for projects that nobody configured.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -7,20 +7,20 @@ use super::{Chain, Found, PassedOver, Unresolved, Watch, concerned, is_used, run
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
-/// Whether a file is written in Terragrunt's language, by its name.
+/// Returns true if a file is written in Terragrunt's language, by its name.
 pub(super) fn is_own_language(file: &RepoPath) -> bool {
     file.file_name()
         .rsplit_once('.')
         .is_some_and(|(_, ending)| ending == "hcl")
 }
 
-/// Whether the operator leaves a directory to Terragrunt, by what its `terragrunt.hcl` counts.
+/// Returns true if the administrator leaves a directory to Terragrunt, because its `terragrunt.hcl` counts.
 fn wanted(dir: &RepoPath, counts: &dyn Fn(&RepoPath) -> bool) -> bool {
     dir.join(CONFIG).is_ok_and(|file| counts(&file))
 }
 
-/// Directories that Terragrunt would run if they were not passed over, and why they are: what [`Search`] takes from the
-/// other rules without making it a project.
+/// Returns the directories that Terragrunt would run, but skips, with the reason. [`Search`] takes them from the
+/// other rules without making them projects.
 pub(in crate::discovery) fn passed_over(
     tree: &Tree,
     read: &dyn Fn(&RepoPath) -> Option<String>,
@@ -34,13 +34,13 @@ pub(in crate::discovery) fn passed_over(
     found
 }
 
-/// Endings of files that units read, or that are code: all others say nothing about what is not known.
+/// Endings of files that units read, or that are code. Changes of all other files say nothing about unresolved facts.
 const ENDINGS: [&str; 12] = [
     "hcl", "json", "jsonnet", "sops", "tf", "tftpl", "tfvars", "tmpl", "tofu", "tpl", "yaml", "yml",
 ];
 
-/// What could not be found out about units that are not planned, so that one of these changes may concern them all the
-/// same; sorted. `planned`: directories that are planned, or that others answer for.
+/// Returns the unresolved facts of units that are not planned, sorted. Because of them, one of these changes may
+/// still concern a unit. `planned` returns true for directories that are planned, or that other rules decide about.
 pub(in crate::discovery) fn not_known(
     tree: &Tree,
     read: &dyn Fn(&RepoPath) -> Option<String>,
@@ -70,7 +70,7 @@ pub(in crate::discovery) fn not_known(
     all.into_iter().collect()
 }
 
-/// The group of the order that a directory is in whose projects nobody configured.
+/// Returns the group of the order of a directory whose projects nobody configured.
 pub(in crate::discovery) fn group(
     tree: &Tree,
     read: &dyn Fn(&RepoPath) -> Option<String>,
@@ -89,18 +89,18 @@ fn group_of(found: &Found, dir: &RepoPath) -> i32 {
         .map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX))
 }
 
-/// The projects that are units and stacks.
+/// Projects that are units or stacks.
 #[derive(Default)]
 pub(in crate::discovery) struct Search {
-    /// Those that the change concerns, sorted, with the group of the order that each is in.
+    /// Units and stacks that the change concerns, sorted, each with its group of the order.
     pub(in crate::discovery) concerned: Vec<(RepoPath, Chain, i32)>,
     /// Directories that no other rule makes a project: those that Terragrunt runs, and code that units run.
     pub(in crate::discovery) owned: HashSet<RepoPath>,
 }
 
 impl Search {
-    /// Looks for them. A directory whose `terragrunt.hcl` does not count is left out; so operators can leave some, or
-    /// all, to other rules. Files of Terragrunt's language count wherever code does.
+    /// Searches for units and stacks. A directory whose `terragrunt.hcl` does not count is left out, so
+    /// administrators can leave some or all to other rules. Files of Terragrunt's language count like code.
     pub(in crate::discovery) fn of(
         tree: &Tree,
         read: &dyn Fn(&RepoPath) -> Option<String>,

@@ -1,4 +1,5 @@
-//! Functions that are about files: where they are, and what is in them. What is read, or looked for, is kept.
+//! Evaluates functions about files: their paths and their content. Files that a function reads or looks for are
+//! noted.
 
 use std::rc::Rc;
 
@@ -11,7 +12,7 @@ use super::paths::{absolute, relative, short};
 use super::value::{Stop, Value};
 use crate::model::RepoPath;
 
-/// The name that Terragrunt looks for when none is given.
+/// Name that Terragrunt looks for if none is given.
 pub(super) const CONFIG: &str = "terragrunt.hcl";
 
 /// Functions whose value needs more than the file that they read.
@@ -29,7 +30,7 @@ const READERS: [&str; 10] = [
 ];
 
 impl Frame<'_> {
-    /// The value of a function about files or paths; none for every other function.
+    /// Returns the value of a function about files or paths; `None` for every other function.
     pub(super) fn path_function(
         &self,
         name: &str,
@@ -69,14 +70,14 @@ impl Frame<'_> {
         })
     }
 
-    /// The directory of the included file; its own if nothing is included.
+    /// Returns the directory of the included file, or the frame's own if nothing is included.
     fn include_dir(&self, args: &[Value]) -> Result<RepoPath, Stop> {
         Ok(self
             .selected_include(args.first())?
             .map_or_else(|| self.base(), |file| file.parent()))
     }
 
-    /// The path that the first argument names.
+    /// Returns the path that the first argument names.
     fn path(&self, args: &[Value], base: &RepoPath) -> Result<RepoPath, Stop> {
         let text = args.first().ok_or("an argument is missing")?.to_text()?;
         self.resolve(&text, base).map_err(Stop::Wrong)
@@ -104,7 +105,7 @@ impl Frame<'_> {
         args.get(1).cloned().ok_or_else(missing)
     }
 
-    /// A path that something is read from: what is not known is reported, since a file is missed then.
+    /// Returns a path that a function reads from. An unknown path is reported, because a file is then missed.
     fn read_path(
         &self,
         args: &[Value],
@@ -202,7 +203,7 @@ impl Frame<'_> {
         Ok(Value::Bool(self.session.files.tree.has_file(&file)))
     }
 
-    /// `jsondecode` and `yamldecode`; none for every other function.
+    /// Evaluates `jsondecode` and `yamldecode`; returns `None` for every other function.
     pub(super) fn decode(&self, name: &str, args: &[Value]) -> Option<Result<Value, Stop>> {
         let decode: fn(&str) -> Result<Value, Stop> = match name {
             "jsondecode" => |text| {
@@ -227,7 +228,7 @@ fn yaml(text: &str) -> Result<serde_json::Value, Stop> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: 32, flow_nesting_limit: 32, enforce_alias_anchor_ratio: false },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
-        // `yes` and `on` are texts, as they are to Terraform.
+        // `yes` and `on` are texts, as in Terraform.
         strict_booleans: true,
         with_snippet: false,
     };

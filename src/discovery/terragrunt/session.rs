@@ -1,4 +1,4 @@
-//! What is gathered while the configuration of one unit is evaluated, and the work it may take.
+//! Collects the results of evaluating the configuration of one unit, and limits the work.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -10,15 +10,16 @@ use super::value::{Fault, Value};
 use super::{How, Unresolved};
 use crate::model::RepoPath;
 
-/// Decoded texts by where they are in memory and their language; the texts are kept so that no other takes their place.
+/// Decoded texts by their address in memory and their language. The texts are kept so that no other text gets the
+/// same address.
 type Decoded = HashMap<(usize, &'static str), (Rc<str>, Value)>;
 
-/// One unit at work.
+/// Evaluation of one unit.
 pub(super) struct Session<'w> {
     pub(super) files: &'w Files<'w>,
     reads: RefCell<BTreeMap<RepoPath, How>>,
     unresolved: RefCell<Vec<Unresolved>>,
-    /// Configurations that were read with `read_terragrunt_config`; none while one is being read.
+    /// Configurations that were read with `read_terragrunt_config`; `None` while one is being read.
     pub(super) configs: RefCell<HashMap<RepoPath, Option<Value>>>,
     decoded: RefCell<Decoded>,
     steps: Cell<usize>,
@@ -40,7 +41,7 @@ impl<'w> Session<'w> {
         }
     }
 
-    /// One level deeper, one step more; [`Session::leave`] must follow unless it fails.
+    /// Enters one level and counts one step; [`Session::leave`] must follow unless it fails.
     pub(super) fn enter(&self) -> Result<(), String> {
         let (own, all) = (self.steps.get(), self.files.steps.get());
         if own == 0 || all == 0 || self.made.get() == 0 {
@@ -59,12 +60,12 @@ impl<'w> Session<'w> {
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// Counts what a value costs to keep.
+    /// Counts the size of a value that is kept.
     pub(super) fn charge(&self, bytes: usize) {
         self.made.set(self.made.get().saturating_sub(bytes));
     }
 
-    /// Keeps that a file is read or looked for. The most telling way is kept.
+    /// Notes that a file is read or looked for. The most informative way is kept.
     pub(super) fn note(&self, file: RepoPath, how: How) {
         let mut reads = self.reads.borrow_mut();
         if reads.len() < MAX_READS {
@@ -73,7 +74,7 @@ impl<'w> Session<'w> {
         }
     }
 
-    /// Keeps that something could not be found out.
+    /// Notes that a fact could not be determined.
     pub(super) fn report(&self, fault: &Fault) {
         let Fault { file, line, what } = fault.clone();
         let unresolved = Unresolved { file, line, what };
@@ -83,7 +84,7 @@ impl<'w> Session<'w> {
         }
     }
 
-    /// Says so if a limit was reached, because files may be missed then.
+    /// Reports a limit that was reached, because files may then be missed.
     pub(super) fn report_limits(&self, dir: &RepoPath) {
         let exhausted =
             self.steps.get() == 0 || self.files.steps.get() == 0 || self.made.get() == 0;
@@ -97,7 +98,7 @@ impl<'w> Session<'w> {
         }
     }
 
-    /// Forgets what was reported by an attempt that failed and may fail.
+    /// Runs an attempt that may fail, and forgets the reports of one that does.
     pub(super) fn attempt<T, E>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let before = self.unresolved.borrow().len();
         let outcome = work();
@@ -107,7 +108,7 @@ impl<'w> Session<'w> {
         outcome
     }
 
-    /// The value of a text in a language of data, decoded once.
+    /// Returns the value of a text in a data language, decoded once.
     pub(super) fn decoded<E>(
         &self,
         text: &Rc<str>,
@@ -118,7 +119,7 @@ impl<'w> Session<'w> {
         if let Some((_, value)) = self.decoded.borrow().get(&key) {
             return Ok(value.clone());
         }
-        // A value takes far more room than its text.
+        // A value takes far more memory than its text.
         self.charge(text.len() * 16);
         let value = decode()?;
         self.decoded
@@ -127,7 +128,7 @@ impl<'w> Session<'w> {
         Ok(value)
     }
 
-    /// What was gathered.
+    /// Returns the noted files and reports.
     pub(super) fn into_parts(self) -> (BTreeMap<RepoPath, How>, Vec<Unresolved>) {
         (self.reads.into_inner(), self.unresolved.into_inner())
     }

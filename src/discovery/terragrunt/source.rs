@@ -1,4 +1,4 @@
-//! Where the code of a unit is: the `source` of its `terraform` block, and the modules that the code calls.
+//! Finds the code of a unit: the `source` of its `terraform` block, and the modules that the code calls.
 
 use hcl_edit::structure::Structure;
 
@@ -7,21 +7,21 @@ use crate::discovery::Tree;
 use crate::discovery::code::{Unread, parse, parse_json, unmarked};
 use crate::model::RepoPath;
 
-/// What a `source` names.
+/// Target of a `source`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Code {
     /// A directory of this repository.
     Local(RepoPath),
-    /// Something that is fetched from elsewhere, which no change of this repository concerns.
+    /// Code that is fetched from elsewhere, which no change of this repository concerns.
     Remote,
-    /// A directory of the disk that is not of this repository.
+    /// A directory of the disk outside this repository.
     Outside(String),
 }
 
 /// Hosts that may be written without a scheme.
 const HOSTS: [&str; 4] = ["github.com/", "gitlab.com/", "bitbucket.org/", "git@"];
 
-/// Reads a `source`, relative to a directory. `a//b` is the directory `b` of what is copied from `a`.
+/// Reads a `source`, relative to a directory. `a//b` is the directory `b` of the copy of `a`.
 pub(super) fn code(tree: &Tree, text: &str, base: &RepoPath) -> Code {
     let text = text.split_once('?').map_or(text, |(path, _)| path);
     let text = text.strip_prefix("file://").unwrap_or(text);
@@ -41,14 +41,15 @@ pub(super) fn code(tree: &Tree, text: &str, base: &RepoPath) -> Code {
     }
 }
 
-/// Whether a name is that of a file with code.
+/// Returns true if a file with this name is code.
 pub(super) fn is_code(name: &str) -> bool {
     [".tf", ".tf.json", ".tofu", ".tofu.json"]
         .iter()
         .any(|ending| name.ends_with(ending))
 }
 
-/// The directories of local modules (`./x`, `../x`) that a file calls; none when it is no code by its name.
+/// Returns the directories of local modules (`./x`, `../x`) that a file calls; none if the file is not code by its
+/// name.
 pub(super) fn local_modules(file: &RepoPath, text: &str) -> Result<Vec<RepoPath>, Unread> {
     let text = unmarked(text);
     let sources = match file.file_name() {

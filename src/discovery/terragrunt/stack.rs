@@ -1,5 +1,7 @@
-//! Stacks: files that say which units Terragrunt is to make, from which directories. A stack is one project, since its
-//! units are there only after `terragrunt stack generate`; so it goes by whatever they would go by.
+//! Reads stacks: files that list the units which Terragrunt generates, and the directories of their files.
+//!
+//! A stack is one project, because its units exist only after `terragrunt stack generate`. It therefore depends on
+//! all files that its units would depend on.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,16 +22,16 @@ use super::value::{Fault, Value};
 use super::{GENERATED, How, Kind, STACK, Watch, has, is_generated};
 use crate::model::RepoPath;
 
-/// Names that units look for in the directories above: such a file concerns them also when it comes or goes.
+/// Names that units look for in the directories above. Such a file also concerns them when it appears or disappears.
 const USUAL: [&str; 5] = ["account.hcl", "env.hcl", "region.hcl", "root.hcl", CONFIG];
 
-/// Whether a file could be included by a unit below it.
+/// Returns true if a unit below the file could include it.
 fn is_included(file: &RepoPath) -> bool {
     let name = file.file_name();
     is_own_language(file) && name != STACK && !name.ends_with(".lock.hcl")
 }
 
-/// A stack being read.
+/// A stack while it is read.
 struct Stack<'s> {
     session: &'s Session<'s>,
     facts: Facts,
@@ -37,7 +39,7 @@ struct Stack<'s> {
     templates: Vec<RepoPath>,
 }
 
-/// Looks at one directory with a `terragrunt.stack.hcl`.
+/// Examines one directory with a `terragrunt.stack.hcl`.
 pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
     let session = Session::new(files);
     let values = unit::values(&session, dir);
@@ -70,7 +72,7 @@ pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
 }
 
 impl Stack<'_> {
-    /// Reads the stack file in a directory, which runs as the origin says.
+    /// Reads the stack file in a directory for a given origin.
     fn read(&mut self, dir: &RepoPath, origin: &Rc<Origin>, how: How, depth: usize) {
         let Ok(file) = dir.join(STACK) else { return };
         self.session.note(file.clone(), how);
@@ -101,7 +103,7 @@ impl Stack<'_> {
         }
     }
 
-    /// A unit or stack that is to be made.
+    /// Reads the block of a unit or stack to generate.
     fn component(&mut self, frame: &Frame<'_>, block: &Block, depth: usize) {
         let text = |name: &str| {
             let attribute = block.body.get_attribute(name)?;
@@ -144,12 +146,12 @@ impl Stack<'_> {
         }
     }
 
-    /// A unit or stack whose files are not here is put into that directory. It can include what it finds in the directories
-    /// above, and mostly does: `root.hcl`, `account.hcl`, `region.hcl`. So all files of that kind count.
+    /// Notes the files that a unit or stack without files in this repository may include from the directories above.
+    /// Most units include files such as `root.hcl`, `account.hcl`, `region.hcl`, so all files of that kind count.
     fn may_include_above(&self, frame: &Frame<'_>, dir: &RepoPath) {
         let mut above = dir.clone();
         loop {
-            // A unit looks above itself, but a directory of the stack is such a place, too.
+            // A unit looks above itself, and a directory of the stack is above it, too.
             if !is_generated(&above) {
                 let usual = USUAL.iter().filter_map(|name| above.join(name).ok());
                 let there = self
@@ -221,7 +223,7 @@ impl Stack<'_> {
     }
 }
 
-/// Where a unit or stack is put.
+/// Returns the directory that a unit or stack is generated in.
 fn target(frame: &Frame<'_>, block: &Block, path: &str) -> Result<RepoPath, String> {
     let plain = block.body.get_attribute("no_dot_terragrunt_stack");
     let plain =

@@ -1,4 +1,4 @@
-//! Trees with the projects that are expected of them, and rules that hold for every tree.
+//! Tests trees with their expected projects, and rules for every tree.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn path(text: &str) -> RepoPath {
     text.parse().unwrap()
 }
 
-/// The directory with a tree per case.
+/// Returns the directory with one tree per case.
 fn trees() -> PathBuf {
     let mut above = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -23,7 +23,7 @@ fn trees() -> PathBuf {
         .expect("the trees are in the repository")
 }
 
-/// The files below a directory, apart from what is expected.
+/// Collects the files below a directory, except the expected result.
 fn files_below(root: &Path, dir: &Path, files: &mut Vec<(RepoPath, String)>) {
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap().path();
@@ -38,7 +38,7 @@ fn files_below(root: &Path, dir: &Path, files: &mut Vec<(RepoPath, String)>) {
     }
 }
 
-/// A tree in memory.
+/// A tree in memory, by path and text.
 #[derive(Debug, Clone, Default)]
 struct World(BTreeMap<RepoPath, String>);
 
@@ -64,7 +64,7 @@ impl World {
         concerned(&self.found(), &self.tree(), &[changed], &counts)
     }
 
-    /// What was not found out, a line each.
+    /// Returns the unresolved facts, one per line.
     fn unresolved(&self) -> String {
         self.found()
             .unresolved
@@ -83,7 +83,8 @@ fn counts(file: &RepoPath) -> bool {
             .any(|ending| name.ends_with(ending))
 }
 
-/// What is found in a tree, and for each file of it, and each path that `asked` has, what a change of it concerns.
+/// Describes the projects of a tree and, for each of its files and each path in `asked`, what a change of it
+/// concerns.
 fn told(world: &World, asked: &str) -> String {
     let found = world.found();
     let mut lines = Vec::new();
@@ -156,7 +157,7 @@ fn unit(text: &str) -> World {
     ])
 }
 
-/// The values of expressions: each names a module, so that what it is shows.
+/// Checks the values of expressions. Each value names a module, so that the test can see it.
 #[test]
 fn expressions_have_the_values_that_terragrunt_gives_them() {
     let cases = [
@@ -455,7 +456,7 @@ fn a_thousand_units_are_no_trouble() {
     assert_eq!(told("live/9/999/terragrunt.hcl"), 1);
 }
 
-/// A piece of a configuration: some of it is sound, some is not.
+/// Generates a piece of a configuration, which may be valid or invalid.
 fn piece() -> impl Strategy<Value = String> {
     let expression = one_of(vec![
         "find_in_parent_folders()",

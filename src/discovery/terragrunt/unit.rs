@@ -1,4 +1,4 @@
-//! Units: what one directory goes by, and which directories are none.
+//! Examines units: the files that one directory depends on, and the directories that are no units.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use super::value::{Fault, Value};
 use super::{GENERATED, How, Kind, PassedOver, Unit, Unresolved, Watch, has};
 use crate::model::RepoPath;
 
-/// Next to a unit, the values that a stack gave it.
+/// Name of the file next to a unit with the values that a stack gave it.
 const VALUES: &str = "terragrunt.values.hcl";
 
-/// What is known of one directory before it is compared with the others.
+/// Facts about one directory before it is compared with the others.
 pub(super) struct Draft {
     pub(super) dir: RepoPath,
     pub(super) kind: Kind,
@@ -26,11 +26,11 @@ pub(super) struct Draft {
     pub(super) watches: BTreeMap<RepoPath, Watch>,
     pub(super) facts: Facts,
     pub(super) unresolved: Vec<Unresolved>,
-    /// Directories that a stack makes units of.
+    /// Directories from which a stack makes units.
     pub(super) templates: Vec<RepoPath>,
 }
 
-/// Looks at one directory with a `terragrunt.hcl`.
+/// Examines one directory with a `terragrunt.hcl`.
 pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
     let session = Session::new(files);
     let mut watches = BTreeMap::from([(dir.clone(), Watch::Own)]);
@@ -71,7 +71,7 @@ pub(super) fn finish(
     }
 }
 
-/// The attributes of `terragrunt.values.hcl`.
+/// Returns the attributes of `terragrunt.values.hcl`.
 pub(super) fn values(session: &Session<'_>, dir: &RepoPath) -> Option<Value> {
     let file = dir.join(VALUES).ok()?;
     if !session.files.tree.has_file(&file) {
@@ -123,7 +123,7 @@ pub(super) fn evaluate(
                 line,
                 what: format!("it is not valid: {what}"),
             });
-            // What it is cannot be told, so whoever changes it has to hear of it.
+            // The meaning of the file is unknown, so a change of it must stay visible.
             return Facts {
                 has_source: true,
                 ..Facts::default()
@@ -141,7 +141,7 @@ pub(super) fn evaluate(
         .iter()
         .filter(|include| include.merged)
         .filter_map(|include| include.frame.as_deref());
-    // What is nearer to the unit counts first.
+    // Files nearer to the unit count first.
     Merged::of(std::iter::once(&frame).chain(merged.collect::<Vec<_>>().into_iter().rev()))
 }
 
@@ -168,7 +168,7 @@ pub(super) fn watch(
     }
 }
 
-/// The units among all drafts, and why the others are none.
+/// Returns the units among all drafts, and the reasons why the others are none.
 pub(super) fn chosen(
     drafts: Vec<Draft>,
     files: &Files<'_>,
@@ -197,7 +197,7 @@ pub(super) fn chosen(
     (units, passed_over)
 }
 
-/// Files that something includes.
+/// Returns the files that any draft includes.
 fn included(drafts: &[Draft]) -> HashSet<RepoPath> {
     let includes = |draft: &Draft| -> Vec<RepoPath> {
         draft
@@ -210,7 +210,7 @@ fn included(drafts: &[Draft]) -> HashSet<RepoPath> {
     drafts.iter().flat_map(includes).collect()
 }
 
-/// Directories that stacks make units or stacks of.
+/// Returns the directories from which stacks make units or stacks.
 fn templates(drafts: &[Draft]) -> HashSet<RepoPath> {
     drafts
         .iter()
@@ -244,7 +244,7 @@ fn verdict(
     if draft.facts.has_source {
         return None;
     }
-    // What a root generates is for those who include it: a provider, a backend.
+    // A root generates files for the units that include it: a provider, a backend.
     if draft
         .dir
         .join(CONFIG)
@@ -307,7 +307,7 @@ fn finished(
     }
 }
 
-/// The directory of the stack that makes a unit.
+/// Returns the directory of the stack that makes a unit.
 fn generating_stack(dir: &RepoPath) -> Option<RepoPath> {
     let parts: Vec<&str> = dir.as_str().split('/').collect();
     let at = parts.iter().position(|part| *part == GENERATED[1])?;

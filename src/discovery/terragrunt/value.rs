@@ -1,5 +1,5 @@
-//! Values of expressions. A value that cannot be known without running something is a value too: it never becomes a
-//! guess.
+//! Defines the values of expressions. A value that only a run could determine is a value too, the unknown one, and is
+//! never guessed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,16 +7,16 @@ use std::rc::Rc;
 use super::limits::{MAX_ITEMS, MAX_NESTING, MAX_TEXT};
 use crate::model::RepoPath;
 
-/// Why something is not known, and where that was written.
+/// Reason why a value is unknown, and the place of the expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) file: RepoPath,
     pub(super) line: usize,
-    /// One clause.
+    /// Reason as one clause.
     pub(super) what: String,
 }
 
-/// A value of the language, or the reason that there is none.
+/// A value of the language, or the reason why it is unknown.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Unknown(Rc<Fault>),
@@ -28,25 +28,25 @@ pub(super) enum Value {
     Object(Object),
 }
 
-/// Elements, and how deep they go: dropping a value is recursive.
+/// Elements of a list, and their nesting, which is limited because dropping a value is recursive.
 #[derive(Debug, Clone)]
 pub(super) struct List {
     pub(super) items: Rc<Vec<Value>>,
     nesting: usize,
 }
 
-/// Attributes by name.
+/// Attributes of an object by name.
 #[derive(Debug, Clone)]
 pub(super) struct Object {
     pub(super) items: Rc<BTreeMap<Rc<str>, Value>>,
     nesting: usize,
 }
 
-/// Why there is no value: it is not known, or the expression is wrong.
+/// Reason why there is no value: it is unknown, or the expression is wrong.
 #[derive(Debug, Clone)]
 pub(super) enum Stop {
     Unknown(Rc<Fault>),
-    /// Terragrunt may know it, but it is not evaluated here.
+    /// Terragrunt may know the value, but this program does not evaluate it.
     Unsupported(String),
     Wrong(String),
 }
@@ -77,7 +77,7 @@ impl Value {
         Ok(Self::Text(text.into()))
     }
 
-    /// A text made of parts, whose length is looked at before it is made.
+    /// Joins parts to a text, and checks the length before each step.
     pub(super) fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Self, Stop> {
         let mut text = String::new();
         for part in parts {
@@ -123,7 +123,7 @@ impl Value {
         }
     }
 
-    /// Bytes that it costs to keep, about; what is in it was counted before.
+    /// Returns the approximate number of bytes that the value takes; its elements were counted before.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Text(text) => text.len() + 16,
@@ -133,7 +133,7 @@ impl Value {
         }
     }
 
-    /// Why it is not known, if it is not.
+    /// Returns the reason why the value is unknown, if it is.
     pub(super) fn fault(&self) -> Option<&Rc<Fault>> {
         if let Self::Unknown(fault) = self {
             Some(fault)
@@ -142,7 +142,7 @@ impl Value {
         }
     }
 
-    /// What people call this kind of value.
+    /// Returns the name of this kind of value for people.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Unknown(_) => "an unknown value",
@@ -155,7 +155,7 @@ impl Value {
         }
     }
 
-    /// As a text, as templates and functions convert it.
+    /// Converts the value to a text, as templates and functions do.
     pub(super) fn to_text(&self) -> Result<Rc<str>, Stop> {
         match self {
             Self::Text(text) => Ok(Rc::clone(text)),
@@ -168,7 +168,7 @@ impl Value {
         }
     }
 
-    /// As a boolean, as conditions convert it.
+    /// Converts the value to a boolean, as conditions do.
     pub(super) fn to_bool(&self) -> Result<bool, Stop> {
         match self {
             Self::Bool(value) => Ok(*value),
@@ -181,7 +181,7 @@ impl Value {
         }
     }
 
-    /// As a number, as operators convert it.
+    /// Converts the value to a number, as operators do.
     pub(super) fn to_number(&self) -> Result<f64, Stop> {
         match self {
             Self::Number(number) => Ok(*number),
@@ -193,7 +193,7 @@ impl Value {
         }
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub(super) fn to_items(&self) -> Result<Rc<Vec<Self>>, Stop> {
         match self {
             Self::List(list) => Ok(Rc::clone(&list.items)),
@@ -204,7 +204,7 @@ impl Value {
         }
     }
 
-    /// The attributes of an object; `null` has none.
+    /// Returns the attributes of an object; `null` has none.
     pub(super) fn to_attributes(&self) -> Result<Rc<BTreeMap<Rc<str>, Self>>, Stop> {
         match self {
             Self::Object(object) => Ok(Rc::clone(&object.items)),
@@ -216,7 +216,7 @@ impl Value {
         }
     }
 
-    /// An attribute of an object.
+    /// Returns an attribute of an object.
     pub(super) fn attribute(&self, name: &str) -> Result<Self, Stop> {
         if let Self::Null = self {
             return Err(format!("null has no attribute `{name}`").into());
@@ -228,7 +228,7 @@ impl Value {
             .ok_or_else(|| format!("there is no attribute `{name}`").into())
     }
 
-    /// An element of a list or an attribute of an object.
+    /// Returns an element of a list or an attribute of an object.
     pub(super) fn index(&self, index: &Self) -> Result<Self, Stop> {
         if let Self::Object(_) = self {
             return self.attribute(&index.to_text()?);
@@ -241,8 +241,8 @@ impl Value {
             .ok_or_else(|| format!("there is no element {place}").into())
     }
 
-    /// Whether two values are equal. Lists and objects are only compared with empty ones, which is what is done with
-    /// them in practice; `None` is not known.
+    /// Compares two values. Lists and objects are only compared with empty ones, which is the usual case; `None`
+    /// means unknown.
     pub(super) fn equals(&self, other: &Self) -> Option<bool> {
         match (self, other) {
             (Self::Unknown(_), _) | (_, Self::Unknown(_)) => None,
@@ -265,7 +265,7 @@ fn empty_alike(one: usize, two: usize) -> Option<bool> {
     }
 }
 
-/// The nesting of what contains these values.
+/// Returns the nesting of a value that contains these values, and checks the limits.
 fn checked<'a>(count: usize, items: impl Iterator<Item = &'a Value>) -> Result<usize, Stop> {
     let nesting = 1 + items.map(Value::nesting).max().unwrap_or(0);
     if count > MAX_ITEMS {
@@ -280,7 +280,7 @@ fn checked<'a>(count: usize, items: impl Iterator<Item = &'a Value>) -> Result<u
     }
 }
 
-/// A number that counts something.
+/// Converts a number that counts or numbers elements.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

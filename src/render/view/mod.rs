@@ -79,7 +79,7 @@ pub(super) struct HelpView<'a> {
     text: &'a str,
 }
 
-/// View of `config_errors.md.j2`.
+/// View of the template `config_errors.md.j2`.
 #[derive(Serialize)]
 pub(super) struct ConfigErrorsView<'a> {
     title: &'static str,
@@ -89,7 +89,7 @@ pub(super) struct ConfigErrorsView<'a> {
     footer: Footer,
 }
 
-/// View of `no_projects.md.j2`.
+/// View of the template `no_projects.md.j2`.
 #[derive(Serialize)]
 pub(super) struct NoProjectsView<'a> {
     title: &'static str,
@@ -137,7 +137,7 @@ impl ByTimeView {
     }
 }
 
-/// View of `lock_lost.md.j2`.
+/// View of the template `lock_lost.md.j2`.
 #[derive(Serialize)]
 pub(super) struct LockLostView<'a> {
     /// `released`, `taken away` or `handed over`.
@@ -160,7 +160,7 @@ struct NewHolder<'a> {
     url: &'a str,
 }
 
-/// View of `cancelled.md.j2`.
+/// View of the template `cancelled.md.j2`.
 #[derive(Serialize)]
 pub(super) struct CancelledView<'a> {
     lines: Vec<CancelledRow<'a>>,

@@ -131,7 +131,7 @@ impl Grammar {
         format!("{} {command}", self.names.primary())
     }
 
-    /// Answers a too long comment only if it clearly addresses the bot, because long comments are mostly prose or
+    /// Answers a comment over the limit only if it clearly addresses the bot, because long comments are mostly prose or
     /// logs.
     fn too_long(&self, comment: &str) -> Reading {
         let text = comment.trim();

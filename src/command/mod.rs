@@ -7,7 +7,7 @@
 //! - [`Grammar`] holds the settings of the administrator and reads comments.
 //! - `comment` decides by Markdown which line, if any, is a command; `names` decides if the line addresses the bot.
 //! - `split` and `flags` take the line apart; `spec` is the table of commands; each command has a file with its row.
-//! - `mistake` writes the answer to a wrong command; `quote` prevents that quoted text has an effect in it.
+//! - `mistake` writes the answer to a wrong command; `quote` keeps quoted text from taking effect.
 //!
 //! The module is pure: it uses no files, no network and no clock.
 

@@ -1,4 +1,4 @@
-//! Tells stories of pull requests: the changed files, and the plans that follow from them.
+//! Tests stories of pull requests: the changed files, and the plans that follow from them.
 
 use proptest::prelude::*;
 use proptest::sample::{select as one_of, subsequence};

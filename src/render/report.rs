@@ -119,7 +119,7 @@ pub enum Body {
     Dropped(UserText),
     /// The answer to `cancel`: the commands that it found, in order; empty if none were queued or running.
     Cancelled(Vec<CancelLine>),
-    /// Everything is applied, but the pull request could not be merged.
+    /// Everything is applied, but the pull request is not merged.
     NotMerged(UserText),
     /// Locks expire soon unless the pull request is used.
     LockIdle(IdleNotice),

@@ -77,7 +77,7 @@ impl Frame<'_> {
     /// Evaluates expressions that may not be needed, in order to find the files that they read.
     fn read_on<'e>(&self, rest: impl Iterator<Item = &'e Expression>) {
         for expr in rest {
-            // Terragrunt need not make an attempt that fails.
+            // Failures are ignored, because Terragrunt may never evaluate the expression.
             drop(self.session.attempt(|| self.eval(expr)));
         }
     }

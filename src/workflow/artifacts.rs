@@ -1,5 +1,5 @@
-//! Plan files, kept where every replica finds them (P9) and checked against their record before use (P5): in the
-//! database that the replicas share, or in a directory.
+//! Stores plan files where every replica finds them (P9): in the shared database or in a directory. Each file is
+//! checked against its plan record before use (P5).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,44 +13,43 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use crate::model::{PlanId, PlanRecord, Sha256Digest};
 use crate::store::Store;
 
-/// Why a plan file cannot be used.
+/// Reason that a plan file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// There is no such file.
+    /// The store has no file for this plan.
     #[error("the plan file `{0}` is gone from the store of plan files")]
     Missing(PlanId),
-    /// Its content is not what was stored.
+    /// The content differs from what was stored.
     #[error(
         "the plan file `{id}` is not the one that was made: its SHA-256 is `{found}`, the record says `{recorded}`"
     )]
     Altered {
-        /// The plan.
         id: PlanId,
         /// Digest of the bytes found.
         found: Sha256Digest,
-        /// Digest in the record.
+        /// Digest in the plan record.
         recorded: String,
     },
-    /// It is larger than what the database is to hold.
+    /// The file is larger than the database may hold.
     #[error(
         "the plan file has {bytes} bytes, and at most {limit} are kept in the database (`--plan-size-limit`); keep plan \
          files in a folder that the servers share (`--share-plan-dir`), or raise the limit"
     )]
     TooLarge {
-        /// Its size.
+        /// Size of the file.
         bytes: u64,
-        /// What is allowed.
+        /// Largest size allowed (`--plan-size-limit`).
         limit: u64,
     },
-    /// The database did not do what was asked.
+    /// The database query failed.
     #[error("the database did not do what was asked")]
     Database(#[source] sqlx::Error),
-    /// The store did not do what was asked.
+    /// The directory of plan files could not be read or written.
     #[error("the store of plan files did not answer")]
     Store(#[source] object_store::Error),
 }
 
-/// The store of plan files.
+/// Store of plan files. Clones share it.
 #[derive(Clone)]
 pub struct Artifacts(Place);
 
@@ -58,7 +57,7 @@ pub struct Artifacts(Place);
 enum Place {
     Directory {
         files: Arc<dyn ObjectStore>,
-        /// Directory that has the files themselves.
+        /// Directory that contains the files themselves.
         dir: PathBuf,
     },
     Database {
@@ -70,26 +69,26 @@ enum Place {
 /// A plan file found in the directory of plan files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPlanFile {
-    /// Plan that it was written for.
+    /// Plan that the file was written for.
     pub plan: PlanId,
     /// Time of the last write.
     pub modified: DateTime<Utc>,
-    /// Whether the file was written to its end; otherwise its writer died, or is still at it.
+    /// True if the file was written to its end. Otherwise its writer died or is still writing.
     pub is_whole: bool,
     path: PathBuf,
 }
 
-/// A plan file that is kept, or will be together with its record.
+/// A plan file that is saved, or that will be saved together with its plan record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// What the record says of it.
+    /// Digest for the plan record.
     pub digest: Sha256Digest,
-    /// The bytes, if they belong into the transaction that records the plan.
+    /// Content of the file, if it must be saved in the transaction that records the plan.
     pub with_record: Option<Vec<u8>>,
 }
 
 impl Artifacts {
-    /// Plan files in a directory, which is made if need be.
+    /// Keeps plan files in a directory, which is created if it does not exist.
     pub fn in_directory(root: &Path) -> Result<Self, object_store::Error> {
         let make = std::fs::create_dir_all(root);
         make.map_err(|source| object_store::Error::Generic {
@@ -103,12 +102,12 @@ impl Artifacts {
         }))
     }
 
-    /// Plan files in the database, each of at most so many bytes.
+    /// Keeps plan files in the database, each of at most `limit` bytes.
     pub fn in_database(store: Store, limit: u64) -> Self {
         Self(Place::Database { store, limit })
     }
 
-    /// Stores a plan file, as far as that is not done together with its record.
+    /// Saves a plan file. In database mode the caller saves the returned bytes together with the plan record.
     pub async fn save(&self, id: PlanId, bytes: Vec<u8>) -> Result<Saved, ArtifactError> {
         let digest = Sha256Digest::of(&bytes);
         match &self.0 {
@@ -135,7 +134,7 @@ impl Artifacts {
         }
     }
 
-    /// The plan file of a record, if it is still exactly what was stored.
+    /// Returns the plan file of a record, if it is still exactly what was stored.
     pub async fn load(&self, plan: &PlanRecord) -> Result<Vec<u8>, ArtifactError> {
         let bytes = self
             .read(plan.id)
@@ -172,7 +171,7 @@ impl Artifacts {
         }
     }
 
-    /// Removes a plan file; one that is gone already is fine.
+    /// Removes a plan file. Succeeds if the file does not exist.
     pub async fn remove(&self, id: PlanId) -> Result<(), ArtifactError> {
         match &self.0 {
             Place::Directory { files, .. } => match files.delete(&key(id)).await {
@@ -186,8 +185,8 @@ impl Artifacts {
         }
     }
 
-    /// Lists the plan files in the directory, also those that were not written to their end. The database has none without
-    /// a record.
+    /// Lists the plan files in the directory, including those that were not written to their end. The database has no
+    /// file without a record, so the list is empty for it.
     pub async fn found(&self) -> io::Result<Vec<FoundPlanFile>> {
         let Place::Directory { dir, .. } = &self.0 else {
             return Ok(Vec::new());
@@ -198,7 +197,7 @@ impl Artifacts {
             .map_err(io::Error::other)?
     }
 
-    /// Removes a file that was found; one that is gone already is fine.
+    /// Removes a file that [`Self::found`] returned. Succeeds if the file does not exist.
     pub async fn remove_found(&self, file: &FoundPlanFile) -> io::Result<()> {
         match tokio::fs::remove_file(&file.path).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -207,9 +206,9 @@ impl Artifacts {
     }
 }
 
-/// Folder of the files in their directory.
+/// Subdirectory that contains the files.
 const FOLDER: &str = "plans";
-/// Ending of their names. While a file is being written, `#` and a number follow.
+/// Extension of a plan file. While a file is being written, `#` and a number follow.
 const ENDING: &str = ".tfplan";
 
 fn key(id: PlanId) -> Key {
@@ -243,7 +242,7 @@ fn found_in(dir: &Path) -> io::Result<Vec<FoundPlanFile>> {
     Ok(found)
 }
 
-/// Reads the name of a plan file; `None` for files that are not ours.
+/// Reads the name of a plan file; `None` for other files.
 fn plan_of(name: &str) -> Option<(PlanId, bool)> {
     let (id, rest) = name.split_once(ENDING)?;
     let number = rest.strip_prefix('#');
@@ -276,7 +275,7 @@ mod tests {
         }
     }
 
-    /// The store of plan files writes beside the file first; a crash leaves that.
+    /// The store writes to a temporary file beside the plan file first, and a crash leaves that file behind.
     #[tokio::test]
     async fn what_is_saved_is_found_and_what_was_cut_off_too() {
         let dir = tempfile::tempdir().unwrap();

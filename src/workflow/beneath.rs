@@ -1,5 +1,5 @@
-//! Files of a checkout that the server reads itself. No link is followed, neither to the file nor on the way: a pull
-//! request could have put it there.
+//! Reads files of a checkout on behalf of the server without following links, neither at the file nor on the way to
+//! it: a pull request could have put a link there.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -48,13 +48,14 @@ pub(super) fn open(dir: &Path, path: &Path) -> Result<File> {
     ))
 }
 
-/// Below a file there is nothing; what is behind a link is another matter.
+/// Tests for a regular file, which cannot have entries. A link is not a plain file, because it may lead to a
+/// directory.
 fn is_plain_file(dir: &OwnedFd, name: &OsStr) -> bool {
     let stat = fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG)
 }
 
-/// Whether there is a regular file; something else in its place, or a link on the way, is an error.
+/// Returns true if the path is a regular file. Any other kind of file, or a link on the way, is an error.
 pub(super) fn is_there(dir: &Path, path: &Path) -> Result<bool> {
     match open(dir, path) {
         Ok(_) => Ok(true),
@@ -63,7 +64,7 @@ pub(super) fn is_there(dir: &Path, path: &Path) -> Result<bool> {
     }
 }
 
-/// Reads a small text; `None`: there is no such file.
+/// Reads a text of at most `most` bytes; `None` if the file does not exist.
 pub(super) fn read(dir: &Path, path: &Path, most: u64) -> Result<Option<String>> {
     let file = match open(dir, path) {
         Ok(file) => file,

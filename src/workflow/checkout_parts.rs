@@ -1,11 +1,11 @@
-//! What a checkout has besides the files of its commit: submodules, and files kept with LFS.
+//! Fetches and places the parts of a checkout that are not files of its commit: submodules and LFS content.
 
 use super::{CheckoutError, Checkouts, Source};
 use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule, SubmoduleRules};
 use crate::model::{CommitSha, RepoId};
 use crate::vcs::{Forge, Installation};
 
-/// What was fetched for a checkout.
+/// Submodules and LFS content that were fetched for a checkout.
 #[derive(Clone, Debug, Default)]
 pub struct CheckoutParts {
     submodules: Vec<Submodule>,
@@ -13,12 +13,12 @@ pub struct CheckoutParts {
 }
 
 impl Checkouts {
-    /// Fetches what a checkout of this source has besides, as far as the operator wants that. `rules` say which
-    /// repositories may be submodules. A commit without any of it waits for nobody.
+    /// Fetches submodules and LFS content for a checkout of this source, as far as the administrator enabled them.
+    /// `rules` say which repositories may be submodules. A commit that has none of these waits for nothing.
     ///
     /// # Errors
     ///
-    /// [`CheckoutError::Part`] is for the people at the pull.
+    /// [`CheckoutError::Part`] is an error that people at the pull request have to fix.
     pub async fn bring_parts(
         &self,
         forge: &dyn Forge,
@@ -57,8 +57,8 @@ impl Checkouts {
         brought.map_err(of_part)
     }
 
-    /// Whether a commit has anything to be fetched besides. Of what cannot be read now that is found out when nobody else is
-    /// at the mirror.
+    /// Returns true if a commit has submodules or LFS content to fetch. If the mirror cannot be read now, the answer
+    /// is true, and the caller finds out later, with exclusive access to the mirror.
     async fn has_parts(&self, mirror: &Mirror, commit: &CommitSha) -> bool {
         let has_submodules =
             self.contents.submodules && mirror.has_submodules(commit).await.unwrap_or(true);
@@ -82,7 +82,8 @@ impl Checkouts {
         Ok(parts)
     }
 
-    /// Whether a commit that was fetched has submodules which its checkouts lack. What cannot be read has none.
+    /// Returns true if a fetched commit has submodules that its checkouts lack. A commit that cannot be read counts
+    /// as one without submodules.
     pub async fn leaves_submodules_out(&self, repo: &RepoId, commit: &CommitSha) -> bool {
         !self.contents.submodules
             && self
@@ -93,7 +94,7 @@ impl Checkouts {
                 .unwrap_or(false)
     }
 
-    /// Puts them into a checkout that was just prepared.
+    /// Puts the fetched parts into a checkout that was just prepared.
     pub(super) async fn place_parts(
         &self,
         checkout: &Checkout,
@@ -110,7 +111,7 @@ impl Checkouts {
     }
 }
 
-/// What may pass is told from what somebody has to mend.
+/// Separates errors that may pass on a retry from those that somebody has to fix.
 fn of_part(error: GitError) -> CheckoutError {
     match error {
         GitError::Unreachable { .. }

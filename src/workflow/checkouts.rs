@@ -1,7 +1,7 @@
-//! The mirrors and checkouts of this replica: a cache of the forge on this disk (P9).
+//! Manages the mirrors and checkouts of this replica: a cache of the forge on this disk (P9).
 //!
-//! A mirror is fetched under a lease in the database, so that nothing else of this replica works on it; a checkout is
-//! prepared only when no run that was started earlier still uses it, even one that outlived its server.
+//! A mirror is fetched under a lease in the database, so that nothing else of this replica works on it. A checkout is
+//! prepared only when no earlier run still uses it, even one that outlived its server.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,10 +30,9 @@ use crate::render::StateLock;
 use crate::sync::{Syncer, Ticket};
 use crate::vcs::{Forge, ForgeError, Installation};
 
-/// What is checked out.
+/// Commits of a pull request that a checkout is made from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// For which pull.
     pub pull: PullRef,
     /// Head commit of the pull.
     pub head: CommitSha,
@@ -44,7 +43,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Exactly what a plan was made of (P5).
+    /// Returns exactly the source that a plan was made from (P5).
     pub fn of_plan(plan: &PlanRecord) -> Self {
         Self {
             pull: plan.pull.clone(),
@@ -55,16 +54,16 @@ impl Source {
     }
 }
 
-/// What decides what a checkout holds: sources for which it is the same share one.
+/// Content of a checkout, as a key: sources with equal content share one checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedOut {
     pull: PullRef,
     head: CommitSha,
-    /// Where the head is merged into it.
+    /// Base commit, if the head is merged into it.
     base: Option<CommitSha>,
 }
 
-/// Why there is no checkout.
+/// Reason that there is no checkout.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckoutError {
     /// The head cannot be merged into the base.
@@ -75,27 +74,25 @@ pub enum CheckoutError {
         /// Files in conflict.
         files: Vec<String>,
     },
-    /// The commit is not there any more.
+    /// The commit no longer exists in the repository.
     #[error("the commit `{}` is gone from the repository", head.short())]
     HeadGone {
-        /// The commit.
         head: CommitSha,
     },
-    /// Somebody else works on the mirror.
+    /// Another holder works on the mirror.
     #[error("cannot obtain an exclusive lease `{key}`: it is held by {holder}")]
     Busy {
-        /// The lease.
+        /// Key of the lease.
         key: String,
-        /// Who holds it.
+        /// Current holder of the lease.
         holder: String,
     },
-    /// Somebody took the lease of the mirror away while it was worked on.
+    /// The lease of the mirror was lost during the fetch.
     #[error("the exclusive lease of the mirror of {repo} was lost while it was fetched")]
     LeaseLost {
-        /// The repository.
         repo: RepoId,
     },
-    /// The base branch is not there any more.
+    /// The base branch no longer exists.
     #[error("the branch `{base}` is gone from the repository")]
     BaseGone {
         /// Base branch.
@@ -104,30 +101,30 @@ pub enum CheckoutError {
     /// The directory of the project cannot be used.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// The forge gave no credentials.
+    /// The forge did not provide credentials.
     #[error(transparent)]
     Forge(#[from] ForgeError),
-    /// A submodule or a file kept with LFS cannot be had, and somebody has to do something about it.
+    /// A submodule or LFS content cannot be fetched, and somebody has to fix that.
     #[error(transparent)]
     Part(GitError),
-    /// Git did not do it.
+    /// A git command failed.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The database did not answer.
+    /// The database query failed.
     #[error("the database did not do what was asked")]
     Store(#[from] sqlx::Error),
 }
 
-/// What checkouts have of a repository.
+/// Settings for the content of checkouts.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckoutContents {
-    /// Of which commit (`--checkout-strategy`).
+    /// Commit to check out (`--checkout-strategy`).
     pub strategy: CheckoutStrategy,
-    /// Only what is named (`--sparse-checkout`).
+    /// True if a checkout contains only the directories that are named (`--sparse-checkout`).
     pub sparse: bool,
-    /// Submodules too (`--checkout-submodules`).
+    /// True if submodules are checked out (`--checkout-submodules`).
     pub submodules: bool,
-    /// The content of files kept with LFS (`--checkout-lfs`).
+    /// True if LFS content is checked out (`--checkout-lfs`).
     pub lfs: bool,
 }
 
@@ -137,15 +134,15 @@ pub struct Checkouts {
     pub(super) contents: CheckoutContents,
     clock: Arc<dyn Clock>,
     pub(super) leases: MirrorLeases,
-    /// Within this process everybody waits at the gates of this one; the lease keeps others away.
+    /// Tasks of this process wait at the gates of the syncer; the lease excludes other processes.
     pub(super) syncer: Syncer,
-    /// Longest time for one exchange with the forge.
+    /// Time limit for one exchange with the forge.
     pub(super) fetch_time: Duration,
     uses: Uses,
 }
 
 impl Checkouts {
-    /// Mirrors and checkouts that `git` keeps, fetched under leases of this replica.
+    /// Creates the cache on top of `git`. Fetches take leases of this replica.
     pub fn new(
         git: Git,
         contents: CheckoutContents,
@@ -165,7 +162,7 @@ impl Checkouts {
         }
     }
 
-    /// Brings the mirror up to the head and the base branch of a pull.
+    /// Updates the mirror to the head and the base branch of a pull request.
     pub async fn fetch(
         &self,
         forge: &dyn Forge,
@@ -197,8 +194,8 @@ impl Checkouts {
         })
     }
 
-    /// The commit of an application is that of its branch as it was looked at, whatever the branch is by now; mostly that
-    /// look has brought it.
+    /// Returns the source of an application. The commit is the one that was observed on its branch, even if the
+    /// branch has moved since. Usually that observation has already fetched it.
     async fn fetch_application(
         &self,
         forge: &dyn Forge,
@@ -230,7 +227,8 @@ impl Checkouts {
         })
     }
 
-    /// Brings the mirror up to a branch, and tells its newest commit; `None`: there is no such branch.
+    /// Updates the mirror to a branch and returns the newest commit of the branch; `None` if the branch does not
+    /// exist.
     pub async fn fetch_tip(
         &self,
         forge: &dyn Forge,
@@ -245,7 +243,7 @@ impl Checkouts {
         Ok(fetched.commit_of(&name).cloned())
     }
 
-    /// How many commits of the base branch are missing in what was planned. `newest` was fetched just now.
+    /// Counts the commits of the base branch that the planned commits lack. `newest` was fetched just now.
     pub async fn base_gap(&self, newest: &Source, planned: &Source) -> Result<BaseGap, GitError> {
         let mirror = self.git.mirror(&newest.pull.repo);
         let in_head = mirror.count_missing(&newest.base, &[&planned.head]).await?;
@@ -265,12 +263,12 @@ impl Checkouts {
         })
     }
 
-    /// What is checked out.
+    /// Returns the checkout strategy (`--checkout-strategy`).
     pub fn strategy(&self) -> CheckoutStrategy {
         self.contents.strategy
     }
 
-    /// The commit that a branch has now; `None`: there is no such branch.
+    /// Returns the current commit of a branch; `None` if the branch does not exist.
     pub async fn fetch_branch(
         &self,
         forge: &dyn Forge,
@@ -291,7 +289,7 @@ impl Checkouts {
         Ok(fetched.commit_of(&name).cloned())
     }
 
-    /// The merge of the head into the base branch, whatever is checked out.
+    /// Returns the merge of the head into the base branch, regardless of the checkout strategy.
     pub async fn merged(&self, source: &Source) -> Result<CommitSha, CheckoutError> {
         let merged = self
             .git
@@ -304,7 +302,7 @@ impl Checkouts {
         })
     }
 
-    /// Brings the mirror up to the commits of a plan: on this replica they may never have been fetched (P9).
+    /// Updates the mirror to the commits of a plan, because this replica may never have fetched them (P9).
     pub async fn fetch_plan(
         &self,
         forge: &dyn Forge,
@@ -314,7 +312,7 @@ impl Checkouts {
         let mirror = self.git.mirror(&plan.pull.repo);
         self.check_mirror(&plan.pull.repo)?;
         let commits = [&plan.head, &plan.base];
-        // A mirror that is not there yet has no commits; asking it is an error.
+        // A mirror that does not exist yet has no commits, and a query of it is an error.
         if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
             for commit in commits {
                 if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
@@ -367,7 +365,7 @@ impl Checkouts {
                 });
             }
         }
-        // It is large, and part of whatever waits for it.
+        // The future is large, and every caller's future would contain it.
         let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
         self.syncer.used(&at.repo, via).await;
         let refused = |name: &dyn std::fmt::Display, why: &String| {
@@ -393,7 +391,7 @@ impl Checkouts {
         }
     }
 
-    /// What everybody wants who waits at this moment.
+    /// Fetches everything that the tasks waiting at this moment need.
     async fn fetch_for_all(
         &self,
         forge: &dyn Forge,
@@ -428,8 +426,8 @@ impl Checkouts {
         Ok(fetched?)
     }
 
-    /// Refuses a mirror that somebody else changed: a fetch would replace it without a word, and people should hear of it
-    /// before anything runs. One that is noted as damaged is replaced by the next fetch.
+    /// Refuses a mirror that another program changed. A fetch would replace it silently, and people should know
+    /// before anything runs. A mirror that is marked as damaged is replaced by the next fetch.
     pub fn check_mirror(&self, repo: &RepoId) -> Result<(), CheckoutError> {
         let mirror = self.git.mirror(repo);
         if mirror.is_damaged() {
@@ -439,12 +437,12 @@ impl Checkouts {
         }
     }
 
-    /// Whether checkouts may hold less than a commit has.
+    /// Returns true if checkouts may contain only a part of a commit.
     pub fn is_sparse(&self) -> bool {
         self.contents.sparse
     }
 
-    /// What is checked out of a source.
+    /// Returns the content of a checkout of this source.
     pub fn checked_out(&self, source: &Source) -> CheckedOut {
         let base = match self.contents.strategy {
             CheckoutStrategy::Branch => None,
@@ -457,7 +455,7 @@ impl Checkouts {
         }
     }
 
-    /// The commit that is checked out of a source.
+    /// Returns the commit that is checked out for a source.
     pub async fn commit(&self, source: &Source) -> Result<CommitSha, CheckoutError> {
         match self.contents.strategy {
             CheckoutStrategy::Branch => Ok(source.head.clone()),
@@ -465,7 +463,8 @@ impl Checkouts {
         }
     }
 
-    /// The checkout of a workspace, at exactly the source, with this part of it at least, and what it has besides.
+    /// Prepares the checkout of a workspace: exactly the source, at least the directories of `extent`, and the
+    /// fetched parts.
     pub async fn prepare(
         &self,
         source: &Source,
@@ -497,7 +496,7 @@ impl Checkouts {
         }
     }
 
-    /// The symbolic links of a checkout that lead out of it.
+    /// Returns the symbolic links of a checkout that lead out of it.
     pub async fn links_out(
         &self,
         repo: &RepoId,
@@ -512,12 +511,13 @@ impl Checkouts {
         })?
     }
 
-    /// The files of a commit that was fetched.
+    /// Lists the files of a commit that was fetched.
     pub async fn files(&self, source: &Source, commit: &CommitSha) -> Result<TreeFiles, GitError> {
         self.git.mirror(&source.pull.repo).files(commit).await
     }
 
-    /// What the pull changes, whatever is checked out; `None`: more than can be listed.
+    /// Returns the changes of the pull request, regardless of the checkout strategy; `None` if there are too many to
+    /// list.
     pub async fn changed(&self, source: &Source) -> Result<Option<Changes>, GitError> {
         self.git
             .mirror(&source.pull.repo)
@@ -525,7 +525,8 @@ impl Checkouts {
             .await
     }
 
-    /// What the base branch changed since the pull left it, if what is planned lacks that. `None`: more than can be listed.
+    /// Returns the changes of the base branch since the pull request left it, if the planned commits lack them.
+    /// `None` if there are too many to list.
     pub async fn lacks(
         &self,
         source: &Source,
@@ -542,8 +543,8 @@ impl Checkouts {
         }
     }
 
-    /// What was merged into the base branch since the pull left it and changes files in one of the directories, the newest
-    /// first, at most so much.
+    /// Returns the commits merged into the base branch since the pull request left it that change files in one of
+    /// `dirs`: the newest first, at most `most`.
     pub async fn merged_since(
         &self,
         source: &Source,
@@ -557,12 +558,12 @@ impl Checkouts {
             .await
     }
 
-    /// Reads them.
+    /// Returns a reader of the files of a commit.
     pub fn reader(&self, source: &Source, commit: &CommitSha) -> TreeReader {
         self.git.mirror(&source.pull.repo).reader(commit)
     }
 
-    /// Files that somebody made in a checkout, apart from what runs leave behind.
+    /// Lists untracked files of a checkout, except those that runs leave behind.
     pub async fn untracked(
         &self,
         source: &Source,
@@ -575,12 +576,12 @@ impl Checkouts {
             .await
     }
 
-    /// The id of what a commit has: the same wherever the files are the same.
+    /// Returns the id of the tree of a commit. Commits with the same files have the same id.
     pub async fn tree_id(&self, source: &Source, commit: &CommitSha) -> Result<String, GitError> {
         self.git.mirror(&source.pull.repo).tree_id(commit).await
     }
 
-    /// Those of these paths at which a commit that was fetched has a file, link or directory.
+    /// Returns those of `paths` at which a fetched commit has a file, link or directory.
     pub async fn tracked(
         &self,
         repo: &RepoId,
@@ -590,8 +591,8 @@ impl Checkouts {
         self.git.mirror(repo).tracked(commit, paths).await
     }
 
-    /// The text of a file of a commit that was fetched; `None` when there is no such file. What is no text is an error, as
-    /// if it were not there nobody would notice.
+    /// Returns the text of a file of a fetched commit; `None` if the file does not exist. A file that is not text is
+    /// an error, because nobody would notice if it counted as missing.
     pub async fn read(
         &self,
         repo: &RepoId,
@@ -607,7 +608,7 @@ impl Checkouts {
         bytes.map(text_of).transpose().map_err(not_text)
     }
 
-    /// Whether a file is part of what is checked out.
+    /// Returns true if a file belongs to the commit of a checkout.
     pub async fn is_tracked(
         &self,
         repo: &RepoId,
@@ -620,7 +621,8 @@ impl Checkouts {
             .await
     }
 
-    /// The tool's own lock of a local state that a run left behind in the checkout of a project, if it is on this disk.
+    /// Returns Terraform's own lock of a local state that a run left behind in the checkout of a project, if that
+    /// checkout is on this disk.
     pub async fn state_lock_left(&self, pull: &PullRef, project: &ProjectKey) -> Option<StateLock> {
         let root = self
             .git
@@ -635,7 +637,8 @@ impl Checkouts {
         })
     }
 
-    /// Somebody works on a pull: until the end nothing of it is removed to make room.
+    /// Marks a pull request as in use. Nothing of it is removed to free disk space until the returned value is
+    /// dropped.
     pub async fn enter(&self, pull: &PullRef) -> InUse {
         self.uses.enter(pull).await
     }
@@ -645,28 +648,28 @@ impl Checkouts {
         self.git.mirror(repo).begin_run().await
     }
 
-    /// Whether a checkout belongs to the copy of the mirror that is in place. One of an earlier copy has to be prepared once
-    /// more.
+    /// Returns true if a checkout belongs to the current mirror. A checkout of a mirror that was replaced has to be
+    /// prepared again.
     pub fn is_current(&self, repo: &RepoId, checkout: &Checkout) -> bool {
         self.git.mirror(repo).copy() == checkout.copy
     }
 
-    /// Where the mirror of a repository is, or would be.
+    /// Returns the directory of the mirror of a repository, even if the mirror does not exist.
     pub fn mirror_dir(&self, repo: &RepoId) -> PathBuf {
         self.git.mirror(repo).dir().to_owned()
     }
 
-    /// What mirrors and checkouts take on this disk.
+    /// Returns the disk use of mirrors and checkouts.
     pub async fn disk_use(&self) -> std::io::Result<Vec<DiskUse>> {
         self.git.disk_use().await
     }
 
-    /// Pulls that have checkouts on this disk.
+    /// Lists the pull requests that have checkouts on this disk.
     pub async fn disk_pulls(&self) -> std::io::Result<BTreeSet<PullRef>> {
         self.git.disk_pulls().await
     }
 
-    /// Removes a part of what is on this disk; `false`: it is in use, or a checkout needs it, and stays.
+    /// Removes a part of the cache. Returns `false` and keeps it if it is in use or a checkout needs it.
     pub async fn evict(&self, part: &DiskPart) -> Result<bool, GitError> {
         let Some(_alone) = self.uses.alone(part) else {
             return Ok(false);
@@ -677,7 +680,8 @@ impl Checkouts {
         }
     }
 
-    /// What was known of a mirror is not true of what comes after it: no sync ends or begins before that is noted.
+    /// Removes a mirror. What is known of the old mirror is not true of the next one, so no sync ends or begins until
+    /// the removal is recorded.
     async fn evict_mirror(&self, repo: &RepoId) -> Result<bool, GitError> {
         let Some(_gate) = self.syncer.gate_if_free(repo) else {
             return Ok(false);
@@ -689,8 +693,8 @@ impl Checkouts {
         Ok(removed)
     }
 
-    /// A repository has another name: its mirror and its checkouts follow, unless somebody uses them at this moment. Those
-    /// are a cache, so it is no failure if they do not.
+    /// Moves the mirror and the checkouts of a renamed repository, unless they are in use at this moment. They are a
+    /// cache, so it is no failure if they stay.
     pub async fn follow_name(&self, old: &RepoId, new: &RepoId) {
         if !self.git.has(old) {
             return;
@@ -709,7 +713,7 @@ impl Checkouts {
         }
     }
 
-    /// Removes every checkout of a pull, when nothing uses them any more.
+    /// Removes every checkout of a pull request as soon as nothing uses them.
     pub async fn remove_pull(&self, pull: &PullRef) -> Result<(), GitError> {
         self.git.mirror(&pull.repo).remove_pull(pull.number).await
     }

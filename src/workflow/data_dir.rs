@@ -1,12 +1,13 @@
-//! What `init` leaves beside the code (`.terraform`), and whether it still is what `init` left.
+//! Detects changes of the directory that `init` leaves beside the code (`.terraform`).
 //!
-//! A plan runs code of the pull request in the directory where its apply runs later, with the credentials of applies. That
-//! code could exchange a provider or a script of a module in `.terraform`, where no reviewer looks. So the server notes
-//! what each `init` has left, in a place that no run can write to. What differs from the note is removed before the next
-//! `init`, and an apply that finds a difference prepares the directory anew.
+//! A plan runs code of the pull request in the directory where its apply runs later, with the credentials of applies.
+//! That code could exchange a provider or a script of a module in `.terraform`, where no reviewer looks. So the
+//! server notes the state of the directory after each `init`, in a place that no run can write to. A directory that
+//! differs from the note is removed before the next `init`, and an apply that finds a difference prepares the
+//! directory again.
 //!
-//! The note holds no contents, which can be gigabytes, but what the kernel says of each file. Whoever changes a file changes
-//! the time of its last change (`ctime`), and nobody but root can set that one.
+//! The note does not hold the contents, which can be gigabytes, but the metadata that the kernel keeps of each file.
+//! Every change of a file also changes the time of its last change (`ctime`), and only root can set that time.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -19,13 +20,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model::Sha256Digest;
 
-/// Selected workspace: each plan may select another one, and a plan file names its own.
+/// File with the selected workspace. It may change: each plan may select another workspace, and a plan file names its
+/// own.
 const WORKSPACE: &str = "environment";
 
-/// Most files and directories that are looked at; a directory with more counts as changed.
+/// Maximum number of files and directories to look at. A directory with more counts as changed.
 const MOST_ENTRIES: usize = 500_000;
 
-/// Directory of the tool for one project, and the note about it.
+/// Data directory of the tool for one project, and the path of the note about it.
 #[derive(Clone, Debug)]
 pub(super) struct DataDir {
     dir: PathBuf,
@@ -33,7 +35,8 @@ pub(super) struct DataDir {
 }
 
 impl DataDir {
-    /// The directory at `dir`. The note lies beside the checkout that has the lock file `hold`, and goes with it.
+    /// Creates the value for the directory at `dir`. The note is stored beside the checkout that has the lock file
+    /// `hold`, and is removed together with it.
     pub fn new(dir: PathBuf, hold: &Path) -> Self {
         let of_pull = hold
             .parent()
@@ -47,7 +50,7 @@ impl DataDir {
         Self { dir, note }
     }
 
-    /// Whether it is there, and not as the last `init` left it.
+    /// Returns true if the directory exists and differs from the note of the last `init`.
     pub fn is_changed(&self) -> bool {
         let is_there = self.dir.symlink_metadata().is_ok();
         is_there && !self.is_as_noted()
@@ -58,7 +61,7 @@ impl DataDir {
         matches!((noted, self.fingerprint()), (Ok(noted), Ok(found)) if noted == found.to_string())
     }
 
-    /// Removes what is not as the last `init` left it; whether there was such a thing.
+    /// Removes a directory that differs from the note of the last `init`. Returns true if it was removed.
     pub fn remove_changed(&self) -> Result<bool> {
         if !self.is_changed() {
             return Ok(false);
@@ -72,11 +75,11 @@ impl DataDir {
         Ok(true)
     }
 
-    /// Notes what an `init` has left.
+    /// Notes the state that an `init` has left.
     pub fn note(&self) -> Result<()> {
         let text = match self.fingerprint() {
             Ok(found) => found.to_string(),
-            // It is more than is looked at: no directory is as noted.
+            // An empty note matches no directory: this one has too many entries to look at.
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => String::new(),
             Err(error) => return Err(error),
         };
@@ -88,13 +91,13 @@ impl DataDir {
         Ok(())
     }
 
-    /// A digest of what the kernel says of all files, links not followed. Of directories only their names and rights count:
-    /// their times change with the selected workspace.
+    /// Computes a digest of the metadata of all files, without following links. Of directories only names and
+    /// permissions count, because their times change with the selected workspace.
     fn fingerprint(&self) -> Result<Sha256Digest> {
         let mut left = match self.dir.symlink_metadata() {
             Ok(found) if found.is_dir() => vec![PathBuf::new()],
             Ok(_) => return Err(Error::from(ErrorKind::NotADirectory)),
-            // Where there is nothing to fetch, `init` leaves none, and selecting a workspace makes it.
+            // If there is nothing to fetch, `init` leaves no directory, and selecting a workspace creates it.
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -162,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// What an `init` left, and a note of it.
+    /// Creates a directory as `init` leaves it, and a note of it.
     fn noted() -> (tempfile::TempDir, DataDir) {
         let top = tempfile::tempdir().unwrap();
         let dir = top.path().join("default/.terraform");

@@ -1,21 +1,20 @@
-//! What a child process may see of the server's environment (P8): what `config::server::PassEnvironment` picked.
+//! Limits the environment of child processes to the variables that `config::server::PassEnvironment` picked (P8).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::RunSandbox;
 
-/// What the programs of a stage are given: plans and applies may have credentials of their own.
+/// Environment and sandbox for the programs of a stage. Plans and applies may have different credentials.
 #[derive(Clone, Debug)]
 pub struct StageSetup {
-    /// Their environment.
     pub environment: ChildEnvironment,
-    /// The boundary around them.
+    /// Sandbox around the programs.
     pub sandbox: RunSandbox,
 }
 
 impl StageSetup {
-    /// Programs with this environment, within this boundary.
+    /// Combines an environment and a sandbox.
     pub fn new(environment: ChildEnvironment, sandbox: RunSandbox) -> Self {
         let environment = match sandbox.git_config(&environment) {
             Some(file) => environment.with(GIT_CONFIG, file.into()),
@@ -28,10 +27,10 @@ impl StageSetup {
     }
 }
 
-/// Names the file that git reads in place of those of its user.
+/// Variable with the path of the git configuration that replaces the one of the user.
 pub(super) const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
 
-/// The environment every child starts from.
+/// Environment that every child process starts with.
 #[derive(Clone, Default)]
 pub struct ChildEnvironment(BTreeMap<OsString, OsString>);
 
@@ -42,7 +41,7 @@ impl FromIterator<(OsString, OsString)> for ChildEnvironment {
 }
 
 impl ChildEnvironment {
-    /// The search path.
+    /// Returns the search path (`PATH`), empty if unset.
     pub fn path(&self) -> OsString {
         self.0
             .get(&OsString::from("PATH"))
@@ -50,26 +49,26 @@ impl ChildEnvironment {
             .unwrap_or_default()
     }
 
-    /// The same with one more variable.
+    /// Adds a variable to the environment.
     #[must_use]
     pub fn with(mut self, name: &str, value: OsString) -> Self {
         self.0.insert(name.into(), value);
         self
     }
 
-    /// One variable.
+    /// Returns the value of a variable.
     pub fn get(&self, name: &str) -> Option<&OsString> {
         self.0.get(&OsString::from(name))
     }
 
-    /// Every variable.
+    /// Iterates over all variables.
     pub fn iter(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
         self.0.iter()
     }
 }
 
 impl std::fmt::Debug for ChildEnvironment {
-    /// Names only: values may be cloud credentials.
+    /// Prints only names, because values may be cloud credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

@@ -1,12 +1,12 @@
-//! What commands of the operator are told of the pull they run for: environment variables of the reference, 6.5 and
-//! 6.9. Everything in them is data, also where a pull request chose it; nothing of it is ever part of a shell's source.
+//! Provides the environment variables that describe the pull request to commands of the administrator (reference 6.5
+//! and 6.9). All values are data, even those that a pull request chose; none is ever part of a shell's source.
 
 use std::ffi::OsString;
 
 use super::steps::escaped;
 use crate::model::{BranchName, CommitSha, Pull, PullNumber, RepoId, Subject};
 
-/// What commands are told of the pull.
+/// Description of the pull request for commands of the administrator.
 #[derive(Clone, Debug)]
 pub struct Facts {
     base_branch: BranchName,
@@ -19,14 +19,14 @@ pub struct Facts {
     url: String,
     user: String,
     comment_args: OsString,
-    /// Whether somebody who may has approved the pull, once that was asked.
+    /// True if the pull request has an approval of somebody who may approve; `None` until that was checked.
     pub approved: Option<bool>,
-    /// Whether the forge would let it be merged, once that was asked.
+    /// True if the forge considers the pull request mergeable; `None` until that was checked.
     pub mergeable: Option<bool>,
 }
 
 impl Facts {
-    /// Of a pull, for a command that `user` gave with these arguments.
+    /// Describes a pull request for a command that `user` gave with these arguments.
     pub fn of(pull: &Pull, user: &str, arguments: &[String]) -> Self {
         Self {
             base_branch: pull.base_branch.clone(),
@@ -44,7 +44,7 @@ impl Facts {
         }
     }
 
-    /// The variables that steps and hooks have in common, and those of the forge's answers.
+    /// Returns the variables that steps and hooks have in common, and those of the forge's answers.
     pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let head_repo = self.head_repo.as_ref();
         let text = |text: &str| OsString::from(without_nul(text));
@@ -72,7 +72,7 @@ impl Facts {
     }
 }
 
-/// As Atlantis tells it of what its API plans without a pull.
+/// Formats the number of a pull request. Without a pull request the number is 0, as in Atlantis' API plans.
 fn pull_number(number: PullNumber) -> String {
     match number.subject() {
         Subject::Pull(number) => number.to_string(),
@@ -80,7 +80,7 @@ fn pull_number(number: PullNumber) -> String {
     }
 }
 
-/// An environment cannot hold NUL, and a run must not be impossible because a forge sends one.
+/// Removes NUL, which an environment cannot hold. A run must not become impossible because a forge sends one.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "")
 }

@@ -1,5 +1,5 @@
-//! Runs one hook: a command of the operator in the root of a checkout, before or after a command on the pull
-//! (reference 6.9).
+//! Runs one hook: a command of the administrator in the root of a checkout, before or after a command on the pull
+//! request (reference 6.9).
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -15,36 +15,36 @@ use crate::config::Hook;
 use crate::model::CommandKind;
 use crate::process::Cmd;
 
-/// A line of a status is much shorter.
+/// Maximum length of the text for a status. A real status line is much shorter.
 const LINE_BYTES: u64 = 4096;
 
-/// Where and for what a hook runs.
+/// Place and context of a hook.
 pub struct HookPlace<'a> {
     /// Root of the checkout.
     pub root: &'a Path,
     /// Mirror of the repository.
     pub mirror: &'a Path,
-    /// Held for as long as anything of the hook lives.
+    /// Lock file that is held while any process of the hook lives.
     pub hold: &'a Path,
-    /// What it is told of the pull.
+    /// Description of the pull request.
     pub facts: &'a Facts,
-    /// Around which command it runs.
+    /// Command that the hook runs before or after.
     pub command: CommandKind,
-    /// The project that the command names, if it does.
+    /// Project that the command names, if any.
     pub project: Option<&'a str>,
-    /// After a command: whether anything of it failed.
+    /// True if anything of the command failed. Set only for hooks that run after the command.
     pub has_errors: Option<bool>,
-    /// Where what is printed goes.
+    /// Destination of the output.
     pub output: &'a RunOutput,
-    /// Cancelled when the hook is to stop.
+    /// Token that is cancelled to stop the hook.
     pub stop: &'a CancellationToken,
-    /// How long it may take.
+    /// Time limit of the hook.
     pub timeout: Duration,
 }
 
 impl Terraform {
-    /// Runs a hook to its end; what it has written into `OUTPUT_STATUS_FILE`, if anything, is for its status. That file
-    /// is new for every hook, and outside of the checkout.
+    /// Runs a hook to its end. Returns the text that the hook wrote into `OUTPUT_STATUS_FILE`, if any, for the
+    /// status. That file is new for every hook and lies outside the checkout.
     pub async fn hook(
         &self,
         hook: &Hook,
@@ -100,7 +100,7 @@ fn variables(place: &HookPlace<'_>, status: &Path) -> Vec<(&'static str, OsStrin
     all
 }
 
-/// The first bytes of a regular file on one line; `None` when there is nothing in it.
+/// Reads the first bytes of a regular file as one line; `None` if it is empty.
 fn line_in(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     scratch::open(file)

@@ -1,9 +1,10 @@
-//! Directories of a run for the user that its programs run as (`--run-as`).
+//! Gives directories of a run to the user that its programs run as (`--run-as`).
 //!
-//! The server keeps the right to everything in them; the user becomes the owner. What a run leaves is as hostile as its
-//! code, and programs of another run of that user may change it meanwhile, so:
-//! - *No link* is followed: each entry is opened by its name in its directory, and what was opened changes hands.
-//! - *Nothing of others* changes hands: a file that has a second name may be one of the server.
+//! The server keeps the right to everything in them; the user becomes the owner. The files that a run leaves are as
+//! hostile as its code, and programs of another run of that user may change them meanwhile. So two rules apply:
+//! - *No link* is followed: each entry is opened by its name in its directory, and the ownership of the opened file
+//!   is changed.
+//! - *No file of others* changes its owner: a file that has a second name may be a file of the server.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +20,7 @@ use rustix::thread::{Gid, Uid};
 
 use crate::model::RunUser;
 
-/// Deepest directory in a checkout.
+/// Maximum depth of directories in a checkout.
 const DEEPEST: usize = 200;
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -27,8 +28,8 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Makes the user the owner of a directory and all that is below, and lets it come from `top`, which holds the directory,
-/// to there.
+/// Makes the user the owner of a directory and all that is below, and lets the user search the directories from `top`
+/// down to it. `top` contains the directory.
 pub(super) fn lend(top: &Path, dir: &Path, user: RunUser) -> io::Result<()> {
     let (top, dir) = (top.canonicalize()?, dir.canonicalize()?);
     let_through(&top, &dir, user)?;
@@ -37,7 +38,8 @@ pub(super) fn lend(top: &Path, dir: &Path, user: RunUser) -> io::Result<()> {
     give_below(&opened, user, 0)
 }
 
-/// Lets the group of the user search the directories from `top` to the one that holds `path`. It cannot list them.
+/// Lets the group of the user search the directories from `top` to the one that contains `path`. The group cannot
+/// list them.
 pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<()> {
     for dir in path
         .ancestors()
@@ -55,7 +57,7 @@ pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<
     Ok(())
 }
 
-/// Lets everybody who comes there read a directory of the server, with all that is below.
+/// Makes a directory of the server and all that is below readable for every user who can reach it.
 pub(super) fn publish(dir: &Path) -> io::Result<()> {
     let mode = fs::symlink_metadata(dir)?.mode() & 0o7777;
     let readable = mode | 0o044 | if mode & 0o100 == 0 { 0 } else { 0o011 };
@@ -70,7 +72,7 @@ pub(super) fn publish(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies regular files and directories that belong to the user of runs. Anything else among them is an error.
+/// Copies regular files and directories that belong to the user of runs. Any other kind of entry is an error.
 pub(super) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     copy_below(
         &openat(rustix::fs::CWD, from, DIRECTORY, Mode::empty())?,
@@ -130,7 +132,7 @@ fn give_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {
         if name == c"." || name == c".." {
             continue;
         }
-        // Another program of that user may have removed it.
+        // Another program of that user may have removed the entry.
         match give_entry(dir, name, user, depth) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             given => given?,
@@ -143,7 +145,7 @@ fn give_entry(dir: &OwnedFd, name: &std::ffi::CStr, user: RunUser, depth: usize)
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let opened = match openat(dir, name, DIRECTORY, Mode::empty()) {
-            // It was another thing a moment ago.
+            // The entry was a directory a moment ago and has been replaced.
             Err(Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             opened => opened?,
         };
@@ -187,7 +189,7 @@ mod tests {
         gid: 4344,
     };
 
-    /// Only root may give files away.
+    /// Returns true if the test runs as root: only root may change owners.
     fn may_give() -> bool {
         nix::unistd::geteuid().is_root()
     }

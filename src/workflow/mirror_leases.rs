@@ -1,4 +1,4 @@
-//! The right to change a mirror: one at a time for each repository below a data directory.
+//! Grants the exclusive right to change a mirror: one holder at a time for each repository below a data directory.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::CheckoutError;
 use crate::leases::{HeldLease, LeaseKey, Leases, Obtained};
 use crate::model::RepoId;
 
-/// The leases of the mirrors below one data directory (`--sync-lease-timeout`).
+/// Leases of the mirrors below one data directory (`--sync-lease-timeout`).
 #[derive(Clone)]
 pub struct MirrorLeases {
     leases: Leases,
@@ -15,16 +15,16 @@ pub struct MirrorLeases {
 }
 
 impl MirrorLeases {
-    /// `home` names the data directory, `time` is how long a lease lasts unless it is renewed.
+    /// Creates the leases. `home` names the data directory; `time` is how long a lease lasts unless it is renewed.
     pub fn new(leases: Leases, home: String, time: Duration) -> Self {
         Self { leases, home, time }
     }
 
-    /// The right to change the mirror of a repository, for this purpose.
+    /// Obtains the lease of the mirror of a repository for the given purpose.
     ///
     /// # Errors
     ///
-    /// Somebody else has it ([`CheckoutError::Busy`]), or the database did not answer.
+    /// Another holder has the lease ([`CheckoutError::Busy`]), or the database did not answer.
     pub async fn obtain(&self, repo: &RepoId, purpose: &str) -> Result<HeldLease, CheckoutError> {
         let key = LeaseKey::repository_sync(&self.home, repo);
         match self.leases.obtain(&key, purpose, self.time).await? {

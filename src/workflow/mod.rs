@@ -1,5 +1,5 @@
-//! Runs the steps of a project: which program, with which environment, in which checkout, and what becomes of the
-//! plan file. Decides nothing about pulls; that is `handlers/`.
+//! Runs the steps of a project: chooses program, environment and checkout, and keeps the plan file. Decisions about
+//! pull requests are made in `handlers/`.
 
 mod artifacts;
 mod beneath;

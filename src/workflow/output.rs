@@ -1,7 +1,7 @@
-//! What a run prints, on its way to the store and to whoever watches.
+//! Stores the output of a run and notifies its watchers.
 //!
-//! Lines are gathered for a moment so that a chatty tool costs a few rows and not thousands; a watcher is told of each
-//! row and reads it from the store, so that a page shows the same on every replica (P9).
+//! Lines are gathered for a moment, so that a chatty tool costs a few rows and not thousands. A watcher is notified
+//! of each row and reads it from the store, so that a page shows the same on every replica (P9).
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tracing::warn;
 use crate::model::RunId;
 use crate::store::{OutputPiece, Store};
 
-/// Lines wait at most this long before they are stored.
+/// Maximum time that lines wait before they are stored.
 const GATHER: Duration = Duration::from_millis(200);
-/// A piece is stored at once when it is this large.
+/// Size at which gathered lines are stored at once.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Lines that may wait for the database before the tool has to.
+/// Number of lines that may wait for the database before the tool has to wait.
 const WAITING_LINES: usize = 1024;
 
-/// Tells watchers of this process which run has printed something or ended.
+/// Channel that notifies watchers of this process when a run has printed something or ended.
 #[derive(Clone, Debug)]
 pub struct OutputHub(broadcast::Sender<RunId>);
 
@@ -30,26 +30,27 @@ impl Default for OutputHub {
 }
 
 impl OutputHub {
-    /// News of runs from now on. A watcher that falls behind misses news, not output: it reads the store.
+    /// Subscribes to news of all runs from now on. A watcher that falls behind misses news, not output: it reads the
+    /// store.
     pub fn subscribe(&self) -> broadcast::Receiver<RunId> {
         self.0.subscribe()
     }
 
-    /// There is news of a run.
+    /// Announces that there is news of a run.
     pub fn announce(&self, run: RunId) {
-        // Nobody watching is no error.
+        // Sending fails if nobody watches, which is no error.
         drop(self.0.send(run));
     }
 }
 
-/// Takes the lines of one run.
+/// Receiver of the lines of one run.
 pub struct RunOutput {
     lines: mpsc::Sender<String>,
     writer: JoinHandle<()>,
 }
 
 impl RunOutput {
-    /// Starts to store the lines of a run.
+    /// Starts a task that stores the lines of a run.
     pub fn start(store: Store, hub: OutputHub, run: RunId) -> Self {
         let (lines, received) = mpsc::channel(WAITING_LINES);
         let writer = Writer {
@@ -65,14 +66,14 @@ impl RunOutput {
         }
     }
 
-    /// Adds a line; waits when the database cannot keep up.
+    /// Adds a line. Waits if the database cannot keep up.
     pub async fn say(&self, line: &str) {
         if self.lines.send(line.to_owned()).await.is_err() {
             warn!("The output of a run is not stored any more");
         }
     }
 
-    /// Stores what is left.
+    /// Stores the remaining lines and ends the task.
     pub async fn finish(self) {
         drop(self.lines);
         if let Err(error) = self.writer.await {
@@ -103,7 +104,7 @@ impl Writer {
         self.pending.push('\n');
     }
 
-    /// Takes what comes within a moment.
+    /// Collects the lines that arrive within [`GATHER`].
     async fn gather(&mut self, lines: &mut mpsc::Receiver<String>) {
         let end = tokio::time::Instant::now() + GATHER;
         while self.pending.len() < PIECE_BYTES {

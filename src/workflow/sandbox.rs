@@ -1,10 +1,10 @@
-//! The boundary around runs: which paths the programs of a run may use, and how much of the machine they may take.
+//! Defines the sandbox around runs: the paths that the programs of a run may use, and limits of memory and processes.
 //!
-//! A run executes code of a pull request. It reads the system, tools, certificates and packages of providers, and owns its
-//! checkout, its scratch directory and a temporary directory of its own. The data directory, mirrors, other checkouts,
-//! tokens and keys are outside; what the operator wants inside as well is named by `--sandbox-read` and `--sandbox-write`.
-//! Commands of the operator (hooks, custom steps) may also read the mirror of their own repository, because tools such as
-//! Terragrunt ask git where the repository begins.
+//! A run executes code of a pull request. It reads the system, tools, certificates and packages of providers, and
+//! owns its checkout, its scratch directory and a temporary directory of its own. The data directory, mirrors, other
+//! checkouts, tokens and keys are outside. The administrator adds paths with `--sandbox-read` and `--sandbox-write`.
+//! Commands of the administrator (hooks, custom steps) may also read the mirror of their own repository, because
+//! tools such as Terragrunt ask git where the repository begins.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,8 +16,9 @@ use crate::process::{Limits, Mechanism, Reached, Sandbox};
 use super::environment::GIT_CONFIG;
 use super::{ChildEnvironment, lend};
 
-/// Read by most programs: executables, libraries, time zones, certificates, names of hosts and users. Directories that
-/// usually hold secrets (`/etc` as a whole, `/home`, `/root`, `/run`, `/var`, `/opt`, `/srv`) are not among them.
+/// Paths that most programs read: executables, libraries, time zones, certificates, names of hosts and users.
+/// Directories that usually hold secrets (`/etc` as a whole, `/home`, `/root`, `/run`, `/var`, `/opt`, `/srv`) are
+/// excluded.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -28,7 +29,7 @@ const SYSTEM: &[&str] = &[
     "/libx32",
     "/nix/store",
     "/gnu/store",
-    // Of other processes the kernel shows no environment, memory or open files across the boundary.
+    // For programs in the sandbox, the kernel hides environment, memory and open files of other processes.
     "/proc",
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
@@ -45,7 +46,7 @@ const SYSTEM: &[&str] = &[
     "/etc/os-release",
     "/etc/default/locale",
     "/etc/gai.conf",
-    // Without it git fails altogether, and with it modules that come by git.
+    // Without this file git fails, and so do modules that are fetched with git.
     "/etc/gitattributes",
     "/etc/gitconfig",
     "/etc/group",
@@ -78,7 +79,7 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// Configuration of Terraform and OpenTofu in the home directory; what is in it is meant for runs.
+/// Configuration of Terraform and OpenTofu in the home directory. Its content is meant for runs.
 const OF_HOME: &[&str] = &[
     ".terraformrc",
     ".tofurc",
@@ -86,7 +87,8 @@ const OF_HOME: &[&str] = &[
     ".config/opentofu",
 ];
 
-/// Variables whose values are paths that the operator hands to runs by handing over the variable; some are lists.
+/// Variables with paths as values. By passing such a variable, the administrator also grants access to its paths.
+/// Some are lists.
 const PATH_VARIABLES: &[&str] = &[
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -111,7 +113,7 @@ const PATH_VARIABLES: &[&str] = &[
     "KUBE_CONFIG_PATHS",
 ];
 
-/// Variables that name a token which is replaced from time to time, by a new file in the same directory.
+/// Variables that name a token file. Such a file is replaced from time to time by a new file in the same directory.
 const TOKEN_VARIABLES: &[&str] = &[
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
@@ -119,15 +121,16 @@ const TOKEN_VARIABLES: &[&str] = &[
     "AZURE_FEDERATED_TOKEN_FILE",
 ];
 
-/// The boundary around all runs of a server.
+/// Sandbox around all runs of a server.
 #[derive(Clone, Debug)]
 pub struct RunSandbox {
-    /// `None`: there is no boundary, and programs may do what the server may.
+    /// Mechanism of the sandbox. `None` means no sandbox: programs have all rights of the server.
     mechanism: Option<Mechanism>,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     limits: Limits,
-    /// Who runs are, and the data directory, which holds all that they use; `None`: they are the server.
+    /// User that runs execute as, and the data directory, which contains all that runs use; `None` for the user of
+    /// the server.
     user: Option<(RunUser, PathBuf)>,
 }
 
@@ -145,7 +148,7 @@ pub(super) struct RunPlace<'a> {
 }
 
 impl RunSandbox {
-    /// No boundary and no limits.
+    /// Creates a value without sandbox and limits.
     pub fn none() -> Self {
         Self {
             mechanism: None,
@@ -156,7 +159,7 @@ impl RunSandbox {
         }
     }
 
-    /// A boundary held by `mechanism`, for programs that are given `environment`.
+    /// Creates a sandbox with `mechanism` for programs that get `environment`.
     pub fn new(
         mechanism: Option<Mechanism>,
         environment: &ChildEnvironment,
@@ -176,7 +179,7 @@ impl RunSandbox {
         }
     }
 
-    /// Has runs be another user than the server.
+    /// Sets the user that runs execute as, if it is not the user of the server.
     #[must_use]
     pub fn of_user(self, user: Option<RunUser>, data_dir: &Path) -> Self {
         Self {
@@ -185,12 +188,13 @@ impl RunSandbox {
         }
     }
 
-    /// Who runs are; `None`: the server.
+    /// Returns the user that runs execute as; `None` for the user of the server.
     pub fn user(&self) -> Option<RunUser> {
         self.user.as_ref().map(|(user, _)| *user)
     }
 
-    /// Makes the user of runs the owner of the directories of a run, and lets it come to programs that were downloaded.
+    /// Makes the user of runs the owner of the directories of a run, and lets this user reach the downloaded
+    /// programs.
     pub(super) async fn hand_over(&self, place: RunPlace<'_>) -> io::Result<()> {
         let Some((user, top)) = self.user.clone() else {
             return Ok(());
@@ -208,28 +212,28 @@ impl RunSandbox {
             .map_err(io::Error::other)?
     }
 
-    /// Lets every run read more.
+    /// Lets every run read additional paths.
     #[must_use]
     pub fn reads(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.read.extend(paths);
         self
     }
 
-    /// Lets every run change more.
+    /// Lets every run change additional paths.
     #[must_use]
     pub fn writes(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.write.extend(paths);
         self
     }
 
-    /// What holds the boundary; `None`: there is none.
+    /// Returns the mechanism of the sandbox; `None` if there is no sandbox.
     pub fn mechanism(&self) -> Option<&Mechanism> {
         self.mechanism.as_ref()
     }
 
-    /// The file that git has to read in place of those of its user, because it ends with an error where one of them is
-    /// there and cannot be read: the one that the operator lets runs read, or none of them. `None`: it may read them as
-    /// ever, or the operator has named a file.
+    /// Returns the file that git has to read in place of the files of its user. Git fails if one of those exists and
+    /// cannot be read. The result is the file that the administrator lets runs read, or an empty one. Returns `None`
+    /// if git may read the files of its user, or if the administrator has named a file.
     pub(super) fn git_config(&self, environment: &ChildEnvironment) -> Option<PathBuf> {
         let sandbox = self.common()?;
         if environment.get(GIT_CONFIG).is_some() {
@@ -253,12 +257,12 @@ impl RunSandbox {
         )
     }
 
-    /// Limits of each run.
+    /// Returns the limits of each run.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The limit that a failed program has probably reached, in the words of the setting.
+    /// Returns the limit that a failed program has probably reached, with the name of its setting.
     pub(super) fn reached(&self, signal: Option<i32>, output: &str) -> Option<String> {
         let limits = self.limits;
         let whose = if self.user.is_some() {
@@ -290,7 +294,7 @@ impl RunSandbox {
         })
     }
 
-    /// What every run may use, without what is of a single one; `None`: there is no boundary.
+    /// Returns the sandbox without the paths of a single run; `None` if there is no sandbox.
     pub fn common(&self) -> Option<Sandbox> {
         let mechanism = self.mechanism.clone()?;
         Some(
@@ -300,17 +304,17 @@ impl RunSandbox {
         )
     }
 
-    /// What the tool of a run may use.
+    /// Returns the sandbox for the tool of a run.
     pub(super) fn of_tool(&self, place: RunPlace<'_>, program: &Path) -> Option<Sandbox> {
         let own = [place.root, place.scratch, place.tmp].map(Path::to_owned);
-        // A program may be a link to where it is installed.
+        // The program may be a link to the real executable.
         let program = program
             .canonicalize()
             .unwrap_or_else(|_| program.to_owned());
         Some(self.common()?.reads([program]).writes(own))
     }
 
-    /// What a command of the operator may use.
+    /// Returns the sandbox for a command of the administrator.
     pub(super) fn of_command(&self, place: RunPlace<'_>, program: &Path) -> Option<Sandbox> {
         Some(
             self.of_tool(place, program)?
@@ -319,7 +323,8 @@ impl RunSandbox {
     }
 }
 
-/// Paths that the environment names: programs, the configuration of the tools, certificates and credentials.
+/// Lists the paths that the environment names: programs, the configuration of the tools, certificates and
+/// credentials.
 fn named_by(environment: &ChildEnvironment) -> Vec<PathBuf> {
     let paths = |name: &str| -> Vec<PathBuf> {
         let value = environment.get(name).cloned().unwrap_or_default();
@@ -340,7 +345,7 @@ fn named_by(environment: &ChildEnvironment) -> Vec<PathBuf> {
     named
 }
 
-/// Variables that name the temporary directory of a run.
+/// Returns the variables that name the temporary directory of a run.
 pub(super) fn temporary(tmp: &Path) -> [(&'static str, OsString); 3] {
     ["TMPDIR", "TMP", "TEMP"].map(|name| (name, tmp.into()))
 }

@@ -1,8 +1,8 @@
-//! Directories of one run, and the files that its programs leave there.
+//! Creates the temporary directories of a run and reads the files that its programs leave there.
 //!
-//! What a program leaves is as hostile as its code: a link in the place of the plan file would have the server read a file
-//! of its own and hand it back to the next step. So files are opened without following links, only if they are regular,
-//! and only up to a size.
+//! The files that a program leaves are as hostile as its code: with a link in place of the plan file, the server
+//! would read a file of its own and pass its content to the next step. So files are opened without following links,
+//! only if they are regular, and only up to a size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read as _, Result};
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 
 use super::sandbox::RunPlace;
 
-/// Longest path of a temporary directory inside the scratch directory: plugins of Terraform make sockets there, and the
-/// path of a socket has 107 bytes at most.
+/// Maximum length of the path of a temporary directory inside the scratch directory. Plugins of Terraform create
+/// sockets there, and the path of a socket has at most 107 bytes.
 const LONGEST_TMP: usize = 60;
 
-/// Directories of one run that only this user can read.
+/// Directories of one run that only the user of the server can read.
 pub(super) struct Scratch {
     dir: TempDir,
     tmp: Tmp,
@@ -30,7 +30,7 @@ enum Tmp {
 }
 
 impl Scratch {
-    /// Makes the directories in `top`.
+    /// Creates the directories in `top`.
     pub fn new(top: &Path) -> Result<Self> {
         std::fs::create_dir_all(top)?;
         let dir = tempfile::Builder::new().prefix("run-").tempdir_in(top)?;
@@ -49,12 +49,12 @@ impl Scratch {
         })
     }
 
-    /// Where plan files and other files of the run are.
+    /// Returns the directory of plan files and other files of the run.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Where the programs of the run have their temporary files.
+    /// Returns the directory for temporary files of the programs.
     fn tmp(&self) -> &Path {
         match &self.tmp {
             Tmp::Within(path) => path,
@@ -62,7 +62,7 @@ impl Scratch {
         }
     }
 
-    /// The directories of a run in a checkout.
+    /// Returns the directories of a run in a checkout.
     pub fn place<'a>(&'a self, root: &'a Path, mirror: &'a Path) -> RunPlace<'a> {
         RunPlace {
             root,
@@ -73,7 +73,7 @@ impl Scratch {
     }
 }
 
-/// Reads a file that programs of a run have left; `None`: there is none.
+/// Reads a file of at most `most` bytes that programs of a run have left; `None` if it does not exist.
 pub(super) async fn read(file: PathBuf, most: u64) -> Result<Option<Vec<u8>>> {
     let reading = move || {
         let Some(opened) = open(&file)? else {
@@ -95,7 +95,7 @@ pub(super) async fn read(file: PathBuf, most: u64) -> Result<Option<Vec<u8>>> {
         .map_err(Error::other)?
 }
 
-/// Opens a regular file, no link; `None`: there is nothing.
+/// Opens a regular file without following links; `None` if it does not exist.
 pub(super) fn open(file: &Path) -> Result<Option<File>> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let opened = match OpenOptions::new().read(true).custom_flags(flags).open(file) {

@@ -1,5 +1,5 @@
-//! The machine-readable form of a plan file: `show -json`, read as it streams, and of it only what the list of resources
-//! needs. Values of attributes are passed over, so nothing sensitive is ever held.
+//! Reads the machine-readable form of a plan file (`show -json`) as a stream and keeps only the list of resources.
+//! Values of attributes are skipped, so nothing sensitive is ever held.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -11,23 +11,23 @@ use serde::{Deserialize, Deserializer};
 use super::scratch;
 use crate::model::{PlanChanges, PlannedAction, ResourceChange};
 
-/// Most bytes of `show -json`: a plan of 2,000 small resources has 1.2 MB.
+/// Maximum number of bytes of `show -json`: a plan of 2,000 small resources has 1.2 MB.
 pub(super) const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The list of resources of a plan, or why there is none.
+/// List of resources of a plan, or the reason that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// The tool showed the plan.
     Listed(PlanChanges),
     /// No step has written a plan file.
     NoFile,
-    /// The tool cannot do it: Terraform can since 0.12.
+    /// The tool does not support `show -json`; Terraform does since 0.12.
     TooOld,
-    /// The tool did not show the file, or what it printed cannot be read. A clause for people.
+    /// The tool did not show the file, or its output cannot be read. The text is a clause for people.
     Failed(String),
 }
 
-/// Why `show -json` cannot be read.
+/// Reason that `show -json` cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ShownError {
     #[error(
@@ -41,7 +41,7 @@ pub(super) enum ShownError {
     Disk(#[from] std::io::Error),
 }
 
-/// Reads a file that holds what `show -json` printed.
+/// Reads a file with the output of `show -json`.
 pub(super) fn read(file: &Path) -> Result<PlanChanges, ShownError> {
     let file = scratch::open(file)?
         .ok_or(std::io::ErrorKind::NotFound)
@@ -54,8 +54,8 @@ pub(super) fn read(file: &Path) -> Result<PlanChanges, ShownError> {
     Ok(parse(text)?)
 }
 
-/// OpenTofu warns of its own configuration on standard output, before the document. What follows the first brace at the
-/// start of a line must be the document and nothing else.
+/// Skips warnings that OpenTofu prints about its own configuration on standard output, before the document. The text
+/// from the first brace at the start of a line must be the document and nothing else.
 fn skip_warnings(text: &mut impl BufRead) -> std::io::Result<()> {
     let mut line = Vec::new();
     while text.fill_buf()?.first().is_some_and(|first| *first != b'{') {
@@ -75,7 +75,7 @@ fn parse(json: impl Read) -> serde_json::Result<PlanChanges> {
     })
 }
 
-/// The document. `format_version` is what tells a plan from anything else that is JSON.
+/// The document. `format_version` distinguishes a plan from other JSON.
 #[derive(Deserialize)]
 struct Plan {
     #[serde(rename = "format_version")]
@@ -108,7 +108,7 @@ struct RawChange {
 }
 
 impl RawResource {
-    /// The entry of the list; `None` for what the text of the plan does not show either.
+    /// Converts to an entry of the list; `None` for resources that the text of the plan does not show either.
     fn entry(self) -> Option<ResourceChange> {
         let imported = self.change.importing.is_some();
         let words: Vec<&str> = self.change.actions.iter().map(String::as_str).collect();
@@ -116,7 +116,7 @@ impl RawResource {
             ["no-op"] if imported => PlannedAction::Import,
             ["no-op"] if self.previous_address.is_some() => PlannedAction::Move,
             ["no-op"] => return None,
-            // Data sources leave the state without a word.
+            // Data sources leave the state without a line in the text of the plan.
             ["delete"] if self.mode.as_deref() == Some("data") => return None,
             ["delete"] => PlannedAction::Destroy,
             ["delete", "create"] | ["create", "delete"] => PlannedAction::Replace,
@@ -148,15 +148,15 @@ struct RawInvocation {
     address: String,
 }
 
-/// The entries of `resource_changes` with an effect; the others are not kept while they stream by.
+/// Entries of `resource_changes` that have an effect. Other entries are dropped while streaming.
 #[derive(Default)]
 struct Resources(Vec<ResourceChange>);
 
-/// The entries of `action_invocations`.
+/// Entries of `action_invocations`.
 #[derive(Default)]
 struct Invocations(Vec<ResourceChange>);
 
-/// The number of entries in `output_changes` that are more than `no-op`.
+/// Number of entries in `output_changes` other than `no-op`.
 #[derive(Default)]
 struct Outputs(u32);
 
@@ -190,7 +190,7 @@ impl<'de> Deserialize<'de> for Outputs {
     }
 }
 
-/// Reads a list and keeps of each entry what the function makes of it.
+/// Visitor that reads a list and keeps the result of the function for each entry.
 struct Entries<R>(fn(R) -> Option<ResourceChange>);
 
 impl<'de, R: Deserialize<'de>> Visitor<'de> for Entries<R> {
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::render::plan_output::disagreement;
 
-    /// Shortened from Terraform 1.11.4.
+    /// Plan of Terraform 1.11.4, shortened.
     const PLAN: &str = r#"{"format_version":"1.2","planned_values":{"root_module":{"x":[[["secret"]]]}},
         "resource_drift":[{"address":"terraform_data.drift","change":{"actions":["update"]}}],
         "resource_changes":[
@@ -317,8 +317,8 @@ mod tests {
         assert!(parse(empty.as_bytes()).unwrap().is_empty());
     }
 
-    /// What the tools printed of plans of every sort, without progress and values: `plan -no-color` (or `-json`) and
-    /// `show -json`.
+    /// The fixtures are the output of the tools for plans of every kind, without progress and values: `plan
+    /// -no-color` (or `-json`) and `show -json`.
     #[test]
     fn the_text_of_every_tool_agrees_with_its_file() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");

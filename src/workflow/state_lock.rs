@@ -1,4 +1,4 @@
-//! The lock that Terraform and OpenTofu leave beside a local state when they are killed.
+//! Reads the lock file that Terraform and OpenTofu leave beside a local state when they are killed.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,10 +9,10 @@ use super::scratch;
 use crate::model::{RepoPath, WorkspaceName};
 use crate::render::StateLock;
 
-/// A file of the tool has some hundred bytes.
+/// Maximum size of the lock file. Real ones have some hundred bytes.
 const MAX_BYTES: u64 = 16 * 1024;
 
-/// What the tool writes into the file (`statemgr.LockInfo` in its sources).
+/// Content of the file (`statemgr.LockInfo` in the sources of the tool).
 #[derive(Deserialize)]
 struct Info {
     #[serde(rename = "ID")]
@@ -25,11 +25,11 @@ struct Info {
     operation: Option<String>,
 }
 
-/// The lock beside the local state of a project, if one was left; `root` is the checkout. States that lie elsewhere keep
-/// their lock there, and the next plan tells of it.
+/// Returns the lock that was left beside the local state of a project, if any; `root` is the checkout. A state that
+/// is stored elsewhere has its lock there, and the next plan reports it.
 ///
-/// A pull request can bring such a file, or a link in its place: nothing outside of the checkout is read, and what is
-/// shown is text of others.
+/// A pull request can bring such a file, or a link in its place. So nothing outside of the checkout is read, and the
+/// shown text is untrusted.
 pub(super) fn left_in(root: &Path, dir: &RepoPath, workspace: &WorkspaceName) -> Option<StateLock> {
     let name = ".terraform.tfstate.lock.info";
     let beside = if workspace.is_default() {

@@ -1,5 +1,5 @@
-//! The checksum of an unpacked package as lock files have it: `h1:` and the Base64 of the SHA-256 of a sorted list of all
-//! files with their SHA-256 (Go module checksums, which Terraform took over).
+//! Computes the checksum of an unpacked package as lock files have it: `h1:` and the Base64 of the SHA-256 of a
+//! sorted list of all files with their SHA-256. These are Go module checksums, which Terraform took over.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -9,10 +9,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// Files of one package; real ones have two or three.
+/// Maximum number of files in one package; real ones have two or three.
 const MAX_FILES: usize = 10_000;
 
-/// `h1:8LspDpj9PUI+W8/bZZOpyxpjyIWr+WihmQ7W51UKuz4=`. A package with links or other special files has none.
+/// Computes the checksum, such as `h1:8LspDpj9PUI+W8/bZZOpyxpjyIWr+WihmQ7W51UKuz4=`. A package with links or other
+/// special files is an error.
 pub(super) fn h1(package: &Path) -> Result<String> {
     let mut lines: Vec<(String, PathBuf)> = Vec::new();
     for file in files(package)? {
@@ -31,7 +32,7 @@ pub(super) fn h1(package: &Path) -> Result<String> {
     Ok(format!("h1:{}", STANDARD.encode(list.finalize())))
 }
 
-/// All files below a directory.
+/// Lists all files below a directory.
 pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut todo) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = todo.pop() {
@@ -73,7 +74,7 @@ fn sha256(file: &Path) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// Value and package of a real `terraform init`.
+    /// Value and package come from a real `terraform init`.
     #[test]
     fn it_is_what_terraform_writes_into_lock_files() {
         let dir = tempfile::tempdir().unwrap();

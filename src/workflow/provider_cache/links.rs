@@ -1,4 +1,4 @@
-//! The links in `.terraform/providers` to the packages that a project uses.
+//! Manages the links in `.terraform/providers` to the packages that a project uses.
 
 use std::fs;
 use std::io::{ErrorKind, Result};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::store::{PackagePath, packages};
 
-/// The packages that a project links to below `top`, which is about to go.
+/// Lists the packages that a project links to below `top`, which is about to be removed.
 pub(super) fn into(providers: &Path, top: &Path) -> Result<Vec<PackagePath>> {
     let leads_there = |package: &PackagePath| {
         let target = fs::read_link(package.below(providers));
@@ -19,7 +19,7 @@ pub(super) fn into(providers: &Path, top: &Path) -> Result<Vec<PackagePath>> {
         .collect())
 }
 
-/// Puts a link in the place of another, in one step.
+/// Replaces a link by another atomically.
 pub(super) fn lead(link: &Path, target: &Path) -> Result<()> {
     let next = beside(link);
     match fs::remove_file(&next) {
@@ -29,7 +29,7 @@ pub(super) fn lead(link: &Path, target: &Path) -> Result<()> {
     fs::rename(next, link)
 }
 
-/// Puts a directory in the place of a link.
+/// Replaces a link by a directory.
 pub(super) fn replace(link: &Path, dir: &Path) -> Result<()> {
     fs::remove_file(link)?;
     fs::rename(dir, link)

@@ -1,19 +1,19 @@
-//! What `.terraform.lock.hcl` says of each provider.
+//! Reads the checksums of each provider from `.terraform.lock.hcl`.
 
 use std::collections::HashSet;
 
 use hcl_edit::structure::{Block, Body};
 
-/// Lock files of large projects have some 100 KB.
+/// Maximum size of a lock file. Lock files of large projects have some 100 KB.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The packages that a lock file accepts: source address, version and checksum.
+/// Packages that a lock file accepts: source address, version and checksum.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LockFile(HashSet<(String, String, String)>);
 
 impl LockFile {
-    /// Reads the file of a directory. One that is not there or cannot be read accepts nothing: Terraform then says what is
-    /// wrong with it.
+    /// Reads the lock file of a directory. A file that is missing or cannot be read accepts nothing: Terraform then
+    /// reports the problem.
     pub fn read(dir: &std::path::Path) -> Self {
         let file = dir.join(".terraform.lock.hcl");
         let is_small = file
@@ -32,7 +32,7 @@ impl LockFile {
         Self(body.get_blocks("provider").flat_map(accepted).collect())
     }
 
-    /// Whether a package is one of those.
+    /// Returns true if the lock file accepts a package.
     pub fn accepts(&self, provider: &str, version: &str, checksum: &str) -> bool {
         self.0
             .contains(&(provider.to_owned(), version.to_owned(), checksum.to_owned()))

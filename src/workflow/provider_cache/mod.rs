@@ -1,28 +1,29 @@
-//! A cache of provider packages that any number of `init`s may use at once (reference 12.4).
+//! Caches provider packages for any number of concurrent `init`s (reference 12.4).
 //!
-//! Terraform's own `TF_PLUGIN_CACHE_DIR` is one directory into which every `init` unpacks in place: two at once write one
-//! file, and one can overwrite a program that another one runs. Here no `init` ever gets a directory that it could write
-//! to together with somebody else:
+//! Terraform's own `TF_PLUGIN_CACHE_DIR` is one directory into which every `init` unpacks in place. Two concurrent
+//! `init`s write one file, and one can overwrite a program that another one runs. Here no `init` ever gets a
+//! directory that another `init` could write to:
 //!
 //! - *Store.* `<data-dir>/plugin-cache/HOST/NAMESPACE/TYPE/VERSION/PLATFORM` holds packages that are never changed, each
 //!   with its checksum (`h1`, as lock files have it) beside it.
-//! - *Session.* An `init` gets a cache directory of its own ([`Session`]), with links to those packages of the store that it
-//!   will take as they are. What it has to fetch, it unpacks there.
-//! - *Promotion.* After a good `init` each package that is new moves into the store by one rename. Whoever comes second
-//!   finds the place taken and throws its own away. Then the links in `.terraform/providers`, which lead to the
-//!   session's directory, are led to the store.
-//! - *Room.* A package that no project links to any more goes when there is no room for it, or after a while (`room.rs`).
+//! - *Session.* An `init` gets a cache directory of its own ([`Session`]), with links to those packages of the store
+//!   that it will use unchanged. The packages that it has to fetch are unpacked there.
+//! - *Promotion.* After a successful `init` each new package moves into the store by one rename. A later `init` with
+//!   the same package finds the place taken and discards its own. Then the links in `.terraform/providers`, which
+//!   lead to the session's directory, are changed to lead to the store.
+//! - *Room.* A package that no project links to any more is removed when space is needed, or after a while
+//!   (`room.rs`).
 //!
-//! Terraform writes *through* a link whose package it does not accept, so a link may only be there when it is going to be
-//! accepted: with a lock file of the repository, when that holds the checksum of the package; without one, always, as
-//! `TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE` then says that the (throw-away) lock file follows the cache. The files
-//! of the store are read-only besides.
+//! Terraform writes *through* a link if it does not accept the package, so a link may exist only if the package is
+//! going to be accepted. With a lock file in the repository, that is so if the lock file contains the checksum of the
+//! package. Without one it is always so, because `TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE` then says that the
+//! (throw-away) lock file follows the cache. In addition, the files of the store are read-only.
 //!
-//! - *Another user* (`--run-as`) owns the session and can read the store. What it fetched is copied, not moved: its programs
-//!   may still have files of it open for writing.
+//! - *Another user* (`--run-as`) owns the session and can read the store. Packages that this user fetched are copied,
+//!   not moved: programs of the user may still have files of them open for writing.
 //!
-//! Packages must not come from the pull request (P8): where it brings its own mirror in `terraform.d/plugins`, nothing of
-//! that `init` is promoted.
+//! Packages must not come from the pull request (P8): if it brings its own mirror in `terraform.d/plugins`, nothing
+//! of that `init` is promoted.
 
 mod hash;
 mod links;
@@ -48,23 +49,23 @@ use uses::Held;
 pub use room::{Linked, PackageUse};
 pub use store::PackagePath;
 
-/// Names the cache directory to Terraform and OpenTofu.
+/// Variable with the cache directory for Terraform and OpenTofu.
 const CACHE_DIR: &str = "TF_PLUGIN_CACHE_DIR";
-/// Lets them take packages that the lock file does not know.
+/// Variable that lets them use packages that the lock file does not know.
 const MAY_BREAK: &str = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE";
-/// A package: host, namespace, type, version, platform.
+/// Number of directory levels of a package: host, namespace, type, version, platform.
 const DEPTH: usize = 5;
 
 /// The cache of provider packages on this disk (`--use-tf-plugin-cache`).
 #[derive(Clone)]
 pub struct ProviderCache {
     store: Store,
-    /// Where the directories of sessions are; on the same disk as the store.
+    /// Parent of the session directories, on the same disk as the store.
     scratch: PathBuf,
-    /// Where the projects are that use packages.
+    /// Parent of the checkouts, whose projects use packages.
     checkouts: PathBuf,
     clock: Arc<dyn Clock>,
-    /// Who runs are; `None`: the server.
+    /// User that runs execute as; `None` for the user of the server.
     user: Option<RunUser>,
 }
 
@@ -76,18 +77,19 @@ impl fmt::Debug for ProviderCache {
     }
 }
 
-/// Where an `init` runs.
+/// Place where an `init` runs.
 #[derive(Debug, Clone)]
 pub struct InitPlace {
     /// Directory of the project.
     pub dir: PathBuf,
-    /// Where Terraform keeps what belongs to the directory, usually `.terraform` in it.
+    /// Data directory of Terraform for the project, usually `.terraform` in it.
     pub data_dir: PathBuf,
-    /// Whether `.terraform.lock.hcl` is part of the repository.
+    /// True if `.terraform.lock.hcl` is part of the repository.
     pub lock_file_tracked: bool,
 }
 
-/// The cache directory of one `init`. It is gone when this is dropped; call [`Session::finish`] after a good `init`.
+/// Cache directory of one `init`. The directory is removed on drop; call [`Session::finish`] after a successful
+/// `init`.
 #[must_use = "without `finish` nothing is kept, and the providers of the project are gone with the session"]
 pub struct Session {
     store: Store,
@@ -95,13 +97,13 @@ pub struct Session {
     held: Held,
     clock: Arc<dyn Clock>,
     place: InitPlace,
-    /// Who the `init` is; `None`: the server.
+    /// User that the `init` executes as; `None` for the user of the server.
     user: Option<RunUser>,
 }
 
 impl ProviderCache {
-    /// Keeps packages in `plugin-cache` of a data directory, and makes sessions in `tmp`; both are on one disk. Those
-    /// who use packages are in `checkouts`.
+    /// Creates the cache. Packages are kept in `plugin-cache` of a data directory and sessions in `tmp`, both on one
+    /// disk. The projects that use packages are in `checkouts`.
     pub fn new(data_dir: &Path, clock: Arc<dyn Clock>) -> Self {
         let [store, scratch, checkouts] =
             ["plugin-cache", "tmp", "checkouts"].map(|name| data_dir.join(name));
@@ -114,13 +116,14 @@ impl ProviderCache {
         }
     }
 
-    /// Has runs be another user than the server.
+    /// Sets the user that runs execute as, if it is not the user of the server.
     #[must_use]
     pub fn of_user(self, user: Option<RunUser>) -> Self {
         Self { user, ..self }
     }
 
-    /// Begins an `init`. `None` where somebody has `set` a cache directory: that stays as it is.
+    /// Begins a session for an `init`. Returns `None` if a cache directory is already `set`, which then stays in
+    /// effect.
     pub async fn enter(
         &self,
         place: InitPlace,
@@ -165,7 +168,7 @@ impl ProviderCache {
 }
 
 impl Session {
-    /// What the `init` has to be given besides its usual environment.
+    /// Returns the variables that the `init` needs in addition to its usual environment.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(CACHE_DIR, self.overlay.path().into())];
         if !self.place.lock_file_tracked {
@@ -174,18 +177,19 @@ impl Session {
         variables
     }
 
-    /// The directory that the `init` fills.
+    /// Returns the directory that the `init` fills.
     pub fn dir(&self) -> &Path {
         self.overlay.path()
     }
 
-    /// Ends a good `init`: keeps what it fetched, and leads its links to where that is kept.
+    /// Ends a successful `init`: keeps the fetched packages and changes the links of the project to lead to them.
     pub async fn finish(mut self) -> std::io::Result<()> {
         on_disk(move || self.keep(self.clock.now())).await
     }
 }
 
-/// Disks can be slow, and packages have hundreds of megabytes.
+/// Runs file operations on a thread for blocking work, because disks can be slow and packages have hundreds of
+/// megabytes.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {

@@ -1,7 +1,8 @@
-//! Making room: what packages take on this disk, and the removal of those that nobody needs.
+//! Frees disk space: measures packages and removes those that are not needed.
 //!
-//! A package is needed while a session has a link to it, and while a link in a checkout leads to it: an apply goes through
-//! the links that the `init` of the plan has made, perhaps weeks later. So packages go after the checkouts that use them.
+//! A package is needed while a session has a link to it, and while a link in a checkout leads to it. An apply follows
+//! the links that the `init` of the plan has made, perhaps weeks later. So packages are removed after the checkouts
+//! that use them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,33 +15,32 @@ use chrono::{DateTime, Utc};
 use super::store::{PackagePath, Store, packages};
 use super::{ProviderCache, hash, on_disk};
 
-/// A package that takes room.
+/// A package with its disk use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageUse {
-    /// Which one.
     pub package: PackagePath,
-    /// Bytes on disk.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When an `init` used it last.
+    /// Time when an `init` last used the package.
     pub used_at: DateTime<Utc>,
 }
 
-/// The packages that links on this disk lead to.
+/// Packages that links on this disk lead to.
 #[derive(Debug)]
 pub struct Linked {
     packages: HashSet<PackagePath>,
-    /// Number of the look-around.
+    /// Number of the search that found them.
     look: u64,
 }
 
 impl ProviderCache {
-    /// All packages, counted.
+    /// Lists all packages with their sizes.
     pub async fn disk_use(&self) -> Result<Vec<PackageUse>> {
         let store = self.store.clone();
         on_disk(move || store.counted()).await
     }
 
-    /// Looks at all links in checkouts, and in what sessions left behind that a dead server had begun.
+    /// Searches for links in checkouts, and in the sessions that a dead server left behind.
     pub async fn look_around(&self) -> Result<Linked> {
         let cache = self.clone();
         on_disk(move || {
@@ -57,7 +57,7 @@ impl ProviderCache {
         .await
     }
 
-    /// Removes a package, unless it is needed: then nothing is done and `false` returned.
+    /// Removes a package. Returns `false` and does nothing if the package is needed.
     pub async fn evict(&self, package: &PackagePath, linked: &Linked) -> Result<bool> {
         if linked.packages.contains(package) {
             return Ok(false);
@@ -84,7 +84,7 @@ impl Store {
                 file.symlink_metadata()
                     .map_or(0, |meta| meta.blocks() * 512)
             };
-            // What vanishes meanwhile, or is no package, takes nothing.
+            // A directory that vanishes meanwhile, or that is no package, counts as 0 bytes.
             let bytes = hash::files(&dir)
                 .unwrap_or_default()
                 .iter()
@@ -99,8 +99,8 @@ impl Store {
         Ok(packages(self.dir())?.into_iter().map(count).collect())
     }
 
-    /// Takes a package out of its place at once; it goes with `grave`. A package is not there any more as soon as its
-    /// checksum is gone.
+    /// Moves a package out of the store with one rename; the caller removes it with `grave`. The package counts as
+    /// absent as soon as its checksum is removed.
     fn remove(&self, package: &PackagePath, look: u64, grave: &Path) -> Result<bool> {
         let uses = self.uses.lock();
         if uses.is_needed(package, look) {
@@ -117,14 +117,14 @@ impl Store {
         Ok(true)
     }
 
-    /// Directories of versions, names and so on in which nothing is any more.
+    /// Removes the directories of versions, types and so on that have become empty.
     fn remove_empty_above(&self, package: &PackagePath) {
         let path = self.path_of(package);
         let above = path
             .ancestors()
             .skip(1)
             .take_while(|dir| *dir != self.dir());
-        // The first one with something in it stays, and so do those above it.
+        // The first directory that is not empty stays, and so do those above it.
         above
             .map(fs::remove_dir)
             .take_while(Result::is_ok)
@@ -132,7 +132,8 @@ impl Store {
     }
 }
 
-/// Links are not followed; what cannot be read, or vanishes meanwhile, links to nothing.
+/// Collects the packages that links below `top` lead to, without following links. Entries that cannot be read, or
+/// that vanish meanwhile, are skipped.
 fn links_below(top: &Path, store: &Store, found: &mut HashSet<PackagePath>) {
     let mut todo = vec![top.to_owned()];
     while let Some(dir) = todo.pop() {

@@ -1,4 +1,4 @@
-//! What happens before and after an `init`.
+//! Prepares the cache directory before an `init` and keeps its packages afterwards.
 
 use std::fs;
 use std::io::Result;
@@ -12,11 +12,11 @@ use super::lock_file::LockFile;
 use super::store::PackagePath;
 use super::{Session, links};
 
-/// A mirror that the directory brings itself: both tools look there without being told to.
+/// Mirror that the project directory brings itself. Both tools look there by default.
 const OWN_MIRROR: &str = "terraform.d/plugins";
 
 impl Session {
-    /// Links to the packages of the store that will be taken as they are.
+    /// Links to the packages of the store that the `init` will use unchanged.
     pub(super) fn lay_out(&mut self) -> Result<()> {
         let lock = self
             .place
@@ -36,7 +36,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps each package that the project uses, and leads its link to it.
+    /// Keeps each package that the project uses, and changes its link to lead to the store.
     pub(super) fn keep(&mut self, now: DateTime<Utc>) -> Result<()> {
         let providers = self.place.data_dir.join("providers");
         for package in links::into(&providers, self.overlay.path())? {
@@ -58,10 +58,10 @@ impl Session {
         Ok(())
     }
 
-    /// Where the link of a package has to lead; `None`: the package is for this project alone.
+    /// Returns the new target for the link of a package; `None` if the package is for this project alone.
     fn target(&mut self, package: &PackagePath, own: PathBuf) -> Result<Option<PathBuf>> {
         if own.is_symlink() {
-            // From the store, or from a mirror of the operator or of the pull.
+            // The package is from the store, or from a mirror of the administrator or of the pull request.
             return fs::read_link(own).map(Some);
         }
         if self.brings_its_own() {
@@ -92,7 +92,7 @@ impl Session {
         Ok(is_kept)
     }
 
-    /// Lets another user read a package of the store.
+    /// Lets the user of runs read a package of the store.
     fn open_up(&self, package: &PackagePath) -> Result<()> {
         let Some(user) = self.user else { return Ok(()) };
         let path = self.store.path_of(package);

@@ -1,4 +1,4 @@
-//! The packages that are kept. A package is there when its checksum stands beside it, and is never changed after that.
+//! Stores the packages of the cache. A package exists if it has a checksum file, and is never changed after that.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use chrono::{DateTime, Utc};
 use super::uses::Shared;
 use super::{DEPTH, hash};
 
-/// Packages on this disk.
+/// Store of the packages on this disk.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     dir: PathBuf,
     pub uses: Shared,
 }
 
-/// Where a package is, from the top of the store: `registry.terraform.io/hashicorp/null/3.2.1/linux_amd64`.
+/// Path of a package below the store, such as `registry.terraform.io/hashicorp/null/3.2.1/linux_amd64`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackagePath(PathBuf);
 
 impl fmt::Display for PackagePath {
-    /// `registry.terraform.io/hashicorp/null 3.2.1`.
+    /// Prints provider and version, such as `registry.terraform.io/hashicorp/null 3.2.1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.provider() {
             Some((provider, version)) => write!(f, "{provider} {version}"),
@@ -39,12 +39,12 @@ impl PackagePath {
         Self(path.into())
     }
 
-    /// Below a directory laid out as a cache.
+    /// Returns the path of the package below a directory with the layout of a cache.
     pub(super) fn below(&self, top: &Path) -> PathBuf {
         top.join(&self.0)
     }
 
-    /// `registry.terraform.io/hashicorp/null` and `3.2.1`, as lock files have them.
+    /// Returns provider and version as lock files have them: `registry.terraform.io/hashicorp/null` and `3.2.1`.
     pub(super) fn provider(&self) -> Option<(String, String)> {
         let parts: Vec<&str> = self.0.iter().filter_map(|part| part.to_str()).collect();
         let [host, namespace, kind, version, _] = parts.as_slice() else {
@@ -54,7 +54,7 @@ impl PackagePath {
     }
 }
 
-/// Every package in a directory laid out as a cache: directories, and links in their place.
+/// Lists every package below a directory with the layout of a cache, and the links in place of packages.
 pub(super) fn packages(top: &Path) -> Result<Vec<PackagePath>> {
     let mut level = vec![PathBuf::new()];
     for depth in 1..=DEPTH {
@@ -69,7 +69,8 @@ pub(super) fn packages(top: &Path) -> Result<Vec<PackagePath>> {
     Ok(level.into_iter().map(PackagePath).collect())
 }
 
-/// Names of the directories in a directory; none when it is not there.
+/// Returns the names of the directories in a directory, and of links if `or_links`; none if the directory does not
+/// exist.
 fn entries(dir: &Path, or_links: bool) -> Result<Vec<std::ffi::OsString>> {
     let read = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -98,7 +99,7 @@ impl Store {
         &self.dir
     }
 
-    /// The package that a link leads to, or into.
+    /// Returns the package that a link leads to, or into.
     pub fn package_at(&self, target: &Path) -> Option<PackagePath> {
         let path: PathBuf = target
             .strip_prefix(&self.dir)
@@ -109,7 +110,7 @@ impl Store {
         (path.components().count() == DEPTH).then_some(PackagePath(path))
     }
 
-    /// The packages that are kept, with their checksums.
+    /// Lists the packages of the store with their checksums.
     pub fn list(&self) -> Result<Vec<(PackagePath, String)>> {
         let checked = |package: PackagePath| Some((package.clone(), self.checksum(&package)?));
         Ok(packages(&self.dir)?
@@ -130,7 +131,7 @@ impl Store {
         self.beside(package, ".h1")
     }
 
-    /// Its time of change is when the package was used last, by our own clock.
+    /// Returns the file whose modification time is the last use of the package, by the clock of the server.
     pub fn used_file(&self, package: &PackagePath) -> PathBuf {
         self.beside(package, ".used")
     }
@@ -141,12 +142,13 @@ impl Store {
         file.into()
     }
 
-    /// Notes that a project uses a package now. `uses` is locked for as long as the link to it is made.
+    /// Notes that a project uses a package now. The caller keeps `uses` locked while it creates the link to the
+    /// package.
     pub fn note_use(&self, package: &PackagePath, now: DateTime<Utc>) -> Result<()> {
         File::create(self.used_file(package))?.set_modified(SystemTime::from(now))
     }
 
-    /// What is not noted was used when it was made.
+    /// Returns the time of the last use. Without a note, it is the time when the package was created.
     pub fn used_at(&self, package: &PackagePath) -> DateTime<Utc> {
         let time = |path: PathBuf| {
             path.symlink_metadata()
@@ -157,8 +159,8 @@ impl Store {
         used.unwrap_or(SystemTime::UNIX_EPOCH).into()
     }
 
-    /// Moves an unpacked package, which the caller holds, into the store, unless it is there. Afterwards what is in the store is the same as what
-    /// was at `from`; `false`: it is not, and `from` is where it was.
+    /// Moves an unpacked package, which the caller holds, into the store, unless the store has it already. Returns
+    /// true if the store now has the same content as `from` had. Otherwise `from` stays where it is.
     pub fn take(&self, package: &PackagePath, from: &Path) -> Result<bool> {
         let checksum = hash::h1(from)?;
         for file in hash::files(from)? {
@@ -182,7 +184,8 @@ impl Store {
         }
     }
 
-    /// Somebody was quicker. They may have died between the package and its checksum, which is then made up for.
+    /// Compares a package with the one that another `init` stored first. If that one died between the package and its
+    /// checksum, the missing checksum is written.
     fn compare(&self, package: &PackagePath, checksum: &str) -> Result<bool> {
         if let Some(known) = self.checksum(package) {
             return Ok(known == checksum);

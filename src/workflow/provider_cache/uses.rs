@@ -1,23 +1,23 @@
-//! Which packages of the store are needed right now. All that makes, links or removes packages happens while this is
-//! locked, so that nothing is removed between a look at it and a link to it.
+//! Tracks the packages of the store that are in use. Packages are created, linked and removed only while [`Uses`] is
+//! locked, so that nothing is removed between a check and a new link.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::store::PackagePath;
 
-/// The packages that sessions of this process have links to, and when links to others were made.
+/// Packages that sessions of this process have links to, and the times when projects got links.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
-    /// How many sessions have a link to it.
+    /// Number of sessions with a link to the package.
     held: HashMap<PackagePath, usize>,
-    /// During which look-around, by its number, somebody was led to it last.
+    /// Number of the search during which a project last got a link to the package.
     led_to: HashMap<PackagePath, u64>,
-    /// Number of the newest look-around.
+    /// Number of the newest search for links.
     look: u64,
 }
 
-/// Shared by all that work on one store.
+/// The [`Uses`] of one store, shared by all of its users.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shared(Arc<Mutex<Uses>>);
 
@@ -28,23 +28,23 @@ impl Shared {
 }
 
 impl Uses {
-    /// Somebody has a link to it for a while; [`Held`] gives it back.
+    /// Counts a session's link to the package, until [`Held`] is dropped.
     pub fn hold(&mut self, package: &PackagePath) {
         *self.held.entry(package.clone()).or_default() += 1;
     }
 
-    /// A project gets a link to it, which a look-around that began before may have missed.
+    /// Notes that a project gets a link to the package, which a search that began before may have missed.
     pub fn lead_to(&mut self, package: &PackagePath) {
         self.led_to.insert(package.clone(), self.look);
     }
 
-    /// Begins a look at who links to what.
+    /// Begins a search for links and returns its number.
     pub fn look_around(&mut self) -> u64 {
         self.look += 1;
         self.look
     }
 
-    /// Whether a session has a link to it, or a project got one since a look-around began.
+    /// Returns true if a session has a link to the package, or a project got one since the search began.
     pub fn is_needed(&self, package: &PackagePath, since: u64) -> bool {
         self.held.contains_key(package)
             || self.led_to.get(package).is_some_and(|look| *look >= since)
@@ -60,7 +60,7 @@ impl Uses {
     }
 }
 
-/// The packages that one session has links to, until it is dropped.
+/// Packages that one session has links to. The links count until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     pub uses: Shared,
@@ -68,7 +68,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// One more package, which need not be there yet.
+    /// Adds a package, even one that does not exist yet.
     pub fn add(&mut self, package: &PackagePath) {
         self.uses.lock().hold(package);
         self.packages.push(package.clone());

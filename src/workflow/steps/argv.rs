@@ -1,12 +1,13 @@
-//! Argument vectors of the built-in steps. Words of a comment stand in two places only: allowed flags before `--`, and
-//! operands after it. All versions of both tools take `--` before the operands of these commands.
+//! Builds the argument vectors of the built-in steps. Words of a comment appear in two places only: as allowed flags
+//! before `--`, and as operands after it. All versions of both tools accept `--` before the operands of these
+//! commands.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use super::CommentWords;
 
-/// `plan` into a file, with a file of variables if there is one.
+/// Builds `plan` with an output file, and with a file of variables if there is one.
 pub(super) fn plan(
     file: &Path,
     workflow: Vec<OsString>,
@@ -23,7 +24,7 @@ pub(super) fn plan(
         .collect()
 }
 
-/// `show` of a plan file as JSON.
+/// Builds `show` of a plan file as JSON.
 pub(super) fn show(file: &Path, workflow: Vec<OsString>) -> Vec<OsString> {
     let own = ["show", "-json"].map(OsString::from);
     own.into_iter()
@@ -32,7 +33,7 @@ pub(super) fn show(file: &Path, workflow: Vec<OsString>) -> Vec<OsString> {
         .collect()
 }
 
-/// `apply` of a plan file.
+/// Builds `apply` of a plan file.
 pub(super) fn apply(
     file: &Path,
     workflow: Vec<OsString>,
@@ -46,7 +47,7 @@ pub(super) fn apply(
         .collect()
 }
 
-/// `import` or `state rm`.
+/// Builds `import` or `state rm`.
 pub(super) fn change_state(
     words: &[&str],
     workflow: Vec<OsString>,
@@ -61,7 +62,7 @@ pub(super) fn change_state(
         .collect()
 }
 
-/// `workspace select` or `workspace new`.
+/// Builds `workspace select` or `workspace new`.
 pub(super) fn workspace(how: &str, name: &str) -> Vec<OsString> {
     ["workspace", how, "--", name].map(OsString::from).into()
 }
@@ -125,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The arguments of the built-in step that a command leads to, without those that are always there.
+    /// Returns the arguments of the built-in step for a command, without the fixed ones.
     fn of_comment_alone(command: &Command) -> Option<(CommandName, Vec<String>)> {
         let (file, none) = (Path::new("/PLAN"), Vec::new);
         let words = match command {
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Commands with flags of real tools in all spellings, in every place.
+    /// Generates commands with flags of real tools in all spellings, in every place.
     fn a_hostile_comment() -> impl Strategy<Value = String> {
         let command = prop::sample::select(vec![
             "plan",

@@ -1,4 +1,4 @@
-//! The built-in steps: argument vectors for Terraform and OpenTofu, never a shell (reference 6.6).
+//! Runs the built-in steps: argument vectors for Terraform and OpenTofu, never a shell (reference 6.6).
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -18,13 +18,13 @@ use crate::workflow::data_dir::DataDir;
 use crate::workflow::shown::{self, Shown};
 use crate::workflow::{InitPlace, Session, beneath};
 
-/// File of the tool that names the workspace.
+/// File of the tool with the name of the selected workspace.
 const WORKSPACE_FILE: &str = "environment";
 
-/// Most bytes of it; a name has at most 255.
+/// Maximum number of bytes of [`WORKSPACE_FILE`]; a name has at most 255.
 const MAX_WORKSPACE_BYTES: u64 = 4096;
 
-/// Variables by which an `env` step decides what the tool runs and where it takes packages from.
+/// Variables that decide which programs the tool runs and where it gets packages from. An `env` step can set them.
 const CONFIGURE_TOOLS: [&str; 5] = [
     "TF_CLI_CONFIG_FILE",
     "TERRAFORM_CONFIG",
@@ -33,13 +33,13 @@ const CONFIGURE_TOOLS: [&str; 5] = [
     "XDG_CONFIG_HOME",
 ];
 
-/// The option by which an `init` first fetches a configuration.
+/// Option that makes `init` fetch a configuration first.
 const FROM_MODULE: &str = "-from-module";
 
-/// Terraform shows a plan as JSON since this version; OpenTofu always did.
+/// First Terraform version that shows a plan as JSON. OpenTofu always could.
 const LISTS_SINCE: Version = Version::new(0, 12, 0);
 
-/// How a step is called: `terraform init`.
+/// Returns the title of a step, such as `terraform init`.
 pub(super) fn title(tool: &Tool, step: Builtin) -> String {
     let words = match step {
         Builtin::PolicyCheck => return step.to_string(),
@@ -86,8 +86,8 @@ impl Steps<'_> {
             .collect()
     }
 
-    /// Its output matters only when it fails. A lock file that is not part of the repository is what an earlier `init`
-    /// left; it would pin old providers.
+    /// Runs `init`. Its output matters only if it fails. A lock file that is not part of the repository was left by
+    /// an earlier `init` and would pin old providers, so it is removed first.
     async fn init(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let own: &[&str] = if self.lock_file_tracked {
@@ -104,7 +104,7 @@ impl Steps<'_> {
             .init_runs_programs(Some(self.tool.distribution), &args)
             .await
             .map_err(disk)?;
-        // Why it takes longer, or cannot read private modules.
+        // The notice explains why `init` takes longer, or cannot read private modules.
         let told = runs_programs.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
             format!(
                 "`init` may run a program here: {why}. So it has neither the shared cache of providers nor credentials for \
@@ -133,7 +133,7 @@ impl Steps<'_> {
         match self.one_init(cmd, session, name, &shown).await {
             Ok(_) => Ok(String::new()),
             Err(error) => Err(match told {
-                // It may be why.
+                // The notice may explain the failure.
                 Some(told) => StepError {
                     output: format!("{told}\n{}", error.output),
                     ..error
@@ -143,8 +143,8 @@ impl Steps<'_> {
         }
     }
 
-    /// Runs what does one `init` in the directory of the project and nothing else. It never builds on what something else
-    /// than an `init` has left there.
+    /// Runs a command that does one `init` in the directory of the project and nothing else. Files in the data
+    /// directory that no `init` has left are removed first.
     pub(super) async fn one_init(
         &self,
         cmd: Cmd,
@@ -173,7 +173,7 @@ impl Steps<'_> {
                 output
             }
         };
-        // What is handed over later would be another file than the one that was noted.
+        // Hand over before the note is written: a later change of owner would count as a change of the files.
         self.exec
             .sandbox
             .hand_over(self.exec.place)
@@ -183,13 +183,14 @@ impl Steps<'_> {
         Ok(output)
     }
 
-    /// As people of the repository know it.
+    /// Returns the data directory as people of the repository know it.
     fn data_dir_shown(&self) -> String {
         let dir = self.data_dir();
         format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
     }
 
-    /// Why an `init` may run a program that the pull request names, if so. Then it gets nothing that a plan may not have.
+    /// Returns the reason that an `init` may run a program that the pull request names, if any. Such an `init` gets
+    /// nothing that a plan may not have.
     pub(super) async fn init_runs_programs(
         &self,
         tool: Option<Distribution>,
@@ -214,15 +215,16 @@ impl Steps<'_> {
         apart(move || init_programs::why(&dir, tool)).await
     }
 
-    /// What variables add to the arguments of `init`.
+    /// Returns the arguments that variables add to `init`.
     fn args_of_variables(&self) -> impl Iterator<Item = &OsStr> {
         ["TF_CLI_ARGS", "TF_CLI_ARGS_init"]
             .into_iter()
             .filter_map(|name| self.variable(name))
     }
 
-    /// A cache of providers for one `init`; none where the operator wants none, set one for all, or says where packages
-    /// come from: those may be of the pull request.
+    /// Begins a session of the provider cache for one `init`. Returns `None` if the administrator disabled the cache
+    /// or set a cache directory for all, or if the arguments say where packages come from: those packages may be of
+    /// the pull request.
     pub(super) async fn provider_session(&self) -> std::io::Result<Option<Session>> {
         let Some(cache) = self.providers else {
             return Ok(None);
@@ -240,8 +242,8 @@ impl Steps<'_> {
             .await
     }
 
-    /// Selects the workspace of the project, making it when it does not exist. Without a `.terraform/environment` the
-    /// default one is selected already.
+    /// Selects the workspace of the project and creates it if it does not exist. Without a `.terraform/environment`
+    /// the default one is selected already.
     pub(in crate::workflow) async fn workspace(&self) -> Result<(), StepError> {
         let workspace = &self.project.workspace;
         if self.selected_workspace().await? == *workspace {
@@ -264,7 +266,8 @@ impl Steps<'_> {
             .map(drop)
     }
 
-    /// The directory of the tool below that of the project is of the pull request as much as of the tool.
+    /// Returns the selected workspace. Below the directory of the project the file may be of the pull request, so no
+    /// link is followed there.
     async fn selected_workspace(&self) -> Result<WorkspaceName, StepError> {
         let of_operator = self.variable("TF_WORKSPACE").and_then(|name| name.to_str());
         if let Some(workspace) = of_operator.and_then(|name| name.parse().ok()) {
@@ -290,7 +293,7 @@ impl Steps<'_> {
             .unwrap_or_default())
     }
 
-    /// Into the plan file, with `env/<workspace>.tfvars` when the project has one.
+    /// Writes the plan file, with the variables of `env/<workspace>.tfvars` if the project has that file.
     async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<Kept, StepError> {
         self.workspace().await?;
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
@@ -312,7 +315,8 @@ impl Steps<'_> {
         self.plan_is_there(name).map(|()| kept)
     }
 
-    /// The list of resources of the plan file, whoever wrote it. Only what would stop any other step as well is an error.
+    /// Lists the resources of the plan file, no matter which step wrote it. Only problems that would stop any other
+    /// step too are errors.
     pub(in crate::workflow) async fn list(&self) -> Result<Shown, StepError> {
         if !self.files.plan.is_file() {
             return Ok(Shown::NoFile);
@@ -325,7 +329,7 @@ impl Steps<'_> {
         let cmd = self
             .command(["show", "-json"].map(OsString::from).into())
             .operands([&self.files.plan]);
-        // What the operator adds to every call is for those that print something for people.
+        // The arguments that the administrator adds to every call are meant for output that people read.
         let cmd = cmd
             .without_env("TF_CLI_ARGS")
             .without_env("TF_CLI_ARGS_show");
@@ -348,7 +352,7 @@ impl Steps<'_> {
         let file = self.files.list.clone();
         let read = tokio::task::spawn_blocking(move || {
             let read = shown::read(&file);
-            // It holds every value of the plan.
+            // The file contains every value of the plan.
             std::fs::remove_file(&file).ok();
             read
         });
@@ -362,7 +366,7 @@ impl Steps<'_> {
         })
     }
 
-    /// The plan as JSON, for commands of the operator.
+    /// Writes the plan as JSON, for commands of the administrator.
     async fn show(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
         let args = argv::show(&self.files.plan, extra);
@@ -381,8 +385,8 @@ impl Steps<'_> {
         .await
     }
 
-    /// `import` and `state rm`: a plan that was made before is worth nothing after them. A tool that says itself that it
-    /// failed has left the state as it was; one that was stopped may have changed it.
+    /// Runs `import` or `state rm`; a plan that was made before is worth nothing afterwards. A tool that reports its
+    /// own failure has left the state as it was; one that was stopped may have changed it.
     async fn change_state(
         &mut self,
         words: &[&str],
@@ -405,7 +409,7 @@ impl Steps<'_> {
         Ok(output)
     }
 
-    /// What the program says of itself and of the providers of the project.
+    /// Returns the versions of the program and of the providers of the project, as the program prints them.
     pub(in crate::workflow) async fn version(&self) -> Result<String, StepError> {
         let name = StepName::new(
             &format!("{} version", self.tool.distribution.program()),
@@ -433,7 +437,7 @@ impl Steps<'_> {
         self.exec.run(self.command(args), name, &shown, file).await
     }
 
-    /// Runs what changes something: it is done when the tool says so.
+    /// Runs a command that changes something. It counts as done when the tool reports that.
     async fn tool_reports(
         &self,
         args: Vec<OsString>,
@@ -454,7 +458,7 @@ impl Steps<'_> {
         self.exec.of_tool(cmd, &self.tool.program)
     }
 
-    /// The command line as a person would read it; the path of the plan file is ours and says nothing.
+    /// Returns the command line for people. The path of the plan file is internal, so only the file name is shown.
     fn shown(&self, args: &[OsString]) -> String {
         let file = |path: &Path| {
             path.file_name()
@@ -478,7 +482,7 @@ impl Steps<'_> {
     }
 }
 
-/// Reads the disk in a thread of its own.
+/// Runs a file operation on a thread for blocking work.
 async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
@@ -487,7 +491,7 @@ async fn apart<T: Send + 'static>(
         .map_err(std::io::Error::other)?
 }
 
-/// Whether arguments of `init` say where packages are taken from, or where the configuration itself is.
+/// Returns true if arguments of `init` say where packages come from, or where the configuration itself comes from.
 fn names_packages(args: &OsStr) -> bool {
     let args = args.to_string_lossy();
     args.contains("-plugin-dir") || args.contains(FROM_MODULE)
@@ -501,7 +505,7 @@ pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {
     }
 }
 
-/// A file that is gone already is fine.
+/// Removes a file. Succeeds if the file does not exist.
 fn remove(file: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

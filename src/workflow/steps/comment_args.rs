@@ -1,17 +1,17 @@
-//! `COMMENT_ARGS`: what stands after `--` in the comment, for commands of a workflow (reference 6.5).
+//! Escapes `COMMENT_ARGS`, the words after `--` in the comment, for commands of a workflow (reference 6.5).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Every byte with a backslash before it, so that none of it means anything to a shell that a command hands it to; the
-/// arguments with commas between them.
+/// Puts a backslash before every byte, so that a shell that a command passes them to finds no special characters, and
+/// joins the arguments with commas.
 pub(in crate::workflow) fn escaped(arguments: &[String]) -> OsString {
     let mut all = Vec::new();
     for (place, argument) in arguments.iter().enumerate() {
         if place > 0 {
             all.push(b',');
         }
-        // An environment cannot hold it, and no comment can mean it.
+        // NUL is dropped: an environment cannot hold it, and no comment can mean it.
         for byte in argument.bytes().filter(|byte| *byte != 0) {
             all.extend([b'\\', byte]);
         }

@@ -1,5 +1,5 @@
-//! Commands of the operator: `run`, `env` and `multienv` (reference 6.2 to 6.5). Their source is the configuration's,
-//! handed to the shell as it stands there.
+//! Runs commands of the administrator: `run`, `env` and `multienv` (reference 6.2 to 6.5). Their source comes from
+//! the configuration and is passed to the shell unchanged.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::config::workflow::{EnvStep, EnvValue, MultienvStep, RunStep, Shell};
 use crate::process::Cmd;
 use crate::workflow::scratch;
 
-/// The system takes 128 KiB for a variable with its name.
+/// Maximum size of a value. The system allows 128 KiB for a variable with its name.
 const VALUE_BYTES: u64 = 64 * 1024;
 
 impl Steps<'_> {
@@ -28,7 +28,7 @@ impl Steps<'_> {
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
         let ran = if is_plain_init(&step.shell, shown) {
             let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-            // By its name it may be either tool.
+            // The name of the program does not tell which tool runs.
             let runs_programs = self.init_runs_programs(None, &[]).await.map_err(disk)?;
             let session = if runs_programs.is_some() {
                 None
@@ -48,7 +48,7 @@ impl Steps<'_> {
         }
     }
 
-    /// A value may be a secret: it is on no page and in no comment.
+    /// Sets a variable. The value may be a secret, so it appears on no page and in no comment.
     pub(super) async fn env(
         &mut self,
         step: &EnvStep,
@@ -97,7 +97,7 @@ impl Steps<'_> {
         })
     }
 
-    /// What a command writes to its standard output, which nobody else sees.
+    /// Returns the standard output of a command. It is neither stored nor shown.
     async fn printed(
         &self,
         shell: &Shell,
@@ -116,7 +116,7 @@ impl Steps<'_> {
         let bytes = read(file).map_err(|error| failed(name.clone(), StepFailure::Disk(error)))?;
         match bytes {
             Some(mut bytes) => {
-                // An environment cannot hold it.
+                // NUL is dropped, because an environment cannot hold it.
                 bytes.retain(|byte| *byte != 0);
                 Ok(bytes)
             }
@@ -134,7 +134,7 @@ impl Steps<'_> {
     }
 }
 
-/// `None`: there is more than a variable can hold.
+/// Reads and removes the file; `None` if it is larger than a variable may be.
 fn read(file: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let opened = scratch::open(file)?.ok_or(std::io::ErrorKind::NotFound)?;

@@ -14,16 +14,16 @@ use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervised, Supervisor};
 use crate::workflow::RunOutput;
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
 
-/// What is left when the grace period is over.
+/// Signal that the supervisor sends when the grace period is over.
 const SIGKILL: i32 = 9;
-/// Most bytes of a step's output that are kept in memory for the comment; the page has all of it.
+/// Maximum number of bytes of a step's output that are kept in memory for the comment. The page has the whole output.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
-/// When a run has to be over.
+/// Point in time at which a run has to be over.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::workflow) struct Deadline {
     at: Instant,
-    /// The same as a span, for messages.
+    /// Time limit as a span, for messages.
     after: Duration,
 }
 
@@ -40,34 +40,32 @@ impl Deadline {
     }
 }
 
-/// What the programs of one run have in common.
+/// Context that all programs of one run share.
 #[derive(Clone, Copy)]
 pub(in crate::workflow) struct Exec<'a> {
     pub supervisor: &'a Supervisor,
-    /// Held by the supervisor for as long as anything of the run lives.
+    /// Lock file that the supervisor holds while any process of the run lives.
     pub hold: &'a Path,
     pub output: &'a RunOutput,
     pub stop: &'a CancellationToken,
     pub deadline: Deadline,
-    /// The boundary around it.
     pub sandbox: &'a RunSandbox,
-    /// Its directories.
     pub place: RunPlace<'a>,
 }
 
 impl Exec<'_> {
-    /// Confines the tool to what it may use.
+    /// Confines the tool to its sandbox.
     pub fn of_tool(&self, cmd: Cmd, program: &Path) -> Cmd {
         cmd.sandbox(self.sandbox.of_tool(self.place, program))
     }
 
-    /// Confines a command of the operator to what it may use.
+    /// Confines a command of the administrator to its sandbox.
     pub fn of_command(&self, cmd: Cmd, program: &Path) -> Cmd {
         cmd.sandbox(self.sandbox.of_command(self.place, program))
     }
 
-    /// Runs a program to its end and returns what it printed. `shown` is the line that the page has before it. With a
-    /// file, standard output goes there and nowhere else.
+    /// Runs a program to its end and returns its output. `shown` is the line before the output on the page. With a
+    /// file, standard output goes only there.
     pub async fn run(
         &self,
         cmd: Cmd,
@@ -85,7 +83,7 @@ impl Exec<'_> {
             .map(|(kept, _)| kept.text)
     }
 
-    /// Runs a program that has to report what it has done.
+    /// Runs a program that has to report its result.
     pub(super) async fn run_until_reported(
         &self,
         cmd: Cmd,
@@ -106,7 +104,7 @@ impl Exec<'_> {
         })
     }
 
-    /// Runs a program to its end and tells whether everything it printed was kept.
+    /// Runs a program to its end and returns its output, with a mark if the output was cut.
     pub async fn run_whole(
         &self,
         cmd: Cmd,
@@ -118,7 +116,7 @@ impl Exec<'_> {
             .map(|(kept, _)| kept)
     }
 
-    /// Runs a program to its end, with no more than so many bytes of its standard output in a file.
+    /// Runs a program to its end and writes at most `limit` bytes of its standard output to a file.
     pub async fn save(
         &self,
         cmd: Cmd,
@@ -151,7 +149,7 @@ impl Exec<'_> {
         cmd.supervised(self.supervisor).hold(self.hold)
     }
 
-    /// What was printed, and whether the report is in it.
+    /// Runs the program. Returns the output, and true if the output contains the report.
     async fn carry_out(
         &self,
         run: Supervised,
@@ -186,7 +184,8 @@ impl Exec<'_> {
         }
     }
 
-    /// A success counts even when the program was told to stop meanwhile: it had come to its end.
+    /// Decides whether a program failed. A success counts even if the program was cancelled meanwhile: it had come to
+    /// its end.
     fn judge(&self, exit: Exit, output: &str) -> Option<StepFailure> {
         match exit.how {
             Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => None,
@@ -208,17 +207,16 @@ impl Exec<'_> {
     }
 }
 
-/// Output that is kept for the comment.
+/// Output that is kept in memory for the comment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::workflow) struct Kept {
-    /// The lines.
     pub text: String,
-    /// Whether more was printed.
+    /// True if the program printed more than was kept.
     pub is_cut: bool,
 }
 
 impl Kept {
-    /// Output of which nothing is missing.
+    /// Creates a value for complete output.
     pub fn whole(text: String) -> Self {
         Self {
             text,
@@ -227,8 +225,8 @@ impl Kept {
     }
 }
 
-/// Hands lines on to the store, keeps them for the comment up to the first one for which there is no room, and looks for
-/// the report on standard output.
+/// Passes lines to the store and looks for the report on standard output. Lines are kept for the comment up to the
+/// first one that exceeds the limit.
 async fn collect(
     mut lines: mpsc::Receiver<Line>,
     output: &RunOutput,

@@ -1,10 +1,10 @@
-//! `$NAME` and `${NAME}` in the arguments that a workflow gives a built-in step (reference 6.6). What stands in a
-//! comment is never expanded.
+//! Expands `$NAME` and `${NAME}` in the arguments that a workflow gives a built-in step (reference 6.6). Words of a
+//! comment are never expanded.
 
 use std::ffi::{OsStr, OsString};
 
-/// The argument with values for names. It stays one argument whatever the values are; a name that is not set is empty,
-/// and a `$` that begins no name stays.
+/// Replaces names by their values. The result is always one argument. A name that is not set becomes empty, and a `$`
+/// without a name stays.
 pub(super) fn expand<'a>(argument: &str, value: impl Fn(&str) -> Option<&'a OsStr>) -> OsString {
     let mut all = OsString::new();
     let mut rest = argument;
@@ -23,7 +23,7 @@ pub(super) fn expand<'a>(argument: &str, value: impl Fn(&str) -> Option<&'a OsSt
     all
 }
 
-/// The name at the beginning, and how many bytes of the text it takes.
+/// Returns the name at the start of the text, and the number of bytes that it takes.
 fn name(text: &str) -> Option<(&str, usize)> {
     if let Some(inside) = text.strip_prefix('{') {
         let end = inside.find('}')?;

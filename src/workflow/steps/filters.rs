@@ -1,10 +1,10 @@
-//! What is left of the output of a `run` step for the comment (reference 6.3). The page of the run has all of it.
+//! Filters the output of a `run` step for the comment (reference 6.3). The page of the run has the whole output.
 
 use crate::config::workflow::OutputFilter;
 use crate::render::plan_output::{clean, without_progress};
 
-/// The output after each filter, in their order. What a failed command printed is not hidden: it says why. Colours go
-/// first: they could stand in the middle of what a pattern is to find.
+/// Applies the filters in their order. The output of a failed command is not hidden, because it explains the failure.
+/// Colours are removed first: they could stand in the middle of text that a pattern has to match.
 pub(super) fn filtered(output: String, filters: &[OutputFilter], has_failed: bool) -> String {
     let mut text = if filters.is_empty() {
         output

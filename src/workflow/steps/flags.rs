@@ -1,10 +1,10 @@
-//! How the arguments of a workflow go together with those that a built-in step has by itself (reference 6.6).
+//! Merges the arguments of a workflow with the default arguments of a built-in step (reference 6.6).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// The arguments of a step by itself, but for those whose flag the workflow gives too, then those of the workflow:
-/// `-upgrade=false` takes the place of `-upgrade`.
+/// Returns the default arguments, except those whose flag the workflow sets too, and then the arguments of the
+/// workflow: `-upgrade=false` replaces `-upgrade`.
 pub(super) fn merged(own: &[&str], extra: Vec<OsString>) -> Vec<OsString> {
     let is_given = |flag: &&&str| {
         extra
@@ -24,7 +24,7 @@ fn is_flag(argument: &OsStr) -> bool {
     argument.as_bytes().starts_with(b"-")
 }
 
-/// The name of a flag; Terraform takes one dash or two.
+/// Returns the name of a flag; Terraform accepts one dash or two.
 fn name(argument: &OsStr) -> &[u8] {
     let bytes = argument.as_bytes();
     let bare = bytes

@@ -1,11 +1,12 @@
-//! Tells configurations whose `init` may run a program that the configuration names.
+//! Detects configurations whose `init` may run a program that the configuration names.
 //!
-//! `terraform init` and `tofu init` fetch providers and start none, so an `init` may have what no plan may: the shared cache of
-//! providers, and what reads private modules. There are exceptions. Since 1.10 OpenTofu can take the key for its states from
-//! `key_provider "external"`, a command, and asks it before it fetches anything. Terraform prepares `state_store`, which
+//! `terraform init` and `tofu init` fetch providers and start none. So an `init` may have things that no plan may
+//! have: the shared cache of providers, and credentials for private modules. There are exceptions. Since 1.10
+//! OpenTofu can take the key for its states from `key_provider "external"`, a command, and runs it before it fetches
+//! anything. Terraform prepares `state_store`, which starts a provider.
 //! starts a provider.
-//!
-//! Text is searched, nothing is parsed: another reader of the language may understand a file differently than the tool does.
+//! Text is searched and not parsed, because another parser of the language may understand a file differently than the
+//! tool. So everything that might be such a block counts.
 //! So whatever might be such a block counts.
 
 use std::fs;
@@ -14,15 +15,15 @@ use std::path::Path;
 
 use crate::model::Distribution;
 
-/// Larger files are not searched.
+/// Maximum size of one searched file.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// Nor more of them than this together.
+/// Maximum size of all searched files together.
 const MAX_BYTES_OF_ALL: u64 = 64 * 1024 * 1024;
 const STATE_STORE: &str = "state_store";
 const ENCRYPTION: &str = "encryption";
 
-/// Why an `init` in a directory may run a program of the configuration there, if so. What cannot be read may. Without a tool
-/// it is not known which one it is.
+/// Returns the reason that an `init` in a directory may run a program of the configuration there, if any. Files that
+/// cannot be read count as a reason. `None` for `tool` means that either tool may run.
 pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Option<String>> {
     let mut left = MAX_BYTES_OF_ALL;
     for entry in fs::read_dir(dir)? {
@@ -35,7 +36,7 @@ pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Opt
             "json" => named_json,
             _ => continue,
         };
-        // The pull request chose the name.
+        // The name is untrusted: the pull request chose it.
         let file = path
             .file_name()
             .unwrap_or_default()
@@ -58,9 +59,9 @@ pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Opt
     Ok(None)
 }
 
-/// The text of a plain file of moderate size.
+/// Returns the text of a regular file of at most [`MAX_BYTES`].
 fn text(path: &Path) -> Option<String> {
-    // A link may lead anywhere, and a pipe keeps whoever opens it waiting.
+    // A link may lead anywhere, and opening a pipe blocks.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
@@ -82,7 +83,7 @@ fn named_native(text: &str, tool: Option<Distribution>) -> Option<&'static str> 
 }
 
 fn named_json(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
-    // Any character of a key can be written with its number.
+    // JSON can escape any character of a key as `\u` and a number.
     let has = |word: &str| text.contains(&format!("\"{word}\"")) || text.contains("\\u");
     if tool != Some(Distribution::Terraform) && has(ENCRYPTION) {
         return Some(ENCRYPTION);
@@ -90,7 +91,7 @@ fn named_json(text: &str, tool: Option<Distribution>) -> Option<&'static str> {
     has(STATE_STORE).then_some(STATE_STORE)
 }
 
-/// What follows on a word, each time it stands alone.
+/// Returns the text that follows each occurrence of a whole word.
 fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let is_of_name = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
     text.match_indices(word).filter_map(move |(at, _)| {
@@ -99,7 +100,7 @@ fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// Comments may stand between the name of a block and its brace.
+/// Returns true if the brace of a block follows. A comment may stand between the name of a block and its brace.
 fn begins_block(rest: &str) -> bool {
     rest.trim_start().starts_with(['{', '/', '#'])
 }

@@ -36,7 +36,7 @@ pub struct Source {
     pub pull: PullRef,
     /// Head commit of the pull.
     pub head: CommitSha,
-    /// Base branch.
+    /// Base branch of the pull request.
     pub base_branch: BranchName,
     /// Commit of the base branch.
     pub base: CommitSha,
@@ -69,14 +69,15 @@ pub enum CheckoutError {
     /// The head cannot be merged into the base.
     #[error("the pull request conflicts with `{base}`")]
     Conflict {
-        /// Base branch.
+        /// Base branch of the pull request.
         base: BranchName,
-        /// Files in conflict.
+        /// Files with merge conflicts.
         files: Vec<String>,
     },
     /// The commit no longer exists in the repository.
     #[error("the commit `{}` is gone from the repository", head.short())]
     HeadGone {
+        /// Commit that was requested.
         head: CommitSha,
     },
     /// Another holder works on the mirror.
@@ -90,12 +91,13 @@ pub enum CheckoutError {
     /// The lease of the mirror was lost during the fetch.
     #[error("the exclusive lease of the mirror of {repo} was lost while it was fetched")]
     LeaseLost {
+        /// Repository of the mirror.
         repo: RepoId,
     },
     /// The base branch no longer exists.
     #[error("the branch `{base}` is gone from the repository")]
     BaseGone {
-        /// Base branch.
+        /// Base branch of the pull request.
         base: BranchName,
     },
     /// The directory of the project cannot be used.

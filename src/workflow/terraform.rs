@@ -1,4 +1,4 @@
-//! Running Terraform or OpenTofu for one project.
+//! Runs Terraform or OpenTofu for one project.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,102 +21,103 @@ use crate::git::ModuleAccess;
 use crate::model::{ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
 
-/// How Terraform and OpenTofu are found and started on this machine.
+/// Programs, environment and directories for Terraform and OpenTofu on this machine.
 pub struct Terraform {
-    /// Programs.
+    /// Programs that are installed or downloaded.
     pub tools: Tools,
-    /// Packages of providers; `None`: each project fetches its own.
+    /// Cache of provider packages; `None` if each project fetches its own.
     pub providers: Option<ProviderCache>,
-    /// What plans are given.
+    /// Environment and sandbox of plans.
     pub plans: StageSetup,
-    /// What applies, imports and `state rm` are given.
+    /// Environment and sandbox of applies, imports and `state rm`.
     pub applies: StageSetup,
-    /// What projects with an environment profile are given in place of these.
+    /// Environment and sandbox of projects with an environment profile, by name of the profile.
     pub profiles: BTreeMap<String, ProfileSetup>,
-    /// What keeps a child polite when the server dies.
+    /// Supervisor that ends child processes gracefully when the server dies.
     pub supervisor: Supervisor,
-    /// Where plan files are while they are worked on; never inside a checkout, where the pull could have put a link in
-    /// their place.
+    /// Directory of plan files during a run. It is never inside a checkout, where the pull request could have put a
+    /// link in their place.
     pub scratch: PathBuf,
 }
 
-/// What the runs of projects with one environment profile are given.
+/// Environment and sandbox of runs with one environment profile.
 pub struct ProfileSetup {
-    /// Plans.
+    /// Environment and sandbox of plans.
     pub plans: StageSetup,
-    /// Applies, imports and `state rm`.
+    /// Environment and sandbox of applies, imports and `state rm`.
     pub applies: StageSetup,
 }
 
-/// Longest plan file, in bytes: it is held in memory.
+/// Maximum size of a plan file in bytes, because it is held in memory.
 const MAX_PLAN: u64 = 512 * 1024 * 1024;
 
-/// Where and for what a run happens.
+/// Place and context of a run.
 pub struct Place<'a> {
-    /// The project.
     pub project: &'a ProjectKey,
-    /// Its directory in the checkout.
+    /// Directory of the project in the checkout.
     pub dir: &'a Path,
     /// Root of the checkout.
     pub root: &'a Path,
     /// Mirror of the repository.
     pub mirror: &'a Path,
-    /// Held for as long as anything of the run lives.
+    /// Lock file that is held while any process of the run lives.
     pub hold: &'a Path,
-    /// Whether the lock file of the providers is part of the repository.
+    /// True if the lock file of the providers is part of the repository.
     pub lock_file_tracked: bool,
-    /// Its steps.
+    /// Workflow with the steps of the run.
     pub workflow: &'a Workflow,
-    /// What commands among them are told of the pull.
+    /// Description of the pull request for commands among the steps.
     pub facts: &'a Facts,
-    /// Its environment profile; `None`: it gets what every run gets.
+    /// Environment profile of the project; `None` for the setup that every other run gets.
     pub profile: Option<&'a str>,
-    /// What reads private modules of the forge, for the built-in `init` alone, where that runs no code of the pull.
+    /// Access to private modules of the forge. Only the built-in `init` gets it, and only if that runs no code of the
+    /// pull request.
     pub modules: Option<&'a ModuleAccess>,
-    /// What the comment gives the built-in steps.
+    /// Arguments of the comment for the built-in steps.
     pub given: CommentWords<'a>,
-    /// Where what is printed goes.
+    /// Destination of the output.
     pub output: &'a RunOutput,
-    /// Cancelled when the run is to stop.
+    /// Token that is cancelled to stop the run.
     pub stop: &'a CancellationToken,
-    /// How long all steps together may take.
+    /// Time limit for all steps together.
     pub timeout: Duration,
 }
 
-/// What came of the steps that plan.
+/// Result of the steps that plan.
 pub struct PlanMade {
-    /// The plan file; `None` when no step has written one.
+    /// Content of the plan file; `None` if no step has written one.
     pub file: Option<Vec<u8>>,
-    /// What the steps printed, as far as a comment may show it.
+    /// Output of the steps, as far as a comment may show it.
     pub output: String,
-    /// Output of the built-in `plan` alone; `None` when commands of the operator make the plan.
+    /// Output of the built-in `plan` alone; `None` if commands of the administrator make the plan.
     pub plan_output: Option<PlanText>,
-    /// What the file would do, as the tool shows it.
+    /// Changes in the plan file, as the tool shows them.
     pub shown: Shown,
-    /// The program that made it.
+    /// Program that made the plan.
     pub tool: Tool,
-    /// What the workflow that made it does.
+    /// Digest of the workflow that made the plan.
     pub workflow: Sha256Digest,
 }
 
-/// What the built-in `plan` printed.
+/// Output of the built-in `plan`.
 pub struct PlanText {
-    /// The lines that were kept.
+    /// Lines that were kept.
     pub text: String,
-    /// Whether more was printed than is kept.
+    /// True if the step printed more than was kept.
     pub is_cut: bool,
 }
 
-/// What came of the steps of a stage that changes a state.
+/// Result of the steps of a stage that changes a state.
 pub struct StateWork {
-    /// What they printed, as far as a comment may show it.
+    /// Output of the steps, as far as a comment may show it, or the reason of the failure.
     pub ended: Result<String, RunError>,
-    /// Whether the state may be another one than before. Where a command of the operator began, nobody knows.
+    /// True if the state may have changed. The effects of a command of the administrator are unknown, so the value is
+    /// true as soon as one has started.
     pub touched: bool,
 }
 
 impl StateWork {
-    /// Nothing was begun.
+    /// Creates the result of a stage that was not begun.
     pub fn not_begun(error: impl Into<RunError>) -> Self {
         Self {
             ended: Err(error.into()),
@@ -125,28 +126,28 @@ impl StateWork {
     }
 }
 
-/// Why a run did not do what it should.
+/// Reason that a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no program to run it with.
+    /// No suitable program was found.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// A step did not end well.
+    /// A step of the workflow failed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The code cannot be had.
+    /// The code could not be checked out.
     #[error(transparent)]
     Checkout(#[from] CheckoutError),
     /// The plan file cannot be stored or used.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
-    /// This machine's disk.
+    /// A file operation on the disk of this server failed.
     #[error("cannot work on the plan file on this server's disk")]
     Disk(#[from] std::io::Error),
 }
 
 impl RunError {
-    /// What the tool printed before it failed.
+    /// Returns the output of the tool before it failed.
     pub fn output(&self) -> &str {
         match self {
             Self::Step(error) => &error.output,
@@ -156,7 +157,7 @@ impl RunError {
 }
 
 impl Terraform {
-    /// The steps that plan.
+    /// Runs the steps that plan.
     pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
@@ -185,7 +186,7 @@ impl Terraform {
         })
     }
 
-    /// The program for a project. A download can take a while, and ends when the run is told to.
+    /// Chooses the program for a project. A download can take a while, and stops when the run is cancelled.
     async fn tool(&self, place: &Place<'_>, wish: &Wish) -> Result<Tool, RunError> {
         let (tool, choice) = tokio::select! {
             chosen = self.tools.choose(wish) => chosen?,
@@ -197,9 +198,9 @@ impl Terraform {
         Ok(tool)
     }
 
-    /// The steps that apply a plan, with its file if it has one. As for the plan, a checkout is prepared first when it was
-    /// made anew since then, or when something else than `init` has changed what `init` left: that would run with the
-    /// credentials of applies.
+    /// Runs the steps that apply a plan, with its plan file if it has one. As for the plan, the checkout is prepared
+    /// first in two cases: it was created again since the plan, or a program other than `init` has changed the files
+    /// that `init` left. Such a change would run with the credentials of applies.
     pub async fn apply(
         &self,
         place: &Place<'_>,
@@ -224,7 +225,7 @@ impl Terraform {
             .output)
     }
 
-    /// The steps of `import` or `state_rm`.
+    /// Runs the steps of `import` or `state_rm`.
     pub async fn change_state(&self, place: &Place<'_>, wish: &Wish, stage: &Stage) -> StateWork {
         let tool = match self.tool(place, wish).await {
             Ok(tool) => tool,
@@ -252,7 +253,7 @@ impl Terraform {
         }
     }
 
-    /// What the program that would run says of itself.
+    /// Returns the output of `version` of the program for the project.
     pub async fn version(&self, place: &Place<'_>, wish: &Wish) -> Result<String, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
@@ -268,8 +269,8 @@ impl Terraform {
             .await?)
     }
 
-    /// What the programs of a stage are given. An environment profile that the server did not find at its start never becomes
-    /// none.
+    /// Returns environment and sandbox of a stage. An environment profile that the server did not find at its start
+    /// is an error, and never falls back to no profile.
     #[expect(
         clippy::result_large_err,
         reason = "made once for a run, at its beginning"
@@ -287,12 +288,12 @@ impl Terraform {
         Ok(of_stage(&profile.plans, &profile.applies))
     }
 
-    /// Directories of a run that are gone when it is over.
+    /// Creates directories of a run, which are removed on drop.
     pub(super) fn scratch(&self) -> std::io::Result<Scratch> {
         Scratch::new(&self.scratch)
     }
 
-    /// Each stage begins without variables of another one.
+    /// Prepares the steps of a stage. Each stage begins without variables of another one.
     fn steps<'a>(
         &'a self,
         place: &Place<'a>,
@@ -339,7 +340,8 @@ fn stopped(wish: &Wish) -> StepError {
     }
 }
 
-/// Whether an apply has to prepare the directory: nothing has, or what `init` left was changed since.
+/// Returns true if an apply has to prepare the directory: it was not prepared, or the files that `init` left were
+/// changed.
 async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
     let data_dir = setup
         .environment
@@ -349,7 +351,7 @@ async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
     if !data_dir.is_dir() {
         return needs_preparation(place.workflow);
     }
-    // Only what an `init` of ours made is known, and only where one would make it again.
+    // Only a directory that an `init` of the server made has a note, and only such an `init` could create it again.
     if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
         return false;
     }
@@ -359,7 +361,7 @@ async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
         .unwrap_or(true)
 }
 
-/// Whether the built-in `apply` finds a checkout that no step of its own stage has initialised.
+/// Returns true if the built-in `apply` runs before any `init` in its own stage.
 fn needs_preparation(workflow: &Workflow) -> bool {
     let mut builtin = workflow.apply.steps.iter().filter_map(|step| match step {
         Step::Builtin { step, .. } => Some(*step),

@@ -1,8 +1,9 @@
-//! Who works with what on this disk right now, so that nothing is removed under the feet of anybody.
+//! Tracks the checkouts and mirrors that are in use, so that nothing is removed while a command needs it.
 //!
-//! A run holds its checkout from its start to its end, but a command uses checkouts and the mirror before, between and
-//! after its runs. So it says when it begins and when it ends; whoever wants to make room never waits, and leaves alone
-//! what is in use. Data directories are not shared between servers, so this process knows it all.
+//! A run holds its checkout from its start to its end, but a command uses checkouts and the mirror before, between
+//! and after its runs. So a command registers when it begins and when it ends. A task that frees disk space never
+//! waits, and skips everything that is in use. Data directories are not shared between servers, so this process knows
+//! all uses.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,14 +14,14 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use crate::git::DiskPart;
 use crate::model::{PullRef, RepoId};
 
-/// Who works with what.
+/// Gates of the pull requests and repositories in use.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     pulls: Gates<PullRef>,
     repos: Gates<RepoId>,
 }
 
-/// A command works on a pull as long as this lives.
+/// Use of a pull request by a command. The use lasts as long as this value.
 #[derive(Debug)]
 #[must_use = "the use ends when it is dropped"]
 pub struct InUse {
@@ -29,7 +30,7 @@ pub struct InUse {
 }
 
 impl Uses {
-    /// Begins to use the checkouts of a pull and the mirror of its repository; waits only for their removal.
+    /// Begins to use the checkouts of a pull request and the mirror of its repository. Waits only for their removal.
     pub async fn enter(&self, pull: &PullRef) -> InUse {
         let (of_pull, of_repo) = (self.pulls.gate(pull), self.repos.gate(&pull.repo));
         InUse {
@@ -38,7 +39,7 @@ impl Uses {
         }
     }
 
-    /// The right to remove a part, unless somebody uses it.
+    /// Returns the right to remove a part, unless it is in use.
     pub fn alone(&self, part: &DiskPart) -> Option<OwnedRwLockWriteGuard<()>> {
         let gate = match part {
             DiskPart::Checkouts(pull) => self.pulls.gate(pull),
@@ -48,7 +49,7 @@ impl Uses {
     }
 }
 
-/// A gate per thing, as long as somebody stands in it.
+/// One gate per key. A gate exists at least as long as it is in use.
 #[derive(Debug)]
 struct Gates<K>(Mutex<HashMap<K, Arc<RwLock<()>>>>);
 
@@ -59,7 +60,7 @@ impl<K> Default for Gates<K> {
 }
 
 impl<K: Clone + Eq + Hash> Gates<K> {
-    /// So many gates may stand open that nobody uses.
+    /// Number of gates above which unused ones are removed.
     const MOST: usize = 1000;
 
     fn gate(&self, key: &K) -> Arc<RwLock<()>> {

@@ -19,7 +19,7 @@ use super::{ProviderCache, hash, on_disk};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageUse {
     pub package: PackagePath,
-    /// Size in bytes.
+    /// Size of the package in bytes.
     pub bytes: u64,
     /// Time when an `init` last used the package.
     pub used_at: DateTime<Utc>,

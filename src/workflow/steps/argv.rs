@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Returns the arguments of the built-in step for a command, without the fixed ones.
+    /// Returns the arguments that built-in steps get from a command, without the fixed ones.
     fn of_comment_alone(command: &Command) -> Option<(CommandName, Vec<String>)> {
         let (file, none) = (Path::new("/PLAN"), Vec::new);
         let words = match command {

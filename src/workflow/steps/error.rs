@@ -1,4 +1,4 @@
-//! Why a step did not end well, and which one it was.
+//! Describes failed steps: the name of the step and the reason of its failure.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::multienv::MultienvError;
 use crate::process::ProcessError;
 
-/// A step as messages name it.
+/// Name of a step in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepName {
-    /// `terraform init`, `run: make plan`.
+    /// Title of the step, such as `terraform init` or `run: make plan`.
     text: String,
-    /// Its number from 1, and the workflow, unless that is the built-in one.
+    /// Number of the step, from 1, and name of the workflow; `None` for the built-in workflow.
     place: Option<(usize, String)>,
 }
 
 impl StepName {
-    /// Of source code no more is shown.
+    /// Maximum number of characters of a command that are shown.
     const MAX_CHARS: usize = 80;
 
     pub(in crate::workflow) fn new(text: &str, place: Option<(usize, String)>) -> Self {
@@ -46,19 +46,17 @@ impl fmt::Display for StepName {
     }
 }
 
-/// A step that did not end well.
+/// Failure of one step.
 #[derive(Debug)]
 pub struct StepError {
-    /// Which.
     pub step: StepName,
-    /// Why.
     pub why: StepFailure,
-    /// What it and the steps before it printed, as far as a comment may show it.
+    /// Output of this step and of the steps before it, as far as a comment may show it.
     pub output: String,
 }
 
 impl StepError {
-    /// A built-in step that was not begun.
+    /// Creates the error of a step that was not begun, by its title.
     pub fn not_begun(step: &str, why: StepFailure) -> Self {
         Self {
             step: StepName::new(step, None),
@@ -75,90 +73,89 @@ impl fmt::Display for StepError {
 }
 
 impl std::error::Error for StepError {
-    /// What is behind the reason; the reason is part of the text already.
+    /// Returns the cause of the reason, because the reason itself is part of the text already.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.why.source()
     }
 }
 
-/// Why a step did not end well.
+/// Reason of a failed step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepFailure {
-    /// The tool or the command said no.
+    /// The tool or the command ended with an exit code other than 0.
     #[error("ended with exit code {}", .0.map_or_else(|| "unknown".to_owned(), |code| code.to_string()))]
     Code(Option<i32>),
-    /// It failed, and seems to have reached a limit of runs.
+    /// The program failed and seems to have reached a limit of runs.
     #[error(
         "ended with exit code {}, and what it printed looks as if it had reached a limit: {limit}",
         .code.map_or_else(|| "unknown".to_owned(), |code| code.to_string())
     )]
     Limit {
-        /// The exit code.
         code: Option<i32>,
-        /// The limit and its setting.
+        /// Description of the limit, with its setting.
         limit: String,
     },
-    /// It was told to stop.
+    /// The run was cancelled.
     #[error("was {}", if *.killed { "interrupted, did not end in time, and was killed" } else { "stopped" })]
     Stopped {
-        /// It did not end in time after the interrupt.
+        /// True if the program did not end in time after the interrupt.
         killed: bool,
     },
-    /// It took longer than it may.
+    /// The program exceeded the time limit of runs.
     #[error(
         "was {} because the run took longer than {} (`--run-timeout`)",
         if *.killed { "interrupted, did not end in time, and was killed" } else { "stopped" }, span(*.after)
     )]
     TimedOut {
-        /// How long it may take.
+        /// Time limit of the run.
         after: Duration,
-        /// It did not end in time after the interrupt.
+        /// True if the program did not end in time after the interrupt.
         killed: bool,
     },
-    /// What it printed are no variables.
+    /// The output of `multienv` cannot be parsed as variables.
     #[error("printed no variables that can be understood")]
     Variables(#[source] MultienvError),
-    /// What it printed is too much for a variable.
+    /// The output is too long for the value of a variable.
     #[error("printed more than the {0} bytes that the value of a variable may have")]
     Long(u64),
-    /// The tool ended well without a word of what it was to do.
+    /// The tool ended with exit code 0 but did not report its result.
     #[error("ended with exit code 0 and did not report `{0}`, so what it did is not known")]
     Unreported(&'static str),
-    /// A file of variables that is not what it seems.
+    /// The file of variables is not a regular file, or lies behind a link.
     #[error(
         "was not run: `{0}` is a symbolic link, lies behind one, or is no regular file. Put a regular file there or remove it"
     )]
     VarFile(String),
-    /// The tool's own note of the workspace is not what it seems.
+    /// The tool's own file with the selected workspace is not a small regular file.
     #[error(
         "was not run: the file `environment` in the directory of the tool, which names the workspace, is a symbolic link, \
          lies behind one, or is no small text. Remove it"
     )]
     WorkspaceFile(#[source] std::io::Error),
-    /// The environment profile of the project is not one of those that the server read at its start.
+    /// The environment profile of the project is not among those that the server read at its start.
     #[error(
         "was not begun: the server did not find the environment profile `{0}` at its start. Whoever runs Lockkeeper has to \
          restart it"
     )]
     Profile(String),
-    /// An argument of the comment that is not handed on.
+    /// The comment has an argument that is not passed to the tool.
     #[error("was not run: {0}")]
     Argument(String),
-    /// There is no plan to go on with.
+    /// No step has written a plan file.
     #[error("needs a plan file, and no step has written `$PLANFILE`")]
     NoPlan,
-    /// This version does not know how to do it.
+    /// The step is not available in this version.
     #[error("is not available in this version of Lockkeeper: take the step out of the workflow")]
     NotAvailable,
-    /// It could not be run at all.
+    /// The program could not be run.
     #[error("could not be run")]
     Process(#[source] ProcessError),
-    /// This server's disk.
+    /// A file operation on the disk of this server failed.
     #[error("could not be done on this server's disk")]
     Disk(#[source] std::io::Error),
 }
 
-/// `90 s`, `5 min`, `2 h`: as an operator would write it.
+/// Formats a time as an administrator would write it: `90 s`, `5 min`, `2 h`.
 fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds > 0 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),

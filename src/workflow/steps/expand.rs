@@ -1,4 +1,4 @@
-//! Expands `$NAME` and `${NAME}` in the arguments that a workflow gives a built-in step (reference 6.6). Words of a
+//! Expands `$NAME` and `${NAME}` in the arguments that a workflow gives to built-in steps (reference 6.6). Words of a
 //! comment are never expanded.
 
 use std::ffi::{OsStr, OsString};

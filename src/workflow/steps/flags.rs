@@ -1,4 +1,4 @@
-//! Merges the arguments of a workflow with the default arguments of a built-in step (reference 6.6).
+//! Merges the arguments of a workflow with the default arguments of built-in steps (reference 6.6).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -4,10 +4,9 @@
 //! have: the shared cache of providers, and credentials for private modules. There are exceptions. Since 1.10
 //! OpenTofu can take the key for its states from `key_provider "external"`, a command, and runs it before it fetches
 //! anything. Terraform prepares `state_store`, which starts a provider.
-//! starts a provider.
+//!
 //! Text is searched and not parsed, because another parser of the language may understand a file differently than the
 //! tool. So everything that might be such a block counts.
-//! So whatever might be such a block counts.
 
 use std::fs;
 use std::io::Read as _;

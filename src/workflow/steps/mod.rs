@@ -1,8 +1,9 @@
-//! Carries out the steps of a stage, one after the other (reference 6.4): the built-in ones with argument vectors for
-//! Terraform and OpenTofu, those of the operator with their shell.
+//! Runs the steps of a stage, one after the other (reference 6.4): built-in steps with argument vectors for Terraform
+//! and OpenTofu, steps of the administrator with their shell.
 //!
-//! What a pull request chooses (names of branches, arguments of a comment) reaches a command of the operator as its
-//! environment only. Files of a run are in a directory of ours, outside of the checkout.
+//! Values that a pull request chooses (names of branches, arguments of a comment) reach a command of the
+//! administrator only through its environment. Files of a run are in a directory of the server, outside of the
+//! checkout.
 
 mod argv;
 mod builtin;
@@ -35,44 +36,44 @@ pub(super) use comment_args::escaped;
 pub(super) use exec::{Deadline, Exec, Kept};
 pub(super) use variables::base;
 
-/// What the steps of one run work on together.
+/// State that the steps of one run share.
 pub(super) struct Steps<'a> {
     pub tool: &'a Tool,
     pub environment: &'a ChildEnvironment,
     pub providers: Option<&'a ProviderCache>,
-    /// Where programs are that were fetched or put there for runs.
+    /// Directories of programs that were downloaded or installed for runs.
     pub bin_dirs: &'a [PathBuf],
     pub facts: &'a Facts,
     pub exec: Exec<'a>,
     /// Directory of the project in the checkout.
     pub dir: &'a Path,
     pub project: &'a ProjectKey,
-    /// Whether the lock file of the providers is part of the repository.
+    /// True if the lock file of the providers is part of the repository.
     pub lock_file_tracked: bool,
-    /// What reads private modules of the forge.
+    /// Access to private modules of the forge.
     pub modules: Option<&'a ModuleAccess>,
-    /// What the comment gives the built-in steps.
+    /// Arguments of the comment for the built-in steps.
     pub given: CommentWords<'a>,
     pub files: Files,
-    /// The workflow by the name that messages call it; `None` for the built-in one.
+    /// Name of the workflow in messages; `None` for the built-in one.
     pub workflow: Option<&'a str>,
-    /// What `env` and `multienv` have set.
+    /// Variables that `env` and `multienv` have set.
     pub set: BTreeMap<OsString, OsString>,
-    /// Whether the state may be another one than before: something ran that changes it, or of which nobody knows.
+    /// True if the state may have changed: a step ran that changes it, or one with unknown effects.
     pub touched: bool,
 }
 
-/// Words of a comment for the arguments of a built-in step; [`crate::command::ExtraArgs`] has allowed them.
+/// Words of a comment for the arguments of built-in steps, allowed by [`crate::command::ExtraArgs`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommentWords<'a> {
-    /// Flags from behind `--`.
+    /// Flags after `--` in the comment.
     pub extra: &'a [String],
-    /// Addresses and ids.
+    /// Resource addresses and ids.
     pub operands: &'a [String],
 }
 
 impl<'a> CommentWords<'a> {
-    /// Flags alone.
+    /// Creates a value with flags and without operands.
     pub const fn only(extra: &'a [String]) -> Self {
         Self {
             extra,
@@ -81,15 +82,15 @@ impl<'a> CommentWords<'a> {
     }
 }
 
-/// The files of a run, in a directory that only this user can read and that is gone when the run is over.
+/// Files of a run, in a directory that only the user of the server can read and that is removed after the run.
 pub(super) struct Files {
-    /// `PLANFILE`.
+    /// Plan file that the tool writes (`PLANFILE`).
     pub plan: PathBuf,
-    /// `SHOWFILE`.
+    /// Plan as JSON for commands of the administrator (`SHOWFILE`).
     pub show: PathBuf,
-    /// `POLICYCHECKFILE`.
+    /// Result of policy checks (`POLICYCHECKFILE`).
     pub policies: PathBuf,
-    /// What a command prints that is no output.
+    /// Standard output of a command that is a value and not shown.
     pub captured: PathBuf,
     /// The plan as JSON, for the list of its resources.
     pub list: PathBuf,
@@ -107,12 +108,12 @@ impl Files {
     }
 }
 
-/// What a stage printed.
+/// Output of a stage.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
-    /// For the comment.
+    /// Output for the comment.
     pub output: String,
-    /// What the built-in `plan` printed, if it is among the steps.
+    /// Output of the built-in `plan`, if it is among the steps.
     pub plan: Option<Kept>,
 }
 
@@ -129,7 +130,7 @@ impl Printed {
 }
 
 impl Steps<'_> {
-    /// Carries out steps until one fails.
+    /// Runs steps until one fails.
     pub async fn run(&mut self, steps: &[Step]) -> Result<Printed, StepError> {
         let mut printed = Printed::default();
         for (at, step) in steps.iter().enumerate() {
@@ -190,7 +191,7 @@ fn is_plan(step: &Step) -> bool {
     )
 }
 
-/// Whether there is an `init` of the project's directory among the steps.
+/// Returns true if one of the steps is an `init` of the project's directory.
 pub(super) fn initialises(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step {
         Step::Builtin { step, .. } => *step == Builtin::Init,
@@ -199,8 +200,8 @@ pub(super) fn initialises(steps: &[Step]) -> bool {
     })
 }
 
-/// The steps that prepare a checkout for what follows the plan: all before the built-in `plan`; where the plan is made by
-/// a command, those up to the last built-in `init`.
+/// Returns the steps of the plan that prepare a checkout: all before the built-in `plan`. If a command makes the
+/// plan, these are the steps up to the last built-in `init`.
 pub(super) fn preparation(workflow: &Workflow) -> &[Step] {
     let steps = &*workflow.plan.steps;
     let is_init = |step: &Step| {

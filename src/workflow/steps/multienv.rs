@@ -1,40 +1,40 @@
-//! What a `multienv` command prints: variables for the steps that follow (reference 6.5).
+//! Parses the output of a `multienv` command: variables for the steps that follow (reference 6.5).
 //!
-//! `NAME=value`, with commas between them. A value in single or double quotes may contain commas, and its own kind of
-//! quote after a backslash.
+//! The format is `NAME=value`, with commas between variables. A value in single or double quotes may contain commas,
+//! and its own kind of quote after a backslash.
 
-/// Why it cannot be read. No value is told: it may be a secret.
+/// Reason that the output cannot be parsed. The messages contain no value, because it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MultienvError {
-    /// There is no `=` after a name.
+    /// A name is not followed by `=`.
     #[error("variable {place} has no `=` after its name")]
     NoValue {
-        /// Which one, from 1.
+        /// Number of the variable, from 1.
         place: usize,
     },
-    /// The name cannot be one.
+    /// The name is empty, or contains blanks or quotes.
     #[error("the name of variable {place} is empty, or there are blanks or quotes in it")]
     Name {
-        /// Which one, from 1.
+        /// Number of the variable, from 1.
         place: usize,
     },
-    /// A quote where none may be.
+    /// The quotes do not enclose the whole value.
     #[error(
         "the quotes around the value of `{name}` are misplaced: they have to enclose all of it"
     )]
     Quotes {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
-    /// The end is missing.
+    /// The closing quote is missing.
     #[error("the quote before the value of `{name}` has no counterpart")]
     Open {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
 }
 
-/// The variables in the order in which they are printed; none when nothing is.
+/// Parses the variables in the order of the output; none if the output is empty.
 pub(super) fn parse(printed: &str) -> Result<Vec<(String, String)>, MultienvError> {
     let mut rest = printed.trim();
     let mut variables = Vec::new();
@@ -61,7 +61,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_fine)
 }
 
-/// The value at the beginning, and what follows the comma after it.
+/// Returns the value at the start of the text, and the text after the comma that follows.
 fn value<'a>(name: &str, text: &'a str) -> Result<(String, Option<&'a str>), MultienvError> {
     let quotes = || MultienvError::Quotes {
         name: name.to_owned(),
@@ -86,7 +86,8 @@ fn value<'a>(name: &str, text: &'a str) -> Result<(String, Option<&'a str>), Mul
     }
 }
 
-/// The text up to the closing quote, and what follows that. A backslash before anything else means itself.
+/// Returns the text up to the closing quote, and the rest. A backslash before any other character is an ordinary
+/// character.
 fn quoted(quote: char, text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices().peekable();

@@ -1,25 +1,27 @@
-//! Tells commands of the operator that do one `init` and nothing else, so that they may have the cache of providers.
+//! Detects commands of the administrator that do one `init` and nothing else, so that they may use the provider
+//! cache.
 //!
-//! The cache gives each `init` a directory of its own, and what is new in it belongs to everybody afterwards. So nothing
-//! else may have that directory: no second `init` at the same time, and nothing that runs code of the pull request, as a
-//! plan does, and as an `init` does by some configurations (`init_programs.rs`). And the `init` has to be that of the
-//! project's directory, in which the links are led to the store when it is over. What is not certainly such a command
-//! fetches its packages for itself: that is slower, but safe.
+//! The cache gives each `init` a directory of its own, and new packages in it belong to all projects afterwards. So
+//! nothing else may have that directory: no second `init` at the same time, and no program that runs code of the pull
+//! request. A plan does that, and with some configurations an `init` does too (`init_programs.rs`). The `init` also
+//! has to run in the project's directory, because the links there are changed to lead to the store afterwards. A
+//! command that is not certain to qualify fetches its own packages: that is slower, but safe.
 
 use crate::config::workflow::Shell;
 
-/// Shells that read a command as the rules below do.
+/// Shells that parse a command as the rules below assume.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
-/// What begins a second command, or changes what a word is. Expansion of variables gives words, never these.
+/// Characters that begin a second command, or change the boundaries of words. Expansion of variables gives words,
+/// never these.
 const SYNTAX: &[char] = &[
     '\n', ';', '&', '|', '<', '>', '(', ')', '`', '#', '\\', '\'', '"', '!', '~',
 ];
 
-/// Whatever of the options may come from a comment, or says where packages come from.
+/// Text that may bring options from a comment, or that says where packages come from.
 const UNSURE: [&str; 4] = ["plugin-dir", "from-module", "COMMENT_ARGS", "$@"];
 
-/// Whether this is `terraform init` or `tofu init` with options, and nothing else.
+/// Returns true if the command is `terraform init` or `tofu init` with options, and nothing else.
 pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
     let command = command.replace("\\\n", " ");
     let command = command.trim();
@@ -36,7 +38,7 @@ pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
         && words.all(|word| word.starts_with('-'))
 }
 
-/// `terraform`, `tofu1.10.0`, `/usr/bin/terraform$ATLANTIS_TERRAFORM_VERSION` and the like.
+/// Accepts `terraform`, `tofu1.10.0`, `/usr/bin/terraform$ATLANTIS_TERRAFORM_VERSION` and the like.
 fn is_program(word: &str) -> bool {
     const NAMES: [&str; 4] = [
         "terraform",

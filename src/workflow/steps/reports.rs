@@ -1,14 +1,15 @@
-//! What the tools say when they have done something. Exit code 0 alone proves nothing: `-help` and `-version` end with it
-//! too.
+//! Recognizes the line with which a tool reports success. Exit code 0 alone proves nothing: `-help` and `-version`
+//! end with it too.
 //!
-//! Both tools print these lines to their standard output in all versions since 0.12, and in the `@message` of a line of
-//! JSON. What programs of the code print stands behind the address of its resource, never at the beginning of a line.
+//! All versions of both tools since 0.12 print these lines to standard output, or in the `@message` of a line of
+//! JSON. Programs of the code cannot fake them: their output follows the address of its resource and never starts a
+//! line.
 
 use serde::Deserialize;
 
 use crate::render::plan_output::clean;
 
-/// What a built-in step has to report before it counts as done.
+/// Report that the tool has to print before some of the built-in steps count as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     /// `Apply complete! Resources: 1 added, 0 changed, 0 destroyed.`
@@ -19,7 +20,7 @@ pub(super) enum Report {
     Removed,
 }
 
-/// The part of a line of JSON that people read.
+/// Part of a line of JSON that people read.
 #[derive(Deserialize)]
 struct Message {
     #[serde(rename = "@message")]
@@ -27,7 +28,7 @@ struct Message {
 }
 
 impl Report {
-    /// The line as messages quote it.
+    /// Returns the line as messages quote it.
     pub fn line(self) -> &'static str {
         match self {
             Self::Applied => "Apply complete! Resources: …",
@@ -36,7 +37,7 @@ impl Report {
         }
     }
 
-    /// Whether a line of standard output is it.
+    /// Returns true if a line of standard output is this report.
     pub fn is_in(self, line: &str) -> bool {
         let line = clean(line);
         let line = line.trim();

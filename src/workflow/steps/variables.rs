@@ -1,5 +1,5 @@
-//! The environment of steps (reference 6.5, 6.6). It begins with what the operator lets through of the server's own
-//! (P8), and ends with what `env` and `multienv` have set.
+//! Builds the environment of steps (reference 6.5, 6.6): the variables of the server that the administrator passes on
+//! (P8), then variables of the run, and last those that `env` and `multienv` have set.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use super::Steps;
 use crate::workflow::ChildEnvironment;
 
-/// The variables of a command of the operator that do not depend on what it is for: the environment of the server as
-/// far as it goes, with the programs for runs first on the search path: `terraform` in a command is then the program that
-/// the built-in steps run.
+/// Returns the variables of a command of the administrator that do not depend on the run: the environment that the
+/// server passes on, with the programs for runs first on the search path. So `terraform` in a command is the program
+/// that the built-in steps run.
 pub(in crate::workflow) fn base(
     environment: &ChildEnvironment,
     bin_dirs: &[PathBuf],
@@ -23,7 +23,7 @@ pub(in crate::workflow) fn base(
     all
 }
 
-/// Relative folders are left out: they would be found in the checkout.
+/// Builds a search path. Relative directories are left out, because they would be found in the checkout.
 fn with_dirs(path: &OsStr, first: &[PathBuf]) -> OsString {
     let dirs = first
         .iter()
@@ -34,7 +34,7 @@ fn with_dirs(path: &OsStr, first: &[PathBuf]) -> OsString {
 }
 
 impl Steps<'_> {
-    /// The environment of a built-in step.
+    /// Returns the environment of built-in steps.
     pub(super) fn of_builtin(&self) -> BTreeMap<OsString, OsString> {
         let mut all: BTreeMap<OsString, OsString> = self
             .environment
@@ -48,7 +48,7 @@ impl Steps<'_> {
         all
     }
 
-    /// The environment of a command.
+    /// Returns the environment of a command.
     pub(super) fn of_command(&self) -> BTreeMap<OsString, OsString> {
         let mut all = base(self.environment, self.bin_dirs);
         all.extend(self.of_both());
@@ -84,7 +84,7 @@ impl Steps<'_> {
         ]
     }
 
-    /// A variable as a built-in step would see it.
+    /// Returns the value of a variable for built-in steps.
     pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
         self.set
             .get(OsStr::new(name))
@@ -92,7 +92,7 @@ impl Steps<'_> {
             .map(OsString::as_os_str)
     }
 
-    /// Where the tool keeps what it needs beside the code.
+    /// Returns the data directory of the tool, where it keeps its files beside the code.
     pub(super) fn data_dir(&self) -> PathBuf {
         self.dir.join(
             self.variable("TF_DATA_DIR")

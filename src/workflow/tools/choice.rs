@@ -1,4 +1,4 @@
-//! Which version a project gets, and who decided it.
+//! Chooses the version for a project, and keeps the reason of the choice.
 
 use std::fmt;
 
@@ -9,32 +9,31 @@ use crate::config::repos::{Decided, Decider};
 use crate::discovery::RequiredVersions;
 use crate::model::Distribution;
 
-/// Everything that is said about the program of one project. What comes first counts: the project's `terraform_version`,
-/// the code's `required_version`, `--default-tf-version`; else whichever is there (reference 12.1).
+/// Sources for the version of a project's program. The first one that is set counts: the project's
+/// `terraform_version`, the code's `required_version`, `--default-tf-version`. Otherwise any installed version does
+/// (reference 12.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// Terraform or OpenTofu.
+    /// Distribution of the program.
     pub distribution: Distribution,
-    /// The version in the configuration of the project.
+    /// Version in the configuration of the project.
     pub project: Option<Decided<Version>>,
-    /// What the code demands.
+    /// Constraints of the code (`required_version`).
     pub code: RequiredVersions,
-    /// `--default-tf-version`.
+    /// Version in the setting `--default-tf-version`.
     pub default: Option<Version>,
 }
 
-/// A version, and who decided it. `Display` gives a sentence without its full stop.
+/// A version with the reason of its choice. `Display` prints a sentence without its full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionChoice {
-    /// Terraform or OpenTofu.
     pub distribution: Distribution,
-    /// The version.
     pub version: Version,
-    /// By whom.
+    /// Source of the choice.
     pub by: ChosenBy,
 }
 
-/// Who decided a version.
+/// Source that decided a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChosenBy {
     /// `terraform_version` of the project.
@@ -43,7 +42,7 @@ pub enum ChosenBy {
     Code(RequiredVersions),
     /// `--default-tf-version`.
     Flag,
-    /// Nobody: it is the one that is installed.
+    /// No source decided: the installed version is used.
     Nobody,
 }
 
@@ -68,19 +67,19 @@ impl fmt::Display for VersionChoice {
     }
 }
 
-/// What has to be found.
+/// Version that has to be found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Need<'a> {
-    /// This version.
+    /// Exactly this version, with its source.
     Exactly(&'a Version, ChosenBy),
-    /// The highest of several.
+    /// Highest version that matches all constraints.
     Matching(&'a RequiredVersions),
-    /// Whichever is there.
+    /// Any version that is installed.
     Whatever,
 }
 
 impl Wish {
-    /// Whoever comes first decides.
+    /// Returns the version that has to be found. The first source that is set decides.
     #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]
     pub(super) fn need(&self) -> Result<Need<'_>, ToolError> {
         if let Some(Decided { value, by }) = &self.project {
@@ -90,7 +89,7 @@ impl Wish {
             return Err(ToolError::Constraint(demand.to_string()));
         }
         if !self.code.is_empty() {
-            // Only one version can match: whether it was released is no question.
+            // If only one version can match, its release need not be checked.
             let only = self
                 .code
                 .exact()
@@ -104,7 +103,7 @@ impl Wish {
     }
 }
 
-/// The highest of several versions that meets all demands.
+/// Returns the highest version that meets all demands.
 pub(super) fn highest<'a>(
     demands: &RequiredVersions,
     versions: &'a [Version],
@@ -115,7 +114,7 @@ pub(super) fn highest<'a>(
         .max()
 }
 
-/// `1.9.8, 1.10.5`: not more than a person reads.
+/// Formats a list such as `1.9.8, 1.10.5`, shortened to a length that people read.
 pub(super) fn list(versions: &[Version]) -> String {
     const SHOWN: usize = 8;
     let mut all: Vec<String> = versions

@@ -1,11 +1,12 @@
-//! Downloading a program into the shared folder of programs.
+//! Downloads programs into the shared directory of programs.
 //!
-//! - *Only what is verified gets a name there.* Everything happens in a folder `.download-…` beside it; the finished
-//!   program, read-only, gets its name in one step, and a name that is there is never given to another file.
-//! - *Once per version.* Whoever wants a version that is being downloaded waits. Other processes that share the folder may
-//!   download it too; whoever comes second finds the name taken by the same bytes.
-//! - *Nothing stays behind.* The folder goes when the download ends, fails or is given up; what a dead process left is
-//!   removed by the next download after an hour.
+//! - *Verified names.* Only a verified program gets its name in that directory. All work happens in a directory
+//!   `.download-…` beside it; the finished program, read-only, gets its name in one step. An existing name is never
+//!   given to another file.
+//! - *Once per version.* A task that needs a version that is being downloaded waits. Other processes that share the
+//!   directory may download it too; the last of them finds the name taken by the same bytes.
+//! - *Nothing stays behind.* The work directory is removed when the download ends, fails or is cancelled. Files of a
+//!   dead process are removed by the next download after an hour.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,32 +31,32 @@ use super::verify::{Keys, checksum_of};
 use crate::clock::Clock;
 use crate::model::Distribution;
 
-/// A list of checksums has a line of 100 bytes per platform.
+/// Maximum size of a list of checksums, which has a line of 100 bytes per platform.
 const MAX_SUMS_BYTES: u64 = 1 << 20;
-/// A signature has a few hundred bytes.
+/// Maximum size of a signature, which has a few hundred bytes.
 const MAX_SIGNATURE_BYTES: u64 = 64 << 10;
-/// Beginning of the names of the folders in which downloads happen.
+/// Prefix of the names of work directories.
 const WORKSHOP: &str = ".download-";
-/// No download takes as long.
+/// Age at which a work directory counts as abandoned. No download takes that long.
 const ABANDONED: TimeDelta = TimeDelta::hours(1);
 
-/// How programs are downloaded.
+/// Settings for the download of programs.
 #[derive(Debug, Clone)]
 pub struct DownloadSettings {
-    /// Where they are put.
+    /// Directory of the downloaded programs.
     pub dir: PathBuf,
-    /// Where they come from.
+    /// Servers to download from.
     pub sources: Sources,
-    /// For what they are built.
+    /// Platform that the programs are built for.
     pub platform: Platform,
-    /// How long a server may say nothing.
+    /// Maximum time that a server may send nothing.
     pub patience: Duration,
-    /// Largest archive in bytes, and largest program.
+    /// Maximum size of an archive, and of a program, in bytes.
     pub max_bytes: u64,
 }
 
 impl DownloadSettings {
-    /// Programs for this machine. Archives have about 30 MB, programs about 100 MB.
+    /// Creates settings for this machine. Archives have about 30 MB, programs about 100 MB.
     pub fn new(dir: PathBuf, sources: Sources) -> Self {
         Self {
             dir,
@@ -67,17 +68,17 @@ impl DownloadSettings {
     }
 }
 
-/// An operating system and a processor, in the words of the makers.
+/// Operating system and processor, in the words of the makers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Platform {
-    /// `linux`, `darwin`, …
+    /// Operating system, such as `linux` or `darwin`.
     pub os: &'static str,
-    /// `amd64`, `arm64`, …
+    /// Processor, such as `amd64` or `arm64`.
     pub arch: &'static str,
 }
 
 impl Platform {
-    /// This machine.
+    /// Returns the platform of this machine.
     pub fn here() -> Self {
         let os = match std::env::consts::OS {
             "macos" => "darwin",
@@ -99,7 +100,7 @@ impl fmt::Display for Platform {
     }
 }
 
-/// Downloads programs.
+/// Downloads, verifies and removes programs.
 pub struct Downloads {
     settings: DownloadSettings,
     keys: Arc<Keys>,
@@ -110,7 +111,7 @@ pub struct Downloads {
     gates: Mutex<HashMap<(Distribution, Version), Gate>>,
 }
 
-/// Who holds it downloads; the others wait for what becomes of that.
+/// Gate of one version. Its holder downloads; the others wait for the result.
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
 impl fmt::Debug for Downloads {
@@ -122,7 +123,7 @@ impl fmt::Debug for Downloads {
 }
 
 impl Downloads {
-    /// `keys` are those that are trusted.
+    /// Creates the value. `keys` are the trusted keys.
     pub fn new(
         settings: DownloadSettings,
         keys: Keys,
@@ -142,24 +143,24 @@ impl Downloads {
         })
     }
 
-    /// Where programs are put.
+    /// Returns the directory of the downloaded programs.
     pub fn dir(&self) -> &Path {
         &self.settings.dir
     }
 
-    /// The downloaded programs, counted.
+    /// Lists the downloaded programs with their sizes.
     pub async fn disk_use(&self) -> std::io::Result<Vec<DownloadUse>> {
         let room = self.room.clone();
         on_disk(move || room.disk_use()).await
     }
 
-    /// Removes a downloaded program, unless a run uses it: then nothing is done and `false` returned.
+    /// Removes a downloaded program. Returns `false` and does nothing if a run uses it.
     pub async fn evict(&self, name: &str) -> std::io::Result<bool> {
         let (room, name) = (self.room.clone(), name.to_owned());
         on_disk(move || room.remove(&name)).await
     }
 
-    /// Keeps a version from being removed, whether it is there yet or not.
+    /// Keeps a version from being removed, even if it is not downloaded yet.
     pub(super) fn hold(&self, distribution: Distribution, version: &Version) -> InUse {
         self.room.hold(&name_of(distribution, version))
     }
@@ -174,7 +175,7 @@ impl Downloads {
         }
     }
 
-    /// The versions that can be downloaded, sorted. Asked for at most once an hour.
+    /// Lists the versions that can be downloaded, sorted. The list is fetched at most once an hour.
     pub async fn released(
         &self,
         distribution: Distribution,
@@ -189,7 +190,7 @@ impl Downloads {
             .await
     }
 
-    /// Downloads a program, unless it is there; returns where it is.
+    /// Downloads a program, unless it exists, and returns its path.
     pub async fn fetch(
         &self,
         distribution: Distribution,
@@ -201,7 +202,8 @@ impl Downloads {
         let _turn = gate.lock().await;
         if !program.is_file() {
             self.download(distribution, version, &program).await?;
-            // Not before: a program that somebody else puts there must never count as a downloaded one.
+            // The note is written after the download: a program that an administrator puts there must never count as
+            // downloaded.
             if let Err(error) = self.room.note_download(&name, self.clock.now()) {
                 warn!(%error, %version, "A downloaded program cannot be noted, so it is not removed to make room");
             }
@@ -233,7 +235,8 @@ impl Downloads {
             .await?;
         let (name, limit) = (distribution.program(), self.settings.max_bytes);
         let goal = program.to_owned();
-        // The folder lives as long as the thread works in it, also when nobody waits for it any more.
+        // The thread owns the work directory, so it exists until the thread ends, even if no task waits for the
+        // result.
         let unpack = move || {
             unpack(&archive, name, limit, workshop.path()).and_then(|file| give_name(file, &goal))
         };
@@ -249,7 +252,7 @@ impl Downloads {
         })
     }
 
-    /// The checksum of the archive, from the list that a maker signed.
+    /// Returns the checksum of the archive from the list that a maker signed.
     async fn signed_checksum(
         &self,
         maker: Distribution,
@@ -301,7 +304,7 @@ impl Downloads {
         })
     }
 
-    /// A folder for one download, on the same disk as the programs.
+    /// Creates a work directory for one download, on the same disk as the programs.
     fn workshop(&self) -> std::io::Result<TempDir> {
         std::fs::create_dir_all(&self.settings.dir)?;
         remove_abandoned(&self.settings.dir, self.clock.now());
@@ -318,12 +321,12 @@ impl Downloads {
     }
 }
 
-/// The file name of a version.
+/// Returns the file name of a version.
 fn name_of(distribution: Distribution, version: &Version) -> String {
     format!("{}{version}", distribution.program())
 }
 
-/// Does on another thread what a slow disk may hold up.
+/// Runs file operations on a thread for blocking work, because the disk may be slow.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
@@ -332,7 +335,7 @@ async fn on_disk<T: Send + 'static>(
         .unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
-/// What a process left that died while it downloaded. What cannot be removed is in nobody's way.
+/// Removes work directories of processes that died during a download. Those that cannot be removed do no harm.
 fn remove_abandoned(dir: &Path, now: DateTime<Utc>) {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return;
@@ -361,7 +364,7 @@ impl From<std::io::Error> for UnpackError {
     }
 }
 
-/// Takes the program out of an archive. Only the entry of that name is looked at.
+/// Extracts the program from an archive. Only the entry of that name is read.
 fn unpack(
     archive: &Path,
     program: &str,
@@ -395,12 +398,12 @@ fn unpack(
     Ok(unpacked)
 }
 
-/// Nobody can write to it any more, and everybody can run it, once it has its name.
+/// Gives a program its name. From then on no user can write to it and every user can run it.
 fn give_name(file: NamedTempFile, name: &Path) -> Result<(), UnpackError> {
     file.as_file()
         .set_permissions(std::fs::Permissions::from_mode(0o555))?;
     file.as_file().sync_all()?;
-    // Closed for writing first: a program that somebody has open for writing cannot be run.
+    // The file is closed for writing first, because a program that is open for writing cannot be run.
     match file.into_temp_path().persist_noclobber(name) {
         Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         other => Ok(other.map_err(|error| error.error)?),

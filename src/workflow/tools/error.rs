@@ -1,4 +1,4 @@
-//! Why there is no program to run a project with.
+//! Defines the errors of finding and downloading programs.
 
 use std::path::PathBuf;
 
@@ -8,79 +8,79 @@ use super::choice::list;
 use crate::discovery::RequiredVersions;
 use crate::process::ProcessError;
 
-/// Why there is no program to run a project with.
+/// Reason that there is no program to run a project with.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// No executable of that name.
+    /// No executable with that name exists.
     #[error("no `{program}` was found in {searched}")]
     Missing {
         /// Name of the executable.
         program: String,
-        /// Where was looked.
+        /// Places that were searched.
         searched: String,
     },
-    /// There is one, but of another version.
+    /// An executable exists, but with another version.
     #[error("{title} {wanted} is asked for, and this server has {found}")]
     OtherVersion {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
-        /// The version asked for.
+        /// Version that was requested.
         wanted: Version,
-        /// The version found.
+        /// Version that was found.
         found: Version,
     },
-    /// There is one without a version in its name, and it cannot be told whether it is that one.
+    /// An executable without a version in its name exists, and its version cannot be determined.
     #[error(
         "{title} {wanted} is asked for, and the one that this server has cannot be asked which it is: {error}"
     )]
     Unasked {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
-        /// The version asked for.
+        /// Version that was requested.
         wanted: Version,
-        /// Why not; it names the program.
+        /// Reason of the failure, with the name of the program.
         error: Box<Self>,
     },
-    /// It is not here, and downloading it failed.
+    /// The version is not installed, and the download failed.
     #[error("{title} {wanted} is not installed on this server, and downloading it failed: {error}")]
     Download {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
-        /// The version asked for.
+        /// Version that was requested.
         wanted: Version,
-        /// Why not.
+        /// Reason of the failed download.
         error: DownloadError,
     },
     /// A constraint in the code cannot be read.
     #[error("the version to use cannot be found out: {0}")]
     Constraint(String),
-    /// No version meets what the code demands.
+    /// No version meets the demands of the code.
     #[error("no version of {title} meets what the code demands: {demands}. {} {list}", here(.installed))]
     Unsatisfied {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
-        /// What is demanded, and where.
+        /// Demands of the code, with their files.
         demands: RequiredVersions,
-        /// What this server has.
+        /// Versions on this server.
         installed: Vec<Version>,
-        /// What is known of released versions.
+        /// Result of the search among released versions.
         list: ReleaseList,
     },
-    /// It would not say what it is.
+    /// The program does not report its version.
     #[error("`{program} version` did not answer with a version: {answer}")]
     Unreadable {
-        /// The executable.
+        /// Path of the executable.
         program: String,
-        /// What it said instead, cut to one line.
+        /// Output of the program, cut to one line.
         answer: String,
     },
-    /// It could not be run.
+    /// The program could not be run.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
 
 impl ToolError {
-    /// Whether another version may be all that is missing.
+    /// Returns true if installing another version may fix the error.
     pub(super) fn is_absence(&self) -> bool {
         match self {
             Self::Missing { .. } | Self::OtherVersion { .. } | Self::Unasked { .. } => true,
@@ -101,16 +101,16 @@ fn here(installed: &[Version]) -> String {
     }
 }
 
-/// What is known of the versions that were released.
+/// Result of the search among released versions.
 #[derive(Debug)]
 pub enum ReleaseList {
-    /// The operator allows no downloads.
+    /// The administrator allows no downloads.
     NotAllowed,
-    /// Of that many none meets the demands.
+    /// None of that many released versions meets the demands.
     Searched(usize),
-    /// The list cannot be had.
+    /// The list of releases cannot be fetched.
     Unreadable(DownloadError),
-    /// One does, but it could not be downloaded.
+    /// A released version meets the demands, but it could not be downloaded.
     NotDownloaded(DownloadError),
 }
 
@@ -127,85 +127,85 @@ impl std::fmt::Display for ReleaseList {
     }
 }
 
-/// Why a program was not downloaded. Addresses are shown without what may be a password.
+/// Reason that a program was not downloaded. Addresses are shown without parts that may be a password.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// The server of the file cannot be reached, or the answer broke off.
+    /// The server cannot be reached, or the answer broke off.
     #[error("{url} cannot be fetched: {reason}")]
     Http {
-        /// What was to be fetched.
+        /// Address of the file.
         url: String,
-        /// Why not.
+        /// Reason of the failure.
         reason: String,
     },
-    /// The server has something to say instead.
+    /// The server answered with an error status.
     #[error("{url} was answered with {status}")]
     Status {
-        /// What was to be fetched.
+        /// Address of the file.
         url: String,
-        /// The status.
+        /// HTTP status of the answer.
         status: reqwest::StatusCode,
     },
-    /// More than anything of this kind has.
+    /// The file is larger than any file of its kind should be.
     #[error("{url} is larger than {limit} bytes")]
     TooLarge {
-        /// What was to be fetched.
+        /// Address of the file.
         url: String,
-        /// The limit.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// The list of releases is not one.
+    /// The list of releases cannot be parsed.
     #[error("{url} is not a list of releases: {reason}")]
     List {
-        /// The list.
+        /// Address of the list.
         url: String,
-        /// What is wrong.
+        /// Reason of the failure.
         reason: String,
     },
-    /// Nobody whom this program trusts signed the checksums.
+    /// The checksums are not signed by a trusted key.
     #[error(
         "the signature of {url} is not good, so nothing that it lists can be trusted: {reason}"
     )]
     Signature {
-        /// The list of checksums.
+        /// Address of the list of checksums.
         url: String,
-        /// What is wrong.
+        /// Reason of the failure.
         reason: String,
     },
-    /// The signed list does not have the file: there is no such build.
+    /// The signed list does not contain the file, so there is no such build.
     #[error("there is no {file}: {url} does not list it")]
     NotListed {
-        /// The archive.
+        /// Name of the archive.
         file: String,
-        /// The list of checksums.
+        /// Address of the list of checksums.
         url: String,
     },
-    /// The file is not the one that was signed.
+    /// The file differs from the one that was signed.
     #[error(
         "{url} is not the file that was signed: its SHA-256 is {found}, not {expected}. It was thrown away"
     )]
     Checksum {
-        /// The archive.
+        /// Address of the archive.
         url: String,
-        /// What the signed list says.
+        /// Checksum in the signed list.
         expected: String,
-        /// What it is.
+        /// Checksum of the fetched file.
         found: String,
     },
-    /// The archive has no program in it.
+    /// The archive does not contain the program.
     #[error("{url} cannot be unpacked: {reason}")]
     Archive {
-        /// The archive.
+        /// Address of the archive.
         url: String,
-        /// What is wrong.
+        /// Reason of the failure.
         reason: String,
     },
-    /// This machine's disk.
+    /// A file operation on the disk of this server failed.
     #[error("cannot write to {}: {error}", .dir.display())]
     Disk {
-        /// Where downloads are kept.
+        /// Directory of downloaded programs.
         dir: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         error: std::io::Error,
     },
 }

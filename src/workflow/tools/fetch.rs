@@ -1,4 +1,4 @@
-//! Fetching files from a mirror: with limits on size and patience, and without showing passwords in errors.
+//! Fetches files from a mirror: with limits on size and time, and without passwords in errors.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use url::Url;
 
 use super::DownloadError;
 
-/// A server that does not take the connection in this time is away.
+/// Time limit for a connection. A server that takes longer counts as unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A download takes seconds; one that takes longer than this is not worth waiting for.
+/// Time limit for a whole download, which usually takes seconds.
 const WHOLE_TIMEOUT: Duration = Duration::from_mins(15);
-/// GitHub sends on once, a mirror perhaps twice.
+/// Maximum number of redirects. GitHub redirects once, a mirror perhaps twice.
 const MAX_REDIRECTS: usize = 5;
 
-/// A client for the servers of releases.
+/// HTTP client for the servers of releases.
 #[derive(Debug)]
 pub(super) struct Web(Client);
 
 impl Web {
-    /// `patience` is how long the server may say nothing.
+    /// Creates a client. `patience` is the maximum time that the server may send nothing.
     pub fn new(patience: Duration) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
@@ -34,7 +34,7 @@ impl Web {
         client.build().map(Self)
     }
 
-    /// A small file.
+    /// Fetches a small file into memory.
     pub async fn bytes(&self, url: &Url, limit: u64) -> Result<Vec<u8>, DownloadError> {
         let mut answer = self.open(url, limit).await?;
         let mut bytes = Vec::new();
@@ -45,7 +45,7 @@ impl Web {
         Ok(bytes)
     }
 
-    /// A large one, into a file; returns its SHA-256 in lower-case hexadecimal.
+    /// Fetches a large file to disk. Returns its SHA-256 in lower-case hexadecimal.
     pub async fn save(&self, url: &Url, limit: u64, file: &mut File) -> Result<String, SaveError> {
         let mut answer = self.open(url, limit).await?;
         let (mut digest, mut size) = (Sha256::new(), 0);
@@ -77,7 +77,7 @@ impl Web {
     }
 }
 
-/// Why a file was not saved.
+/// Reason that a file was not saved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SaveError {
     #[error(transparent)]
@@ -86,7 +86,7 @@ pub(super) enum SaveError {
     Disk(#[from] std::io::Error),
 }
 
-/// Never from a connection that nobody can listen to or change to one that anybody can.
+/// Follows redirects, but never from an encrypted to an unencrypted connection.
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let was_safe = attempt.previous().iter().any(|url| url.scheme() == "https");
     if attempt.previous().len() > MAX_REDIRECTS {
@@ -121,7 +121,7 @@ fn broken(url: &Url, error: reqwest::Error) -> DownloadError {
     }
 }
 
-/// The error below all others says what happened; those above it only where.
+/// Returns the text of the innermost error. That one says what happened; the outer ones only say where.
 fn deepest(error: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = error;
     while let Some(next) = last.source() {
@@ -130,12 +130,12 @@ fn deepest(error: &reqwest::Error) -> String {
     last.to_string()
 }
 
-/// Without a user name, a password and what comes after a question mark.
+/// Formats an address without user name, password, query and fragment.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Refused for URLs that cannot have any.
+    // Both calls fail for URLs that cannot have a user, which is fine.
     let _no_user = url.set_username("");
     let _no_password = url.set_password(None);
     url.to_string()

@@ -1,4 +1,4 @@
-//! Finding a program on this machine, in the right version (reference 12.3).
+//! Finds a program on this machine, in the right version (reference 12.3).
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -15,38 +15,38 @@ use crate::model::Distribution;
 use crate::process::{Cmd, Output, ProcessError};
 use crate::workflow::ChildEnvironment;
 
-/// `version` answers in milliseconds; a program that does not is broken.
+/// Time limit for `version`. Programs answer in milliseconds; one that does not is broken.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How often, and how long each time, a program is waited for that is still open for writing somewhere.
+/// Number of retries, and time between them, for a program that is still open for writing.
 const BUSY_TRIES: u32 = 50;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 
-/// A program and what it says it is.
+/// A program with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// Absolute path.
+    /// Absolute path of the program.
     pub program: PathBuf,
-    /// Terraform or OpenTofu.
+    /// Distribution of the program.
     pub distribution: Distribution,
-    /// Its version.
+    /// Version that the program reported.
     pub version: Version,
-    /// Keeps it on the disk, if it was downloaded.
+    /// Keeps the program on the disk, if it was downloaded.
     pub in_use: InUse,
 }
 
-/// Finds programs in some folders and on the search path, and remembers what they said they are.
+/// Finds programs in some directories and on the search path, and remembers their versions.
 #[derive(Debug)]
 pub(super) struct Programs {
-    /// Those that are ours come first.
+    /// Directories to search. Those of the server come first.
     dirs: Vec<PathBuf>,
-    /// How many of them are ours.
+    /// Number of directories in `dirs` that belong to the server.
     own: usize,
     environment: ChildEnvironment,
     known: Mutex<HashMap<PathBuf, (Stamp, Version)>>,
 }
 
-/// Tells a program from another one that was put in its place while the server runs.
+/// Identity of a program file. It changes if another file is put in its place while the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -69,7 +69,7 @@ impl Stamp {
 }
 
 impl Programs {
-    /// Looks in `first`, then along the `PATH` that children get.
+    /// Creates a value that searches `first`, then the `PATH` of child processes.
     pub fn new(first: &[&Path], environment: ChildEnvironment) -> Self {
         let path = environment.path();
         let along_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
@@ -94,12 +94,13 @@ impl Programs {
         }
     }
 
-    /// The folders that are looked in before the search path.
+    /// Returns the directories that are searched before the search path.
     pub fn own_dirs(&self) -> &[PathBuf] {
         &self.dirs[..self.own]
     }
 
-    /// The program of a distribution: `terraform1.9.8` when that version is asked for and there is one, else `terraform`.
+    /// Finds the program of a distribution: `terraform1.9.8` if that version is requested and exists, else
+    /// `terraform`.
     pub async fn find(
         &self,
         distribution: Distribution,
@@ -118,7 +119,7 @@ impl Programs {
             });
         };
         match (self.check(program, distribution, wanted).await, wanted) {
-            // Such as a script that chooses among versions, and was not told which.
+            // For example a script that chooses among versions and got none.
             (Err(error @ (ToolError::Unreadable { .. } | ToolError::Process(_))), Some(wanted)) => {
                 let (title, wanted, error) =
                     (distribution.title(), wanted.clone(), Box::new(error));
@@ -132,7 +133,8 @@ impl Programs {
         }
     }
 
-    /// The versions that are here, sorted: those in the names of programs, and that of the one without.
+    /// Lists the installed versions, sorted: those in the names of programs, and that of the program without a
+    /// version in its name.
     pub async fn installed(&self, distribution: Distribution) -> Vec<Version> {
         let name = distribution.program();
         let mut versions: Vec<Version> = self
@@ -172,7 +174,7 @@ impl Programs {
         }
     }
 
-    /// Asks a program what it is; it has to be what is wanted.
+    /// Asks a program for its version. A version other than the requested one is an error.
     pub async fn check(
         &self,
         program: PathBuf,
@@ -238,7 +240,8 @@ impl Programs {
     }
 }
 
-/// The version in what a program answered. Terraform before 0.13 knows no `-json` there and answers with text.
+/// Parses the version in the answer of a program. Terraform before 0.13 does not support `-json` and answers with
+/// text.
 fn answered(output: &Output) -> Option<Version> {
     let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
     match answer {
@@ -248,7 +251,7 @@ fn answered(output: &Output) -> Option<Version> {
     }
 }
 
-/// `Terraform v0.12.31` (reference 12.1).
+/// Parses a line such as `Terraform v0.12.31` (reference 12.1).
 fn version_in(line: &str) -> Option<Version> {
     let version = ["Terraform v", "OpenTofu v"]
         .iter()
@@ -256,8 +259,8 @@ fn version_in(line: &str) -> Option<Version> {
     Version::parse(version.split_whitespace().next()?).ok()
 }
 
-/// A program that was written a moment ago counts as open for writing while a child that was being started at that moment
-/// has not got its own program yet.
+/// Runs a command, with retries while the program is open for writing. A child process that was forked while the
+/// program was being written keeps that file open until it starts its own program.
 async fn patiently(cmd: &Cmd) -> Result<Output, ProcessError> {
     for _ in 0..BUSY_TRIES {
         match cmd.output().await {
@@ -272,7 +275,7 @@ async fn patiently(cmd: &Cmd) -> Result<Output, ProcessError> {
     cmd.output().await
 }
 
-/// The versions in names such as `terraform1.9.8`.
+/// Lists the versions in file names such as `terraform1.9.8`.
 fn named_versions(dir: &Path, program: &str) -> Vec<Version> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return Vec::new();
@@ -285,7 +288,7 @@ fn named_versions(dir: &Path, program: &str) -> Vec<Version> {
     entries.filter_map(Result::ok).filter_map(version).collect()
 }
 
-/// Both distributions name the key so.
+/// Answer of `version -json`. Both distributions use this key.
 #[derive(serde::Deserialize)]
 struct VersionAnswer {
     terraform_version: Version,

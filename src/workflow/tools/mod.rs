@@ -1,12 +1,12 @@
-//! The programs that run code: Terraform and OpenTofu in many versions (reference 12.1 to 12.3).
+//! Provides the programs that run code: Terraform and OpenTofu in many versions (reference 12.1 to 12.3).
 //!
-//! A program is looked for in `--tf-bin-dir`, among the downloaded ones and on the PATH; where it is not and may be
-//! downloaded, it is ([`Downloads`]). Which version a project gets follows from what its configuration, its code and the
-//! operator say ([`Wish`]), and the answer comes with its reason ([`VersionChoice`]).
+//! A program is searched in `--tf-bin-dir`, among the downloaded ones and on the PATH. If it is missing and downloads
+//! are allowed, it is downloaded ([`Downloads`]). The configuration of a project, its code and the administrator
+//! decide on the version ([`Wish`]), and the answer includes the reason ([`VersionChoice`]).
 //!
-//! Nothing that was downloaded is run before it has been verified: the list of checksums must be signed by one of the
-//! keys in this program ([`Keys`]), and the archive must have the checksum that the list gives to its name, which holds
-//! the version and the platform. So a mirror can withhold programs, but it cannot put others in their place.
+//! Nothing that was downloaded runs before it has been verified. The list of checksums must be signed by one of the
+//! keys in this program ([`Keys`]). The archive must have the checksum that the list gives for its name, which
+//! contains the version and the platform. So a mirror can withhold programs, but it cannot replace them.
 
 mod choice;
 mod download;
@@ -38,7 +38,7 @@ use crate::model::Distribution;
 use choice::{Need, highest};
 use find::Programs;
 
-/// Finds programs, downloads those that are not there, and chooses among them.
+/// Finds programs, downloads missing ones, and chooses among them.
 #[derive(Debug)]
 pub struct Tools {
     programs: Programs,
@@ -46,7 +46,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks in `dirs` first, then along the `PATH` that children get. Nothing is downloaded.
+    /// Creates a value that searches `dirs` first, then the `PATH` of child processes. Nothing is downloaded.
     pub fn new(dirs: &[&Path], environment: ChildEnvironment) -> Self {
         Self {
             programs: Programs::new(dirs, environment),
@@ -54,7 +54,7 @@ impl Tools {
         }
     }
 
-    /// The same; what is not there is downloaded, into one of `dirs`, so that it is found again.
+    /// Creates the same value with downloads. They go into one of `dirs`, so that later searches find them.
     pub fn with_downloads(
         dirs: &[&Path],
         environment: ChildEnvironment,
@@ -66,18 +66,19 @@ impl Tools {
         }
     }
 
-    /// The folders in which programs are that were put there or downloaded for runs, in the order in which they are
-    /// looked in. Commands of a workflow find them there by name, such as `terraform1.5.7`.
+    /// Returns the directories of programs that were installed or downloaded for runs, in search order. Commands of a
+    /// workflow find programs there by name, such as `terraform1.5.7`.
     pub fn dirs(&self) -> &[PathBuf] {
         self.programs.own_dirs()
     }
 
-    /// Where programs are downloaded to, if they are.
+    /// Returns the downloads, if they are enabled.
     pub fn downloads(&self) -> Option<&Downloads> {
         self.downloads.as_ref()
     }
 
-    /// The program of a distribution: of that version, downloaded if need be; else the one without a version in its name.
+    /// Finds the program of a distribution: in the requested version, downloaded if necessary; else the one without a
+    /// version in its name.
     pub async fn find(
         &self,
         distribution: Distribution,
@@ -86,7 +87,7 @@ impl Tools {
         let (Some(downloads), Some(version)) = (&self.downloads, wanted) else {
             return self.look_for(distribution, wanted).await;
         };
-        // Held before anybody looks, so that what is found is not removed to make room.
+        // The version is held before the search, so that the result is not removed to free disk space.
         let in_use = downloads.hold(distribution, version);
         let tool = self.look_for(distribution, wanted).await?;
         if !tool.program.starts_with(downloads.dir()) {
@@ -132,7 +133,7 @@ impl Tools {
             .await
     }
 
-    /// The program for a project, and why it is this one.
+    /// Chooses the program for a project, with the reason of the choice.
     pub async fn choose(&self, wish: &Wish) -> Result<(Tool, VersionChoice), ToolError> {
         let distribution = wish.distribution;
         let (tool, by) = match wish.need()? {
@@ -158,8 +159,8 @@ impl Tools {
         Ok((tool, choice))
     }
 
-    /// The highest version that meets the demands, of those that are here and those that can be downloaded. Where the
-    /// download fails, the highest that is here will do: which one it was is part of the plan.
+    /// Finds the highest version that meets the demands, among the installed ones and those that can be downloaded.
+    /// If the download fails, the highest installed version is used; the version is part of the plan.
     async fn matching(
         &self,
         distribution: Distribution,
@@ -195,7 +196,7 @@ impl Tools {
         }
     }
 
-    /// That a version is missing, in terms of who demands it.
+    /// Converts an error about a missing version into one that names the demands.
     async fn unmet(
         &self,
         distribution: Distribution,
@@ -222,7 +223,8 @@ impl Tools {
         }
     }
 
-    /// Versions that can be downloaded, and why they are not known if so.
+    /// Lists the versions that can be downloaded. If the list cannot be read, it is empty and the error is returned
+    /// too.
     async fn released(&self, distribution: Distribution) -> (Vec<Version>, Option<DownloadError>) {
         let Some(downloads) = &self.downloads else {
             return (Vec::new(), None);

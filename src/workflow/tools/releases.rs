@@ -1,4 +1,4 @@
-//! Which versions were released, and where their files are.
+//! Lists the released versions, and knows the addresses of their files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::fetch::{Web, shown};
 use crate::clock::Clock;
 use crate::model::Distribution;
 
-/// A list is asked for again after this time: a release is used an hour after it was made at the latest.
+/// Age at which a list is fetched again. A new release is used within an hour.
 const FRESH: TimeDelta = TimeDelta::hours(1);
-/// Terraform's list has some 6 MB.
+/// Maximum size of a list. Terraform's has some 6 MB.
 const MAX_LIST_BYTES: u64 = 64 << 20;
-/// Where OpenTofu lists its releases.
+/// Address of the list of OpenTofu releases.
 const TOFU_LIST: &str = "https://get.opentofu.org/tofu/api.json";
-/// Where the files of OpenTofu are.
+/// Parent address of the files of OpenTofu.
 const TOFU_FILES: &str = "https://github.com/opentofu/opentofu/releases/download";
-/// Where the list and the files of Terraform are.
+/// Parent address of the list and the files of Terraform.
 const TERRAFORM: &str = "https://releases.hashicorp.com";
 
-/// Where the releases are: lists, and the files of each version.
+/// Addresses of the lists of releases, and of the files of each version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     terraform: Url,
@@ -34,7 +34,7 @@ pub struct Sources {
     tofu_files: Url,
 }
 
-/// The files that belong to one version on one platform.
+/// Addresses of the files of one version on one platform.
 pub(super) struct Files {
     /// Name of the archive, as the list of checksums has it.
     pub archive_name: String,
@@ -44,8 +44,9 @@ pub(super) struct Files {
 }
 
 impl Sources {
-    /// `None` is where the makers publish. A mirror of Terraform has the layout of releases.hashicorp.com; one of OpenTofu
-    /// has `api.json` as get.opentofu.org has it, and the files of each version in a folder such as `v1.9.0`.
+    /// Creates the sources. `None` stands for the servers of the makers. A mirror of Terraform has the layout of
+    /// releases.hashicorp.com. One of OpenTofu has `api.json` as get.opentofu.org has it, and the files of each
+    /// version in a directory such as `v1.9.0`.
     ///
     /// # Panics
     ///
@@ -94,7 +95,7 @@ impl Sources {
     }
 }
 
-/// `terraform_1.9.8_linux_amd64.zip`.
+/// Returns the name of an archive, such as `terraform_1.9.8_linux_amd64.zip`.
 fn archive_name(distribution: Distribution, version: &Version, platform: &Platform) -> String {
     format!("{}_{version}_{platform}.zip", distribution.program())
 }
@@ -107,10 +108,10 @@ fn below(base: &Url, path: &[&str]) -> Url {
     url
 }
 
-/// The lists of releases, remembered for a while.
+/// Cache of the lists of releases.
 pub(super) struct Lists {
     clock: Arc<dyn Clock>,
-    /// The lock is held while a list is fetched, so that all who want it at once fetch it once.
+    /// Known list of each distribution. The lock is held during a fetch, so that concurrent tasks fetch a list once.
     known: HashMap<Distribution, Mutex<Option<Known>>>,
 }
 
@@ -135,7 +136,7 @@ impl Lists {
         }
     }
 
-    /// The versions there are for a platform, sorted. When the list cannot be fetched, an older answer counts.
+    /// Lists the versions for a platform, sorted. If the list cannot be fetched, an older one is used.
     pub async fn get(
         &self,
         web: &Web,
@@ -206,7 +207,7 @@ fn read(
     Ok(versions)
 }
 
-/// `index.json` of releases.hashicorp.com.
+/// Format of `index.json` of releases.hashicorp.com.
 #[derive(Deserialize)]
 struct TerraformList {
     versions: HashMap<String, TerraformRelease>,
@@ -239,7 +240,7 @@ impl TerraformList {
     }
 }
 
-/// `api.json` of get.opentofu.org.
+/// Format of `api.json` of get.opentofu.org.
 #[derive(Deserialize)]
 struct TofuList {
     versions: Vec<TofuRelease>,

@@ -1,8 +1,9 @@
-//! The room that downloaded programs take, and the removal of those that no run uses.
+//! Measures the downloaded programs and removes those that no run uses.
 //!
-//! Beside the programs is a folder with an empty file for each that was downloaded; its time of change is when the program
-//! was used last. A program without one was put there by the operator: it does not count, and stays. Whoever looks for a
-//! version holds it first and looks then, under the lock under which programs are removed, so none goes between the two.
+//! A directory beside the programs has an empty file for each downloaded program; its modification time is the last
+//! use. A program without such a file was put there by the administrator: it does not count, and stays. A search
+//! holds a version before it looks, under the lock that protects removals, so that no program is removed between the
+//! two.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,22 +16,22 @@ use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
 
-/// Folder of the files that say which programs were downloaded.
+/// Directory of the files that mark downloaded programs.
 const MARKS: &str = ".downloaded";
 
-/// A downloaded program that takes room.
+/// A downloaded program with its disk use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadUse {
-    /// Its file name: `terraform1.9.8`.
+    /// File name, such as `terraform1.9.8`.
     pub name: String,
-    /// Bytes on disk.
+    /// Size of the program in bytes.
     pub bytes: u64,
-    /// When it was looked for last.
+    /// Time of the last search for the program.
     pub used_at: DateTime<Utc>,
 }
 
-/// Keeps a downloaded program on the disk until it is dropped. It says nothing about which program that is, so all of them
-/// are equal.
+/// Keeps a downloaded program on the disk until it is dropped. The program is not part of the comparison, so all
+/// values are equal.
 #[derive(Clone, Default)]
 pub struct InUse(#[expect(dead_code, reason = "held for its end")] Option<Arc<Holder>>);
 
@@ -48,7 +49,7 @@ impl fmt::Debug for InUse {
     }
 }
 
-/// Programs by file name, and how many hold each.
+/// Number of holders of each program, by file name.
 type Holders = Arc<Mutex<HashMap<String, usize>>>;
 
 struct Holder {
@@ -72,7 +73,7 @@ fn lock(holders: &Holders) -> MutexGuard<'_, HashMap<String, usize>> {
     holders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The downloaded programs in a folder.
+/// Downloaded programs in a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     dir: PathBuf,
@@ -87,7 +88,7 @@ impl Room {
         }
     }
 
-    /// Keeps a program from being removed, whether it is there yet or not.
+    /// Keeps a program from being removed, even if it does not exist yet.
     pub fn hold(&self, name: &str) -> InUse {
         *lock(&self.holders).entry(name.to_owned()).or_default() += 1;
         InUse(Some(Arc::new(Holder {
@@ -114,7 +115,7 @@ impl Room {
         self.dir.join(MARKS).join(name)
     }
 
-    /// All downloaded programs that are there.
+    /// Lists all downloaded programs that still exist.
     pub fn disk_use(&self) -> io::Result<Vec<DownloadUse>> {
         let entries = match fs::read_dir(self.dir.join(MARKS)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -142,7 +143,7 @@ impl Room {
         Ok(entries.filter_map(Result::ok).filter_map(counted).collect())
     }
 
-    /// Removes a downloaded program, unless somebody holds it or runs it: then nothing is done and `false` returned.
+    /// Removes a downloaded program. Returns `false` and does nothing if it is held or runs.
     pub fn remove(&self, name: &str) -> io::Result<bool> {
         let (program, mark) = (self.dir.join(name), self.mark(name));
         let holders = lock(&self.holders);
@@ -155,7 +156,8 @@ impl Room {
     }
 }
 
-/// Whether a process runs the program: what an earlier server left, or a command of a workflow that knows it by name.
+/// Returns true if a process runs the program. It may belong to an earlier server, or to a workflow command that uses
+/// the program by name.
 fn is_running(program: &Path) -> bool {
     let Ok(program) = program.canonicalize() else {
         return false;

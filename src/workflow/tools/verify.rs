@@ -1,13 +1,15 @@
-//! What proves that a program is the one its makers released: their `OpenPGP` keys, which are part of this program.
+//! Verifies that a program is the one that its makers released, with their `OpenPGP` keys, which are part of this
+//! program.
 //!
 //! | file | whose | fingerprint |
 //! | --- | --- | --- |
 //! | `keys/hashicorp.asc` | HashiCorp Security, published at hashicorp.com/security | C874 011F 0AB4 0511 0D02 1055 3436 5D94 72D7 468F |
 //! | `keys/opentofu.asc` | OpenTofu, published at get.opentofu.org/opentofu.asc | E3E6 E43D 84CB 852E ADB0 051D 0C0A F313 E5FD 9F80 |
 //!
-//! A key is trusted because it is here, so its end of validity does not count: releases that were signed while it was
-//! valid stay good, and a server that is not updated does not stop on that day. OpenTofu's cosign signatures are not
-//! looked at: they say the same of the same file, and checking them needs a service on the network.
+//! A key is trusted because it is part of this program, so its expiry date does not count: releases that were signed
+//! while it was valid stay good, and a server that is not updated does not stop on that day. OpenTofu's cosign
+//! signatures are not checked: they state the same about the same file, and checking them needs a service on the
+//! network.
 
 use pgp::composed::{Deserializable, DetachedSignature, SignedPublicKey, SignedPublicSubKey};
 use pgp::types::KeyDetails;
@@ -17,20 +19,20 @@ use crate::model::Distribution;
 const HASHICORP: &str = include_str!("keys/hashicorp.asc");
 const OPENTOFU: &str = include_str!("keys/opentofu.asc");
 
-/// The keys that may sign programs.
+/// Keys that may sign programs.
 #[derive(Debug)]
 pub struct Keys {
     terraform: Key,
     opentofu: Key,
 }
 
-/// Why a text is not a key.
+/// Error for a text that is not a key.
 #[derive(Debug, thiserror::Error)]
 #[error("this is not an OpenPGP public key: {0}")]
 pub struct InvalidKey(#[from] pgp::errors::Error);
 
 impl Keys {
-    /// Those of the makers.
+    /// Returns the keys of the makers.
     ///
     /// # Panics
     ///
@@ -40,7 +42,7 @@ impl Keys {
             .expect("the keys in the source are keys, which a test proves")
     }
 
-    /// Others, as text: for tests, and for whoever builds programs themselves.
+    /// Reads other keys from text: for tests, and for administrators who build programs themselves.
     pub fn from_armored(terraform: &str, opentofu: &str) -> Result<Self, InvalidKey> {
         Ok(Self {
             terraform: Key::read(terraform)?,
@@ -48,7 +50,7 @@ impl Keys {
         })
     }
 
-    /// Whether a maker signed these bytes; an error that says why not.
+    /// Checks that a maker signed these bytes. The error says why the signature is not good.
     pub(super) fn verify(
         &self,
         maker: Distribution,
@@ -63,7 +65,7 @@ impl Keys {
     }
 }
 
-/// A primary key and those of its parts that may sign.
+/// A primary key and those of its subkeys that may sign.
 #[derive(Debug)]
 struct Key {
     primary: SignedPublicKey,
@@ -71,7 +73,7 @@ struct Key {
 }
 
 impl Key {
-    /// Parts that the primary key does not vouch for are left out.
+    /// Reads a key. Subkeys without a valid binding signature of the primary key are left out.
     fn read(armored: &str) -> Result<Self, InvalidKey> {
         let (primary, _) = SignedPublicKey::from_string(armored)?;
         let may_sign = |part: &&SignedPublicSubKey| {
@@ -107,11 +109,11 @@ impl Key {
     }
 }
 
-/// The SHA-256 of a file in a list of checksums, lower-case hexadecimal.
+/// Returns the SHA-256 of a file in a list of checksums, in lower-case hexadecimal.
 pub(super) fn checksum_of(list: &str, file: &str) -> Option<String> {
     list.lines().find_map(|line| {
         let (digest, name) = line.split_once(char::is_whitespace)?;
-        // An asterisk stands for "read as binary".
+        // An asterisk means "read as binary".
         let name = name.trim().trim_start_matches('*');
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
         (name == file && is_digest).then(|| digest.to_ascii_lowercase())

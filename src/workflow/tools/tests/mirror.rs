@@ -1,4 +1,4 @@
-//! A mirror with the layout of the real ones, and makers whose keys were made for the test.
+//! Provides a mirror with the layout of the real ones, and makers with keys of the test.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,7 +24,7 @@ use zip::write::SimpleFileOptions;
 
 use super::super::Keys;
 
-/// Signs what it is asked to.
+/// Maker that signs any bytes.
 pub struct Maker(SignedSecretKey);
 
 impl Maker {
@@ -66,16 +66,16 @@ impl Maker {
     }
 }
 
-/// What is answered.
+/// Answer of the mirror to a request.
 #[derive(Clone)]
 pub enum Answer {
-    /// This.
+    /// The whole content at once.
     Bytes(Vec<u8>),
-    /// Half of it, then the connection breaks.
+    /// Half of the content, then the connection breaks.
     Broken(Vec<u8>),
-    /// The beginning, then nothing.
+    /// The first bytes, then silence.
     Silence,
-    /// Zeros without end.
+    /// An endless stream of zeros.
     Endless,
 }
 
@@ -86,7 +86,7 @@ struct Shelf {
     silent: Notify,
 }
 
-/// A web server on this machine.
+/// Web server on this machine.
 pub struct Mirror {
     pub url: Url,
     shelf: Arc<Shelf>,
@@ -114,7 +114,7 @@ impl Mirror {
             .insert(format!("/releases/{path}"), answer);
     }
 
-    /// A release of Terraform for `linux_amd64`, and the list of these releases.
+    /// Publishes releases of Terraform for `linux_amd64`, and the list of these releases.
     pub fn release(&self, maker: &Maker, versions: &[&str]) {
         let mut builds = Vec::new();
         for version in versions {
@@ -137,7 +137,7 @@ impl Mirror {
         self.put("terraform/index.json", Answer::Bytes(list.into()));
     }
 
-    /// A signed list of checksums.
+    /// Publishes a signed list of checksums.
     pub fn sums(&self, maker: &Maker, version: &str, sums: &str) {
         let path = format!("terraform/{version}/terraform_{version}_SHA256SUMS");
         self.put(
@@ -147,7 +147,7 @@ impl Mirror {
         self.put(&path, Answer::Bytes(sums.into()));
     }
 
-    /// How often a path with this end was asked for.
+    /// Counts the requests for paths with this end.
     pub fn asked(&self, end: &str) -> usize {
         self.shelf
             .asked
@@ -158,7 +158,7 @@ impl Mirror {
             .count()
     }
 
-    /// Waits until somebody waits for the rest of a silent answer.
+    /// Waits until a client waits for the rest of a silent answer.
     pub async fn silence(&self) {
         self.shelf.silent.notified().await;
     }
@@ -195,7 +195,7 @@ async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
     }
 }
 
-/// An archive with one file.
+/// Creates an archive with one file.
 pub fn archive_of(name: &str, content: &[u8]) -> Vec<u8> {
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     archive
@@ -205,7 +205,7 @@ pub fn archive_of(name: &str, content: &[u8]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// A program that knows its version and nothing else.
+/// Creates a program that can only print its version.
 pub fn program(version: &str) -> Vec<u8> {
     format!("#!/bin/sh\necho '{{\"terraform_version\":\"{version}\"}}'\n").into_bytes()
 }

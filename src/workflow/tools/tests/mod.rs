@@ -1,4 +1,4 @@
-//! Downloads from a mirror on this machine, and the choice among what is here and what is there.
+//! Tests downloads from a mirror on this machine, and the choice between installed and released versions.
 
 mod mirror;
 
@@ -22,7 +22,7 @@ use mirror::{Answer, Maker, Mirror, archive_of, program};
 const ZIP: &str = "terraform_1.9.8_linux_amd64.zip";
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// A mirror, a maker, a folder for programs.
+/// A mirror, a maker, and a directory for programs.
 struct World {
     mirror: Mirror,
     maker: Maker,
@@ -39,7 +39,7 @@ impl World {
             tempfile::tempdir().unwrap(),
         );
         mirror.release(&maker, versions);
-        // What lies on the disk is as old as the disk says.
+        // The clock starts at the time of the files on disk.
         let clock = Arc::new(ManualClock::new(made_at(dir.path())));
         let settings = DownloadSettings {
             platform: Platform {
@@ -69,7 +69,7 @@ impl World {
             .await
     }
 
-    /// Why 1.9.8 is not kept.
+    /// Returns the reason that 1.9.8 is refused.
     async fn refusal(&self) -> String {
         let error = self.fetch("1.9.8").await.unwrap_err();
         assert_eq!(self.kept(), [""; 0], "after: {error}");
@@ -78,7 +78,7 @@ impl World {
             .replace(self.mirror.url.as_str(), "MIRROR/")
     }
 
-    /// Everything in the folder of programs.
+    /// Lists all entries in the directory of programs.
     fn kept(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.downloads.dir()) else {
             return Vec::new();
@@ -256,7 +256,7 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
         .put(&zip, Answer::Bytes(good[..good.len() / 2].to_vec()));
     refusals.push(world.refusal().await);
 
-    // The list follows the file, but the signature does not; then the signature of a stranger.
+    // The list matches the file, but the signature does not; then the signature is that of a stranger.
     world.mirror.put(&zip, Answer::Bytes(good.clone()));
     world
         .mirror
@@ -270,7 +270,7 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
     );
     refusals.push(world.refusal().await);
 
-    // A good list of another version.
+    // The list is good, but for another version.
     world.mirror.sums(
         &world.maker,
         "1.9.8",
@@ -278,7 +278,7 @@ async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
     );
     refusals.push(world.refusal().await);
 
-    // What the maker signed is of no use.
+    // The maker signed an archive that is unusable.
     for archive in [
         b"no archive".to_vec(),
         archive_of("readme", b"x"),
@@ -471,7 +471,7 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     ");
 }
 
-/// As one that chooses among versions answers where none is chosen.
+/// Answer of a script that chooses among versions when none is chosen.
 const UNDECIDED: &[u8] = b"#!/bin/sh\necho 'No version is chosen' >&2\nexit 1\n";
 
 #[tokio::test]
@@ -526,7 +526,7 @@ async fn a_program_that_does_not_say_what_it_is_is_named_where_nothing_can_be_do
     assert_eq!(tool.version, version("1.9.9"), "those that say it count");
 }
 
-/// As Terraform before 0.13 answers, also to `version -json`.
+/// Answer of Terraform before 0.13, even to `version -json`.
 const PLAIN: &[u8] = b"#!/bin/sh\nprintf 'Terraform v0.12.31\\n+ provider.aws v2.70.0\\n\\n'\n\
     printf 'Your version of Terraform is out of date! The latest version\\nis 1.9.8.\\n'\n";
 

@@ -1,5 +1,5 @@
-//! From records to our words. The value decides, as it does for Atlantis; the key is a second witness: where the two
-//! speak of different things the record is not used, because either could be the one that Atlantis obeyed.
+//! Converts Atlantis records to types of Lockkeeper. The value of a record decides, as it does for Atlantis. If the
+//! key describes another thing than the value, the record is not used, because Atlantis could have obeyed either.
 
 use std::fmt;
 
@@ -17,131 +17,127 @@ use crate::model::{
     RepoPath, WorkspaceName,
 };
 
-/// Everything that could be made sense of, and everything that could not.
+/// Result of reading an Atlantis database: usable and unusable records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Locks, the oldest first: where two pulls hold what is one lock here, the first one had it first.
+    /// Locks, the oldest first. If two pull requests hold what is one lock in Lockkeeper, the first one got it first.
     pub locks: Vec<FoundLock>,
-    /// Pulls with what is known of their projects.
+    /// Pull requests with the status of their projects.
     pub pulls: Vec<FoundPull>,
-    /// The lock that stops applies.
+    /// Lock that stops all applies.
     pub apply_lock: Option<FoundApplyLock>,
-    /// The rest.
+    /// Records that cannot be imported.
     pub unusable: Vec<Unusable>,
 }
 
-/// The lock that stops every apply.
+/// Lock that stops all applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundApplyLock {
-    /// Who set it: Atlantis does not keep that.
+    /// Text in place of a user, because Atlantis does not store who set the lock.
     pub holder: String,
-    /// Why.
+    /// Reason that is shown with the lock.
     pub reason: String,
-    /// Since when, as far as that is on record.
+    /// Time when the lock was set, as far as it is stored.
     pub taken_at: DateTime<Utc>,
 }
 
-/// A lock that Atlantis holds.
+/// Lock that Atlantis holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLock {
-    /// Its key there.
+    /// Key in the Atlantis database.
     pub key: String,
-    /// The pull that holds it.
+    /// Pull request that holds the lock.
     pub pull: PullRef,
-    /// Page of that pull.
+    /// Web page of the pull request.
     pub pull_url: String,
-    /// What it protects.
+    /// Project that the lock protects.
     pub project: ProjectKey,
-    /// Who caused it to be taken.
+    /// User whose command took the lock.
     pub holder: String,
-    /// Since when, if that is on record.
+    /// Time when the lock was taken, if it is stored.
     pub taken_at: Option<DateTime<Utc>>,
 }
 
 impl FoundLock {
-    /// What it protects here.
+    /// Returns the key of the same lock in Lockkeeper.
     pub fn lock_key(&self) -> LockKey {
         LockKey::of(&self.pull.repo, &self.project)
     }
 }
 
-/// A pull that Atlantis has worked on.
+/// Pull request that Atlantis has worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPull {
-    /// The pull.
     pub pull: PullRef,
-    /// Its page.
+    /// Web page of the pull request.
     pub url: String,
-    /// Commit and base branch that its projects are at, if both are on record.
+    /// Commit and base branch of its projects, if both are stored.
     pub at: Option<(CommitSha, BranchName)>,
-    /// How far its projects are.
+    /// Status of each project.
     pub projects: Vec<FoundStatus>,
 }
 
-/// How far a project of a pull has come.
+/// Status of a project in a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundStatus {
-    /// The project, as the record names it.
+    /// Project, as the record names it.
     pub project: ProjectKey,
-    /// In Atlantis' words.
+    /// Status in Atlantis' words.
     pub status: PlanStatus,
 }
 
 impl FoundStatus {
-    /// What is left to do.
+    /// Returns the step that is left for people to do.
     pub fn then(&self) -> Then {
         self.status.then()
     }
 }
 
-/// What kind of record it is.
+/// Kind of an Atlantis record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A lock.
     Lock,
-    /// A pull.
     Pull,
 }
 
-/// A record that is not taken over.
+/// Record that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// What kind.
     pub kind: Kind,
-    /// Its key.
+    /// Key in the Atlantis database.
     pub key: String,
-    /// Why.
+    /// Reason that the record cannot be imported.
     pub why: Why,
 }
 
-/// Why a record is not taken over.
+/// Reason that a record cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// Atlantis' API plans without a pull request under a number below zero.
+    /// The number of the pull request is below zero: Atlantis' API uses such numbers to plan without a pull request.
     #[error("it belongs to no pull request: Atlantis' API took it for a request that is over")]
     NotOfAPull,
-    /// A lock of nobody.
+    /// The lock does not name a pull request.
     #[error("it does not say which pull request it belongs to")]
     NoPull,
-    /// The record of a closed pull.
+    /// The pull request of the record is closed.
     #[error("the pull request was closed")]
     Closed,
-    /// The value is broken.
+    /// The value cannot be parsed.
     #[error("its value cannot be read: {0}")]
     Unreadable(String),
-    /// Something in it breaks a rule of ours.
+    /// A field of the value is not valid in Lockkeeper.
     #[error("{0}")]
     Invalid(String),
-    /// Neither hostname nor address.
+    /// The record has neither a hostname nor a URL of the pull request.
     #[error("it does not say on which host the repository is: name the host with --host")]
     NoHost,
-    /// Two witnesses, two stories.
+    /// Key and value of the record contradict each other.
     #[error("its key and its value speak of different things; the value says `{0}`")]
     KeyDiffers(String),
 }
 
 impl Why {
-    /// Whether nothing is lost by leaving it out.
+    /// Returns true if nothing is lost without this record.
     pub fn is_harmless(&self) -> bool {
         match self {
             Self::NotOfAPull | Self::Closed => true,
@@ -158,16 +154,16 @@ impl Why {
     }
 }
 
-/// Who holds the lock that stops applies: Atlantis does not keep who pressed the button.
+/// Holder of the lock that stops applies, because Atlantis does not store who set it.
 const SOMEBODY: &str = "somebody in Atlantis";
-/// Why applies are stopped.
+/// Reason of the lock that stops applies.
 const APPLY_REASON: &str = "taken over from Atlantis, where applies were stopped";
-/// Longer logins exist on no forge.
+/// Maximum length of a login. No forge has longer ones.
 const MAX_HOLDER: usize = 255;
 
 impl Found {
-    /// Makes sense of what is there. `host` is for records that do not name theirs; `now` for the lock that stops
-    /// applies, should it have no time.
+    /// Converts the contents of a database. `host` is for records that do not name their own; `now` is the time of
+    /// the lock that stops applies if it has none.
     pub fn understand(contents: &Contents, host: Option<&HostName>, now: DateTime<Utc>) -> Self {
         let mut found = Self::default();
         for (key, value) in &contents.locks {
@@ -201,7 +197,8 @@ impl Found {
     }
 }
 
-/// An unreadable value stops applies all the same (P6): it is the key that counts for Atlantis.
+/// Converts the lock that stops applies. An unreadable value stops applies too (P6), because Atlantis only checks for
+/// the key.
 fn apply_lock(value: &[u8], now: DateTime<Utc>) -> FoundApplyLock {
     let time = read::<ApplyLockRecord>(value)
         .ok()
@@ -305,7 +302,7 @@ fn pull(record: &PullRecord, full_name: &str, host: Option<&HostName>) -> Result
     })
 }
 
-/// The host that the record names, else the one in the address of the pull.
+/// Returns the host that the record names, else the one in the URL of the pull request.
 fn host_of(record: &PullRecord) -> Result<Option<HostName>, Why> {
     let named = Some(record.base_repo.host.hostname.as_str())
         .filter(|name| !name.is_empty())
@@ -315,7 +312,7 @@ fn host_of(record: &PullRecord) -> Result<Option<HostName>, Why> {
         .transpose()
 }
 
-/// The address on record, if a browser may be led there; else where GitHub keeps such a pull.
+/// Returns the stored URL if it is safe to link to, else the URL that GitHub would use.
 fn page(record: &PullRecord, pull: &PullRef) -> String {
     let is_page = Url::parse(&record.url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if is_page && record.url.len() <= 2048 {

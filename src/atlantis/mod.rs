@@ -1,8 +1,8 @@
-//! What an Atlantis installation left behind: its bbolt file or its Redis, read and made sense of (reference 7.1, 15.2,
+//! Reads the data that an Atlantis installation left behind, from its bbolt file or its Redis (reference 7.1, 15.2,
 //! 15.3). Nothing is ever written there.
 //!
-//! Two steps. [`bolt`] and [`redis`] fetch keys and values as they are ([`Contents`]); [`Found::understand`] turns them
-//! into our words and says of everything it cannot use why.
+//! There are two steps. [`bolt`] and [`redis`] fetch keys and values unchanged ([`Contents`]). [`Found::understand`]
+//! converts them and gives a reason for everything that it cannot use.
 
 pub mod bolt;
 mod found;
@@ -19,27 +19,27 @@ use bolt::{BoltError, Entries};
 const LOCKS: &str = "runLocks";
 const PULLS: &str = "pulls";
 const GLOBAL: &str = "globalLocks";
-/// Key of the lock that stops applies.
+/// Key of the lock that stops all applies.
 const APPLY_LOCK: &str = "apply/lock";
 
 /// Keys and values of an Atlantis database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Locks, by `repo/path/workspace/project`.
+    /// Locks, with keys of the form `repo/path/workspace/project`.
     pub locks: Entries,
-    /// What is known of pulls, by `host::repo::number`.
+    /// Status of pull requests, with keys of the form `host::repo::number`.
     pub pulls: Entries,
-    /// The lock that stops applies.
+    /// Lock that stops all applies.
     pub apply_lock: Option<Vec<u8>>,
 }
 
-/// Why there is nothing to take over from a file.
+/// Reason that a file cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file is not a readable bbolt database.
     #[error(transparent)]
     Bolt(#[from] BoltError),
-    /// It is somebody else's.
+    /// The file is a database of another program.
     #[error(
         "it is a bbolt database, but not one of Atlantis: it has no bucket `{LOCKS}`. Atlantis keeps its own as \
          `atlantis.db` in its data directory"
@@ -47,7 +47,7 @@ pub enum FileError {
     NotAtlantis,
 }
 
-/// Reads Atlantis' database file.
+/// Reads the database file of Atlantis.
 pub fn read_file(path: &Path) -> Result<Contents, FileError> {
     let mut buckets = bolt::read_file(path, &[LOCKS, PULLS, GLOBAL])?;
     let locks = buckets.remove(LOCKS).ok_or(FileError::NotAtlantis)?;

@@ -1,18 +1,19 @@
-//! Atlantis' records as it writes them, in Go's spelling of JSON. What a record lacks is empty, as it is for Atlantis.
+//! Defines the records of Atlantis as it writes them, in Go's spelling of JSON. A missing field is empty, as it is
+//! for Atlantis.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer};
 
 use crate::model::text_enum;
 
-/// `null` and an absent field are both the empty value.
+/// Deserializes `null` as the empty value, like an absent field.
 fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A value of bucket `runLocks`, or under `pr/` in Redis.
+/// Value in the bucket `runLocks`, or under `pr/` in Redis.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct LockRecord {
@@ -27,7 +28,7 @@ pub(super) struct LockRecord {
     pub time: Option<DateTime<Utc>>,
 }
 
-/// A directory of a repository.
+/// Directory of a repository, with an optional project name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct ProjectRecord {
@@ -39,7 +40,7 @@ pub(super) struct ProjectRecord {
     pub path: String,
 }
 
-/// A pull as it was when the record was written.
+/// Pull request as it was when the record was written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct PullRecord {
@@ -49,7 +50,7 @@ pub(super) struct PullRecord {
     pub url: String,
     #[serde(deserialize_with = "or_empty")]
     pub author: String,
-    /// 0 is open, 1 is closed.
+    /// State: 0 is open, 1 is closed.
     #[serde(deserialize_with = "or_empty")]
     pub state: i64,
     #[serde(deserialize_with = "or_empty")]
@@ -60,7 +61,7 @@ pub(super) struct PullRecord {
     pub base_branch: String,
 }
 
-/// The repository a pull wants to change.
+/// Base repository of a pull request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct RepoRecord {
@@ -70,7 +71,7 @@ pub(super) struct RepoRecord {
     pub host: HostRecord,
 }
 
-/// A forge.
+/// Forge that hosts a repository.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct HostRecord {
@@ -78,7 +79,7 @@ pub(super) struct HostRecord {
     pub hostname: String,
 }
 
-/// Who asked.
+/// User whose command caused the record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct UserRecord {
@@ -86,7 +87,7 @@ pub(super) struct UserRecord {
     pub username: String,
 }
 
-/// A value of bucket `pulls`.
+/// Value in the bucket `pulls`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct PullStatusRecord {
@@ -96,7 +97,7 @@ pub(super) struct PullStatusRecord {
     pub projects: Vec<StatusRecord>,
 }
 
-/// How far a project of a pull has come.
+/// Status of a project in a pull request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct StatusRecord {
@@ -109,7 +110,7 @@ pub(super) struct StatusRecord {
     pub status: i64,
 }
 
-/// The value of `apply/lock`.
+/// Value of the key `apply/lock`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct ApplyLockRecord {
@@ -117,7 +118,7 @@ pub(super) struct ApplyLockRecord {
     pub lock_metadata: MetadataRecord,
 }
 
-/// When.
+/// Metadata of the lock that stops applies.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct MetadataRecord {
@@ -126,35 +127,35 @@ pub(super) struct MetadataRecord {
 }
 
 text_enum! {
-    /// How far a project has come, in Atlantis' words (reference 15.2).
+    /// Status of a project, in Atlantis' words (reference 15.2).
     pub enum PlanStatus {
-        /// The plan failed.
+        /// The last plan failed.
         PlanErrored = "plan_errored",
-        /// A plan waits.
+        /// A plan waits for its apply.
         Planned = "planned",
         /// The plan found nothing to do.
         PlannedNoChanges = "planned_no_changes",
-        /// The apply failed.
+        /// The last apply failed.
         ApplyErrored = "apply_errored",
-        /// Applied.
+        /// The plan was applied.
         Applied = "applied",
-        /// Thrown away on the page.
+        /// The plan was discarded on the page of its lock.
         PlanDiscarded = "plan_discarded",
-        /// Planned, but a policy does not hold.
+        /// The project is planned, but a policy check failed.
         PolicyCheckErrored = "policy_check_errored",
-        /// Planned, and the policies hold.
+        /// The project is planned, and all policy checks passed.
         PolicyCheckPassed = "policy_check_passed",
-        /// A number that no release we know writes.
+        /// The record has a number that no known release writes.
         Unknown = "unknown",
     }
 }
 
 text_enum! {
-    /// What people have to do for a project after the move.
+    /// Step that people have to do for a project after the import.
     pub enum Then {
-        /// There is a plan, but plan files are not taken over: plan again before an apply.
+        /// Plan again before an apply: there may be a plan, but plan files are not imported.
         PlanAgain = "plan_again",
-        /// It was applied, had no changes, or was thrown away.
+        /// Do nothing: the plan was applied, had no changes, or was discarded.
         Nothing = "nothing",
     }
 }
@@ -167,7 +168,7 @@ impl PlanStatus {
             .unwrap_or(Self::Unknown)
     }
 
-    /// What is left to do.
+    /// Returns the step that is left for people to do.
     pub fn then(self) -> Then {
         match self {
             Self::Planned

@@ -1,8 +1,8 @@
-//! Reads an Atlantis' Redis (reference 15.3) with `SCAN` and `GETRANGE` alone. Every wait has an end, every answer a
-//! limit, and no error repeats the address with its password.
+//! Reads the Redis of an Atlantis (reference 15.3) with `SCAN` and `GETRANGE` alone. Every wait has a time limit,
+//! every answer has a size limit, and no error repeats the address with its password.
 //!
-//! A node of a cluster knows its own keys only, so the node that is asked is also asked whether it is one, and then
-//! every master of the cluster is read; a part of the locks would be worse than none.
+//! A node of a cluster knows only its own keys. So the first node is asked if it belongs to a cluster, and then every
+//! master of the cluster is read. A part of the locks would be worse than none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,22 +21,22 @@ use crate::secret::Secret;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10);
-/// For everything together.
+/// Time limit for the whole read.
 const DEADLINE: Duration = Duration::from_mins(2);
-/// Keys per answer of `SCAN`, and values per round trip.
+/// Number of keys per answer of `SCAN`, and of values per round trip.
 const BATCH: usize = 200;
-/// Atlantis' own values have some KB.
+/// Maximum size of a value. Atlantis' own values have some KB.
 const MAX_VALUE: usize = 1 << 20;
 const MAX_CONTENT: usize = 256 << 20;
 const MAX_KEYS: usize = 1_000_000;
 const LOCK_PREFIX: &str = "pr/";
 const SLOTS: u32 = 16384;
 
-/// Where a Redis is, and what it lets us in with.
+/// Address and credentials of a Redis.
 #[derive(Clone)]
 pub struct RedisUrl(ConnectionInfo);
 
-/// Why a text is not the address of a Redis; never repeats the text, which may hold a password.
+/// Error for a text that is not the address of a Redis. It never repeats the text, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it is not the address of a Redis; expected `redis://user:password@host:6379/0`, `rediss://` for TLS, or \
@@ -56,7 +56,7 @@ impl FromStr for RedisUrl {
         let is_usable = match info.addr() {
             ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => true,
             ConnectionAddr::TcpTls { insecure, .. } => !insecure,
-            // Kinds of addresses that a later version of the library may know.
+            // The library may add other kinds of addresses in a later version.
             _ => false,
         };
         if is_usable {
@@ -68,7 +68,7 @@ impl FromStr for RedisUrl {
 }
 
 impl fmt::Display for RedisUrl {
-    /// Without user and password.
+    /// Prints the address without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (addr, db) = (self.0.addr(), self.0.redis_settings().db());
         match addr {
@@ -86,17 +86,17 @@ impl fmt::Debug for RedisUrl {
 }
 
 impl RedisUrl {
-    /// Wraps the text of a file or a variable.
+    /// Parses the text of a file or a variable.
     pub fn from_secret(secret: &Secret) -> Result<Self, InvalidRedisUrl> {
         secret.expose().parse()
     }
 
-    /// Whether the address itself has a password.
+    /// Returns true if the address itself contains a password.
     pub fn has_password(&self) -> bool {
         self.0.redis_settings().password().is_some()
     }
 
-    /// Fills in what the address does not say.
+    /// Adds credentials if the address does not contain any.
     #[must_use]
     pub fn or_credentials(self, username: Option<Secret>, password: Option<Secret>) -> Self {
         let mut settings = self.0.redis_settings().clone();
@@ -111,7 +111,7 @@ impl RedisUrl {
         Self(self.0.set_redis_settings(settings))
     }
 
-    /// Another node of the same cluster, with the same credentials.
+    /// Returns the address of another node of the same cluster, with the same credentials.
     fn at(&self, host: &str, port: u16) -> Self {
         let host = host.to_owned();
         let addr = if let ConnectionAddr::TcpTls {
@@ -141,48 +141,48 @@ impl RedisUrl {
     }
 }
 
-/// Why a Redis cannot be read.
+/// Reason that a Redis cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisError {
-    /// No connection, or none that is let in.
+    /// The connection or the login failed.
     #[error("{node} cannot be reached: {reason}")]
     Connect {
-        /// Which node, without credentials.
+        /// Address of the node, without credentials.
         node: String,
-        /// What the system or the server says.
+        /// Error of the system or the server.
         reason: redis::RedisError,
     },
-    /// An answer that is an error.
+    /// A command failed, or its answer did not arrive in time.
     #[error("{node} did not answer: {reason}")]
     Answer {
-        /// Which node, without credentials.
+        /// Address of the node, without credentials.
         node: String,
-        /// What the system or the server says.
+        /// Error of the system or the server.
         reason: redis::RedisError,
     },
-    /// It goes on and on.
+    /// The whole read exceeded its time limit.
     #[error("it took longer than {} s altogether", DEADLINE.as_secs())]
     TooSlow,
-    /// Values of such a size are not Atlantis'.
+    /// A value is larger than any value of Atlantis.
     #[error("the value of `{key}` is larger than {} MiB", MAX_VALUE >> 20)]
     LargeValue {
-        /// Its key.
+        /// Key of the large value.
         key: String,
     },
-    /// More than we are willing to hold.
+    /// The contents exceed the limit of keys or bytes.
     #[error("there are more than {MAX_KEYS} keys, or more than {} MiB of values", MAX_CONTENT >> 20)]
     TooLarge,
-    /// Some of the locks would be missing.
+    /// A part of the slots is not served, so locks could be missing.
     #[error(
         "only {0} of the {SLOTS} slots of the Redis cluster are served right now; try again when it is whole"
     )]
     HalfACluster(u32),
-    /// An answer that we do not understand.
+    /// The answer to `CLUSTER NODES` cannot be parsed.
     #[error("the cluster describes itself in a way that cannot be read: {0:?}")]
     Unclear(String),
 }
 
-/// Reads everything that is Atlantis'.
+/// Reads all keys and values that belong to Atlantis.
 pub async fn read(url: &RedisUrl) -> Result<Contents, RedisError> {
     tokio::time::timeout(DEADLINE, read_all(url))
         .await
@@ -205,7 +205,7 @@ async fn read_all(url: &RedisUrl) -> Result<Contents, RedisError> {
     Ok(contents(found))
 }
 
-/// Sorts keys by what they are; those of other programs on the same Redis are left out.
+/// Sorts keys by kind. Keys of other programs on the same Redis are left out.
 fn contents(found: BTreeMap<Vec<u8>, Vec<u8>>) -> Contents {
     let mut contents = Contents::default();
     let (mut locks, mut pulls) = (Entries::new(), Entries::new());
@@ -229,7 +229,7 @@ fn global_key() -> Vec<u8> {
     format!("global/{APPLY_LOCK}").into_bytes()
 }
 
-/// `host::owner/repo::12`.
+/// Returns true for keys of the form `host::owner/repo::12`.
 fn is_pull(key: &[u8]) -> bool {
     let Ok(key) = std::str::from_utf8(key) else {
         return false;
@@ -238,7 +238,7 @@ fn is_pull(key: &[u8]) -> bool {
     matches!(parts[..], [_, repo, number] if repo.contains('/') && number.parse::<i64>().is_ok())
 }
 
-/// A connection.
+/// Connection to one node.
 struct Node {
     url: RedisUrl,
     connection: MultiplexedConnection,
@@ -279,7 +279,7 @@ impl Node {
             .contains("cluster_enabled:1"))
     }
 
-    /// Where the masters are that serve slots.
+    /// Returns the addresses of the masters that serve slots.
     async fn masters(&mut self) -> Result<Vec<(String, u16)>, RedisError> {
         let said: Result<String, _> = cmd("CLUSTER")
             .arg("NODES")
@@ -293,7 +293,8 @@ impl Node {
 
     async fn take_all(&mut self, found: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), RedisError> {
         let mut keys = BTreeSet::new();
-        // Also for the one key: of a cluster's nodes only one may be asked for it, and a scan names just what is there.
+        // The single key is scanned too: in a cluster only one node answers for it, and a scan returns only
+        // existing keys.
         for pattern in ["pr/*", "*::*::*", "global/apply/lock"] {
             self.scan(pattern, &mut keys).await?;
         }
@@ -352,7 +353,7 @@ impl Node {
         }
     }
 
-    /// A key that is gone by now has the empty value.
+    /// Reads the values of keys. A key that no longer exists has the empty value.
     async fn values(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, RedisError> {
         let mut pipe = Pipeline::with_capacity(keys.len());
         for key in keys {
@@ -363,8 +364,8 @@ impl Node {
     }
 }
 
-/// Reads an answer to `CLUSTER NODES`: `id ip:port@bus[,hostname] flags master ping pong epoch link slot slot…`. A node
-/// that does not know its own address is where we reached it.
+/// Parses an answer to `CLUSTER NODES`: `id ip:port@bus[,hostname] flags master ping pong epoch link slot slot…`. A
+/// node that does not know its own address has the address of the current connection, `here`.
 fn masters(text: &str, here: &str) -> Result<Vec<(String, u16)>, RedisError> {
     let mut found = Vec::new();
     let mut served = 0;
@@ -391,7 +392,7 @@ fn masters(text: &str, here: &str) -> Result<Vec<(String, u16)>, RedisError> {
     }
 }
 
-/// `0-5460` or `7`; slots on their way to another node (`[93-<-…]`) are counted where they are.
+/// Counts the slots in a range such as `0-5460` or `7`. Slots that are migrating (`[93-<-…]`) count where they are.
 fn count(slots: &str) -> Option<u32> {
     let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
     last.parse::<u32>()

@@ -1,10 +1,11 @@
-//! Numbers for monitors (`GET /metrics`), in the text format of Prometheus.
+//! Collects numbers for monitoring (`GET /metrics`), in the text format of Prometheus.
 //!
-//! What the program counts is one table, [`Metric`]: a name, what it counts, its labels. The table in
-//! `docs/operations.md` is made from it. Labels are words of ours and never texts of others, so that no pull request can
-//! make series without end (P12), and none carries a secret.
+//! One table, [`Metric`], lists every metric with its name, meaning and labels. The table in `docs/operations.md` is
+//! generated from it. Label values are fixed words of Lockkeeper and never text of others. So no pull request can
+//! create an unlimited number of series (P12), and no label contains a secret.
 //!
-//! Each server has a value of its own instead of the one of the process: tests run many servers in one.
+//! Each server has its own [`Metrics`] instead of the global recorder of the process, because tests run many servers
+//! in one process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,19 +15,19 @@ use std::time::Duration;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-/// Seconds a run may take: from a plan of nothing to the usual `--run-timeout`.
+/// Upper bounds of the histogram for runs, in seconds: from an empty plan to the usual `--run-timeout`.
 const BUCKETS: [f64; 12] = [
     1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 900.0, 2700.0, 7200.0,
 ];
 
-/// What sort of number it is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// Only grows, and begins anew when the server does.
+    /// A number that only grows, and starts at zero when the server restarts.
     Counter,
-    /// Goes up and down.
+    /// A number that goes up and down.
     Gauge,
-    /// How many took how long, in seconds.
+    /// A distribution of durations, in seconds.
     Histogram,
 }
 
@@ -42,32 +43,32 @@ impl Sort {
 
 macro_rules! metrics {
     ($($(#[$meta:meta])* $variant:ident = $sort:ident $name:literal [$($label:literal)*] $help:literal;)+) => {
-        /// Everything that is counted.
+        /// Metric that the server exports.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Metric {
             $(#[doc = $help] $variant,)+
         }
 
         impl Metric {
-            /// All of them, in the order of the documentation.
+            /// All metrics, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// As Prometheus knows it.
+            /// Returns the name in Prometheus.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => concat!("lockkeeper_", $name),)+ }
             }
 
-            /// What sort of number it is.
+            /// Returns the type of the metric.
             pub const fn sort(self) -> Sort {
                 match self { $(Self::$variant => Sort::$sort,)+ }
             }
 
-            /// The names of its labels.
+            /// Returns the names of the labels.
             pub const fn labels(self) -> &'static [&'static str] {
                 match self { $(Self::$variant => &[$($label),*],)+ }
             }
 
-            /// What it says, in a sentence.
+            /// Returns a sentence that explains the metric.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help,)+ }
             }
@@ -137,14 +138,14 @@ metrics! {
         "Requests to this server by route as the program knows it (`/jobs/{id}`), verb and class of the answer.";
 }
 
-/// Where a server counts. Clones count together.
+/// Metrics of one server. Clones share their values.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
-    /// Labels that [`Metrics::set_all`] gave a value, by metric.
+    /// Label values that [`Metrics::set_all`] has set, by metric.
     shown: Mutex<BTreeMap<Metric, BTreeSet<Vec<String>>>>,
 }
 
@@ -178,7 +179,7 @@ impl fmt::Debug for Metrics {
 
 const META: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
-/// `values` are those of the metric's labels, in their order.
+/// Builds the key of a series. `values` are the values of the metric's labels, in their order.
 fn key(metric: Metric, values: &[&str]) -> Key {
     debug_assert_eq!(metric.labels().len(), values.len(), "{metric:?}");
     let labels = metric
@@ -203,7 +204,6 @@ impl Metrics {
         self.add(metric, labels, 1);
     }
 
-    /// Sets a gauge.
     pub fn set(&self, metric: Metric, labels: &[&str], value: f64) {
         self.0
             .recorder
@@ -211,7 +211,7 @@ impl Metrics {
             .set(value);
     }
 
-    /// Adds to a gauge, or takes from it.
+    /// Adds to a gauge, or subtracts from it.
     pub fn change(&self, metric: Metric, labels: &[&str], by: f64) {
         self.0
             .recorder
@@ -219,7 +219,7 @@ impl Metrics {
             .increment(by);
     }
 
-    /// Sets every series of a gauge: those that had a value before and are not named now become 0.
+    /// Sets every series of a gauge. Series that had a value before and are not in `rows` become 0.
     pub fn set_all(&self, metric: Metric, rows: &[(Vec<String>, f64)]) {
         let mut shown = self.0.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = shown.entry(metric).or_default();
@@ -238,7 +238,7 @@ impl Metrics {
         shown.extend(rows.iter().map(|(labels, _)| labels.clone()));
     }
 
-    /// Notes how long something took.
+    /// Records a duration in a histogram.
     pub fn observe(&self, metric: Metric, labels: &[&str], took: Duration) {
         self.0
             .recorder
@@ -246,19 +246,19 @@ impl Metrics {
             .record(took.as_secs_f64());
     }
 
-    /// Everything as Prometheus reads it.
+    /// Formats all metrics for Prometheus.
     pub fn render(&self) -> String {
         self.0.handle.render()
     }
 
-    /// Adds up what was noted since the last time. Must be called now and then where nobody asks for the numbers: what
-    /// was noted takes memory until then.
+    /// Aggregates the values that were recorded since the last call. If no monitor requests the metrics, this must be
+    /// called from time to time: until then the recorded values take memory.
     pub fn tidy(&self) {
         self.0.handle.run_upkeep();
     }
 }
 
-/// The class of an HTTP status, as a label.
+/// Returns the class of an HTTP status, as a label.
 pub fn status_class(status: u16) -> &'static str {
     match status / 100 {
         1 => "1xx",
@@ -270,7 +270,7 @@ pub fn status_class(status: u16) -> &'static str {
     }
 }
 
-/// The lines between `<!-- metrics:begin -->` and `<!-- metrics:end -->` in `docs/operations.md`.
+/// Returns the lines between `<!-- metrics:begin -->` and `<!-- metrics:end -->` in `docs/operations.md`.
 pub fn metric_table() -> String {
     let row = |metric: &Metric| {
         let labels: Vec<String> = metric

@@ -1,7 +1,7 @@
-//! What the program says about itself while it runs: lines on standard error.
+//! Writes the log of the program to standard error, and collects metrics and panics.
 //!
-//! Nothing is redacted here. Secrets are [`crate::secret::Secret`], which cannot be printed, so none can get
-//! into a line.
+//! Nothing is redacted here. Secrets have the type [`crate::secret::Secret`], which cannot be printed, so no secret
+//! can get into a line.
 
 mod metrics;
 mod panics;
@@ -19,17 +19,17 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// Least important messages to log.
+/// Lowest level of messages that are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Everything.
+    /// Details that help to find a bug.
     Debug,
-    /// What happens.
+    /// Normal events of the server.
     #[default]
     Info,
-    /// What is odd.
+    /// Unusual events that need no action.
     Warn,
-    /// What a person should look at.
+    /// Problems that a person should look at.
     Error,
 }
 
@@ -47,10 +47,10 @@ impl FromStr for LogLevel {
     }
 }
 
-/// Form of a line.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text for people.
     #[default]
     Text,
     /// One JSON object per line, for programs.
@@ -69,12 +69,12 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Starts logging to standard error. Fails if somebody did so before.
+/// Starts logging to standard error. Fails if logging was already started.
 pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
     subscriber(level, format, stderr().is_terminal(), stderr).try_init()
 }
 
-/// Starts logging to a file, and if `aloud` to standard error as well. Fails if somebody did so before.
+/// Starts logging to a file, and also to standard error if `aloud`. Fails if logging was already started.
 pub fn init_file(file: File, aloud: bool) -> Result<(), TryInitError> {
     let (level, format, file) = (LogLevel::default(), LogFormat::default(), Mutex::new(file));
     if aloud {
@@ -84,7 +84,8 @@ pub fn init_file(file: File, aloud: bool) -> Result<(), TryInitError> {
     }
 }
 
-/// Our own messages from `level` on; of the libraries only what may explain a failure.
+/// Returns the filter: messages of Lockkeeper from `level` on, and of libraries only those that may explain a
+/// failure.
 fn directives(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Debug => {
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// What is logged by `log`, without the time at the beginning of each line.
+    /// Returns the lines that `log` writes, without the time at the start of each line.
     fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();

@@ -1,5 +1,5 @@
-//! Panics of this process. Whatever catches one goes on with the next piece of work, so without this only the log would
-//! tell of it.
+//! Records the panics of this process. Code that catches a panic continues with its next piece of work, so without
+//! this record only the log would show the panic.
 
 use std::panic::{PanicHookInfo, set_hook, take_hook};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,26 +8,25 @@ use chrono::{DateTime, Utc};
 
 use crate::clock::Clock;
 
-/// Most that are kept; of more the oldest go.
+/// Maximum number of panics that are kept. The oldest ones are dropped first.
 const KEPT: usize = 100;
 
-/// A panic. What it said may hold anything, so that is in the log alone.
+/// A panic of this process. Its message may contain anything, so it is only in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic {
-    /// When.
     pub at: DateTime<Utc>,
-    /// Where in the source: `src/queue/worker.rs:120`.
+    /// Place in the source, such as `src/queue/worker.rs:120`.
     pub place: String,
 }
 
-/// The panics of a process since it started.
+/// Panics of a process since it started.
 pub struct Panics {
     clock: Arc<dyn Clock>,
     seen: Mutex<Vec<Panic>>,
 }
 
 impl Panics {
-    /// None yet; nothing is noticed before [`Self::watch`].
+    /// Creates an empty record. No panic is recorded before [`Self::watch`].
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             clock,
@@ -35,7 +34,7 @@ impl Panics {
         })
     }
 
-    /// Notices every panic of the process from now on, before it is told as ever.
+    /// Records every panic of the process from now on, before the previous panic hook runs.
     pub fn watch(self: &Arc<Self>) {
         let (panics, before) = (Arc::clone(self), take_hook());
         set_hook(Box::new(move |info| {
@@ -44,13 +43,13 @@ impl Panics {
         }));
     }
 
-    /// Notices one.
+    /// Records a panic with its place in the source.
     pub fn note(&self, place: &str) {
         let panic = Panic {
             at: self.clock.now(),
             place: place.to_owned(),
         };
-        // A panic in here would end the process.
+        // A panic in this function would end the process.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() == KEPT {
             seen.remove(0);
@@ -58,7 +57,7 @@ impl Panics {
         seen.push(panic);
     }
 
-    /// Those since a time, the oldest first.
+    /// Returns the panics since a time, the oldest first.
     pub fn since(&self, time: DateTime<Utc>) -> Vec<Panic> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.iter()
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
 
-    /// Other tests of the process may panic, too.
+    /// The assertion tolerates more panics, because other tests of the process may panic, too.
     #[test]
     fn a_panic_that_is_caught_is_noticed() {
         let panics = Panics::new(Arc::new(SystemClock));

@@ -152,7 +152,7 @@ struct RawInvocation {
 #[derive(Default)]
 struct Resources(Vec<ResourceChange>);
 
-/// Entries of `action_invocations`, which have no action words.
+/// Entries of `action_invocations`, each with the action `Invoke`.
 #[derive(Default)]
 struct Invocations(Vec<ResourceChange>);
 

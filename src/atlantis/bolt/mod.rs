@@ -1,13 +1,13 @@
-//! A reader of bbolt files, the database of Atlantis (reference 15.2).
+//! Reads bbolt files, the database format of Atlantis (reference 15.2).
 //!
-//! It is our own because it must not trust the file: the crate there is for the format panics on a truncated file,
-//! waits without end for one that is locked, and refuses files without a stored list of free pages. What is needed
-//! here is small: two meta pages, and a walk over trees of pages. Nothing is written or mapped into memory, and:
+//! The reader is part of Lockkeeper because it must not trust the file. The existing crate for the format panics on a
+//! truncated file, waits forever for a locked one, and refuses files without a stored list of free pages. The needed
+//! part of the format is small: two meta pages, and trees of pages. Nothing is written or mapped into memory, and:
 //!
 //! - *a loop in the tree* ends, because no page is read twice;
-//! - *numbers that lie* are checked against the page and the file before anything is allocated;
-//! - *a file in use* is noticed: Atlantis holds an exclusive `flock` as long as it runs, and we ask for a shared one
-//!   without waiting.
+//! - *wrong numbers* are checked against the page and the file before any allocation;
+//! - *a file in use* is detected: Atlantis holds an exclusive `flock` while it runs, and the reader requests a shared
+//!   one without waiting.
 
 mod page;
 
@@ -21,81 +21,81 @@ use nix::fcntl::OFlag;
 
 use page::{BucketRoot, HEADER, Header, Meta, MetaPage, Node};
 
-/// Branch pages above a leaf; a tree of so many levels would have more entries than there are bytes on earth.
+/// Maximum number of branch pages above a leaf. A deeper tree would have more entries than there are bytes on earth.
 const MAX_DEPTH: usize = 32;
-/// Bytes of keys and values that are taken. Atlantis keeps some KB per pull.
+/// Maximum size of all keys and values in bytes. Atlantis stores some KB per pull request.
 const MAX_CONTENT: usize = 256 << 20;
-/// Sizes of a page to look for the second meta page at, when the first one does not tell.
+/// Possible page sizes, to find the second meta page if the first one is damaged.
 const PAGE_SIZES: [u64; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 
-/// Why a file cannot be read.
+/// Reason that a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BoltError {
-    /// The system says no.
+    /// The operating system reported an error.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// A folder, a pipe, a device.
+    /// The path is a directory, a pipe or a device.
     #[error("it is not a file")]
     NotAFile,
-    /// Another process has it open.
+    /// Another process has locked the file.
     #[error(
         "another process has it locked, so Atlantis still runs. Stop Atlantis first; or import a copy of the file to \
          see what would be taken, and import once more when Atlantis has stopped"
     )]
     InUse,
-    /// No meta page is good.
+    /// Neither meta page is valid.
     #[error("it is not a bbolt database, or both of its meta pages are damaged")]
     NotBolt,
-    /// Another format.
+    /// The file has another version of the format.
     #[error("it has version {0} of the bbolt format; only version 2 is known")]
     Version(u32),
-    /// The end is missing.
+    /// The file is truncated.
     #[error(
         "it is cut off: it has {has} bytes of at least {needs}. Copy it again, with Atlantis stopped"
     )]
     Truncated {
         /// Length of the file.
         has: u64,
-        /// What its newest meta page speaks of.
+        /// Length that its newest meta page requires.
         needs: u64,
     },
-    /// A page that makes no sense.
+    /// A page of the file is damaged.
     #[error(
         "page {page} is damaged: {damage}. Nothing was taken; restore the file from a back-up, or let Atlantis open it"
     )]
     Damaged {
-        /// Its number.
+        /// Number of the page.
         page: u64,
-        /// What is wrong with it.
+        /// Kind of the damage.
         damage: Damage,
     },
-    /// More than we are willing to hold.
+    /// The contents exceed the size limit.
     #[error("its entries are larger than {} MiB together; no Atlantis keeps that much", MAX_CONTENT >> 20)]
     TooLarge,
 }
 
-/// What is wrong with a page.
+/// Damage of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// It ends before what it must have.
+    /// The page ends before its required content.
     #[error("it is too short")]
     Short,
-    /// It says it is another page.
+    /// The header has the number of another page.
     #[error("it says it is page {0}")]
     Other(u64),
-    /// Neither branch nor leaf.
+    /// The page is neither a branch nor a leaf.
     #[error("it is of kind {0:#x}, which has no place in a tree")]
     Kind(u16),
     /// An element lies outside of the page.
     #[error("its element {0} lies outside of it")]
     Element(usize),
-    /// Its number is too large.
+    /// The page number is beyond the end of the file.
     #[error("it is not in the file")]
     Outside,
-    /// The tree comes back to it.
+    /// The tree leads to the page twice.
     #[error("the tree leads to it twice")]
     Twice,
-    /// Too many levels.
+    /// The tree has too many levels.
     #[error("the tree is deeper than {MAX_DEPTH} levels")]
     Deep,
 }
@@ -103,8 +103,7 @@ pub enum Damage {
 /// Entries of a bucket, in the order of their keys.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads the top buckets of these names; those the file does not have are left out. The file is opened for reading
-/// only.
+/// Reads the top-level buckets with these names. Missing buckets are left out. The file is opened for reading only.
 pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entries>, BoltError> {
     if !path.metadata()?.is_file() {
         return Err(BoltError::NotAFile);
@@ -120,7 +119,7 @@ pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entrie
     }
 }
 
-/// The same from anything that can be read at any place.
+/// Reads buckets like [`read_file`], from any source that supports seeking.
 pub fn read(
     source: impl Read + Seek,
     wanted: &[&str],
@@ -133,7 +132,7 @@ pub fn read(
             .ok()
             .filter(|name| item.is_bucket && wanted.contains(name));
         if let Some(name) = name {
-            // A page that was made up can have one name many times, and one value for all of them.
+            // A crafted page can contain one name many times, with one value for all of them.
             content += item.value.len();
             if content > MAX_CONTENT {
                 return Err(BoltError::TooLarge);
@@ -150,7 +149,7 @@ struct Reader<R> {
     source: R,
     meta: Meta,
     seen: HashSet<u64>,
-    /// Bytes of keys and values so far.
+    /// Number of bytes of keys and values so far.
     content: usize,
 }
 
@@ -170,8 +169,8 @@ impl<R: Read + Seek> Reader<R> {
         })
     }
 
-    /// The entries of a bucket, whose value was found on page `at`. Buckets inside of it are left out; Atlantis makes
-    /// none.
+    /// Reads the entries of a bucket, whose value was found on page `at`. Nested buckets are left out; Atlantis
+    /// creates none.
     fn bucket(&mut self, at: u64, value: &[u8]) -> Result<Entries, BoltError> {
         let mut entries = Entries::new();
         let mut content = self.content;
@@ -203,7 +202,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(entries)
     }
 
-    /// Gives every item of the leaves below a page to `take`, in order.
+    /// Calls `take` for every item of the leaves below a page, in order.
     fn walk(
         &mut self,
         id: u64,
@@ -225,7 +224,7 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// A page with its overflow.
+    /// Reads a page with its overflow pages.
     fn page(&mut self, id: u64) -> Result<Vec<u8>, BoltError> {
         let damaged = |damage| Err(BoltError::Damaged { page: id, damage });
         if id >= self.meta.end {
@@ -271,7 +270,7 @@ fn node(id: u64, page: &[u8]) -> Result<Node<'_>, BoltError> {
     Node::read(page).map_err(|damage| BoltError::Damaged { page: id, damage })
 }
 
-/// Of two meta pages the good one with the later transaction counts, as bbolt itself decides after a crash.
+/// Returns the valid meta page with the later transaction, as bbolt itself does after a crash.
 fn newest_meta(source: &mut (impl Read + Seek)) -> Result<Meta, BoltError> {
     let first = meta_at(source, 0)?;
     let second = match first {
@@ -292,7 +291,7 @@ fn newest_meta(source: &mut (impl Read + Seek)) -> Result<Meta, BoltError> {
     }
 }
 
-/// The second meta page, when the first does not tell where it is.
+/// Searches for the second meta page when the first one is damaged and does not tell the page size.
 fn second_meta(source: &mut (impl Read + Seek)) -> io::Result<MetaPage> {
     for size in PAGE_SIZES {
         let found = meta_at(source, size)?;

@@ -1,12 +1,12 @@
-//! The pages of a bbolt file, as bytes: headers, meta pages, and the elements of leaf and branch pages. Every number
-//! comes from a file that may be damaged or made up, so every access is checked.
+//! Parses the pages of a bbolt file: headers, meta pages, and the elements of leaf and branch pages. Every number
+//! comes from a file that may be damaged or crafted, so every access is checked.
 //!
-//! Format: the documentation and constants of go.etcd.io/bbolt, version 2 of the file. Numbers are little-endian, as
-//! on every machine Atlantis is released for.
+//! The format follows the documentation and constants of go.etcd.io/bbolt, version 2 of the file. Numbers are
+//! little-endian, as on every machine that Atlantis is released for.
 
 use super::Damage;
 
-/// Bytes of the header of a page: id, flags, count of elements, count of overflow pages.
+/// Size of a page header in bytes: id, flags, count of elements, count of overflow pages.
 pub(super) const HEADER: usize = 16;
 const META_FIELDS: usize = 56;
 const MAGIC: u32 = 0xED0C_DAED;
@@ -15,7 +15,7 @@ const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
 const BUCKET: u32 = 0x01;
 const ELEMENT: usize = 16;
-/// Larger keys cannot be written.
+/// Maximum size of a key that bbolt can write.
 const MAX_KEY: usize = 32768;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -40,7 +40,7 @@ fn usize_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32_at(bytes, at)?).ok()
 }
 
-/// What the first bytes of a page say.
+/// Header at the start of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub id: u64,
@@ -60,29 +60,29 @@ impl Header {
     }
 }
 
-/// What a meta page says of the whole file.
+/// Description of the whole file in a meta page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub page_size: u32,
-    /// Page of the bucket that holds the buckets.
+    /// Page of the root bucket, which contains the other buckets.
     pub root: u64,
-    /// Pages in use are below this one.
+    /// End of the used pages: all page numbers are below it.
     pub end: u64,
     pub transaction: u64,
 }
 
-/// What the place of a meta page holds.
+/// Result of parsing a meta page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetaPage {
     Good(Meta),
-    /// Written by a release whose format we do not know.
+    /// The page was written by a release with an unknown format.
     OtherVersion(u32),
-    /// Half written, or something else altogether.
+    /// The page is half written, or not a meta page at all.
     Bad,
 }
 
 impl MetaPage {
-    /// `page` begins with the header of the page.
+    /// Parses a meta page. `page` begins with the header of the page.
     pub fn read(page: &[u8]) -> Self {
         Self::try_read(page).unwrap_or(Self::Bad)
     }
@@ -107,22 +107,22 @@ impl MetaPage {
     }
 }
 
-/// FNV-1a of 64 bits, with which bbolt seals its meta pages.
+/// Computes 64-bit FNV-1a, the checksum of bbolt's meta pages.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// What a page of a tree holds.
+/// Content of a page in a tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Node<'a> {
-    /// Pages of the children.
+    /// Page numbers of the children.
     Branch(Vec<u64>),
     Leaf(Vec<Item<'a>>),
 }
 
-/// A key of a leaf and what is under it.
+/// Key of a leaf with its value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Item<'a> {
     pub key: &'a [u8],
@@ -131,7 +131,7 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// `page` has the whole page with its overflow.
+    /// Parses a page of a tree. `page` is the whole page with its overflow.
     pub fn read(page: &'a [u8]) -> Result<Self, Damage> {
         let header = Header::read(page).ok_or(Damage::Short)?;
         let count = usize::from(header.count);
@@ -169,11 +169,11 @@ fn item(page: &[u8], n: usize) -> Option<Item<'_>> {
     })
 }
 
-/// Where the entries of a bucket are.
+/// Location of the entries of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BucketRoot<'a> {
     Page(u64),
-    /// A small bucket is a leaf page inside of the value.
+    /// Leaf page inside of the value, used for small buckets.
     Inline(&'a [u8]),
 }
 

@@ -1,4 +1,5 @@
-//! Files that Go's bbolt wrote (`tests/fixtures/bolt/generate.go`), whole, cut off, and with other bytes in them.
+//! Tests the reader with files that Go's bbolt wrote (`tests/fixtures/bolt/generate.go`): whole, truncated, and with
+//! changed bytes.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -102,7 +103,7 @@ fn what_is_no_database_is_said_so() {
     }
 }
 
-/// The meta page at `at`, sealed anew after `change`.
+/// Applies `change` to the meta page at `at` and updates its checksum.
 fn reseal(file: &mut [u8], at: usize, change: impl Fn(&mut [u8])) {
     let fields = &mut file[at + 16..at + 72];
     change(fields);
@@ -119,7 +120,7 @@ fn one_good_meta_page_is_enough() {
     for damaged in [20, 4096 + 20] {
         let mut file = bytes("current.db");
         file[damaged] ^= 1;
-        // The older of the two pages may not know of the last transaction yet; bbolt would fall back to it as well.
+        // The older of the two pages may lack the last transaction; bbolt would fall back to it as well.
         match read(Cursor::new(file), WANTED) {
             Ok(buckets) if buckets == whole => good += 1,
             _ => bad += 1,
@@ -158,7 +159,7 @@ fn a_tree_that_leads_back_to_itself_ends() {
     let mut file = bytes("many.db");
     let size = 1024;
     let newest = newest_meta(&mut Cursor::new(&file)).unwrap();
-    // Every child of every branch page becomes the root.
+    // Make every child of every branch page the root.
     for page in 2..usize::try_from(newest.end).unwrap() {
         let at = page * size;
         let is_branch = file[at + 8] == 1;
@@ -200,7 +201,7 @@ proptest! {
         drop(read(Cursor::new(file), WANTED));
     }
 
-    /// Most random changes hit free pages; these hit headers and elements, and the meta pages stay good.
+    /// Most random changes hit free pages. These changes hit headers and elements, and the meta pages stay valid.
     #[test]
     fn no_lie_in_a_header_breaks_the_reader(
         name in prop::sample::select(vec!["current.db", "many.db", "overflow.db"]),

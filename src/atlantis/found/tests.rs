@@ -1,4 +1,4 @@
-//! Records as Atlantis writes them, and others.
+//! Tests the conversion of records that Atlantis writes, and of invalid ones.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

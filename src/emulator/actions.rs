@@ -1,4 +1,4 @@
-//! What tests and the demo do in the world. Each action tells the webhook's target, as GitHub would.
+//! Changes the world on behalf of tests and the demo. Each action sends webhooks to the target, as GitHub would.
 
 use std::sync::atomic::Ordering;
 
@@ -23,8 +23,8 @@ impl Emulator {
         self.shared.world.create_repo(repo, files).await
     }
 
-    /// Gives a repository another name, or another owner, or both (`owner/name`). Whoever asks by the old name is sent on,
-    /// until another repository has it.
+    /// Gives a repository another name, or another owner, or both (`owner/name`). Requests with the old name are
+    /// redirected until another repository takes that name.
     pub async fn rename_repo(&self, repo: &str, to: &str, by: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.rename_repo(repo, to, by).await?;
         self.publish(events).await;
@@ -38,24 +38,24 @@ impl Emulator {
         Ok(())
     }
 
-    /// Archives a repository: its pulls stay open, and nothing in it can be changed.
+    /// Archives a repository: its pull requests stay open, and nothing in it can be changed.
     pub async fn archive_repo(&self, repo: &str, by: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.archive_repo(repo, by)?;
         self.publish(events).await;
         Ok(())
     }
 
-    /// Copies a repository to a person; returns the name of the copy.
+    /// Forks a repository to a person and returns the name of the fork.
     pub async fn fork(&self, repo: &str, owner: &str) -> Result<String, EmulatorError> {
         self.shared.world.fork(repo, owner).await
     }
 
-    /// Keeps a content with Git LFS; returns the text that stands for it in commits.
+    /// Stores a content with Git LFS. Returns the pointer that commits contain in its place.
     pub fn keep_lfs(&self, repo: &str, content: &str) -> Result<String, EmulatorError> {
         self.shared.world.keep_lfs(repo, content)
     }
 
-    /// Makes a team of the organisation that owns a repository; one of the same name is replaced.
+    /// Creates a team of the organisation that owns a repository. A team of the same name is replaced.
     pub fn set_team(&self, org: &str, team: NewTeam) -> Result<(), EmulatorError> {
         self.shared.world.set_team(org, team)
     }
@@ -77,7 +77,7 @@ impl Emulator {
             .map_err(|error| EmulatorError::Refused(error.to_string()))
     }
 
-    /// Protects a branch, or changes how it is protected.
+    /// Protects a branch, or changes its protection.
     pub fn protect(
         &self,
         repo: &str,
@@ -87,18 +87,18 @@ impl Emulator {
         self.shared.world.protect(repo, branch, rules)
     }
 
-    /// Gives an account a role in a repository. Without this the people of the usual stories may write, and nobody else
-    /// may do anything.
+    /// Gives an account a role in a repository. By default the accounts of the usual stories may write, and all
+    /// others have no access.
     pub fn set_role(&self, repo: &str, login: &str, role: Role) -> Result<(), EmulatorError> {
         self.shared.world.set_role(repo, login, role)
     }
 
-    /// Lets everybody read a repository, which is private without this.
+    /// Makes a repository readable for everybody. By default it is private.
     pub fn make_public(&self, repo: &str) -> Result<(), EmulatorError> {
         self.shared.world.make_public(repo)
     }
 
-    /// From now on pulls may be merged by these methods only.
+    /// Allows only these methods to merge pull requests from now on.
     pub fn set_merge_methods(
         &self,
         repo: &str,
@@ -107,7 +107,7 @@ impl Emulator {
         self.shared.world.set_merge_methods(repo, methods)
     }
 
-    /// From now on a pull has these labels. No webhook tells of it.
+    /// Replaces the labels of a pull request. No webhook is sent.
     pub fn set_labels(
         &self,
         repo: &str,
@@ -117,12 +117,12 @@ impl Emulator {
         self.shared.world.set_labels(repo, pull, labels)
     }
 
-    /// From now on answers name another branch as the default one.
+    /// Makes another branch the default branch in answers.
     pub fn set_default_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
         self.shared.world.set_default_branch(repo, branch)
     }
 
-    /// Submits a review as a person. No webhook tells of it: Lockkeeper does not listen to those.
+    /// Submits a review as a person. No webhook is sent, because Lockkeeper does not listen to reviews.
     pub fn review(
         &self,
         repo: &str,
@@ -133,7 +133,7 @@ impl Emulator {
         self.shared.world.review(repo, pull, by, state)
     }
 
-    /// Dismisses every review of somebody.
+    /// Dismisses every review of an account.
     pub fn dismiss_reviews(
         &self,
         repo: &str,
@@ -143,12 +143,12 @@ impl Emulator {
         self.shared.world.dismiss(repo, pull, of)
     }
 
-    /// The next so many reads of a pull find that it is not known yet whether it can be merged.
+    /// Lets the next `reads` reads of a pull request answer that its mergeability is not known yet.
     pub fn unsettle(&self, repo: &str, pull: PullNumber, reads: u32) -> Result<(), EmulatorError> {
         self.shared.world.unsettle(repo, pull, reads)
     }
 
-    /// Makes one commit on a branch (a new branch starts at the tip of `main`); returns it.
+    /// Makes one commit on a branch and returns it. A new branch starts at the tip of `main`.
     pub async fn push(
         &self,
         repo: &str,
@@ -166,7 +166,7 @@ impl Emulator {
         .await
     }
 
-    /// Throws the commits of a branch away and makes one commit on the tip of `main` instead.
+    /// Discards the commits of a branch and makes one commit on the tip of `main` instead.
     pub async fn force_push(
         &self,
         repo: &str,
@@ -184,7 +184,7 @@ impl Emulator {
         .await
     }
 
-    /// Deletes a branch. Pulls that come from it are closed.
+    /// Deletes a branch. Pull requests from that branch are closed.
     pub async fn delete_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
         let events = self.shared.world.delete_branch(repo, branch).await?;
         self.publish(events).await;
@@ -212,7 +212,7 @@ impl Emulator {
         Ok(number)
     }
 
-    /// Comments as a person; returns the comment's id.
+    /// Comments as a person and returns the comment's id.
     pub async fn comment(
         &self,
         repo: &str,
@@ -270,7 +270,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Merges a pull request; returns the merge commit.
+    /// Merges a pull request and returns the merge commit.
     pub async fn merge(
         &self,
         repo: &str,
@@ -294,7 +294,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Makes a draft of a pull request.
+    /// Converts a pull request to a draft.
     pub async fn convert_to_draft(
         &self,
         repo: &str,
@@ -306,7 +306,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Points a pull request at another base branch.
+    /// Changes the base branch of a pull request.
     pub async fn change_base(
         &self,
         repo: &str,
@@ -323,59 +323,60 @@ impl Emulator {
         Ok(())
     }
 
-    /// Where webhooks go from now on.
+    /// Sets the target of webhooks.
     pub fn set_webhook_target(&self, target: Url) {
         self.shared.hooks.set_target(target);
     }
 
-    /// When webhooks are sent from now on. Those that were held are sent when it becomes [`Delivering::Immediately`].
+    /// Sets the mode of sending webhooks. Webhooks that were held are sent when the mode becomes
+    /// [`Delivering::Immediately`].
     pub async fn set_delivering(&self, mode: Delivering) {
         self.shared.hooks.set_mode(mode);
         self.shared.hooks.pump().await;
     }
 
-    /// Sends the oldest held webhook; `None` when there is none.
+    /// Sends the oldest held webhook; `None` if there is none.
     pub async fn deliver_next(&self) -> Option<Delivery> {
         self.shared.hooks.deliver_next().await
     }
 
-    /// Loses the oldest held webhook; `None` when there is none.
+    /// Loses the oldest held webhook; `None` if there is none.
     pub fn lose_next(&self) -> Option<Delivery> {
         self.shared.hooks.lose_next()
     }
 
-    /// Sends a webhook once more with the same id, whether or not it was sent before.
+    /// Sends a webhook again with the same id, even if it was never sent before.
     pub async fn redeliver(&self, id: Uuid) -> Result<Delivery, EmulatorError> {
         self.shared.hooks.redeliver(id).await
     }
 
-    /// Orders a fault for the next `times` requests of a route: `POST /repos/*/*/issues/*/comments`, without
-    /// `/api/v3`; `*` or `{name}` stands for any one segment, and `*` for any method.
+    /// Orders a fault for the next `times` requests of a route such as `POST /repos/*/*/issues/*/comments`, without
+    /// `/api/v3`. `*` or `{name}` stands for any one segment, and `*` for any method.
     pub fn fault(&self, route: &str, times: u32, fault: Fault) {
         self.shared.faults.add(route, times, fault);
     }
 
-    /// From now on so many of the 5000 requests of this hour are left.
+    /// Sets how many of the 5000 requests of this hour are left.
     pub fn leave_requests(&self, left: u64) {
         self.shared.limits.leave(self.shared.world.now(), left);
     }
 
-    /// Answers 404 to the first `reads` reads of every pull opened from now on (0 ends it).
+    /// Answers 404 to the first `reads` reads of every pull request opened from now on; 0 stops this.
     pub fn hide_new_pulls(&self, reads: u32) {
         self.shared.hidden_reads.store(reads, Ordering::Relaxed);
     }
 
-    /// How many ordered faults have not struck yet.
+    /// Returns the number of ordered faults that have not occurred yet.
     pub fn faults_left(&self) -> u32 {
         self.shared.faults.left()
     }
 
-    /// Takes back the faults that have not struck yet. Requests that hang are carried out.
+    /// Withdraws the faults that have not occurred yet. Requests that hang are executed.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
 
-    /// Waits until so many requests hang ([`Fault::Hang`]).
+    /// Waits until `many` requests hang ([`Fault::Hang`]).
     pub async fn hanging(&self, many: usize) {
         self.shared.faults.hanging(many).await;
     }

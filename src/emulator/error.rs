@@ -1,10 +1,10 @@
-//! Why the world refuses an action.
+//! Defines the errors of actions that the world refuses.
 
 use crate::model::PullNumber;
 
 use super::git::GitError;
 
-/// Why an action on the emulated GitHub did not happen.
+/// Reason that an action on the emulated GitHub failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// The text is not `owner/name`.
@@ -12,43 +12,44 @@ pub enum EmulatorError {
         "`{0}` is not a repository name: expected `owner/name` of letters, digits, `.`, `-` and `_`"
     )]
     BadRepoName(String),
-    /// Nobody created it.
+    /// No repository with this name exists.
     #[error("the emulated GitHub has no repository `{0}`; create it first")]
     NoRepo(String),
-    /// It exists already.
+    /// A repository with this name exists already.
     #[error("the emulated GitHub already has a repository `{0}`")]
     RepoExists(String),
-    /// An earlier world left it there; records are kept in memory only, so it cannot be taken up again.
+    /// The directory is left from an earlier world. Records are kept in memory only, so that world cannot be
+    /// continued.
     #[error("{0} is left from an earlier emulated GitHub; remove it or give another directory")]
     DirectoryInUse(std::path::PathBuf),
-    /// Nobody opened it.
+    /// The repository has no pull request with this number.
     #[error("`{0}` has no pull request #{1}")]
     NoPull(String, PullNumber),
-    /// No such comment.
+    /// The repository has no such comment.
     #[error("`{0}` has no comment {1}")]
     NoComment(String, u64),
-    /// No such delivery.
+    /// The delivery does not exist or was dropped.
     #[error("there was no webhook delivery {0}, or it is so long ago that it was forgotten")]
     NoDelivery(uuid::Uuid),
-    /// The branch is missing.
+    /// The repository has no such branch.
     #[error("`{0}` has no branch `{1}`")]
     NoBranch(String, String),
-    /// The branch or pull number is not well-formed.
+    /// The branch or pull request number is not well-formed.
     #[error(transparent)]
     BadRef(#[from] crate::model::InvalidRef),
-    /// GitHub would not allow it; says why.
+    /// GitHub would not allow the action, for this reason.
     #[error("GitHub would refuse: {0}")]
     Refused(String),
-    /// Head and base conflict.
+    /// Head and base of the pull request conflict.
     #[error("{0}#{1} has conflicts with its base branch and cannot be merged")]
     Conflict(String, PullNumber),
-    /// git failed.
+    /// A git command failed.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The port or the directory.
+    /// The port or the directory cannot be used.
     #[error("cannot start the emulated GitHub: {0}")]
     Start(#[source] std::io::Error),
-    /// The App's key.
+    /// The public key of the App is invalid.
     #[error("the public key of the emulated GitHub App is not an RSA key in PEM form: {0}")]
     AppKey(String),
 }

@@ -1,4 +1,4 @@
-//! Faults on order: what GitHub does on a bad day, at a route and as often as the test says.
+//! Injects faults on request: the behaviour of GitHub on a bad day, at a given route and a given number of times.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::model::CommitSha;
 
-/// What goes wrong.
+/// Kind of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Answers 502 and does nothing.
@@ -20,38 +20,38 @@ pub enum Fault {
     ServiceUnavailable,
     /// Answers 404 and does nothing, as GitHub does for a moment after something was created.
     NotFound,
-    /// The secondary rate limit: `status` is 403 or 429, with `Retry-After` in seconds.
+    /// Answers with the secondary rate limit: `status` is 403 or 429, with `Retry-After` in seconds.
     SecondaryLimit {
-        /// 403 or 429.
+        /// Status of the answer: 403 or 429.
         status: u16,
-        /// Seconds.
+        /// Time until a retry is allowed, in seconds.
         retry_after: u64,
     },
-    /// The primary rate limit: 403 with `X-RateLimit-Remaining: 0` and the time of the reset.
+    /// Answers with the primary rate limit: 403 with `X-RateLimit-Remaining: 0` and the time of the reset.
     PrimaryLimit {
-        /// When requests are welcome again.
+        /// Time from which requests are accepted again.
         reset: DateTime<Utc>,
     },
-    /// Does what was asked and drops the connection before answering.
+    /// Executes the request and drops the connection before answering.
     LoseAnswer,
     /// Drops the connection without doing anything.
     DropConnection,
-    /// Takes the request and answers nothing at all. When the faults are taken back it is carried out, if anybody still
-    /// waits for it.
+    /// Accepts the request and does not answer. When the faults are withdrawn, the request is executed if the client
+    /// still waits.
     Hang,
-    /// Drops the connection, and does what was asked when the faults are taken back: the request was on its way all the
-    /// time.
+    /// Drops the connection, and executes the request when the faults are withdrawn: the request was on its way all
+    /// the time.
     Late,
-    /// Something in front of git keeps old answers: where a reference is listed it has this commit.
+    /// Answers like a proxy in front of git with old answers: a list of references has this commit for the reference.
     Lists {
-        /// Its full name.
+        /// Full name of the reference.
         reference: String,
-        /// The commit it is said to have.
+        /// Commit in the list.
         id: CommitSha,
     },
 }
 
-/// Where and how often.
+/// A fault with its route and the number of times that are left.
 #[derive(Clone, Debug)]
 struct Rule {
     route: Route,
@@ -59,7 +59,7 @@ struct Rule {
     fault: Fault,
 }
 
-/// `POST /repos/*/*/issues/*/comments`: a method or `*`, and a path in which a segment `*` or `{…}` stands for any.
+/// Method or `*`, and a path in which a segment `*` or `{…}` stands for any: `POST /repos/*/*/issues/*/comments`.
 #[derive(Clone, Debug)]
 struct Route {
     method: String,
@@ -92,33 +92,33 @@ impl Route {
     }
 }
 
-/// The faults that are still to come.
+/// Faults that have not occurred yet.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     rules: Mutex<Vec<Rule>>,
-    /// Changes whenever the faults are taken back.
+    /// Signal that is sent when the faults are withdrawn.
     taken_back: watch::Sender<()>,
-    /// Requests that are answered nothing.
+    /// Number of requests that hang.
     hanging: watch::Sender<usize>,
 }
 
 impl Faults {
-    /// Changes from now on whenever the faults are taken back.
+    /// Subscribes to the signal that the faults are withdrawn.
     pub(super) fn taken_back(&self) -> watch::Receiver<()> {
         self.taken_back.subscribe()
     }
 
-    /// Waits until the faults are taken back.
+    /// Waits until the faults are withdrawn.
     pub(super) async fn hang(&self, mut taken_back: watch::Receiver<()>) {
         self.hanging.send_modify(|many| *many += 1);
         let _until_dropped = Hanging(&self.hanging);
-        // The sender is ours.
+        // No error is possible, because `self` owns the sender.
         taken_back.changed().await.ok();
     }
 
-    /// Waits until so many requests hang at once.
+    /// Waits until `many` requests hang at once.
     pub(super) async fn hanging(&self, many: usize) {
-        // The sender is ours.
+        // No error is possible, because `self` owns the sender.
         self.hanging
             .subscribe()
             .wait_for(|hanging| *hanging >= many)
@@ -135,7 +135,7 @@ impl Faults {
         });
     }
 
-    /// The fault for this request, if one is due; the oldest rule first.
+    /// Returns the fault for this request, if one is due; the oldest rule first.
     pub(super) fn take(&self, method: &str, path: &str) -> Option<Fault> {
         let mut rules = self.rules();
         let rule = rules
@@ -145,12 +145,12 @@ impl Faults {
         Some(rule.fault.clone())
     }
 
-    /// How many faults nobody has met yet.
+    /// Returns the number of faults that have not occurred yet.
     pub(super) fn left(&self) -> u32 {
         self.rules().iter().map(|rule| rule.left).sum()
     }
 
-    /// Forgets those that are left.
+    /// Withdraws the faults that are left.
     pub(super) fn clear(&self) {
         self.rules().clear();
         self.taken_back.send_replace(());
@@ -163,7 +163,7 @@ impl Faults {
     }
 }
 
-/// A request that hangs, until it is carried out or nobody waits for it any more.
+/// A request that hangs, until it is executed or the client is gone.
 struct Hanging<'a>(&'a watch::Sender<usize>);
 
 impl Drop for Hanging<'_> {

@@ -1,7 +1,8 @@
-//! Webhooks: signed, numbered, in order, and held back or repeated when a test wants it.
+//! Sends webhooks: signed, numbered and in order. A test can hold, lose and repeat them.
 //!
-//! Deliveries wait in one queue. Whoever puts some in also sends them (mode [`Delivering::Immediately`]); the lock
-//! `sending` makes that one at a time, so they arrive in the order in which the world changed, whoever sends.
+//! Deliveries wait in one queue. In mode [`Delivering::Immediately`] a task that adds deliveries also sends them. The
+//! lock `sending` allows one sender at a time, so deliveries arrive in the order in which the world changed, no
+//! matter which task sends them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -18,61 +19,61 @@ use crate::secret::Secret;
 use super::EmulatorError;
 use super::world::Event;
 
-/// When webhooks are sent.
+/// Mode of sending webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivering {
-    /// At once, before the action that caused them returns.
+    /// Webhooks are sent before the action that caused them returns.
     #[default]
     Immediately,
-    /// When the test says so.
+    /// Webhooks are sent when the test requests it.
     Held,
 }
 
-/// A webhook request as a file: what `lockkeeper replay` reads. The bytes that are signed and sent are the compact
-/// JSON of `body` with its keys sorted, which is what `serde_json` writes.
+/// A webhook request as a file, which `lockkeeper replay` reads. The signed and sent bytes are the compact JSON of
+/// `body` with its keys sorted, as `serde_json` writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedDelivery {
-    /// Header names as GitHub writes them.
+    /// Headers, with names as GitHub writes them.
     pub headers: BTreeMap<String, String>,
-    /// The payload.
+    /// Payload of the webhook.
     pub body: serde_json::Value,
 }
 
 impl RecordedDelivery {
-    /// The bytes that go over the wire.
+    /// Returns the bytes that are sent.
     pub fn body_bytes(&self) -> Vec<u8> {
         self.body.to_string().into_bytes()
     }
 }
 
-/// How sending went.
+/// Result of one attempt to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// The receiver answered with this status.
     Answered(u16),
-    /// It did not answer; why.
+    /// The receiver did not answer, for this reason.
     Failed(String),
-    /// No target is set: nothing was sent.
+    /// No target is set, so nothing was sent.
     NoTarget,
 }
 
 /// A webhook, sent or not.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// `X-GitHub-Delivery`.
+    /// Value of `X-GitHub-Delivery`.
     pub id: Uuid,
-    /// `X-GitHub-Event`.
+    /// Value of `X-GitHub-Event`.
     pub event: String,
-    /// `action` of the payload.
+    /// Value of `action` in the payload.
     pub action: Option<String>,
-    /// What is sent.
+    /// Headers and body of the request.
     pub recorded: RecordedDelivery,
-    /// Every time it was sent, oldest first.
+    /// Result of every attempt, oldest first.
     pub attempts: Vec<Attempt>,
 }
 
 impl Delivery {
-    /// How the newest attempt went.
+    /// Returns the result of the newest attempt.
     pub fn outcome(&self) -> Option<&Attempt> {
         self.attempts.last()
     }
@@ -97,13 +98,13 @@ struct HookState {
     waiting: VecDeque<Uuid>,
 }
 
-/// GitHub gives a receiver this long (GitHub webhooks: best practices).
+/// Time that GitHub gives a receiver (GitHub webhooks: best practices).
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Finished deliveries that can be repeated; those that wait are always kept.
+/// Maximum number of finished deliveries that are kept. Waiting deliveries are always kept.
 const KEPT: usize = 4096;
 
-/// Numbers the hook in `X-GitHub-Hook-ID`.
+/// Value of `X-GitHub-Hook-ID`.
 const HOOK_ID: u64 = 1;
 
 impl Hooks {
@@ -140,7 +141,7 @@ impl Hooks {
         self.lock().mode = mode;
     }
 
-    /// Puts events into the queue, without sending.
+    /// Adds events to the queue, without sending them.
     pub(super) fn enqueue(&self, events: Vec<Event>) {
         for event in events {
             let mut state = self.lock();
@@ -166,7 +167,7 @@ impl Hooks {
         }
     }
 
-    /// Sends everything that waits, unless deliveries are held.
+    /// Sends all waiting deliveries, unless they are held.
     pub(super) async fn pump(&self) {
         let _sending = self.sending.lock().await;
         loop {
@@ -183,21 +184,21 @@ impl Hooks {
         }
     }
 
-    /// Sends the next that waits.
+    /// Sends the next waiting delivery.
     pub(super) async fn deliver_next(&self) -> Option<Delivery> {
         let _sending = self.sending.lock().await;
         let id = self.lock().waiting.pop_front()?;
         self.send(id).await
     }
 
-    /// Throws the next that waits away, as if the network had; it can still be redelivered.
+    /// Drops the next waiting delivery, as if the network had lost it. It can still be redelivered.
     pub(super) fn lose_next(&self) -> Option<Delivery> {
         let mut state = self.lock();
         let id = state.waiting.pop_front()?;
         state.log.iter().find(|delivery| delivery.id == id).cloned()
     }
 
-    /// Sends a delivery once more, with the same id.
+    /// Sends a delivery again, with the same id.
     pub(super) async fn redeliver(&self, id: Uuid) -> Result<Delivery, EmulatorError> {
         let _sending = self.sending.lock().await;
         self.send(id).await.ok_or(EmulatorError::NoDelivery(id))
@@ -286,7 +287,7 @@ impl Hooks {
     }
 }
 
-/// `sha256=…` over the body (GitHub webhooks: validating deliveries).
+/// Computes the signature `sha256=…` of the body (GitHub webhooks: validating deliveries).
 fn signature(secret: &Secret, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes())
         .expect("HMAC takes a key of any length");

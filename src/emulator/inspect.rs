@@ -1,4 +1,4 @@
-//! What tests and the demo see of the world, and how they wait for it to change.
+//! Lets tests and the demo inspect the world and wait for changes.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::model::{CommitSha, PullNumber};
 use super::{Comment, Delivery, Emulator, EmulatorError, Exchange, Pull, Statuses};
 
 impl Emulator {
-    /// The conversation of a pull, oldest first.
+    /// Returns the comments of a pull request, oldest first.
     pub fn comments(&self, repo: &str, number: PullNumber) -> Result<Vec<Comment>, EmulatorError> {
         Ok(self.pull(repo, number)?.comments)
     }
 
-    /// The statuses of a commit.
+    /// Returns the statuses of a commit.
     pub fn statuses(&self, repo: &str, sha: &CommitSha) -> Result<Statuses, EmulatorError> {
         Ok(self.shared.world.state().repo(repo)?.statuses_of(sha))
     }
 
-    /// A pull as it is now.
+    /// Returns the current data of a pull request.
     pub fn pull(&self, repo: &str, number: PullNumber) -> Result<Pull, EmulatorError> {
         Ok(self.shared.world.state().repo(repo)?.pull(number)?.clone())
     }
 
-    /// The reactions to a comment: who, and which (`eyes`).
+    /// Returns the reactions to a comment: the login, and the kind (`eyes`).
     pub fn reactions(
         &self,
         repo: &str,
@@ -41,7 +41,7 @@ impl Emulator {
             .collect())
     }
 
-    /// The tip of every branch.
+    /// Returns the tip of every branch.
     pub async fn branches(&self, repo: &str) -> Result<BTreeMap<String, CommitSha>, EmulatorError> {
         let branches = self.shared.world.repo_handle(repo)?.git.branches().await?;
         Ok(branches
@@ -50,43 +50,43 @@ impl Emulator {
             .collect())
     }
 
-    /// The newest 4096 exchanges, oldest first.
+    /// Returns the newest 4096 exchanges, oldest first.
     pub fn requests(&self) -> Vec<Exchange> {
         self.shared.log.all()
     }
 
-    /// How many of the 5000 requests of this hour are left.
+    /// Returns the number of requests that are left of the 5000 of this hour.
     pub fn requests_left(&self) -> u64 {
         self.shared.limits.left()
     }
 
-    /// Every webhook, oldest first, whether sent or held; of those that were sent the newest 4096.
+    /// Returns all webhooks, oldest first, sent or held; of the sent ones the newest 4096.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.shared.hooks.all()
     }
 
-    /// The webhooks that wait to be sent, oldest first.
+    /// Returns the webhooks that wait to be sent, oldest first.
     pub fn held(&self) -> Vec<Delivery> {
         self.shared.hooks.waiting()
     }
 
-    /// Page of a pull for people.
+    /// Returns the web page of a pull request.
     pub fn pull_url(&self, repo: &str, number: PullNumber) -> String {
         format!("{}/{repo}/pull/{number}", self.base_url())
     }
 
-    /// For `git clone`, without credentials.
+    /// Returns the address for `git clone`, without credentials.
     pub fn clone_url(&self, repo: &str) -> String {
         format!("{}/{repo}.git", self.base_url())
     }
 
-    /// A counter that grows with every change of the world.
+    /// Subscribes to a counter that grows with every change of the world.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.world.changes()
     }
 
-    /// Waits, without polling and without a limit of its own, until something in the world is so:
-    /// looks now and after every change.
+    /// Waits until `look` returns a value, without polling and without a time limit. `look` is called now and after
+    /// every change.
     ///
     /// # Panics
     /// Never: the world lives as long as this handle.
@@ -104,7 +104,7 @@ impl Emulator {
         }
     }
 
-    /// Waits for the first comment of this author on a pull with an id greater than `after`.
+    /// Waits for the first comment of this author on a pull request with an id greater than `after`.
     pub async fn comment_by(
         &self,
         repo: &str,

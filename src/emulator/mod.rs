@@ -1,16 +1,19 @@
-//! An emulated GitHub on loopback: repositories, pulls, comments, statuses and users, served on GitHub's wire.
+//! Emulates GitHub on loopback: repositories, pull requests, comments, statuses and users, with the protocol of
+//! GitHub.
 //!
-//! `lockkeeper demo` needs a forge to show the whole way of a comment on any machine, and the tests need one that does
-//! as GitHub does and, on order, what GitHub does on a bad day. It is strict: a request that GitHub would refuse is
-//! refused here with the same answer, and a test holds every answer to GitHub's published OpenAPI description.
+//! `lockkeeper demo` needs a forge to show the whole path of a comment on any machine. The tests need one that
+//! behaves like GitHub and, on request, like GitHub on a bad day. The emulator is strict: it refuses a request that
+//! GitHub would refuse, with the same answer. A test compares every answer with GitHub's published OpenAPI
+//! description.
 //!
-//! - `world`: what there is, and the rules; `git`: the real bare repositories below it.
-//! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, Git LFS, and a page per pull.
-//! - `hooks`: signed webhooks; `faults`: bad days; `record`: what went over the wire.
+//! - `world`: the data and the rules; `git`: the real bare repositories below it.
+//! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, Git LFS, and a page per pull
+//!   request.
+//! - `hooks`: signed webhooks; `faults`: bad days; `record`: the exchanges with clients.
 //!
-//! Left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, uploads of LFS, permissions
-//! below the level of a repository, redirects of git, pulls that count as merged because their commits were pushed to
-//! the base, `ping` and `status` events. An unknown route is 404 as on GitHub.
+//! Some features are left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, uploads
+//! of LFS, permissions below the level of a repository, redirects of git, pull requests that count as merged because
+//! their commits were pushed to the base, `ping` and `status` events. An unknown route is 404 as on GitHub.
 
 mod actions;
 mod error;
@@ -48,14 +51,15 @@ use hooks::Hooks;
 use record::Log;
 use world::{Event, World};
 
-/// A running emulated GitHub. Clones are handles to the same one; it takes no more connections when the last is dropped.
+/// A running emulated GitHub. Clones are handles to the same instance, which stops accepting connections when the
+/// last handle is dropped.
 #[derive(Clone)]
 pub struct Emulator {
     shared: Arc<Shared>,
     _server: Arc<AbortOnDropHandle<()>>,
 }
 
-/// What the handle and the wire have in common.
+/// State that the handle and the wire share.
 struct Shared {
     world: World,
     hooks: Hooks,
@@ -92,7 +96,7 @@ impl Shared {
         })
     }
 
-    /// Queues webhooks in the order of the world and sends them without keeping a client waiting.
+    /// Queues webhooks in the order of the world and sends them in the background, so that no client waits.
     fn publish_later(self: &Arc<Self>, events: Vec<Event>) {
         self.hooks.enqueue(events);
         let shared = Arc::clone(self);
@@ -103,7 +107,7 @@ impl Shared {
 impl Emulator {
     /// Starts serving on 127.0.0.1.
     pub async fn start(mut options: Options) -> Result<Self, EmulatorError> {
-        // git runs inside its repository, where a relative path would mean something else.
+        // git runs inside its repository, where a relative path would have another meaning.
         options.directory =
             std::path::absolute(&options.directory).map_err(EmulatorError::Start)?;
         let listener = TcpListener::bind(("127.0.0.1", options.port))
@@ -118,12 +122,12 @@ impl Emulator {
         })
     }
 
-    /// Origin of pages and git: `http://127.0.0.1:PORT`.
+    /// Returns the origin of pages and git: `http://127.0.0.1:PORT`.
     pub fn base_url(&self) -> &str {
         &self.shared.world.base_url
     }
 
-    /// Root of the REST API: `http://127.0.0.1:PORT/api/v3`.
+    /// Returns the root of the REST API: `http://127.0.0.1:PORT/api/v3`.
     pub fn api_url(&self) -> String {
         format!("{}/api/v3", self.base_url())
     }

@@ -1,4 +1,4 @@
-//! What an emulated GitHub is started with.
+//! Defines the start options of an emulated GitHub.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use url::Url;
 use crate::clock::{Clock, SystemClock};
 use crate::secret::Secret;
 
-/// How to start an emulated GitHub.
+/// Start options of an emulated GitHub.
 #[derive(Clone)]
 pub struct Options {
     pub(super) directory: PathBuf,
@@ -22,8 +22,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The git repositories are made below `directory`, which must hold none yet; everything else is in memory and ends
-    /// with the emulator. `webhook_secret` signs the webhooks.
+    /// Creates options. The git repositories are created below `directory`, which must not contain any yet. All other
+    /// data is in memory and ends with the emulator. `webhook_secret` signs the webhooks.
     pub fn new(directory: &Path, clock: Arc<dyn Clock>, webhook_secret: Secret) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -51,21 +51,21 @@ impl Options {
         self
     }
 
-    /// Where webhooks go; can also be set later.
+    /// Sets the target of webhooks, which can also be set later.
     #[must_use]
     pub fn with_webhook_target(mut self, target: Url) -> Self {
         self.webhook_target = Some(target);
         self
     }
 
-    /// Who makes the commits and opens what nobody else is named for; `alice` unless told.
+    /// Sets the default author of commits and pull requests; `alice` by default.
     #[must_use]
     pub fn with_developer(mut self, login: &str) -> Self {
         login.clone_into(&mut self.developer);
         self
     }
 
-    /// A fixed port on 127.0.0.1; a free one unless told.
+    /// Sets a fixed port on 127.0.0.1; by default a free port is used.
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {
         self.port = port;
@@ -84,7 +84,7 @@ pub struct AppOptions {
 }
 
 impl AppOptions {
-    /// `public_key_pem` (RSA) is what the App's JSON web tokens are verified with; the App acts as `{slug}[bot]`.
+    /// Creates options. `public_key_pem` (RSA) verifies the App's JSON web tokens; the App acts as `{slug}[bot]`.
     pub fn new(id: u64, slug: &str, installation: u64, public_key_pem: &str) -> Self {
         Self {
             id,
@@ -95,15 +95,15 @@ impl AppOptions {
         }
     }
 
-    /// The clock for the life of JSON web tokens and installation tokens. It is the machine's unless told, even in
-    /// a world with a manual clock: the libraries of clients (octocrab among them) read the machine's.
+    /// Sets the clock for the life of JSON web tokens and installation tokens. The default is the clock of the
+    /// machine, even in a world with a manual clock, because client libraries (octocrab among them) read that one.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Login of the App's own account.
+    /// Returns the login of the App's own account.
     pub fn bot_login(&self) -> String {
         format!("{}[bot]", self.slug)
     }

@@ -1,39 +1,39 @@
-//! What went over the wire, kept for tests to look at.
+//! Records the exchanges with clients, for tests.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use super::faults::Fault;
 
-/// A request and its answer. Credentials are not kept.
+/// A request and its answer, without credentials.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// `GET`, `POST`, …
+    /// Method of the request, such as `GET` or `POST`.
     pub method: String,
-    /// Path without the `/api/v3` of the REST API; that of git and pages as it is.
+    /// Path without the `/api/v3` of the REST API. Paths of git and pages are unchanged.
     pub path: String,
-    /// Query without `?`.
+    /// Query string without `?`.
     pub query: String,
-    /// Whether it was the REST API; bodies are kept of that only.
+    /// True for the REST API. Only its bodies are recorded.
     pub is_api: bool,
     /// Body of the request as text.
     pub request_body: String,
-    /// Status of the answer, also of one that was then lost.
+    /// Status of the answer, even if the answer was then lost.
     pub status: u16,
     /// Headers of the answer that clients read: `link`, `location`, `retry-after`, `content-type`.
     pub headers: Vec<(String, String)>,
     /// Body of the answer as text.
     pub response_body: String,
-    /// The fault that struck, if one did.
+    /// Fault that occurred, if any.
     pub fault: Option<Fault>,
 }
 
-/// The newest exchanges.
+/// Ring buffer of the newest exchanges.
 #[derive(Debug, Default)]
 pub(super) struct Log(Mutex<VecDeque<Exchange>>);
 
 impl Log {
-    /// How many are kept; older ones are forgotten.
+    /// Maximum number of exchanges. Older ones are dropped.
     pub(super) const KEPT: usize = 4096;
 
     pub(super) fn add(&self, exchange: Exchange) {

@@ -1,4 +1,4 @@
-//! What a pull changes: the difference between its head and the point where it left the base branch.
+//! Computes the changes of a pull request: the difference between its head and its merge base.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,22 @@ use crate::model::CommitSha;
 
 use super::{Git, GitError, sha};
 
-/// GitHub lists no more files of a pull than this (GitHub REST: list pull requests files).
+/// Maximum number of files that GitHub lists for a pull request (GitHub REST: list pull requests files).
 pub const MAX_FILES: usize = 3000;
 
-/// The difference between base and head of a pull.
+/// Difference between base and head of a pull request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Number of commits that the head has and the base has not.
     pub commits: u64,
-    /// Every changed file, in the order of paths.
+    /// All changed files, sorted by path.
     pub files: Vec<FileChange>,
 }
 
 /// A changed file as GitHub describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// Path at the head; of a removed file, where it was.
+    /// Path at the head; for a removed file, its old path.
     pub path: String,
     /// Path at the base of a renamed file.
     pub previous: Option<String>,
@@ -29,16 +29,16 @@ pub struct FileChange {
     pub status: &'static str,
     /// Object id of the content.
     pub blob: String,
-    /// Added lines.
+    /// Number of added lines.
     pub additions: u64,
-    /// Removed lines.
+    /// Number of removed lines.
     pub deletions: u64,
     /// Unified diff without file headers; none for binary files.
     pub patch: Option<String>,
 }
 
 impl Git {
-    /// Compares head with the merge base of both, with renames detected.
+    /// Compares the head with the merge base of both, with detection of renames.
     pub(in crate::emulator) async fn compare(
         &self,
         base: &CommitSha,
@@ -74,10 +74,10 @@ impl Git {
     }
 }
 
-/// Reads `--raw --numstat -p -z`: first a record per file with mode, object and status, then one with line counts, and
-/// after an empty one the patches.
+/// Parses the output of `--raw --numstat -p -z`: first a record per file with mode, object and status, then one with
+/// line counts, and after an empty one the patches.
 fn files(out: &[u8]) -> Result<Vec<FileChange>, GitError> {
-    // No path is empty, so this is the first time that two NULs stand side by side.
+    // No path is empty, so the first pair of adjacent NULs ends the records.
     let end = out
         .windows(2)
         .position(|two| two == [0, 0])
@@ -133,7 +133,7 @@ fn raw_record(fields: &mut VecDeque<String>) -> Option<FileChange> {
     })
 }
 
-/// `3\t1\tpath`, or `3\t1\t` followed by both paths of a renamed file; `-` for binary files.
+/// Parses `3\t1\tpath`, or `3\t1\t` followed by both paths of a renamed file; `-` stands for binary files.
 fn counts(fields: &mut VecDeque<String>) -> Option<(u64, u64)> {
     let record = fields.pop_front()?;
     let mut parts = record.splitn(3, '\t');
@@ -145,7 +145,7 @@ fn counts(fields: &mut VecDeque<String>) -> Option<(u64, u64)> {
     Some((additions, deletions))
 }
 
-/// Patches come in the order of the list; within one, no line of content starts with `diff --git`.
+/// Adds the patches to the files. Patches are in the order of the list, and no content line starts with `diff --git`.
 fn add_patches(files: &mut [FileChange], text: &str) {
     let text = format!("\n{text}");
     for (file, patch) in files.iter_mut().zip(text.split("\ndiff --git ").skip(1)) {

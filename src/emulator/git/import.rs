@@ -1,4 +1,4 @@
-//! Commits made from nothing but a list of changes: one `git fast-import` per commit, no working tree.
+//! Creates commits from a list of changes: one `git fast-import` per commit, no working tree.
 
 use crate::model::{BranchName, CommitSha};
 
@@ -11,14 +11,14 @@ pub enum Change {
     Write {
         /// Path from the root of the repository.
         path: String,
-        /// Whole content.
+        /// Complete content of the file.
         content: String,
     },
-    /// Creates a file that can be executed.
+    /// Creates an executable file.
     Program {
         /// Path from the root of the repository.
         path: String,
-        /// Whole content.
+        /// Complete content of the file.
         content: String,
     },
     /// Removes a file or a directory.
@@ -26,31 +26,31 @@ pub enum Change {
         /// Path from the root of the repository.
         path: String,
     },
-    /// Moves a file or a directory as it is.
+    /// Moves a file or a directory without changes.
     Rename {
-        /// Old path.
+        /// Path before the move.
         from: String,
-        /// New path.
+        /// Path after the move.
         to: String,
     },
     /// Creates a symbolic link, as a hostile pull would.
     Symlink {
         /// Path from the root of the repository.
         path: String,
-        /// Where it points.
+        /// Target of the link.
         target: String,
     },
-    /// Puts a commit of another repository there. What `.gitmodules` says of it is a file like any other.
+    /// Adds a commit of another repository as a submodule. Its entry in `.gitmodules` is an ordinary file.
     Submodule {
         /// Path from the root of the repository.
         path: String,
-        /// The commit; nothing looks whether it exists.
+        /// Commit of the submodule, which need not exist.
         commit: CommitSha,
     },
 }
 
 impl Change {
-    /// Creates a file or replaces its content.
+    /// Creates the change that writes a file.
     pub fn write(path: &str, content: &str) -> Self {
         Self::Write {
             path: path.to_owned(),
@@ -58,14 +58,14 @@ impl Change {
         }
     }
 
-    /// Removes a file or a directory.
+    /// Creates the change that removes a file or a directory.
     pub fn delete(path: &str) -> Self {
         Self::Delete {
             path: path.to_owned(),
         }
     }
 
-    /// Moves a file or a directory as it is.
+    /// Creates the change that moves a file or a directory.
     pub fn rename(from: &str, to: &str) -> Self {
         Self::Rename {
             from: from.to_owned(),
@@ -73,7 +73,7 @@ impl Change {
         }
     }
 
-    /// Creates a file that can be executed.
+    /// Creates the change that writes an executable file.
     pub fn program(path: &str, content: &str) -> Self {
         Self::Program {
             path: path.to_owned(),
@@ -81,7 +81,7 @@ impl Change {
         }
     }
 
-    /// Creates a symbolic link.
+    /// Creates the change that adds a symbolic link.
     pub fn symlink(path: &str, target: &str) -> Self {
         Self::Symlink {
             path: path.to_owned(),
@@ -89,7 +89,7 @@ impl Change {
         }
     }
 
-    /// Puts a commit of another repository there.
+    /// Creates the change that adds a submodule.
     pub fn submodule(path: &str, commit: &CommitSha) -> Self {
         Self::Submodule {
             path: path.to_owned(),
@@ -113,19 +113,19 @@ impl Change {
     }
 }
 
-/// A commit to make, and the branch that shall point at it.
+/// A commit to create, and the branch to move to it.
 pub(in crate::emulator) struct Import<'a> {
     pub(in crate::emulator) branch: &'a BranchName,
     pub(in crate::emulator) parent: Option<&'a CommitSha>,
     pub(in crate::emulator) by: &'a Signature,
     pub(in crate::emulator) message: &'a str,
     pub(in crate::emulator) changes: &'a [Change],
-    /// Whether the branch may leave its history.
+    /// True if the new commit need not be a descendant of the branch.
     pub(in crate::emulator) force: bool,
 }
 
 impl Git {
-    /// Makes the commit and moves the branch.
+    /// Creates the commit and moves the branch.
     pub(in crate::emulator) async fn import(
         &self,
         import: &Import<'_>,
@@ -166,7 +166,7 @@ fn data(stream: &mut Vec<u8>, text: &str) {
     stream.extend(format!("data {}\n{text}\n", text.len()).bytes());
 }
 
-/// C-style quotes, so that no character of a path can end the line.
+/// Quotes a path in C style, so that no character of it can end the line.
 fn quoted(path: &str) -> String {
     format!(
         "\"{}\"",

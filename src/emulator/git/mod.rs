@@ -1,7 +1,7 @@
-//! The repositories of the emulated forge are real bare repositories; this is how they are read and written.
+//! Reads and writes the repositories of the emulated forge, which are real bare repositories.
 //!
-//! Everything goes through the `git` program and its plumbing, so that what a client fetches is what git made.
-//! Names, addresses and dates of commits are given by the caller: the same story has the same commit ids.
+//! All access goes through the `git` program and its plumbing commands, so that clients fetch what git made. The
+//! caller provides names, addresses and dates of commits: the same story has the same commit ids.
 
 mod compare;
 mod import;
@@ -24,31 +24,31 @@ pub(super) use import::Import;
 pub(super) use read::{Blob, CommitInfo, Content};
 pub(super) use serve::{CgiAnswer, CgiRequest};
 
-/// Why git did not do what the world asked.
+/// Reason that a git command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// The program could not be started or spoken to.
+    /// The program could not be started, or communication with it failed.
     #[error("cannot run git: {0}; the emulated GitHub needs git 2.38 or newer on the PATH")]
     Start(#[from] std::io::Error),
-    /// It said no.
+    /// The program ended with an error.
     #[error("git {command} failed: {stderr}")]
     Failed {
-        /// Subcommand.
+        /// Name of the subcommand.
         command: String,
-        /// Its words.
+        /// Output on standard error.
         stderr: String,
     },
-    /// It answered what we cannot read.
+    /// The output of the program cannot be parsed.
     #[error("git {command} answered something unexpected: {what}")]
     Unreadable {
-        /// Subcommand.
+        /// Name of the subcommand.
         command: &'static str,
-        /// What was seen.
+        /// Description of the unexpected output.
         what: String,
     },
 }
 
-/// Who made a commit, and when.
+/// Author and date of a commit.
 #[derive(Clone, Debug)]
 pub(super) struct Signature {
     pub(super) login: String,
@@ -56,13 +56,13 @@ pub(super) struct Signature {
     pub(super) at: DateTime<Utc>,
 }
 
-/// One bare repository.
+/// A bare repository on disk.
 #[derive(Clone, Debug)]
 pub(super) struct Git {
     directory: PathBuf,
 }
 
-/// Variables by which a surrounding git (a hook that runs our tests, say) would redirect our children.
+/// Variables with which a surrounding git (for example a hook that runs the tests) would redirect child processes.
 const INHERITED: [&str; 8] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -74,7 +74,7 @@ const INHERITED: [&str; 8] = [
     "GIT_CONFIG_COUNT",
 ];
 
-/// What GitHub allows its clients, and no repacking behind our back.
+/// Configuration with the permissions that GitHub gives its clients, and without automatic repacking.
 const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
@@ -93,9 +93,10 @@ const CONFIG: &str = "\
 ";
 
 impl Git {
-    /// Makes an empty bare repository whose default branch is `main`.
+    /// Creates an empty bare repository whose default branch is `main`.
     pub(super) async fn init(directory: PathBuf) -> Result<Self, GitError> {
-        // All that git needs (gitrepository-layout); a process for it would be the most of making a world.
+        // These entries are all that git needs (gitrepository-layout). A process would take most of the time to
+        // create a world.
         for folder in ["objects", "refs/heads"] {
             tokio::fs::create_dir_all(directory.join(folder)).await?;
         }
@@ -104,29 +105,29 @@ impl Git {
         Ok(Self { directory })
     }
 
-    /// An existing repository.
+    /// Opens an existing repository.
     pub(super) fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Where it lies.
+    /// Returns the directory of the repository.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Points a ref at a commit.
+    /// Sets a ref to a commit.
     pub(super) async fn update_ref(&self, name: &str, to: &CommitSha) -> Result<(), GitError> {
         self.run(&["update-ref", name, to.as_str()], &[])
             .await
             .map(drop)
     }
 
-    /// Removes a ref; it need not exist.
+    /// Removes a ref. The ref need not exist.
     pub(super) async fn delete_ref(&self, name: &str) -> Result<(), GitError> {
         self.run(&["update-ref", "-d", name], &[]).await.map(drop)
     }
 
-    /// Copies a commit with its history from one of our repositories, and points a ref at it.
+    /// Copies a commit with its history from another repository of the emulator, and sets a ref to it.
     pub(super) async fn fetch(
         &self,
         from: &Self,
@@ -153,7 +154,7 @@ impl Git {
         .map(drop)
     }
 
-    /// Merges two commits without a working tree. `None` when they conflict.
+    /// Merges two commits without a working tree. `None` if they conflict.
     pub(super) async fn merge(
         &self,
         ours: &CommitSha,
@@ -171,7 +172,7 @@ impl Git {
         .await
     }
 
-    /// Makes one commit on top of `ours` of everything that `theirs` changes. `None` when they conflict.
+    /// Makes one commit on top of `ours` with all changes of `theirs`. `None` if they conflict.
     pub(super) async fn squash(
         &self,
         ours: &CommitSha,
@@ -212,7 +213,7 @@ impl Git {
         sha("commit-tree", &out.stdout).map(Some)
     }
 
-    /// Runs git in the repository and gives back what it printed.
+    /// Runs git in the repository and returns its standard output.
     async fn run(&self, args: &[&str], stdin: &[u8]) -> Result<Vec<u8>, GitError> {
         let out = self.output(self.command(args), stdin).await?;
         if out.status.success() {
@@ -249,7 +250,7 @@ impl Git {
         command
     }
 
-    /// Writes and reads at the same time: neither side can fill a pipe and wait for ever.
+    /// Writes and reads at the same time, so that no side fills a pipe and blocks the other.
     async fn output(
         &self,
         mut command: Command,
@@ -258,7 +259,7 @@ impl Git {
         let mut child = command.spawn()?;
         let mut pipe = child.stdin.take().expect("stdin was asked to be a pipe");
         let write = async move {
-            // A child that has seen enough closes its end; its exit status tells the rest.
+            // A child process that needs no more input closes its end; its exit status tells the rest.
             let _closed_early = pipe.write_all(stdin).await;
             drop(pipe);
         };

@@ -1,4 +1,4 @@
-//! Reading commits, branches and files out of a repository.
+//! Reads commits, branches and files of a repository.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::model::{BranchName, CommitSha};
 
 use super::{Git, GitError};
 
-/// An entry of a tree.
+/// Entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::emulator) struct Blob {
     pub(in crate::emulator) mode: String,
@@ -15,7 +15,7 @@ pub(in crate::emulator) struct Blob {
     pub(in crate::emulator) path: String,
 }
 
-/// What lies at a path.
+/// File or directory at a path.
 pub(in crate::emulator) enum Content {
     /// A file or a symbolic link with its bytes.
     File(Blob, Vec<u8>),
@@ -37,7 +37,7 @@ pub(in crate::emulator) struct CommitInfo {
 }
 
 impl Git {
-    /// Finds the commit that a branch, tag or commit id names.
+    /// Returns the commit that a branch, tag or commit id names.
     pub(in crate::emulator) async fn resolve(
         &self,
         name: &str,
@@ -57,14 +57,15 @@ impl Git {
         Ok(CommitSha::new(String::from_utf8_lossy(&out.stdout).trim()).ok())
     }
 
-    /// The tip of a branch that lies in a file of its own, as most do here. It counts more than a packed one.
+    /// Reads the tip of a branch from its own file, as most branches have here. Such a file takes precedence over
+    /// packed refs.
     async fn loose(&self, name: &str) -> Option<CommitSha> {
         let branch = BranchName::new(name.strip_prefix("refs/heads/")?).ok()?;
         let file = self.directory().join("refs/heads").join(branch.as_str());
         CommitSha::new(tokio::fs::read_to_string(file).await.ok()?.trim_end()).ok()
     }
 
-    /// Every branch and its tip.
+    /// Returns every branch with its tip.
     pub(in crate::emulator) async fn branches(
         &self,
     ) -> Result<BTreeMap<BranchName, CommitSha>, GitError> {
@@ -86,7 +87,7 @@ impl Git {
         Ok(text.lines().filter_map(branch).collect())
     }
 
-    /// Whether the first commit is part of the history of the second.
+    /// Returns true if the first commit is part of the history of the second.
     pub(in crate::emulator) async fn is_ancestor(
         &self,
         old: &CommitSha,
@@ -100,7 +101,7 @@ impl Git {
             .success())
     }
 
-    /// What lies at a path of a commit. `None` when nothing does.
+    /// Returns the content at a path of a commit; `None` if the path does not exist.
     pub(in crate::emulator) async fn content(
         &self,
         commit: &CommitSha,
@@ -137,7 +138,7 @@ impl Git {
             .collect())
     }
 
-    /// The commits that `new` has and `old` has not, oldest first, at most 2048 as in GitHub's push event.
+    /// Returns the commits that `new` has and `old` has not, oldest first, at most 2048 as in GitHub's push event.
     pub(in crate::emulator) async fn log(
         &self,
         old: Option<&CommitSha>,
@@ -154,7 +155,7 @@ impl Git {
         Ok(commits)
     }
 
-    /// One commit with the files it touches.
+    /// Returns a commit with the files that it changes.
     pub(in crate::emulator) async fn commit(&self, sha: &str) -> Result<CommitInfo, GitError> {
         let format = "--format=%H%x00%T%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%B";
         let diff = [
@@ -189,7 +190,7 @@ impl Git {
     }
 }
 
-/// An empty line, and then the status and the path of each file, with a NUL after each.
+/// Parses an empty line, followed by status and path of each file, with a NUL after each.
 fn touched(text: &str) -> Vec<(char, String)> {
     let fields: Vec<&str> = text
         .trim_start_matches('\n')
@@ -199,7 +200,7 @@ fn touched(text: &str) -> Vec<(char, String)> {
     fields.chunks(2).filter_map(pair).collect()
 }
 
-/// `100644 blob <sha>     12\tpath`.
+/// Parses a line such as `100644 blob <sha>     12\tpath`.
 fn entry(line: &str) -> Option<Blob> {
     let (meta, path) = line.split_once('\t')?;
     let mut words = meta.split_whitespace();

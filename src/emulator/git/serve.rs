@@ -1,4 +1,5 @@
-//! Smart HTTP: `git http-backend` as a CGI child does the protocol, we do names and credentials.
+//! Serves smart HTTP: `git http-backend` as a CGI process handles the protocol, the emulator handles names and
+//! credentials.
 
 use std::path::PathBuf;
 
@@ -6,24 +7,24 @@ use tokio::sync::OnceCell;
 
 use super::{Git, GitError, failure};
 
-/// Where git keeps its programs. `git http-backend` would start this one, and be a process more.
+/// Path of the backend among git's own programs. Running it directly saves the process of `git http-backend`.
 static BACKEND: OnceCell<PathBuf> = OnceCell::const_new();
 
-/// A request for the repository as CGI sees it.
+/// A request for the repository in terms of CGI.
 pub(in crate::emulator) struct CgiRequest<'a> {
     pub(in crate::emulator) method: &'a str,
-    /// What follows the repository: `info/refs`.
+    /// Path after the repository, such as `info/refs`.
     pub(in crate::emulator) service: &'a str,
     pub(in crate::emulator) query: &'a str,
     pub(in crate::emulator) content_type: &'a str,
     pub(in crate::emulator) content_encoding: &'a str,
-    /// Value of `Git-Protocol`.
+    /// Value of the header `Git-Protocol`.
     pub(in crate::emulator) protocol: &'a str,
     pub(in crate::emulator) user: &'a str,
     pub(in crate::emulator) body: &'a [u8],
 }
 
-/// What the child answered.
+/// Answer of the CGI process.
 pub(in crate::emulator) struct CgiAnswer {
     pub(in crate::emulator) status: u16,
     pub(in crate::emulator) headers: Vec<(String, String)>,
@@ -60,7 +61,7 @@ impl Git {
     }
 }
 
-/// Header lines, an empty line, the body; the status is a header.
+/// Parses header lines, an empty line and the body. The status is one of the headers.
 fn answer(out: &[u8]) -> Option<CgiAnswer> {
     let end = out.windows(4).position(|window| window == b"\r\n\r\n")?;
     let mut answer = CgiAnswer {

@@ -1,4 +1,4 @@
-//! Who am I: the user of a token, the App, its installation, and tokens for it.
+//! Answers requests about the caller: the user of a token, the App, its installation, and tokens for it.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -116,7 +116,7 @@ pub(super) async fn access_token(
     Ok((StatusCode::CREATED, Json(answer)).into_response())
 }
 
-/// The repositories a token is asked for, by name or id; one that does not exist is an error.
+/// Returns the repositories that a token is limited to, by name or id. A repository that does not exist is an error.
 fn limited_to(cx: &Cx, wanted: &TokenRequest) -> Result<Option<Vec<String>>, ApiError> {
     if wanted.repositories.is_none() && wanted.repository_ids.is_none() {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Who is calling: a person by token, the App's installation by its token, or the App itself by a JSON web token.
+//! Authenticates callers: a person by token, the App's installation by its token, or the App itself by a JSON web
+//! token.
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -18,10 +19,10 @@ use super::errors::ApiError;
 use super::etags::Condition;
 use super::{Cx, limits, repos};
 
-/// Who is calling.
+/// Authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
-    /// Nobody in particular.
+    /// A caller without credentials.
     Anonymous,
     /// An account with a personal access token.
     User(String),
@@ -30,12 +31,12 @@ pub(super) enum Caller {
         login: String,
         repositories: Option<Vec<String>>,
     },
-    /// The App itself.
+    /// The App, without an installation.
     App,
 }
 
 impl Caller {
-    /// Finds a repository the caller may see; all of ours are private.
+    /// Returns a repository that the caller may read. All repositories are private here.
     pub(super) fn repo<'a>(
         &self,
         state: &'a Records,
@@ -54,7 +55,7 @@ impl Caller {
         }
     }
 
-    /// As [`Self::repo`], for a caller who wants to write: also says who that is.
+    /// Returns the key of a repository and the caller's account, for a caller that writes. Works like [`Self::repo`].
     pub(super) fn writes(
         &self,
         state: &Records,
@@ -65,7 +66,7 @@ impl Caller {
         Ok((self.repo(state, owner, name)?.name.key(), author))
     }
 
-    /// The account the caller acts as.
+    /// Returns the account that the caller acts as.
     pub(super) fn author(&self) -> Option<Author> {
         match self {
             Self::User(login) => Some(Author::person(login)),
@@ -77,7 +78,7 @@ impl Caller {
         }
     }
 
-    /// Only the App itself may go on.
+    /// Refuses every caller except the App itself.
     pub(super) fn must_be_app(&self) -> Result<(), ApiError> {
         match self {
             Self::App => Ok(()),
@@ -100,7 +101,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Finds out who calls, counts the request, and lets it in.
+/// Authenticates the caller, counts the request, and passes it on.
 pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next) -> Response {
     let mut window = cx.limits.count(cx.world.now());
     let condition = Condition::of(&request);
@@ -146,7 +147,7 @@ fn by_header(cx: &Cx, header: &str) -> Result<Caller, ApiError> {
     }
 }
 
-/// Basic credentials: any user name, the token as password. Git clients send them.
+/// Authenticates by basic credentials: any user name, and the token as password. Git clients send these.
 pub(super) fn by_basic(cx: &Cx, value: &str) -> Option<Caller> {
     let text = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
     by_token(cx, text.split_once(':')?.1)
@@ -167,7 +168,7 @@ fn by_token(cx: &Cx, token: &str) -> Option<Caller> {
     })
 }
 
-/// What the App claims (GitHub Apps: generating a JSON web token).
+/// Claims in the App's token (GitHub Apps: generating a JSON web token).
 #[derive(Deserialize)]
 struct Claims {
     iss: Value,
@@ -175,7 +176,7 @@ struct Claims {
     exp: i64,
 }
 
-/// Longest life of a JSON web token; the minute more is for clients that date it back against clock drift.
+/// Maximum life of a JSON web token. The extra minute is for clients that date it back against clock drift.
 const MAX_LIFE_SECONDS: i64 = 660;
 
 fn by_jwt(cx: &Cx, token: &str) -> Result<Caller, ApiError> {

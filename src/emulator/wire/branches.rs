@@ -1,4 +1,4 @@
-//! Branches and what they demand.
+//! Serves branches and their protection.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -62,7 +62,7 @@ pub(super) async fn get_protection(
     .into_response())
 }
 
-/// `GET …/rules/branches/{branch}`: rulesets are not emulated.
+/// `GET …/rules/branches/{branch}`: always empty, because rulesets are not emulated.
 pub(super) async fn rules(
     State(cx): State<Cx>,
     caller: Caller,
@@ -73,7 +73,7 @@ pub(super) async fn rules(
     Ok(listing.answer(&cx, Vec::<Value>::new()))
 }
 
-/// `GET …/commits/{ref}/check-runs`: check runs are not emulated.
+/// `GET …/commits/{ref}/check-runs`: always empty, because check runs are not emulated.
 pub(super) fn no_check_runs() -> Value {
     json!({ "total_count": 0, "check_runs": [] })
 }

@@ -1,4 +1,4 @@
-//! Comments on pull requests and reactions to them.
+//! Serves comments on pull requests and reactions to them.
 
 use axum::Json;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! Files and directories of a commit.
+//! Serves files and directories of a commit.
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -63,7 +63,8 @@ pub(super) async fn get(
     Ok(answer(&view, &place, content, accept.contains("raw")))
 }
 
-/// Follows a symbolic link to a file, as GitHub does, but only within the repository and once.
+/// Returns the content at a path. Like GitHub, follows a symbolic link to a file once, and only within the
+/// repository.
 async fn read(
     cx: &Cx,
     key: &str,
@@ -95,7 +96,7 @@ async fn read(
     Ok(found)
 }
 
-/// Where a link leads; `None` when that is outside.
+/// Returns the target of a link; `None` if the target is outside of the repository.
 fn target_of(link: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;

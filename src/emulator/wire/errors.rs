@@ -1,4 +1,4 @@
-//! What GitHub answers when it says no.
+//! Builds GitHub's answers to refused requests.
 
 use axum::Json;
 use axum::extract::Request;
@@ -13,47 +13,47 @@ use crate::emulator::world::{CommentError, MergeError, StatusError};
 
 pub(super) const DOCUMENTATION: &str = "https://docs.github.com/enterprise-server@3.19/rest";
 
-/// Why a request is refused.
+/// Reason that a request is refused.
 #[derive(Debug)]
 pub(super) enum ApiError {
-    /// It does not exist, or the caller may not know that it does.
+    /// The resource does not exist, or the caller may not know that it does.
     NotFound,
-    /// A token that is not one of ours.
+    /// The token is not known.
     BadCredentials,
-    /// No token where one is needed.
+    /// The request needs a token and has none.
     AuthenticationRequired,
-    /// A JSON web token that does not hold; GitHub's words for what is wrong.
+    /// The JSON web token is invalid. The text is GitHub's.
     BadJwt(&'static str),
-    /// The right kind of request by the wrong kind of caller.
+    /// The kind of caller may not make this request.
     NotForIntegrations,
-    /// The body is no JSON.
+    /// The body is not JSON.
     NotJson,
     /// The body has another shape than documented.
     WrongShape(String),
-    /// The body breaks a rule.
+    /// A field of the body is invalid.
     Invalid {
-        /// What could not be made.
+        /// Resource that could not be created.
         resource: &'static str,
-        /// `custom`, `unprocessable` …
+        /// Error code, such as `custom` or `unprocessable`.
         code: &'static str,
-        /// The field.
+        /// Field with the invalid value.
         field: &'static str,
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
     },
-    /// Understood, and no.
+    /// The request is well-formed, but cannot be processed.
     Unprocessable(String),
-    /// A fault on order.
+    /// The secondary rate limit, as an injected fault.
     SecondaryLimit(StatusCode),
-    /// What cannot be done now (405); GitHub's words.
+    /// The action is not possible now (405). The text is GitHub's.
     NotNow(String),
-    /// Something changed meanwhile (409); GitHub's words.
+    /// The state changed meanwhile (409). The text is GitHub's.
     Changed(&'static str),
-    /// A fault on order.
+    /// A bad gateway, as an injected fault.
     BadGateway,
-    /// The client does not say what it is.
+    /// The request has no user agent.
     NoUserAgent,
-    /// Something of ours failed.
+    /// The emulator itself failed.
     Broken(String),
 }
 
@@ -187,12 +187,12 @@ impl From<StatusError> for ApiError {
     }
 }
 
-/// For routes and methods that do not exist: GitHub does not tell them apart.
+/// Answers unknown routes and methods: GitHub does not distinguish the two.
 pub(super) async fn not_found() -> ApiError {
     ApiError::NotFound
 }
 
-/// GitHub serves nobody who does not say what they are (GitHub REST: user agent required).
+/// Refuses requests without a user agent, as GitHub does (GitHub REST: user agent required).
 pub(super) async fn require_user_agent(request: Request, next: Next) -> Response {
     match request.headers().get(header::USER_AGENT) {
         Some(agent) if !agent.is_empty() => next.run(request).await,

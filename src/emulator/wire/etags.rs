@@ -1,5 +1,6 @@
-//! Conditional requests (GitHub REST: "Use conditional requests if appropriate"): every answer to a `GET` has a tag, and
-//! whoever sends it back is only told that nothing has changed, which is not counted.
+//! Implements conditional requests (GitHub REST: "Use conditional requests if appropriate"). Every answer to a `GET`
+//! has a tag. A client that sends the tag back gets an empty answer if nothing has changed, and the request is not
+//! counted.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -8,11 +9,11 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use sha2::{Digest, Sha256};
 
-/// What a request says about the answer it has.
+/// Tag that a client knows, and the request's other inputs to a tag.
 pub(super) struct Condition {
     is_get: bool,
     known: Option<HeaderValue>,
-    /// GitHub's tags differ by credentials.
+    /// Credentials of the caller, because GitHub's tags depend on them.
     caller: Vec<u8>,
 }
 
@@ -28,7 +29,7 @@ impl Condition {
         }
     }
 
-    /// The answer with its tag, without the rest if the caller has that; says whether it is.
+    /// Adds the tag to the answer. If the client knows the tag, removes the body and returns true.
     pub(super) async fn apply(self, response: Response) -> (Response, bool) {
         if !self.is_get || response.status() != StatusCode::OK {
             return (response, false);

@@ -60,9 +60,9 @@ pub enum Attempt {
 /// A webhook, sent or not.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Value of `X-GitHub-Delivery`.
+    /// Value of the header `X-GitHub-Delivery`.
     pub id: Uuid,
-    /// Value of `X-GitHub-Event`.
+    /// Value of the header `X-GitHub-Event`.
     pub event: String,
     /// Value of `action` in the payload.
     pub action: Option<String>,
@@ -104,7 +104,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of finished deliveries that are kept. Waiting deliveries are always kept.
 const KEPT: usize = 4096;
 
-/// Value of `X-GitHub-Hook-ID`.
+/// Value of the header `X-GitHub-Hook-ID`.
 const HOOK_ID: u64 = 1;
 
 impl Hooks {

@@ -12,7 +12,7 @@ pub struct Exchange {
     pub method: String,
     /// Path without the `/api/v3` of the REST API. Paths of git and pages are unchanged.
     pub path: String,
-    /// Query string without `?`.
+    /// Query string without the `?`.
     pub query: String,
     /// True for the REST API. Only its bodies are recorded.
     pub is_api: bool,

@@ -34,7 +34,7 @@ use crate::vcs::{Forge, ForgeError, Installation};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     pub pull: PullRef,
-    /// Head commit of the pull.
+    /// Head commit of the pull request.
     pub head: CommitSha,
     /// Base branch of the pull request.
     pub base_branch: BranchName,

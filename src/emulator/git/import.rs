@@ -33,7 +33,7 @@ pub enum Change {
         /// Path after the move.
         to: String,
     },
-    /// Creates a symbolic link, as a hostile pull would.
+    /// Creates a symbolic link, as a hostile pull request would.
     Symlink {
         /// Path from the root of the repository.
         path: String,

@@ -1,4 +1,5 @@
-//! Git LFS: a client asks which contents it may have, and fetches them. They are put there by the world, not by clients.
+//! Serves Git LFS: a client asks for the addresses of contents, and downloads them. The world stores contents;
+//! clients cannot upload.
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -11,12 +12,12 @@ use serde_json::{Value, json};
 use super::Cx;
 use super::smart_http::admit;
 
-/// Of questions and answers of the batch API.
+/// Content type of requests and answers of the batch API.
 const JSON: &str = "application/vnd.git-lfs+json";
 const MISSING: &str =
     "Object does not exist on the server or you don't have permissions to access it";
 
-/// What a client asks for.
+/// Batch request of a client.
 #[derive(Deserialize)]
 struct Batch {
     operation: String,
@@ -29,7 +30,7 @@ struct Object {
     size: u64,
 }
 
-/// Where the contents are that are asked for.
+/// Returns the addresses of the requested contents.
 pub(super) async fn batch(
     State(cx): State<Cx>,
     Path(name): Path<(String, String)>,
@@ -75,7 +76,7 @@ pub(super) async fn batch(
     )
 }
 
-/// One content.
+/// Serves the content with an id.
 pub(super) async fn download(
     State(cx): State<Cx>,
     Path((owner, name, oid)): Path<(String, String, String)>,

@@ -1,4 +1,4 @@
-//! The primary rate limit: 5000 requests an hour, counted in windows as GitHub does, and held to.
+//! Enforces the primary rate limit: 5000 requests an hour, counted in windows as on GitHub.
 
 use std::sync::Mutex;
 
@@ -6,14 +6,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Requests in an hour.
+/// Maximum number of requests in an hour.
 const LIMIT: u64 = 5000;
 
-/// The window that runs now.
+/// Rate limit with its current window.
 #[derive(Debug, Default)]
 pub(in crate::emulator) struct RateLimit(Mutex<Option<Window>>);
 
-/// What is left in a window.
+/// Number of used requests in a window, and its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     used: u64,
@@ -21,7 +21,7 @@ pub(super) struct Window {
 }
 
 impl RateLimit {
-    /// Counts a request.
+    /// Counts a request and returns the current window.
     pub(super) fn count(&self, now: DateTime<Utc>) -> Window {
         let mut window = self.lock();
         let current = window.filter(|window| now < window.reset);
@@ -37,7 +37,7 @@ impl RateLimit {
 }
 
 impl RateLimit {
-    /// A request that was counted does not count.
+    /// Removes a counted request from the count again.
     pub(super) fn take_back(&self, counted: Window) -> Window {
         let mut window = self.lock();
         if let Some(current) = window
@@ -52,12 +52,12 @@ impl RateLimit {
         }
     }
 
-    /// How many requests are left in the window that runs.
+    /// Returns the number of requests that are left in the current window.
     pub(in crate::emulator) fn left(&self) -> u64 {
         LIMIT.saturating_sub(self.lock().map_or(0, |window| window.used))
     }
 
-    /// From now on so many requests are left in the window that runs.
+    /// Sets the number of requests that are left in the current window.
     pub(in crate::emulator) fn leave(&self, now: DateTime<Utc>, left: u64) {
         let Window { reset, .. } = self.count(now);
         *self.lock() = Some(Window {
@@ -74,17 +74,17 @@ impl RateLimit {
 }
 
 impl Window {
-    /// Whether the request was one too many.
+    /// Returns true if the request exceeds the limit.
     pub(super) fn is_exceeded(self) -> bool {
         self.used > LIMIT
     }
 
-    /// When the next window begins.
+    /// Returns the time at which the next window begins.
     pub(super) fn reset(self) -> DateTime<Utc> {
         self.reset
     }
 
-    /// Writes the headers of every answer.
+    /// Adds the rate limit headers to an answer.
     pub(super) fn write(self, headers: &mut HeaderMap) {
         write(headers, self.used.min(LIMIT), self.reset);
     }
@@ -98,7 +98,7 @@ fn write(headers: &mut HeaderMap, used: u64, reset: DateTime<Utc>) {
     headers.insert("x-ratelimit-resource", HeaderValue::from_static("core"));
 }
 
-/// The answer when nothing is left.
+/// Builds the answer to a request above the limit.
 pub(super) fn exceeded(reset: DateTime<Utc>) -> Response {
     let body = serde_json::json!({
         "message": "API rate limit exceeded.",

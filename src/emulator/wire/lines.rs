@@ -1,4 +1,4 @@
-//! Connections that can be cut from within: a request is carried out and its answer is lost on the way.
+//! Provides connections that the server can cut, so that a request is executed and its answer is lost on the way.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Accepts connections that can be cut.
+/// Listener for connections that can be cut.
 pub(super) struct Lines(pub(super) TcpListener);
 
-/// A handle on the connection a request came by.
+/// Handle of the connection that a request arrived on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line(Arc<AtomicBool>);
 
 impl Line {
-    /// Nothing is written from now on: the server's attempt to answer ends the connection.
+    /// Stops all writes from now on: the server's attempt to answer ends the connection.
     pub(super) fn cut(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -34,7 +34,7 @@ impl Line {
     }
 }
 
-/// A connection with its handle.
+/// Connection with its handle.
 pub(super) struct Stream {
     tcp: TcpStream,
     line: Line,

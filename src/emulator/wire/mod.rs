@@ -1,4 +1,4 @@
-//! GitHub's wire: REST below `/api/v3`, git and Git LFS over HTTP, a page per pull.
+//! Implements GitHub's protocols: REST below `/api/v3`, git and Git LFS over HTTP, and a page per pull request.
 
 mod app;
 mod auth;
@@ -38,19 +38,19 @@ use lines::{Line, Lines};
 
 pub(super) use limits::RateLimit;
 
-/// The version of GitHub Enterprise Server whose shape (`/api/v3`, headers) we have.
+/// Emulated version of GitHub Enterprise Server. Paths (`/api/v3`) and headers follow it.
 pub(super) const ENTERPRISE_VERSION: &str = "3.19.0";
 
-/// What handlers share.
+/// Context that all handlers share.
 type Cx = Arc<Shared>;
 
-/// What handlers answer.
+/// Result type of all handlers.
 type Answer = Result<Response, ApiError>;
 
-/// Serves until it is dropped.
+/// Serves requests until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, cx: Cx) {
     let service = router(&cx).into_make_service_with_connect_info::<Line>();
-    // It ends only by being dropped: our listener's accept does not fail.
+    // The call never returns, because the listener's `accept` does not fail.
     let _never = axum::serve(Lines(listener), service).await;
 }
 
@@ -99,7 +99,7 @@ fn api(cx: &Cx) -> Router<Cx> {
         .layer(from_fn(errors::require_user_agent))
 }
 
-/// What there is below a repository.
+/// Builds the routes below a repository.
 fn of_repos(cx: &Cx) -> Router {
     Router::new()
         .nest("/repos/{owner}/{repo}", repo_api())
@@ -144,7 +144,7 @@ fn repo_api() -> Router<Cx> {
         .route("/contents/{*path}", get(contents::get))
 }
 
-/// GitHub's way of writing a time.
+/// Formats a time as GitHub does.
 fn time(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! The outermost layer: writes down what goes by, lets ordered faults strike, and adds the headers of every answer.
+//! Implements the outermost layer: records exchanges, injects ordered faults, and adds the headers of every answer.
 
 use std::sync::atomic::Ordering;
 
@@ -18,10 +18,10 @@ use super::lines::Line;
 use super::paging::Asked;
 use super::{Cx, ENTERPRISE_VERSION};
 
-/// Largest request: a push of a demo or a test is far below.
+/// Maximum size of a request in bytes. A push of a demo or a test is far smaller.
 const MAX_REQUEST: usize = 64 << 20;
 
-/// Headers that are kept with an exchange.
+/// Headers that are recorded with an exchange.
 const KEPT_HEADERS: [&str; 4] = ["content-type", "link", "location", "retry-after"];
 
 pub(super) async fn observe(
@@ -133,7 +133,7 @@ fn decorate(headers: &mut HeaderMap, number: u64) {
     headers.insert("server", HeaderValue::from_static("GitHub.com"));
 }
 
-/// A list of references in which one of them has another id, of the same length.
+/// Replaces the id of one reference in a list of references by another id of the same length.
 fn listed(body: &[u8], reference: &str, id: &str) -> Vec<u8> {
     let (mut body, name) = (body.to_vec(), format!(" {reference}\n").into_bytes());
     let at = body.windows(name.len()).position(|window| window == name);
@@ -143,7 +143,7 @@ fn listed(body: &[u8], reference: &str, id: &str) -> Vec<u8> {
     body
 }
 
-/// The answer of a fault that strikes before the request is carried out; `None`: it is carried out.
+/// Returns the answer of a fault that prevents the request; `None` if the request is executed.
 fn answer_of(fault: &Fault) -> Option<Response> {
     Some(match fault {
         Fault::Unauthorized => ApiError::BadCredentials.into_response(),

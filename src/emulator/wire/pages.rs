@@ -1,4 +1,4 @@
-//! A plain page per pull, so that links in the demo open something: title, statuses, conversation as text.
+//! Serves a plain page per pull request, so that links in the demo work: title, statuses, and comments as text.
 
 use axum::extract::{Path, State};
 use axum::response::Html;

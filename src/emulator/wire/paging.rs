@@ -1,4 +1,4 @@
-//! Pages of lists, and the `Link` header that leads through them.
+//! Splits lists into pages, and builds the `Link` header with the addresses of the other pages.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::Cx;
 use super::errors::ApiError;
 
-/// Query parameters.
+/// Query parameters of a request.
 pub(super) type Params = BTreeMap<String, String>;
 
 const DEFAULT_PER_PAGE: usize = 30;
 const MAX_PER_PAGE: usize = 100;
 
-/// The page that a query asks for. What GitHub cannot read it ignores.
+/// Page that a query requests. Invalid values are ignored, as on GitHub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     number: usize,
@@ -41,7 +41,7 @@ impl Page {
         }
     }
 
-    /// The items of this page.
+    /// Returns the items of this page.
     pub(super) fn slice<T>(self, items: Vec<T>) -> Vec<T> {
         items
             .into_iter()
@@ -54,7 +54,7 @@ impl Page {
         total.div_ceil(self.size).max(1)
     }
 
-    /// `<…?page=2>; rel="next", …`; none when everything fits on one page.
+    /// Builds the `Link` header, such as `<…?page=2>; rel="next", …`; `None` if everything fits on one page.
     fn links(self, total: usize, origin: &str, uri: &Uri, params: &Params) -> Option<String> {
         let last = self.last(total);
         if last == 1 {
@@ -79,23 +79,23 @@ impl Page {
     }
 }
 
-/// The URI as it was asked for, before routing cut its beginning off.
+/// URI as it was requested, before routing removed its beginning.
 #[derive(Clone)]
 pub(super) struct Asked(pub(super) Uri);
 
-/// A request for a list.
+/// Request for a list.
 pub(super) struct Listing {
     uri: Uri,
     pub(super) params: Params,
 }
 
 impl Listing {
-    /// The page that is asked for.
+    /// Returns the requested page.
     pub(super) fn page(&self) -> Page {
         Page::of(&self.params)
     }
 
-    /// Answers that page of the items.
+    /// Builds the answer with the requested page of the items.
     pub(super) fn answer<T: Serialize>(&self, cx: &Cx, items: Vec<T>) -> Response {
         let links = self
             .page()

@@ -1,4 +1,4 @@
-//! Pull requests: list, one, its files, merging.
+//! Serves pull requests: lists, single pull requests with their files, and merges.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ use super::paging::{Listing, Params};
 use super::views::{View, changed_file, pull_full, pull_simple};
 use super::{Answer, Cx};
 
-/// A number in a path; what is none is not found.
+/// Parses a number in a path. Any other text is an unknown resource.
 pub(super) fn number(text: &str) -> Result<PullNumber, ApiError> {
     text.parse().map(PullNumber).map_err(|_| ApiError::NotFound)
 }
@@ -42,7 +42,7 @@ pub(super) async fn list(
     Ok(listing.answer(&cx, list))
 }
 
-/// `state`, `head` as `owner:branch`, and `base`.
+/// Returns true if a pull request matches the parameters `state`, `head` (as `owner:branch`) and `base`.
 fn wanted(pull: &Pull, params: &Params) -> bool {
     let of_state = match params.get("state").map(String::as_str) {
         Some("all") => true,
@@ -60,7 +60,7 @@ fn wanted(pull: &Pull, params: &Params) -> bool {
             .is_none_or(|base| base == pull.base_branch.as_str())
 }
 
-/// Newest first, unless the query says otherwise.
+/// Sorts pull requests as the query requests, by default the newest first.
 fn sorted<'a>(repo: &'a Repo, params: &Params) -> Vec<&'a Pull> {
     let mut pulls: Vec<&Pull> = repo.pulls.values().collect();
     let key = params.get("sort").map_or("created", String::as_str);

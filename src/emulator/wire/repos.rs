@@ -1,4 +1,4 @@
-//! `GET /repos/{owner}/{repo}`, and the ways by a former name and by an id.
+//! Serves `GET /repos/{owner}/{repo}`, redirects from former names, and routes by id.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -28,7 +28,8 @@ pub(super) async fn get(
     Ok(Json(full_repo(&view, repo)).into_response())
 }
 
-/// Everything below a repository by its id, which GitHub does not describe, but sends those to who ask by a former name.
+/// Serves everything below a repository by the repository's id. GitHub does not document these routes, but redirects
+/// to them from former names.
 pub(super) async fn by_id(
     State(cx): State<Cx>,
     Path(rest): Path<String>,
@@ -53,7 +54,7 @@ pub(super) async fn by_id(
     let uri: Uri = format!("/repos/{name}{slash}{rest}{query}")
         .parse()
         .map_err(|_| ApiError::NotFound)?;
-    // A new one: routing adds what it finds in the path to what it has found before.
+    // The request is created again, because routing adds the path parameters that it finds to earlier ones.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
     (
@@ -74,7 +75,7 @@ pub(super) async fn by_id(
     }
 }
 
-/// Where somebody is sent who asks by a former name; the path is without the base of the API.
+/// Builds the redirect for a request with a former name. The path is without the base of the API.
 pub(super) fn moved(cx: &Cx, path: &str, query: Option<&str>) -> Option<Response> {
     let (owner, rest) = path.strip_prefix("/repos/")?.split_once('/')?;
     let (name, rest) = rest

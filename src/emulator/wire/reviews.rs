@@ -1,4 +1,4 @@
-//! Reviews, and who may write.
+//! Serves reviews and the permissions of accounts.
 
 use axum::Json;
 use axum::extract::{Path, State};

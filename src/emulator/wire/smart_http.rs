@@ -1,4 +1,4 @@
-//! Git over HTTP: `git clone`, `git fetch` and `git push` with a token as password.
+//! Serves git over HTTP: `git clone`, `git fetch` and `git push` with a token as password.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header::{
@@ -14,7 +14,7 @@ use crate::emulator::world::RepoHandle;
 use super::Cx;
 use super::auth::{Caller, by_basic};
 
-/// A request of a git client that was let in.
+/// Request of an authenticated git client.
 pub(super) struct Client<'a> {
     headers: &'a HeaderMap,
     pub(super) repo: RepoHandle,
@@ -87,7 +87,7 @@ pub(super) async fn upload_pack(
     }
 }
 
-/// A push by a client has the same consequences as one by the world.
+/// Receives a push of a client, with the same consequences as a push by the world.
 pub(super) async fn receive_pack(
     State(cx): State<Cx>,
     Path(name): Path<(String, String)>,
@@ -114,7 +114,8 @@ pub(super) async fn receive_pack(
     }
 }
 
-/// Finds repository and account; without credentials the client is asked for them, as for a private repository.
+/// Authenticates a git client and finds the repository. A client without credentials gets 401, as for a private
+/// repository.
 pub(super) fn admit<'a>(
     cx: &Cx,
     (owner, name): &(String, String),

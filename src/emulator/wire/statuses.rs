@@ -1,4 +1,4 @@
-//! Statuses of commits.
+//! Serves the statuses of commits.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -47,7 +47,7 @@ pub(super) async fn create(
         .into_response())
 }
 
-/// `…/commits/{ref}/status`, `…/statuses` and `…/check-runs`; the ref may contain slashes.
+/// `…/commits/{ref}/status`, `…/statuses` and `…/check-runs`. The ref may contain slashes.
 pub(super) async fn of_commit(
     State(cx): State<Cx>,
     caller: Caller,
@@ -80,7 +80,7 @@ pub(super) async fn of_commit(
         ))
         .into_response());
     }
-    // Newest first (GitHub REST: list commit statuses for a reference).
+    // The list is newest first (GitHub REST: list commit statuses for a reference).
     let list: Vec<Value> = all
         .history
         .iter()
@@ -90,7 +90,7 @@ pub(super) async fn of_commit(
     Ok(listing.answer(&cx, list))
 }
 
-/// Finds the commit that a path segment or `ref=` names.
+/// Returns the commit that a path segment or `ref=` names.
 pub(super) async fn resolve(
     cx: &Cx,
     repo: &str,
@@ -103,7 +103,8 @@ pub(super) async fn resolve(
     }
 }
 
-/// A commit id, `heads/branch`, `pull/1/head` or a branch, with or without `refs/`; nothing only git would understand.
+/// Converts a commit id, `heads/branch`, `pull/1/head` or a branch, with or without `refs/`, to a full name.
+/// Expressions that only git would understand are refused.
 fn revision(name: &str) -> Option<String> {
     if let Ok(sha) = CommitSha::new(name) {
         return Some(sha.to_string());

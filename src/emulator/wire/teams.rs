@@ -1,4 +1,4 @@
-//! Teams of an organisation, and who belongs to them.
+//! Serves teams of an organisation and their memberships.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -42,7 +42,7 @@ pub(super) async fn get_membership(
     Ok(Json(membership(&cx.world, team, &login, membership_state)).into_response())
 }
 
-/// Members of the organisation, which everybody with a token is here, and its Apps.
+/// Admits members of the organisation and its Apps. Everybody with a token counts as a member.
 fn may_look(caller: &Caller) -> Result<(), ApiError> {
     match caller {
         Caller::User(_) | Caller::Installation { .. } => Ok(()),

@@ -1,4 +1,4 @@
-//! The conversation of a pull request.
+//! Manages the comments of a pull request.
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -9,35 +9,35 @@ use crate::model::PullNumber;
 
 use super::{Author, Event, Reaction, World};
 
-/// Longest comment GitHub takes.
+/// Maximum length of a comment on GitHub.
 pub const MAX_COMMENT_CHARS: usize = 65_536;
 
 /// A comment on a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// GitHub's id of it.
+    /// Id of the comment on GitHub.
     pub id: u64,
-    /// Login of who wrote it.
+    /// Login of the author.
     pub author: String,
-    /// Raw Markdown.
+    /// Text of the comment, as raw Markdown.
     pub body: String,
-    /// When it was posted.
+    /// Time when the comment was posted.
     pub created_at: DateTime<Utc>,
-    /// When it was last edited.
+    /// Time of the last edit.
     pub updated_at: DateTime<Utc>,
     pub(in crate::emulator) via_app: bool,
 }
 
-/// Why GitHub does not take a comment.
+/// Reason that GitHub refuses a comment.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::emulator) enum CommentError {
-    /// Empty or white space.
+    /// The text is empty or white space.
     #[error("Body cannot be blank")]
     Blank,
-    /// Longer than [`MAX_COMMENT_CHARS`].
+    /// The text is longer than [`MAX_COMMENT_CHARS`].
     #[error("Body is too long (maximum is {MAX_COMMENT_CHARS} characters)")]
     TooLong,
-    /// No such repository, pull or comment.
+    /// The repository, pull request or comment does not exist.
     #[error(transparent)]
     Missing(#[from] EmulatorError),
 }
@@ -53,7 +53,7 @@ fn check(body: &str) -> Result<(), CommentError> {
 }
 
 impl World {
-    /// Posts a comment.
+    /// Posts a comment on a pull request.
     pub(in crate::emulator) fn comment(
         &self,
         repo: &str,
@@ -124,7 +124,7 @@ impl World {
         })
     }
 
-    /// Removes a comment.
+    /// Removes a comment from its pull request.
     pub(in crate::emulator) fn delete_comment(
         &self,
         repo: &str,
@@ -152,7 +152,7 @@ impl World {
         })
     }
 
-    /// Adds a reaction; `false` when that account had reacted in this way already.
+    /// Adds a reaction; `false` if the account already reacted in this way.
     pub(in crate::emulator) fn react(
         &self,
         repo: &str,

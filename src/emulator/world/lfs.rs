@@ -1,4 +1,4 @@
-//! Contents kept with Git LFS.
+//! Stores contents for Git LFS.
 
 use crate::emulator::EmulatorError;
 use crate::model::Sha256Digest;
@@ -6,7 +6,7 @@ use crate::model::Sha256Digest;
 use super::World;
 
 impl World {
-    /// Keeps a content for a repository; returns the text that stands for it in commits.
+    /// Stores a content for a repository. Returns the pointer that commits contain in its place.
     pub(in crate::emulator) fn keep_lfs(
         &self,
         repo: &str,
@@ -25,7 +25,7 @@ impl World {
         Ok(pointer)
     }
 
-    /// The content with this id, if the repository has it.
+    /// Returns the content with this id, if the repository has it.
     pub(in crate::emulator) fn lfs_content(&self, repo: &str, oid: &str) -> Option<String> {
         self.state().repo(repo).ok()?.lfs.get(oid).cloned()
     }

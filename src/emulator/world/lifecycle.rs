@@ -1,4 +1,4 @@
-//! What people do with a pull request: open, close, reopen, merge, mark as ready, change its base.
+//! Implements the life of a pull request: open, close, reopen, merge, mark as ready, change its base.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::model::{BranchName, CommitSha, MergeMethod, PullNumber, PullState};
 use super::pushes::Standing;
 use super::{Event, NewPull, Pull, RepoHandle, World};
 
-/// A request to merge, as REST has it.
+/// Request to merge, as in REST.
 #[derive(Deserialize)]
 pub(in crate::emulator) struct MergeAsk {
-    /// The head that the pull must have.
+    /// Head that the pull request must have.
     #[serde(default)]
     sha: Option<CommitSha>,
     #[serde(default = "usual_method")]
@@ -24,14 +24,14 @@ const fn usual_method() -> MergeMethod {
     MergeMethod::Merge
 }
 
-/// Why a pull is not merged.
+/// Reason that a pull request is not merged.
 #[derive(Debug)]
 pub(in crate::emulator) enum MergeError {
-    /// A rule does not hold; GitHub's words.
+    /// A rule is not met. The text is GitHub's.
     NotAllowed(String),
-    /// The pull has another head than the one that was named.
+    /// The head of the pull request is not the requested one.
     HeadModified,
-    /// Anything else.
+    /// The world refused the merge.
     Other(EmulatorError),
 }
 
@@ -135,7 +135,7 @@ impl World {
         })
     }
 
-    /// Closes without merging.
+    /// Closes a pull request without merging.
     pub(in crate::emulator) async fn close(
         &self,
         repo: &str,
@@ -147,7 +147,7 @@ impl World {
         Ok(vec![self.closed_in_records(repo, number, by)?])
     }
 
-    /// Opens a closed pull again; commits pushed meanwhile are in it.
+    /// Reopens a closed pull request, with the commits that were pushed meanwhile.
     pub(in crate::emulator) async fn reopen(
         &self,
         repo: &str,
@@ -173,7 +173,8 @@ impl World {
         Ok(vec![event?])
     }
 
-    /// Merges with a merge commit on the base branch, whatever the rules of the branch say; returns it.
+    /// Merges with a merge commit on the base branch, regardless of the rules of the branch, and returns the merge
+    /// commit.
     pub(in crate::emulator) async fn merge(
         &self,
         name: &str,
@@ -188,8 +189,8 @@ impl World {
         self.join(name, &pull, by, MergeMethod::Merge).await
     }
 
-    /// Merges as asked for over REST, if all rules hold (GitHub REST: "Merge a pull request"); returns the commit that is
-    /// the tip of the base branch then.
+    /// Merges as requested over REST, if all rules are met (GitHub REST: "Merge a pull request"). Returns the new tip
+    /// of the base branch.
     pub(in crate::emulator) async fn merge_as_asked(
         &self,
         name: &str,
@@ -218,7 +219,7 @@ impl World {
         }
     }
 
-    /// Brings the commits of a pull to its base branch. Rebased commits become one here.
+    /// Adds the commits of a pull request to its base branch. A rebase creates a single commit here.
     async fn join(
         &self,
         name: &str,
@@ -272,7 +273,7 @@ impl World {
         })
     }
 
-    /// Marks a draft as ready, or a ready pull as a draft.
+    /// Converts a draft to a pull request that is ready, or the reverse.
     pub(in crate::emulator) fn set_draft(
         &self,
         repo: &str,
@@ -300,7 +301,7 @@ impl World {
         )?])
     }
 
-    /// Points the pull at another base branch.
+    /// Changes the base branch of the pull request.
     pub(in crate::emulator) async fn change_base(
         &self,
         repo: &str,

@@ -1,9 +1,11 @@
-//! What is in the emulated GitHub, and its rules. No wire here: the rules are the same whether a test asks or a client.
+//! Holds the data of the emulated GitHub and enforces its rules. The rules do not depend on the wire, so they are the
+//! same for tests and clients.
 //!
-//! Two locks, always taken in this order:
-//! - `gate` (asynchronous) is held by whoever moves refs, from the first look at a ref until the records agree with it.
-//! - `state` (never held across an await) guards the records. Whoever changes records makes the events under the same
-//!   lock, so an event shows the world as it was at that moment.
+//! There are two locks, always taken in this order:
+//! - `gate` (asynchronous) is held by code that moves refs, from the first look at a ref until the records agree with
+//!   it.
+//! - `state` (never held across an await) guards the records. Code that changes records creates the events under the
+//!   same lock, so an event shows the world as it was at that moment.
 
 mod comments;
 mod lfs;
@@ -49,16 +51,16 @@ pub(super) use statuses::StatusError;
 pub(super) use teams::{MembershipState, Team};
 pub(super) use users::{User, UserKind};
 
-/// Something happened that webhooks tell of.
+/// A change of the world that webhooks report.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) name: &'static str,
-    /// Id of the repository, for the header that names the hook's owner.
+    /// Id of the repository, for the header with the owner of the hook.
     pub(super) repo: u64,
     pub(super) body: serde_json::Value,
 }
 
-/// Who acts, and whether through the GitHub App.
+/// Account that acts, and if it acts through the GitHub App.
 #[derive(Clone, Debug)]
 pub(super) struct Author {
     pub(super) login: String,
@@ -74,7 +76,7 @@ impl Author {
     }
 }
 
-/// Repositories, pulls, comments, statuses.
+/// Repositories, pull requests, comments and statuses of the emulated GitHub.
 pub(super) struct World {
     directory: PathBuf,
     clock: Arc<dyn Clock>,
@@ -100,24 +102,24 @@ impl World {
         }
     }
 
-    /// The time as GitHub keeps it: whole seconds.
+    /// Returns the current time in whole seconds, as GitHub stores it.
     pub(super) fn now(&self) -> DateTime<Utc> {
         self.clock.now().trunc_subsecs(0)
     }
 
-    /// The records, to look at.
+    /// Locks the records for reading.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
             .expect("no code panics while it holds the records")
     }
 
-    /// A counter that grows with every change of the records.
+    /// Subscribes to a counter that grows with every change of the records.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Changes the records, and tells those who wait.
+    /// Changes the records and notifies all subscribers.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state());
         self.version.send_modify(|version| *version += 1);

@@ -1,8 +1,8 @@
-//! Names of repositories: shown as they were given, compared without regard to case.
+//! Parses names of repositories. Names keep their case for display, and are compared without regard to case.
 
 use crate::emulator::EmulatorError;
 
-/// `owner/name`.
+/// Name of a repository: `owner/name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::emulator) struct FullName {
     pub(in crate::emulator) owner: String,
@@ -33,7 +33,7 @@ impl FullName {
         }
     }
 
-    /// What the name is compared by.
+    /// Returns the lower-case form, for comparisons.
     pub(in crate::emulator) fn key(&self) -> String {
         self.to_string().to_ascii_lowercase()
     }

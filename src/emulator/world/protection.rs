@@ -1,11 +1,11 @@
-//! Protected branches, by the classic rules.
+//! Implements protected branches, with GitHub's classic rules.
 
 use crate::emulator::EmulatorError;
 use crate::model::{BranchName, MergeMethod, PullNumber};
 
 use super::{Pull, Repo, ReviewState, Status, StatusState, World};
 
-/// What a branch demands of pulls.
+/// Rules of a branch for pull requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
     pub(in crate::emulator) checks: Vec<String>,
@@ -14,7 +14,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// These statuses have to be a success.
+    /// Requires the statuses with these contexts to be a success.
     pub fn of_checks(contexts: &[&str]) -> Self {
         Self {
             checks: contexts.iter().map(|&context| context.to_owned()).collect(),
@@ -22,7 +22,7 @@ impl Protection {
         }
     }
 
-    /// So many people who may write have to approve.
+    /// Requires approvals of `count` people who may write.
     #[must_use]
     pub fn with_approvals(self, count: u32) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Protection {
         }
     }
 
-    /// Every conversation has to be resolved; here there are none.
+    /// Requires every conversation to be resolved. The emulator has no conversations.
     #[must_use]
     pub fn with_conversations(self) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Protection {
 }
 
 impl World {
-    /// Protects a branch, or changes how it is protected.
+    /// Protects a branch, or changes its protection.
     pub(in crate::emulator) fn protect(
         &self,
         repo: &str,
@@ -56,7 +56,7 @@ impl World {
         })
     }
 
-    /// From now on pulls may be merged by these methods only.
+    /// Allows only these methods to merge pull requests from now on.
     pub(in crate::emulator) fn set_merge_methods(
         &self,
         repo: &str,
@@ -68,7 +68,7 @@ impl World {
         })
     }
 
-    /// From now on a pull has these labels.
+    /// Replaces the labels of a pull request.
     pub(in crate::emulator) fn set_labels(
         &self,
         repo: &str,
@@ -82,7 +82,7 @@ impl World {
         })
     }
 
-    /// From now on another branch is the default one.
+    /// Makes another branch the default branch in answers.
     pub(in crate::emulator) fn set_default_branch(
         &self,
         repo: &str,
@@ -94,7 +94,7 @@ impl World {
         })
     }
 
-    /// The next so many reads of a pull come while it is found out whether it can be merged.
+    /// Lets the next `reads` reads of a pull request answer that its mergeability is not known yet.
     pub(in crate::emulator) fn unsettle(
         &self,
         repo: &str,
@@ -107,7 +107,7 @@ impl World {
         })
     }
 
-    /// Somebody has read a pull.
+    /// Counts one read of a pull request whose mergeability is not known yet.
     pub(in crate::emulator) fn settle(
         &self,
         repo: &str,
@@ -124,7 +124,7 @@ impl World {
 }
 
 impl Repo {
-    /// Why a pull cannot be merged by a method, in GitHub's words.
+    /// Returns the reason that a pull request cannot be merged by a method, in GitHub's words.
     pub(super) fn refusal_to_merge(&self, pull: &Pull, method: MergeMethod) -> Option<String> {
         if pull.is_open() && pull.draft {
             return Some("Pull Request is still a draft".to_owned());
@@ -179,7 +179,7 @@ impl Repo {
             .is_some_and(|it| it.state == StatusState::Success)
     }
 
-    /// Whether the rules of its base branch keep a pull from being merged.
+    /// Returns true if the rules of the base branch prevent a merge.
     pub(in crate::emulator) fn blocks(&self, pull: &Pull) -> bool {
         let Some(rules) = self.protections.get(&pull.base_branch) else {
             return false;

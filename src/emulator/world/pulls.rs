@@ -1,4 +1,4 @@
-//! A pull request as GitHub keeps it.
+//! Defines a pull request as GitHub stores it.
 
 use chrono::{DateTime, Utc};
 
@@ -7,56 +7,55 @@ use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
 use super::{Comment, Repo, Review, StatusState};
 
-/// A pull request.
+/// A pull request of the emulated GitHub.
 #[derive(Clone, Debug)]
 pub struct Pull {
     /// Number within the repository.
     pub number: PullNumber,
-    /// Title.
     pub title: String,
-    /// Description.
+    /// Description in Markdown, if any.
     pub body: Option<String>,
-    /// Login of who opened it.
+    /// Login of the author.
     pub author: String,
-    /// Open, closed or merged.
+    /// State: open, closed or merged.
     pub state: PullState,
-    /// Whether it is a draft.
+    /// True if the pull request is a draft.
     pub draft: bool,
-    /// Its labels.
+    /// Names of the labels.
     pub labels: Vec<String>,
     /// Repository of the head: `owner/name`, lower-cased.
     pub head_repo: String,
     /// Branch of the head.
     pub head_branch: BranchName,
-    /// Newest commit.
+    /// Newest commit of the head branch.
     pub head: CommitSha,
-    /// Branch it wants to change.
+    /// Branch that the pull request is merged into.
     pub base_branch: BranchName,
-    /// Tip of that branch when it was last compared.
+    /// Tip of the base branch at the last comparison.
     pub base: CommitSha,
-    /// The trial merge while it is open (none if there are conflicts), the real merge once it is merged.
+    /// Trial merge of an open pull request (none if there are conflicts), or the real merge of a merged one.
     pub merge_commit: Option<CommitSha>,
-    /// Login of who merged it.
+    /// Login of the account that merged it.
     pub merged_by: Option<String>,
-    /// When it was opened.
+    /// Time when the pull request was opened.
     pub created_at: DateTime<Utc>,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: DateTime<Utc>,
-    /// When it was closed or merged.
+    /// Time when the pull request was closed or merged.
     pub closed_at: Option<DateTime<Utc>>,
-    /// Changed files and commits.
+    /// Changed files and number of commits.
     pub diff: Comparison,
-    /// The conversation, oldest first.
+    /// Comments, the oldest first.
     pub comments: Vec<Comment>,
-    /// Reviews, oldest first.
+    /// Reviews, the oldest first.
     pub reviews: Vec<Review>,
-    /// So many reads find that GitHub does not know yet whether it can be merged.
+    /// Number of reads that still answer that the mergeability is not known yet.
     pub(super) unsettled: u32,
     pub(in crate::emulator) id: u64,
 }
 
 impl Pull {
-    /// Whether it is neither closed nor merged.
+    /// Returns true if the pull request is neither closed nor merged.
     pub fn is_open(&self) -> bool {
         self.state == PullState::Open
     }
@@ -65,12 +64,12 @@ impl Pull {
         self.head_repo == repo && self.head_branch == *branch
     }
 
-    /// Whether GitHub knows if it can be merged.
+    /// Returns true if GitHub knows the mergeability of the pull request.
     pub(in crate::emulator) fn is_settled(&self) -> bool {
         self.is_open() && self.unsettled == 0
     }
 
-    /// GitHub's word for whether it can be merged into its repository.
+    /// Returns GitHub's word for the mergeability of the pull request.
     pub(in crate::emulator) fn mergeable_state(&self, repo: &Repo) -> &'static str {
         if !self.is_settled() {
             return "unknown";
@@ -93,7 +92,7 @@ impl Pull {
     }
 }
 
-/// A pull request to open.
+/// Data of a pull request to open.
 #[derive(Clone, Debug)]
 pub struct NewPull {
     pub(super) branch: String,
@@ -107,7 +106,8 @@ pub struct NewPull {
 }
 
 impl NewPull {
-    /// From `branch` into `main`, by `alice`, with the branch as title, ready for review; change it with the methods.
+    /// Creates a pull request from `branch` into `main`, by `alice`, with the branch as title, ready for review. The
+    /// other methods change these values.
     pub fn from_branch(branch: &str) -> Self {
         Self {
             branch: branch.to_owned(),
@@ -121,49 +121,49 @@ impl NewPull {
         }
     }
 
-    /// Into another branch than `main`.
+    /// Sets another base branch than `main`.
     #[must_use]
     pub fn into_base(mut self, base: &str) -> Self {
         base.clone_into(&mut self.base);
         self
     }
 
-    /// Its title.
+    /// Sets the title of the pull request.
     #[must_use]
     pub fn titled(mut self, title: &str) -> Self {
         title.clone_into(&mut self.title);
         self
     }
 
-    /// Its description.
+    /// Sets the description of the pull request.
     #[must_use]
     pub fn described(mut self, body: &str) -> Self {
         self.body = Some(body.to_owned());
         self
     }
 
-    /// Who opens it.
+    /// Sets the author of the pull request.
     #[must_use]
     pub fn by(mut self, author: &str) -> Self {
         author.clone_into(&mut self.author);
         self
     }
 
-    /// As a draft.
+    /// Makes the pull request a draft.
     #[must_use]
     pub fn draft(mut self) -> Self {
         self.draft = true;
         self
     }
 
-    /// With one more label.
+    /// Adds a label to the pull request.
     #[must_use]
     pub fn labelled(mut self, label: &str) -> Self {
         self.labels.push(label.to_owned());
         self
     }
 
-    /// The branch is in a fork.
+    /// Sets the fork that contains the branch.
     #[must_use]
     pub fn from_fork(mut self, repo: &str) -> Self {
         self.head_repo = Some(repo.to_ascii_lowercase());

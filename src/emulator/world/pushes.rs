@@ -1,4 +1,5 @@
-//! What follows when branches move: a push event, and the pulls that come from or go into those branches.
+//! Updates the records when branches move: sends a push event, and updates the pull requests from or into those
+//! branches.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub(super) struct Moved {
     pub(super) after: Option<CommitSha>,
 }
 
-/// Where a pull stands after something moved.
+/// Head, base, trial merge and diff of a pull request after a ref moved.
 pub(super) struct Standing {
     pub(super) head: CommitSha,
     pub(super) base: CommitSha,
@@ -26,7 +27,7 @@ pub(super) struct Standing {
 }
 
 impl World {
-    /// Compares the branches with what they were, and brings the records after them. The gate must be held.
+    /// Compares the branches with their former tips and updates the records. The gate must be held.
     pub(super) async fn after_push(
         &self,
         repo: &RepoHandle,
@@ -48,7 +49,7 @@ impl World {
         Ok(events)
     }
 
-    /// Serves a client's push while nobody else moves refs; the events are those of the branches it moved.
+    /// Serves a client's push with exclusive access to the refs. Returns the events of the branches that moved.
     pub(in crate::emulator) async fn receive<T>(
         &self,
         repo: &RepoHandle,
@@ -62,7 +63,7 @@ impl World {
         Ok((answer, events))
     }
 
-    /// Deletes a branch; one that is not there is fine.
+    /// Deletes a branch. Succeeds if the branch does not exist.
     pub(in crate::emulator) async fn delete_branch(
         &self,
         repo: &str,
@@ -86,7 +87,8 @@ impl World {
     ) -> Result<Event, EmulatorError> {
         let (mut commits, mut head, mut forced) = (Vec::new(), None, false);
         if let Some(after) = &moved.after {
-            // A new branch brings what the default branch has not; if it is the default branch, everything.
+            // A new branch adds the commits that the default branch lacks. The default branch itself adds all of its
+            // commits.
             let main = repo
                 .git
                 .resolve(&format!("refs/heads/{DEFAULT_BRANCH}"))
@@ -95,7 +97,7 @@ impl World {
                 .as_ref()
                 .filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
             commits = repo.git.log(known, after).await?;
-            // The newest one, if there are new ones.
+            // The head commit is the newest of the new commits; it is read separately if there are none.
             if commits.is_empty() {
                 head = Some(repo.git.commit(after.as_str()).await?);
             }
@@ -131,7 +133,7 @@ impl World {
         state.repos.iter().flat_map(of_repo).collect()
     }
 
-    /// A new head, or a closed pull if the branch is gone, as on GitHub.
+    /// Updates the head of a pull request, or closes the pull request if the branch was deleted, as on GitHub.
     async fn head_moved(
         &self,
         from: &RepoHandle,
@@ -163,7 +165,7 @@ impl World {
         })
     }
 
-    /// The trial merges of the pulls into a branch follow it; GitHub sends no event for that.
+    /// Updates the trial merges of the pull requests into a branch; GitHub sends no event for that.
     async fn base_moved(
         &self,
         repo: &RepoHandle,
@@ -178,7 +180,7 @@ impl World {
             pulls.map(|pull| (pull.number, pull.head.clone())).collect()
         };
         for (number, head) in into {
-            // A deleted base branch leaves the pull as it was.
+            // If the base branch was deleted, the pull request stays unchanged.
             if repo
                 .git
                 .resolve(&format!("refs/heads/{branch}"))
@@ -198,7 +200,7 @@ impl World {
         Ok(())
     }
 
-    /// Copies the head of a pull from where it comes from to `refs/pull/N/head`.
+    /// Copies the head of a pull request from its repository to `refs/pull/N/head`.
     pub(super) async fn take_head(
         &self,
         repo: &str,
@@ -214,7 +216,7 @@ impl World {
             .await?)
     }
 
-    /// Tries the merge of a head that was taken, for `refs/pull/N/merge`, and compares.
+    /// Tries the merge of a copied head for `refs/pull/N/merge`, and compares head and base.
     pub(super) async fn stand(
         &self,
         repo: &str,
@@ -244,7 +246,7 @@ impl World {
         })
     }
 
-    /// Closes without merging. The gate must be held.
+    /// Closes a pull request without merging. The gate must be held.
     pub(super) fn closed_in_records(
         &self,
         repo: &str,

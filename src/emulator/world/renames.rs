@@ -1,4 +1,4 @@
-//! Repositories that get another name, are archived or deleted.
+//! Renames, transfers, archives and deletes repositories.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::emulator::wire::views::{View, repository_event};
 use super::{Event, FullName, User, UserKind, World};
 
 impl World {
-    /// Gives a repository another name, or another owner, or both. Whoever asks by the old one is sent on.
+    /// Gives a repository another name, or another owner, or both. Requests with the old name are redirected.
     pub(in crate::emulator) async fn rename_repo(
         &self,
         old: &str,
@@ -84,7 +84,7 @@ impl World {
         })
     }
 
-    /// Archives a repository: nothing in it can be changed any more, and its pulls stay open.
+    /// Archives a repository: nothing in it can be changed any more, and its pull requests stay open.
     pub(in crate::emulator) fn archive_repo(
         &self,
         name: &str,
@@ -104,7 +104,7 @@ impl World {
     }
 }
 
-/// GitHub tells of another owner as a transfer, whether or not the name is another one as well.
+/// Describes a rename for the webhook. GitHub reports another owner as a transfer, even if the name changes too.
 fn changes(before: &FullName, owner: &User, now: &FullName) -> (&'static str, Value) {
     if before.owner.eq_ignore_ascii_case(&now.owner) {
         return (

@@ -1,4 +1,4 @@
-//! Making repositories and pushing to them.
+//! Creates repositories and pushes to them.
 
 use crate::emulator::EmulatorError;
 use crate::emulator::git::{Change, Git, Import};
@@ -7,23 +7,23 @@ use crate::model::{BranchName, CommitSha};
 use super::state::DEFAULT_BRANCH;
 use super::{Event, FullName, World};
 
-/// A repository's name as its owner writes it, and its git directory.
+/// Key of a repository, and its git directory.
 #[derive(Clone)]
 pub(in crate::emulator) struct RepoHandle {
     pub(in crate::emulator) key: String,
     pub(in crate::emulator) git: Git,
 }
 
-/// A commit to push, and where.
+/// Commit to push, with its branch.
 pub(in crate::emulator) struct Push<'a> {
     pub(in crate::emulator) branch: &'a str,
     pub(in crate::emulator) changes: &'a [Change],
-    /// Replace the branch by this one commit on top of the default branch.
+    /// True to replace the branch by this one commit on top of the default branch.
     pub(in crate::emulator) force: bool,
 }
 
 impl World {
-    /// Creates a repository with one commit on `main`; an organisation owns it.
+    /// Creates a repository with one commit on `main`, owned by an organisation.
     pub(in crate::emulator) async fn create_repo(
         &self,
         name: &str,
@@ -51,7 +51,7 @@ impl World {
         Ok(sha)
     }
 
-    /// Copies a repository with its branches to a person; returns the new name.
+    /// Copies a repository with its branches to a person and returns the new name.
     pub(in crate::emulator) async fn fork(
         &self,
         name: &str,
@@ -80,14 +80,14 @@ impl World {
         Ok(Git::init(directory).await?)
     }
 
-    /// Finds the git directory of a repository.
+    /// Returns the key and the git directory of a repository.
     pub(in crate::emulator) fn repo_handle(&self, name: &str) -> Result<RepoHandle, EmulatorError> {
         let key = self.state().repo(name)?.name.key();
         let git = Git::at(self.directory.join(format!("{key}.git")));
         Ok(RepoHandle { key, git })
     }
 
-    /// Makes a commit on a branch, which starts at the tip of `main` if it is new.
+    /// Makes a commit on a branch. A new branch starts at the tip of `main`.
     pub(in crate::emulator) async fn push(
         &self,
         name: &str,
@@ -119,7 +119,7 @@ impl World {
         Ok((sha, events))
     }
 
-    /// The author of the open pull from this branch, else the developer.
+    /// Returns the author of the open pull request from this branch, else the developer.
     fn author_of_branch(&self, repo: &str, branch: &BranchName) -> String {
         let state = self.state();
         let mut pulls = state.repos.values().flat_map(super::Repo::open_pulls);

@@ -1,4 +1,4 @@
-//! Reviews of a pull request, by GitHub's rules.
+//! Implements reviews of a pull request, with GitHub's rules.
 
 use chrono::{DateTime, Utc};
 
@@ -7,21 +7,21 @@ use crate::model::{CommitSha, PullNumber};
 
 use super::World;
 
-/// What a review says.
+/// Verdict of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewState {
-    /// It is fine.
+    /// The reviewer approved the pull request.
     Approved,
-    /// It is not.
+    /// The reviewer requested changes.
     ChangesRequested,
-    /// Neither.
+    /// The reviewer commented without a verdict.
     Commented,
-    /// It was taken back.
+    /// The review was dismissed later.
     Dismissed,
 }
 
 impl ReviewState {
-    /// As GitHub spells it.
+    /// Returns the state as GitHub spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Approved => "APPROVED",
@@ -32,23 +32,23 @@ impl ReviewState {
     }
 }
 
-/// A review.
+/// Review of a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// GitHub's id of it.
+    /// Id of the review on GitHub.
     pub id: u64,
-    /// Login of who wrote it.
+    /// Login of the reviewer.
     pub author: String,
-    /// What it says.
+    /// Verdict of the review.
     pub state: ReviewState,
-    /// The commit that was looked at.
+    /// Commit that was reviewed.
     pub commit: CommitSha,
-    /// When it was submitted.
+    /// Time when the review was submitted.
     pub at: DateTime<Utc>,
 }
 
 impl World {
-    /// Submits a review. Nobody may approve of their own pull, or ask themselves for changes.
+    /// Submits a review. An author may not approve their own pull request or request changes on it.
     pub(in crate::emulator) fn review(
         &self,
         repo: &str,
@@ -77,7 +77,7 @@ impl World {
         })
     }
 
-    /// Dismisses every review of somebody.
+    /// Dismisses every review of an account.
     pub(in crate::emulator) fn dismiss(
         &self,
         repo: &str,

@@ -1,31 +1,31 @@
-//! What accounts may do in a repository.
+//! Implements the roles of accounts in a repository.
 
 use crate::emulator::EmulatorError;
 
 use super::{Repo, World};
 
-/// People who may write to every new repository. Others have no role until somebody gives them one.
+/// Accounts that may write to every new repository. Others have no role until a test gives them one.
 pub(super) const USUAL_PEOPLE: [&str; 6] = ["alice", "bob", "carol", "dave", "emil", "olga"];
 
-/// What an account may do in a repository.
+/// Role of an account in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing that others may not.
+    /// No rights beyond those of everybody.
     None,
-    /// Read it.
+    /// Right to read the repository.
     Read,
-    /// Read it, and work on issues and pull requests.
+    /// Right to read the repository, and to work on issues and pull requests.
     Triage,
-    /// Push to it.
+    /// Right to push to the repository.
     Write,
-    /// Push to it, and change most settings.
+    /// Right to push to the repository, and to change most settings.
     Maintain,
-    /// Everything.
+    /// All rights on the repository.
     Admin,
 }
 
 impl Role {
-    /// As GitHub spells it.
+    /// Returns the role as GitHub spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -37,7 +37,7 @@ impl Role {
         }
     }
 
-    /// The base role that GitHub shows in its place where only those of old are told.
+    /// Returns the base role that GitHub shows where it only shows the original roles.
     pub(in crate::emulator) const fn base(self) -> Self {
         match self {
             Self::Triage => Self::Read,
@@ -46,14 +46,14 @@ impl Role {
         }
     }
 
-    /// Whether it includes another one.
+    /// Returns true if the role includes another one.
     pub(in crate::emulator) const fn has(self, other: Self) -> bool {
         self as u8 >= other as u8
     }
 }
 
 impl World {
-    /// Gives an account a role in a repository, in place of the one that it had.
+    /// Gives an account a role in a repository, in place of its former role.
     pub(in crate::emulator) fn set_role(
         &self,
         repo: &str,
@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    /// Lets everybody read a repository.
+    /// Makes a repository readable for everybody.
     pub(in crate::emulator) fn make_public(&self, repo: &str) -> Result<(), EmulatorError> {
         self.change(|world| {
             world.repo_mut(repo)?.public = true;
@@ -79,7 +79,7 @@ impl World {
 }
 
 impl Repo {
-    /// What an account may do in the repository.
+    /// Returns the role of an account in the repository.
     pub(in crate::emulator) fn role(&self, login: &str) -> Role {
         let role = self
             .roles
@@ -93,7 +93,7 @@ impl Repo {
         }
     }
 
-    /// Whether an account may push to the repository.
+    /// Returns true if an account may push to the repository.
     pub(in crate::emulator) fn lets_write(&self, login: &str) -> bool {
         self.role(login).has(Role::Write)
     }

@@ -1,4 +1,4 @@
-//! The records.
+//! Defines the records of the emulated GitHub.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,57 +10,57 @@ use crate::model::{BranchName, MergeMethod, PullNumber};
 use super::roles::USUAL_PEOPLE;
 use super::{Comment, FullName, Protection, Pull, Role, Status, Team, User, UserKind};
 
-/// Everything the emulated GitHub knows besides git.
+/// All data of the emulated GitHub except git.
 #[derive(Default)]
 pub(in crate::emulator) struct State {
-    /// By [`FullName::key`].
+    /// Repositories, by key ([`FullName::key`]).
     pub(in crate::emulator) repos: BTreeMap<String, Repo>,
-    /// By token.
+    /// Tokens of installations, by their text.
     pub(in crate::emulator) installation_tokens: HashMap<String, InstallationToken>,
-    /// Names that repositories had before: by key, the id of the repository.
+    /// Former names of repositories: id of the repository by key.
     pub(in crate::emulator) moved: BTreeMap<String, u64>,
     pub(super) teams: Vec<Team>,
     last_id: u64,
 }
 
-/// A token of the App's installation.
+/// Token of the App's installation.
 #[derive(Clone, Debug)]
 pub(in crate::emulator) struct InstallationToken {
     pub(in crate::emulator) expires_at: DateTime<Utc>,
-    /// Keys of the repositories it is limited to.
+    /// Keys of the repositories that the token is limited to.
     pub(in crate::emulator) repositories: Option<Vec<String>>,
 }
 
-/// A repository.
+/// Records of one repository.
 #[derive(Clone, Debug)]
 pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) id: u64,
     pub(in crate::emulator) name: FullName,
     pub(in crate::emulator) owner: User,
-    /// Key of the repository it was forked from.
+    /// Key of the repository that it was forked from.
     pub(in crate::emulator) parent: Option<String>,
     pub(in crate::emulator) created_at: DateTime<Utc>,
     pub(in crate::emulator) pushed_at: DateTime<Utc>,
     pub(in crate::emulator) pulls: BTreeMap<PullNumber, Pull>,
-    /// Oldest first.
+    /// Statuses of commits, the oldest first.
     pub(in crate::emulator) statuses: Vec<Status>,
     pub(in crate::emulator) reactions: Vec<Reaction>,
     pub(in crate::emulator) protections: BTreeMap<BranchName, Protection>,
-    /// What accounts may do in it, by login in small letters; others have no role.
+    /// Roles of accounts, by login in lower case. Other accounts have no role.
     pub(in crate::emulator) roles: BTreeMap<String, Role>,
-    /// Whether everybody may read it.
+    /// True if everybody may read the repository.
     pub(in crate::emulator) public: bool,
-    /// Whether nothing in it can be changed any more.
+    /// True if the repository is archived, so that nothing in it can be changed.
     pub(in crate::emulator) archived: bool,
-    /// Contents kept with Git LFS, by id.
+    /// Contents stored with Git LFS, by id.
     pub(in crate::emulator) lfs: BTreeMap<String, String>,
-    /// The branch that answers name as the default one; what is pushed goes by [`DEFAULT_BRANCH`] all the same.
+    /// Default branch in answers. Pushes always use [`DEFAULT_BRANCH`].
     pub(in crate::emulator) default_branch: String,
-    /// Methods by which pulls may be merged.
+    /// Methods to merge pull requests that are allowed.
     pub(in crate::emulator) merge_methods: Vec<MergeMethod>,
 }
 
-/// A reaction to a comment.
+/// Reaction to a comment.
 #[derive(Clone, Debug)]
 pub(in crate::emulator) struct Reaction {
     pub(in crate::emulator) id: u64,
@@ -70,11 +70,11 @@ pub(in crate::emulator) struct Reaction {
     pub(in crate::emulator) at: DateTime<Utc>,
 }
 
-/// The branch every repository starts with.
+/// Branch that every repository starts with.
 pub(in crate::emulator) const DEFAULT_BRANCH: &str = "main";
 
 impl State {
-    /// A new id; one sequence for everything that has one.
+    /// Returns a new id. All kinds of records share one sequence.
     pub(super) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -127,7 +127,7 @@ impl State {
         self.repos.insert(name.key(), repo);
     }
 
-    /// The repository with an id.
+    /// Returns the repository with an id.
     pub(in crate::emulator) fn repo_by_id(&self, id: u64) -> Option<&Repo> {
         self.repos.values().find(|repo| repo.id == id)
     }
@@ -153,7 +153,7 @@ impl Repo {
         )
     }
 
-    /// A comment and the pull it belongs to.
+    /// Returns a comment with its pull request.
     pub(in crate::emulator) fn comment(&self, id: u64) -> Option<(&Pull, &Comment)> {
         self.pulls
             .values()

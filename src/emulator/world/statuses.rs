@@ -1,4 +1,4 @@
-//! Commit statuses, by GitHub's rules.
+//! Implements commit statuses, with GitHub's rules.
 
 use chrono::{DateTime, Utc};
 
@@ -11,18 +11,18 @@ use super::{Author, Repo, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatusState {
-    /// Could not be found out.
+    /// The check itself failed.
     Error,
-    /// Not fine.
+    /// The check ended with a negative result.
     Failure,
-    /// Under way.
+    /// The check is not finished.
     Pending,
-    /// Fine.
+    /// The check ended with a positive result.
     Success,
 }
 
 impl StatusState {
-    /// As GitHub spells it.
+    /// Returns the state as GitHub spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -39,57 +39,56 @@ impl StatusState {
     }
 }
 
-/// A status of a commit.
+/// Status of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// GitHub's id of it.
+    /// Id of the status on GitHub.
     pub id: u64,
-    /// The commit.
+    /// Commit that the status belongs to.
     pub sha: CommitSha,
-    /// Its name.
+    /// Name of the status.
     pub context: String,
-    /// Its state.
     pub state: StatusState,
-    /// One line for people.
+    /// Description in one line for people.
     pub description: Option<String>,
-    /// Page with details.
+    /// Web page with details.
     pub target_url: Option<String>,
-    /// Login of who set it.
+    /// Login of the account that set the status.
     pub creator: String,
-    /// When it was set.
+    /// Time when the status was set.
     pub created_at: DateTime<Utc>,
 }
 
-/// The statuses of one commit.
+/// Statuses of one commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statuses {
-    /// The newest of each context, in the order in which the contexts first appeared.
+    /// Newest status of each context, in the order in which the contexts first appeared.
     pub latest: Vec<Status>,
-    /// Every status ever set, oldest first.
+    /// All statuses that were ever set, the oldest first.
     pub history: Vec<Status>,
 }
 
 impl Statuses {
-    /// The newest status of a context.
+    /// Returns the newest status of a context.
     pub fn of(&self, context: &str) -> Option<&Status> {
         self.latest.iter().find(|status| status.context == context)
     }
 }
 
-/// A status to set, as the request says it.
+/// Status to set, as in the request.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct NewStatus {
-    /// One of the four states.
+    /// One of the four states, as text.
     pub state: String,
-    /// Its name, `default` unless told.
+    /// Name of the status, `default` if absent.
     pub context: Option<String>,
-    /// One line for people.
+    /// Description in one line for people.
     pub description: Option<String>,
-    /// Page with details.
+    /// Web page with details.
     pub target_url: Option<String>,
 }
 
-/// Why GitHub does not take a status.
+/// Reason that GitHub refuses a status.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::emulator) enum StatusError {
     /// A field breaks a rule.
@@ -98,13 +97,13 @@ pub(in crate::emulator) enum StatusError {
         field: &'static str,
         message: String,
     },
-    /// The commit is not in the repository.
+    /// The repository does not contain the commit.
     #[error("No commit found for SHA: {0}")]
     NoCommit(String),
-    /// 1000 per commit and context.
+    /// The commit has 1000 statuses of this context already.
     #[error("This SHA and context has reached the maximum number of statuses.")]
     TooMany,
-    /// No such repository, or git failed.
+    /// The repository does not exist, or git failed.
     #[error(transparent)]
     Other(#[from] EmulatorError),
 }
@@ -161,7 +160,7 @@ impl World {
         let git = self.repo_handle(repo)?.git;
         let unknown = || StatusError::NoCommit(sha.to_owned());
         let commit = CommitSha::new(sha).map_err(|_| unknown())?;
-        // Nothing removes a commit, so one that is on record is there.
+        // Commits are never removed, so a commit that the records mention exists.
         if !self.state().repo(repo)?.has_on_record(&commit) {
             git.resolve(commit.as_str())
                 .await
@@ -204,7 +203,7 @@ impl Repo {
             || self.open_pulls().any(|pull| pull.head == *commit)
     }
 
-    /// The statuses of a commit.
+    /// Returns the statuses of a commit.
     pub(in crate::emulator) fn statuses_of(&self, sha: &CommitSha) -> Statuses {
         let history: Vec<Status> = self
             .statuses

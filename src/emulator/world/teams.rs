@@ -1,5 +1,5 @@
-//! Teams of organisations, which form trees. GitHub counts the members of a team's child teams as its own (GitHub REST:
-//! "Get team membership for a user").
+//! Implements teams of organisations, which form trees. GitHub counts the members of a team's child teams as its own
+//! (GitHub REST: "Get team membership for a user").
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::emulator::EmulatorError;
 
 use super::{State, UserKind, World};
 
-/// A team to make.
+/// Data of a team to create.
 #[derive(Clone, Debug)]
 pub struct NewTeam {
     name: String,
@@ -16,7 +16,7 @@ pub struct NewTeam {
 }
 
 impl NewTeam {
-    /// A team without members; its slug follows from the name.
+    /// Creates a team without members; its slug is derived from the name.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -25,20 +25,20 @@ impl NewTeam {
         }
     }
 
-    /// Puts it below the team with this slug.
+    /// Sets the parent team, by slug.
     #[must_use]
     pub fn below(mut self, parent: &str) -> Self {
         self.parent = Some(parent.to_owned());
         self
     }
 
-    /// With these people.
+    /// Adds members to the team.
     #[must_use]
     pub fn with(self, logins: &[&str]) -> Self {
         self.and(logins, MembershipState::Active)
     }
 
-    /// With people who have not accepted their invitation yet.
+    /// Adds people who have not accepted their invitation yet.
     #[must_use]
     pub fn inviting(self, logins: &[&str]) -> Self {
         self.and(logins, MembershipState::Pending)
@@ -54,29 +54,29 @@ impl NewTeam {
     }
 }
 
-/// Whether somebody has accepted to be a member.
+/// State of a membership: invited or accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::emulator) enum MembershipState {
     Pending,
     Active,
 }
 
-/// A team.
+/// Team of an organisation.
 #[derive(Clone, Debug)]
 pub(in crate::emulator) struct Team {
     pub(in crate::emulator) id: u64,
-    /// Login of the organisation, as it writes itself.
+    /// Login of the organisation, in its own spelling.
     pub(in crate::emulator) org: String,
     pub(in crate::emulator) name: String,
     pub(in crate::emulator) slug: String,
-    /// Slug of the team above.
+    /// Slug of the parent team.
     pub(in crate::emulator) parent: Option<String>,
-    /// By login in small letters.
+    /// State of each member, by login in lower case.
     members: BTreeMap<String, MembershipState>,
 }
 
 impl State {
-    /// Whether the login is an organisation; owners of repositories are, unless they forked them.
+    /// Returns the organisation with this login. Owners of repositories are organisations, except owners of forks.
     pub(in crate::emulator) fn org(&self, login: &str) -> Option<&str> {
         let is_org = |owner: &&super::User| {
             owner.kind == UserKind::Organization && owner.login.eq_ignore_ascii_case(login)
@@ -88,7 +88,7 @@ impl State {
             .map(|owner| owner.login.as_str())
     }
 
-    /// The teams of an organisation, oldest first.
+    /// Returns the teams of an organisation, the oldest first.
     pub(in crate::emulator) fn teams_of(&self, org: &str) -> impl Iterator<Item = &Team> {
         self.teams
             .iter()
@@ -129,13 +129,13 @@ impl State {
         Ok(())
     }
 
-    /// Whether a team is the other one, or below it.
+    /// Returns true if a team is the other one, or below it.
     fn is_below(&self, org: &str, slug: &str, other: &str) -> bool {
         let parent = self.team(org, slug).and_then(|team| team.parent.as_deref());
         slug == other || parent.is_some_and(|parent| self.is_below(org, parent, other))
     }
 
-    /// How somebody belongs to a team or one below it; the best of several ways counts.
+    /// Returns the membership of an account in a team or in one below it. An accepted membership takes precedence.
     pub(in crate::emulator) fn membership(
         &self,
         team: &Team,
@@ -153,7 +153,7 @@ impl State {
 }
 
 impl World {
-    /// Makes a team, or gives the team of this name other members.
+    /// Creates a team, or replaces the team of this name.
     pub(in crate::emulator) fn set_team(
         &self,
         org: &str,
@@ -163,7 +163,7 @@ impl World {
     }
 }
 
-/// Small letters, and `-` for what is no letter, digit or `_`.
+/// Derives a slug: lower case, with `-` in place of all characters except letters, digits and `_`.
 fn slug(name: &str) -> String {
     let kept = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {

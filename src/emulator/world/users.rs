@@ -1,15 +1,15 @@
-//! Accounts. They need no registration: whoever is named exists, and the id follows from the login.
+//! Defines accounts. Accounts need no registration: every login exists, and its id is derived from the login.
 
 use sha2::{Digest, Sha256};
 
-/// What an account is.
+/// Kind of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::emulator) enum UserKind {
-    /// A person.
+    /// Account of a person.
     User,
-    /// A GitHub App's own account.
+    /// Account of a GitHub App.
     Bot,
-    /// An owner of repositories that is no person.
+    /// Owner of repositories that is not a person.
     Organization,
 }
 
@@ -23,7 +23,7 @@ impl UserKind {
     }
 }
 
-/// An account.
+/// Account with its kind.
 #[derive(Clone, Debug)]
 pub(in crate::emulator) struct User {
     pub(in crate::emulator) login: String,
@@ -31,7 +31,7 @@ pub(in crate::emulator) struct User {
 }
 
 impl User {
-    /// A person, or a bot when the login ends in `[bot]`.
+    /// Creates a person, or a bot if the login ends in `[bot]`.
     pub(in crate::emulator) fn new(login: &str) -> Self {
         let kind = if login.ends_with("[bot]") {
             UserKind::Bot
@@ -44,13 +44,14 @@ impl User {
         }
     }
 
-    /// The same id for the same login, whatever its case, in every run.
+    /// Returns the id. The same login always has the same id, regardless of its case.
     pub(in crate::emulator) fn id(&self) -> u64 {
         let hash = Sha256::digest(self.login.to_ascii_lowercase());
         u64::from(u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % 100_000_000) + 1
     }
 
-    /// The address GitHub puts into commits. Its host is fixed: commit ids must not depend on our port.
+    /// Returns the address that GitHub puts into commits. Its host is fixed, because commit ids must not depend on
+    /// the port.
     pub(in crate::emulator) fn email(&self) -> String {
         format!("{}+{}@users.noreply.github.com", self.id(), self.login)
     }

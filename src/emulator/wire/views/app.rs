@@ -1,4 +1,4 @@
-//! The GitHub App and its installation.
+//! Builds the JSON of the GitHub App and its installation.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::emulator::world::{User, UserKind, World};
 use super::node_id;
 use super::user::account;
 
-/// When the App was registered; it was there before anything else.
+/// Time of the App's registration, before anything else.
 const REGISTERED: &str = "2020-01-01T00:00:00Z";
 
-/// What the App may do.
+/// Returns the permissions of the App.
 pub(in crate::emulator::wire) fn permissions() -> Value {
     json!({
         "checks": "write",
@@ -28,7 +28,7 @@ fn events() -> Value {
     json!(["issue_comment", "pull_request", "push"])
 }
 
-/// The App.
+/// Builds the JSON of the App.
 pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
     let owner = User {
         login: app.slug.clone(),
@@ -50,7 +50,7 @@ pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
     })
 }
 
-/// Its installation with an account.
+/// Builds the JSON of the App's installation on an account.
 pub(in crate::emulator::wire) fn installation(
     world: &World,
     app: &AppOptions,

@@ -1,4 +1,4 @@
-//! Branches and what they demand.
+//! Builds the JSON of branches and their protection.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::model::BranchName;
 
 use super::{View, node_id};
 
-/// A branch by itself. Of its protection everybody sees the required checks.
+/// Builds the JSON of a single branch. Every caller may see the required checks of its protection.
 pub(in crate::emulator::wire) fn branch(
     view: &View<'_>,
     repo: &Repo,
@@ -73,7 +73,7 @@ fn commit(view: &View<'_>, repo: &Repo, commit: &CommitInfo) -> Value {
     })
 }
 
-/// What a protected branch demands.
+/// Builds the JSON of a branch's protection.
 pub(in crate::emulator::wire) fn protection(
     view: &View<'_>,
     repo: &Repo,

@@ -1,4 +1,4 @@
-//! Comments and reactions.
+//! Builds the JSON of comments and reactions.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::pull::association;
 use super::user::user;
 use super::{View, node_id};
 
-/// A comment on a pull request.
+/// Builds the JSON of a comment on a pull request.
 pub(in crate::emulator::wire) fn comment(
     view: &View<'_>,
     repo: &Repo,
@@ -46,7 +46,7 @@ pub(in crate::emulator::wire) fn comment(
     })
 }
 
-/// How many reactions of each kind there are.
+/// Counts the reactions of each kind.
 pub(super) fn rollup<'a>(of: &str, reactions: impl Iterator<Item = &'a Reaction>) -> Value {
     let mut counts = json!({
         "url": format!("{of}/reactions"),
@@ -68,7 +68,7 @@ pub(super) fn rollup<'a>(of: &str, reactions: impl Iterator<Item = &'a Reaction>
     counts
 }
 
-/// A reaction to a comment.
+/// Builds the JSON of a reaction to a comment.
 pub(in crate::emulator::wire) fn reaction(world: &World, reaction: &Reaction) -> Value {
     json!({
         "id": reaction.id,

@@ -1,4 +1,4 @@
-//! Files and directories.
+//! Builds the JSON of files and directories.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use crate::emulator::world::Repo;
 
 use super::{View, merged};
 
-/// Where a file is shown: the repository, and the ref that was asked for.
+/// Repository and requested ref of a file.
 pub(in crate::emulator::wire) struct Place<'a> {
     pub(in crate::emulator::wire) repo: &'a Repo,
     pub(in crate::emulator::wire) name: &'a str,
@@ -26,7 +26,7 @@ const RESERVED: &AsciiSet = &CONTROLS
     .add(b'?')
     .add(b'`');
 
-/// A path as part of a URL.
+/// Encodes a path as part of a URL.
 pub(super) fn encoded(path: &str) -> String {
     utf8_percent_encode(path, RESERVED).to_string()
 }
@@ -71,7 +71,7 @@ fn entry(view: &View<'_>, place: &Place<'_>, blob: &Blob) -> Value {
     })
 }
 
-/// The entries of a directory.
+/// Builds the JSON of the entries of a directory.
 pub(in crate::emulator::wire) fn content_directory(
     view: &View<'_>,
     place: &Place<'_>,
@@ -83,7 +83,7 @@ pub(in crate::emulator::wire) fn content_directory(
         .collect()
 }
 
-/// A file with its content in base64, in lines of 60 characters.
+/// Builds the JSON of a file with its content in base64, in lines of 60 characters.
 pub(in crate::emulator::wire) fn content_file(
     view: &View<'_>,
     place: &Place<'_>,
@@ -103,7 +103,7 @@ pub(in crate::emulator::wire) fn content_file(
     )
 }
 
-/// A symbolic link that leads nowhere.
+/// Builds the JSON of a symbolic link without a file at its target.
 pub(in crate::emulator::wire) fn content_symlink(
     view: &View<'_>,
     place: &Place<'_>,

@@ -1,4 +1,4 @@
-//! Payloads of `pull_request` and `issue_comment` webhooks.
+//! Builds payloads of `pull_request` and `issue_comment` webhooks.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::repo::repo;
 use super::user::{organization, user};
 use super::{View, merged, node_id};
 
-/// What every payload ends with: repository, organisation, installation, sender.
+/// Builds the fields that end every payload: repository, organisation, installation, sender.
 pub(super) fn frame(view: &View<'_>, of: &Repo, repository: &Value, sender: &str) -> Value {
     let mut frame = json!({ "repository": repository, "sender": user(view.world, sender) });
     if let Some(organization) = organization(view.world, &of.owner) {
@@ -25,7 +25,7 @@ pub(super) fn frame(view: &View<'_>, of: &Repo, repository: &Value, sender: &str
     frame
 }
 
-/// A `pull_request` event. `extra` has the fields that only some actions have.
+/// Builds a `pull_request` event. `extra` has the fields that only some actions have.
 pub(in crate::emulator) fn pull_event(
     view: &View<'_>,
     of: &Repo,
@@ -49,7 +49,7 @@ pub(in crate::emulator) fn pull_event(
     }
 }
 
-/// A `repository` event. `extra` has the fields that only some actions have.
+/// Builds a `repository` event. `extra` has the fields that only some actions have.
 pub(in crate::emulator) fn repository_event(
     view: &View<'_>,
     of: &Repo,
@@ -65,7 +65,7 @@ pub(in crate::emulator) fn repository_event(
     }
 }
 
-/// GitHub sends these events before it has tried the merge.
+/// Builds the JSON of the pull request in an event. GitHub sends some events before it has tried the merge.
 fn shown(view: &View<'_>, of: &Repo, pull: &Pull, action: &str) -> Value {
     let mut shown = pull_full(view, of, pull);
     if matches!(action, "opened" | "reopened" | "synchronize" | "edited") {
@@ -79,7 +79,7 @@ fn shown(view: &View<'_>, of: &Repo, pull: &Pull, action: &str) -> Value {
     shown
 }
 
-/// An `issue_comment` event of a comment on a pull.
+/// Builds an `issue_comment` event for a comment on a pull request.
 pub(in crate::emulator) fn comment_event(
     view: &View<'_>,
     of: &Repo,
@@ -104,7 +104,7 @@ pub(in crate::emulator) fn comment_event(
     }
 }
 
-/// A pull request in its older role as an issue.
+/// Builds the JSON of a pull request in its older role as an issue.
 fn issue(view: &View<'_>, of: &Repo, pull: &Pull) -> Value {
     let (name, number) = (&of.name, pull.number);
     let own = view.world.api(&format!("/repos/{name}/issues/{number}"));

@@ -1,4 +1,4 @@
-//! The JSON that GitHub shows of things, in REST answers and in webhooks alike.
+//! Builds the JSON of GitHub's resources, for REST answers and webhooks alike.
 
 mod app;
 mod branch;
@@ -32,30 +32,29 @@ pub(super) use user::public_user;
 pub(in crate::emulator) use event::{comment_event, pull_event, repository_event};
 pub(in crate::emulator) use push::{PushFacts, push_event};
 
-/// What every view needs: the records, and where they are served.
+/// Input of every view: the records, and the world that serves them.
 pub(in crate::emulator) struct View<'a> {
     pub(in crate::emulator) world: &'a World,
     pub(in crate::emulator) state: &'a State,
 }
 
 impl World {
-    /// URL of a REST resource.
+    /// Returns the URL of a REST resource.
     fn api(&self, path: &str) -> String {
         format!("{}/api/v3{path}", self.base_url)
     }
 
-    /// URL of a page.
+    /// Returns the URL of a page.
     fn html(&self, path: &str) -> String {
         format!("{}{path}", self.base_url)
     }
 }
 
-/// GitHub's opaque global id.
+/// Builds an opaque global id in GitHub's format.
 fn node_id(kind: &str, id: u64) -> String {
     STANDARD.encode(format!("{:03}:{kind}{id}", kind.len()))
 }
 
-/// Adds the fields of one object to another.
 fn merged(mut into: serde_json::Value, from: serde_json::Value) -> serde_json::Value {
     if let (Some(into), serde_json::Value::Object(from)) = (into.as_object_mut(), from) {
         into.extend(from);

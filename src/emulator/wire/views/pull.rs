@@ -1,4 +1,4 @@
-//! Pull requests and their files.
+//! Builds the JSON of pull requests and their files.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::repo::repo;
 use super::user::{account, user};
 use super::{View, merged, node_id};
 
-/// A pull request as an item of a list.
+/// Builds the JSON of a pull request as an item of a list.
 pub(in crate::emulator::wire) fn pull_simple(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
     merged(links(view, base, pull), facts(view, base, pull))
 }
@@ -93,19 +93,19 @@ fn label(view: &View<'_>, base: &Repo, name: &str, number: u64) -> Value {
     })
 }
 
-/// `merged` is no state of its own on the wire.
+/// Returns the state in JSON. GitHub's API has no separate state for merged pull requests.
 pub(super) fn open_or_closed(pull: &Pull) -> &'static str {
     if pull.is_open() { "open" } else { "closed" }
 }
 
-/// When it was merged, if it was.
+/// Returns the time of the merge, if the pull request was merged.
 pub(super) fn merged_at(pull: &Pull) -> Option<String> {
     pull.closed_at
         .filter(|_| pull.state == PullState::Merged)
         .map(time)
 }
 
-/// Head or base.
+/// Builds the JSON of the head or the base.
 fn end(view: &View<'_>, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha) -> Value {
     let owner = of.map(|repo| &repo.owner);
     json!({
@@ -117,7 +117,8 @@ fn end(view: &View<'_>, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha)
     })
 }
 
-/// How somebody stands to the repository: bots are strangers to GitHub, everybody else here is a member.
+/// Returns the association of an account with the repository. Bots have none on GitHub; accounts that may write are
+/// members here.
 pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
     match User::new(login).kind.as_str() {
         "Bot" => "NONE",
@@ -127,7 +128,7 @@ pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
     }
 }
 
-/// A pull request by itself.
+/// Builds the JSON of a single pull request.
 pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
     let files = &pull.diff.files;
     let mergeable = pull.is_settled().then_some(pull.merge_commit.is_some());
@@ -148,7 +149,7 @@ pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &
     merged(pull_simple(view, base, pull), more)
 }
 
-/// A file that a pull request changes.
+/// Builds the JSON of a file that a pull request changes.
 pub(in crate::emulator::wire) fn changed_file(
     view: &View<'_>,
     base: &Repo,

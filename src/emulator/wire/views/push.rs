@@ -1,4 +1,4 @@
-//! Payloads of `push` webhooks.
+//! Builds payloads of `push` webhooks.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::event::frame;
 use super::repo::pushed_repo;
 use super::{View, merged};
 
-/// A branch that moved, and by which commits.
+/// A branch that moved, with its new commits.
 pub(in crate::emulator) struct PushFacts<'a> {
     pub(in crate::emulator) branch: &'a BranchName,
     pub(in crate::emulator) before: Option<&'a CommitSha>,
@@ -20,7 +20,7 @@ pub(in crate::emulator) struct PushFacts<'a> {
     pub(in crate::emulator) head: Option<&'a CommitInfo>,
 }
 
-/// A `push` event.
+/// Builds a `push` event.
 pub(in crate::emulator) fn push_event(
     view: &View<'_>,
     of: &Repo,

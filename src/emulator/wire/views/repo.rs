@@ -1,4 +1,4 @@
-//! Repositories.
+//! Builds the JSON of repositories.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::model::MergeMethod;
 use super::user::{account, organization};
 use super::{View, merged, node_id};
 
-/// Links below the repository's own URL: name of the field, what is appended.
+/// Links below the repository's own URL: name of the field, and appended path.
 const LINKS: [(&str, &str); 37] = [
     ("forks_url", "/forks"),
     ("keys_url", "/keys{/key_id}"),
@@ -53,7 +53,7 @@ const LINKS: [(&str, &str); 37] = [
     ("url", ""),
 ];
 
-/// A repository as part of pulls and events.
+/// Builds the JSON of a repository as part of pull requests and events.
 pub(in crate::emulator::wire) fn repo(view: &View<'_>, repo: &Repo) -> Value {
     let name = &repo.name;
     let api = view.world.api(&format!("/repos/{name}"));
@@ -117,7 +117,7 @@ fn settings(repo: &Repo) -> Value {
     })
 }
 
-/// `GET /repos/{owner}/{repo}`.
+/// Builds the answer to `GET /repos/{owner}/{repo}`.
 pub(in crate::emulator::wire) fn full_repo(view: &View<'_>, one: &Repo) -> Value {
     let mut full = merged(
         repo(view, one),
@@ -147,7 +147,7 @@ pub(in crate::emulator::wire) fn full_repo(view: &View<'_>, one: &Repo) -> Value
     full
 }
 
-/// A push event shows the repository with times as numbers, and in a few more ways differently.
+/// Builds the JSON of a repository in a push event. It has times as numbers, and differs in a few more fields.
 pub(super) fn pushed_repo(view: &View<'_>, one: &Repo) -> Value {
     let mut shown = merged(
         repo(view, one),

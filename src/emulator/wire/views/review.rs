@@ -1,4 +1,4 @@
-//! Reviews, and who may write.
+//! Builds the JSON of reviews and permissions.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::pull::association;
 use super::user::user;
 use super::{View, merged, node_id};
 
-/// A review in a list.
+/// Builds the JSON of a review in a list.
 pub(in crate::emulator::wire) fn review(
     view: &View<'_>,
     repo: &Repo,
@@ -38,7 +38,7 @@ pub(in crate::emulator::wire) fn review(
     })
 }
 
-/// What somebody may do in a repository.
+/// Builds the JSON of an account's permission in a repository.
 pub(in crate::emulator::wire) fn permission(world: &World, repo: &Repo, login: &str) -> Value {
     let role = repo.role(login);
     let permissions = json!({

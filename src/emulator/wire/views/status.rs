@@ -1,4 +1,4 @@
-//! Statuses.
+//! Builds the JSON of statuses.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn simple(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
     })
 }
 
-/// A status of a commit.
+/// Builds the JSON of a status of a commit.
 pub(in crate::emulator::wire) fn status(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
     merged(
         simple(view, repo, status),
@@ -34,7 +34,7 @@ pub(in crate::emulator::wire) fn status(view: &View<'_>, repo: &Repo, status: &S
     )
 }
 
-/// The statuses of a commit, newest of each context, and what they come to.
+/// Builds the JSON of a commit's statuses, the newest of each context, with the combined state.
 pub(in crate::emulator::wire) fn combined_status(
     view: &View<'_>,
     of: &Repo,
@@ -55,7 +55,7 @@ pub(in crate::emulator::wire) fn combined_status(
     })
 }
 
-/// Failure if any failed, pending if any is or there are none, else success.
+/// Returns failure if any status failed, pending if any is pending or there are none, else success.
 fn combined(latest: &[Status]) -> StatusState {
     let any = |state| latest.iter().any(|status| status.state == state);
     if any(StatusState::Error) || any(StatusState::Failure) {

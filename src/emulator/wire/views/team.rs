@@ -1,4 +1,4 @@
-//! Teams and memberships.
+//! Builds the JSON of teams and memberships.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::emulator::world::{MembershipState, Team, User, UserKind, World};
 
 use super::{View, merged, node_id};
 
-/// A team in a list.
+/// Builds the JSON of a team in a list.
 pub(in crate::emulator::wire) fn team(view: &View<'_>, team: &Team) -> Value {
     let parent = team
         .parent
@@ -41,7 +41,7 @@ fn simple(world: &World, team: &Team) -> Value {
     })
 }
 
-/// How somebody belongs to a team.
+/// Builds the JSON of a membership in a team.
 pub(in crate::emulator::wire) fn membership(
     world: &World,
     team: &Team,

@@ -1,4 +1,4 @@
-//! Accounts.
+//! Builds the JSON of accounts.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,12 @@ use crate::emulator::world::{User, UserKind, World};
 
 use super::{merged, node_id};
 
-/// The short form that is part of everything.
+/// Builds the short form of an account, which is part of many answers.
 pub(super) fn user(world: &World, login: &str) -> Value {
     account(world, &User::new(login))
 }
 
-/// The short form of an account that is known to be an organisation or not.
+/// Builds the short form of an account of a known kind.
 pub(super) fn account(world: &World, user: &User) -> Value {
     let (login, id) = (&user.login, user.id());
     // The brackets of a bot's login are not allowed in a URL.
@@ -46,7 +46,7 @@ fn page(world: &World, user: &User) -> String {
     }
 }
 
-/// `GET /user`.
+/// Builds the answer to `GET /user`.
 pub(in crate::emulator::wire) fn public_user(world: &World, login: &str) -> Value {
     let more = json!({
         "name": null,
@@ -68,7 +68,7 @@ pub(in crate::emulator::wire) fn public_user(world: &World, login: &str) -> Valu
     merged(user(world, login), more)
 }
 
-/// The organisation of an event, if the owner of the repository is one.
+/// Builds the organisation of an event, if the owner of the repository is one.
 pub(super) fn organization(world: &World, owner: &User) -> Option<Value> {
     if owner.kind != UserKind::Organization {
         return None;

@@ -27,7 +27,7 @@ pub enum LogLevel {
     /// Normal events of the server.
     #[default]
     Info,
-    /// Unusual events that need no action.
+    /// Problems that do not prevent anything.
     Warn,
     /// Problems that a person should look at.
     Error,

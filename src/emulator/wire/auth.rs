@@ -36,7 +36,7 @@ pub(super) enum Caller {
 }
 
 impl Caller {
-    /// Returns a repository that the caller may read. All repositories are private here.
+    /// Returns a repository that the caller may read. Without credentials no repository is visible.
     pub(super) fn repo<'a>(
         &self,
         state: &'a Records,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::store::PackagePath;
 
-/// Packages that sessions of this process have links to, and the times when projects got links.
+/// Packages that sessions of this process have links to, and the searches during which projects got links.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     /// Number of sessions with a link to the package.

@@ -1,4 +1,4 @@
-//! What handlers and jobs are given: the services of one replica and the settings they follow.
+//! Provides handlers and jobs with the services of one replica and the settings that are in effect.
 
 mod file_state;
 mod live;
@@ -41,18 +41,18 @@ use crate::telemetry::{Metrics, Panics};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
-/// What handlers and jobs are given: the database and the services of one replica.
+/// Context of handlers and jobs: the database, the settings and the services of one replica.
 #[derive(Clone)]
 pub struct Ctx {
-    /// The database. For the work of a job it is under the lease of that job.
+    /// The database. For the work of a job, its writes depend on the lease of that job.
     pub store: Store,
-    /// What the operator wants. It does not change while a job is worked on; the next job may see other settings.
+    /// Settings of the administrator. They do not change during a job; the next job may see other settings.
     pub settings: Arc<Settings>,
     services: Arc<Services>,
 }
 
 impl Ctx {
-    /// The services on a database.
+    /// Combines a database and services.
     pub fn new(store: Store, services: Services) -> Self {
         Self {
             store,
@@ -61,13 +61,13 @@ impl Ctx {
         }
     }
 
-    /// Changes what the operator wants, for this and for all that begins from now on.
+    /// Changes the settings, for this context and for everything that begins from now on.
     pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
         change(Arc::make_mut(&mut self.settings));
         self.live.put(Arc::clone(&self.settings));
     }
 
-    /// The same with the settings of this moment, for those who live as long as the server.
+    /// Returns a context with the current settings, for callers that live as long as the server.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self {
@@ -76,8 +76,8 @@ impl Ctx {
         }
     }
 
-    /// The same for the work of one job: nothing is written once its lease is lost, and the settings are those of its
-    /// start.
+    /// Returns a context for the work of one job. It writes nothing once the lease is lost, and has the settings of
+    /// the start of the job.
     #[must_use]
     pub fn under(&self, attempt: &Attempt) -> Self {
         let store = self.store.under(&attempt.lease, attempt.lost.clone());
@@ -97,153 +97,151 @@ impl Deref for Ctx {
     }
 }
 
-/// The services of one replica.
+/// Services that one replica provides.
 pub struct Services {
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Identifiers.
+    /// Source of new identifiers.
     pub ids: Arc<dyn Ids>,
-    /// The forge.
     pub forge: Arc<dyn Forge>,
-    /// What owners gave for their repositories.
+    /// Credentials that owners stored for their repositories.
     pub credentials: Credentials,
-    /// Where the key and the last checkpoint of the audit log lie.
+    /// Location of the key and the last checkpoint of the audit log.
     pub audit: AuditFiles,
-    /// Who was in which team a moment ago.
+    /// Cache of recent memberships in teams.
     pub memberships: Memberships,
-    /// Exclusive work of this server.
+    /// Leases for the exclusive work of this server.
     pub leases: Leases,
     /// Mirrors and checkouts on this disk.
     pub checkouts: Checkouts,
-    /// Keeps the mirrors in step.
+    /// Keeps the mirrors in sync.
     pub syncer: Syncer,
-    /// How Terraform and OpenTofu are found and started.
+    /// Finds and starts Terraform and OpenTofu.
     pub terraform: Terraform,
-    /// Plan files.
+    /// Store of plan files.
     pub artifacts: Artifacts,
-    /// Places for runs: one pool for the whole process (`--parallel-pool-size`, `--parallel-repo-size`).
+    /// Permits for runs: one pool for the whole process (`--parallel-pool-size`, `--parallel-repo-size`).
     pub pool: Pool,
-    /// News of runs for watchers.
+    /// News of runs for viewers of their pages.
     pub hub: OutputHub,
-    /// Wakes the workers.
+    /// Nudge that wakes the workers.
     pub nudge: Nudge,
-    /// Wakes the repair of mirrors.
+    /// Nudge that wakes the reconcilers of mirrors.
     pub mirror_nudge: Nudge,
-    /// Commands of this process that can be told to stop.
+    /// Commands of this process that can be stopped.
     pub stops: Stops,
-    /// When this server started: what was told before may have been missed.
+    /// Start time of this server. It may have missed earlier news.
     pub started_at: DateTime<Utc>,
-    /// Cancelled when the server begins nothing more.
+    /// Cancelled when the server begins no more work.
     pub closing: CancellationToken,
-    /// Cancelled when the server will not wait for runs any longer.
+    /// Cancelled when the server does not wait for runs any longer.
     pub interrupt: CancellationToken,
-    /// Numbers for monitors.
+    /// Metrics of this process.
     pub metrics: Metrics,
-    /// Panics of this process.
     pub panics: Arc<Panics>,
-    /// What the operator wants, as it is now.
+    /// Current settings, which may change while the server runs.
     pub live: Live,
 }
 
-/// What the operator wants, as far as handlers and jobs need it.
+/// Settings of the administrator, as far as handlers and jobs need them.
 #[derive(Clone)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
 )]
 pub struct Settings {
-    /// Which repositories are served.
+    /// Repositories that the server works for.
     pub allowlist: RepoAllowlist,
-    /// Whether the built-in `init` may read private modules of the forge (`--write-git-creds`).
+    /// True if the built-in `init` may read private modules of the forge (`--write-git-creds`).
     pub module_access: bool,
-    /// Which team of the forge may give which command.
+    /// Commands that each team of the forge may give.
     pub team_rules: TeamRules,
-    /// Who may give commands where there is no such list.
+    /// People who may give commands if there are no rules for teams.
     pub commenters: Commenters,
-    /// What the pages and the API may be used for.
+    /// Actions that the pages and the API permit.
     pub web_rules: WebRules,
-    /// Who on the pages and in the API is limited to owners: at each moment by what the file says then.
+    /// Accounts that are limited to owners on the pages and in the API. They always follow the current content of
+    /// their file.
     pub web_accounts: Arc<LiveAccounts>,
-    /// What the operator says about single repositories.
+    /// Rules of the administrator for single repositories.
     pub repos: Arc<ServerRepos>,
-    /// Repositories of which has been said which patterns nearly fit.
+    /// Repositories for which near misses of patterns have been logged.
     pub sighted: Arc<Sighted>,
-    /// Who uses which module, in the repositories that were searched last.
+    /// Module graphs of the repositories that were searched last.
     pub modules: Arc<ModuleGraphs>,
-    /// The command of the operator that says who may do what.
+    /// Program of the administrator that decides about permissions.
     pub team_authz: Option<TeamAuthz>,
-    /// Whether a plan that meets the lock of another pull waits for it in line.
+    /// True if a plan is queued when another pull request has the lock.
     pub lock_queue: bool,
-    /// Secrets with which deliveries may be signed; empty: unsigned ones are taken.
+    /// Secrets with which deliveries may be signed. If empty, unsigned deliveries are accepted.
     pub webhook_secrets: Vec<Secret>,
-    /// How comments are read.
+    /// Grammar of commands in comments.
     pub grammar: Grammar,
-    /// The word shown in hints.
+    /// Name of the program in hints.
     pub executable: String,
-    /// First part of every status.
+    /// First part of the name of every status.
     pub status_name: String,
-    /// First parts of statuses of others that do not keep a pull from being mergeable.
+    /// First parts of the names of other statuses that do not keep a pull request from being mergeable.
     pub ignored_status_names: Vec<String>,
-    /// Where people reach the dashboard; without a slash at the end.
+    /// Address of the dashboard for people, without a slash at the end.
     pub public_url: String,
-    /// Reaction to comments that give a command, in the forge's words; `None`: none.
+    /// Reaction to comments with a command, in the forge's words; `None` for no reaction.
     pub reaction: Option<String>,
-    /// Whether drafts are planned when they change.
+    /// True if drafts are planned when they change.
     pub allow_drafts: bool,
-    /// Whether pulls from forks are served.
+    /// True if pull requests from forks are served.
     pub allow_forks: bool,
-    /// Whether a command fails when a hook before it does.
+    /// True if a command fails when a hook before it fails.
     pub fail_on_pre_hook: bool,
-    /// Whether a change of a pull leads to a plan.
+    /// True if a change of a pull request leads to a plan.
     pub autoplan: bool,
-    /// Labels of pulls that keep something from being done.
+    /// Labels of pull requests that prevent commands.
     pub labels: Labels,
-    /// Merging after applies, where the repository says nothing.
+    /// Merging after applies, unless the repository configures it.
     pub automerge: AutomergeConfig,
-    /// Whether nothing is said about repositories that are not served.
+    /// True if commands in repositories that are not served get no reply.
     pub silence_allowlist: bool,
-    /// Whether nothing is said about pulls from forks.
+    /// True if commands on pull requests from forks get no reply.
     pub silence_forks: bool,
-    /// Whether a command that concerns no project is answered.
+    /// True if a command that concerns no project gets no reply.
     pub silence_no_projects: bool,
-    /// Whether commits get statuses although nothing is planned.
+    /// Statuses of commits for which nothing is planned.
     pub statuses: IdleStatuses,
-    /// Whether files that hooks make count as changed.
+    /// True if files that hooks make count as changed.
     pub untracked_files: bool,
-    /// How changed files lead to projects.
+    /// Rules that derive projects from changed files.
     pub discovery: discovery::Settings,
-    /// Which program runs the code unless a project says otherwise.
+    /// Program that runs the code, unless a project chooses another.
     pub distribution: Distribution,
-    /// Which version of it, unless a project says otherwise; `None`: whichever is there.
+    /// Version of the program, unless a project chooses another; `None` for any available version.
     pub default_version: Option<semver::Version>,
-    /// Arguments that comments may hand to Terraform.
+    /// Arguments that comments may pass to Terraform.
     pub extra_args: ExtraArgs,
-    /// Where variables files outside of a project may lie.
+    /// Directories outside of a project that may contain variables files.
     pub var_file_dirs: Vec<PathBuf>,
-    /// Most that mirrors, checkouts and packages of providers may take on this disk; `None`: any amount.
+    /// Maximum size of mirrors, checkouts and packages of providers on this disk; `None` for no limit.
     pub disk_quota: Option<ByteSize>,
-    /// Mirrors that are brought in step at the same time at most.
+    /// Maximum number of concurrent mirror syncs.
     pub sync_parallel: usize,
-    /// How long a run may take.
+    /// Maximum duration of a run.
     pub run_timeout: Duration,
-    /// How long what is over is kept.
+    /// Retention periods of finished work.
     pub retention: Retention,
-    /// How often repairs look.
+    /// Periods of the reconcilers.
     pub periods: Periods,
     /// Hosts that are forges.
     pub forges: ForgeHosts,
-    /// Flags and variables that are accepted and have no effect, a sentence each.
+    /// Flags and variables that are accepted and have no effect, one sentence each.
     pub without_effect: Vec<String>,
-    /// Limits on what is posted.
+    /// Limits on the size of posted comments.
     pub limits: render::Limits,
-    /// What the file of a repository is read from, unless its entry says otherwise; `None`: what is checked out.
+    /// Source of the file of a repository, unless its entry chooses another; `None` for the checkout.
     pub config_source: Option<ConfigSource>,
-    /// How comments look.
+    /// Style of comments on pull requests.
     pub style: render::Style,
 }
 
 impl Settings {
-    /// The same with another file of `--repo-config`.
+    /// Returns these settings with another file of `--repo-config`.
     fn with_repos(&self, repos: ServerRepos) -> Self {
         Self {
             team_authz: repos.team_authz.clone(),
@@ -253,7 +251,7 @@ impl Settings {
         }
     }
 
-    /// Everything of the server's configuration that is accepted and has no effect, a sentence each.
+    /// Lists everything in the server's configuration that is accepted and has no effect, one sentence each.
     pub fn without_effect(&self) -> Vec<String> {
         let (file, remarks) = self.repos.without_effect();
         let of_file = remarks
@@ -262,28 +260,28 @@ impl Settings {
         self.without_effect.iter().cloned().chain(of_file).collect()
     }
 
-    /// Page of a run.
+    /// Returns the page of a run.
     pub fn run_url(&self, run: crate::model::RunId) -> String {
         format!("{}/jobs/{run}", self.public_url)
     }
 
-    /// Page of an application.
+    /// Returns the page of an application.
     pub fn application_url(&self, application: crate::model::ApplicationId) -> String {
         format!("{}/apps/{application}", self.public_url)
     }
 
-    /// Page of what stops applies.
+    /// Returns the page of apply locks.
     pub fn apply_locks_url(&self) -> String {
         format!("{}/apply-locks", self.public_url)
     }
 
-    /// Page of a lock.
+    /// Returns the page of a lock.
     pub fn lock_url(&self, lock: crate::model::LockId) -> String {
         format!("{}/locks/{lock}", self.public_url)
     }
 
-    /// What the operator says about a repository. The first time a repository is seen, entries that Atlantis would let
-    /// speak for it and Lockkeeper does not are logged.
+    /// Returns the rules of the administrator for a repository. The first time a repository is seen, the function
+    /// logs entries that Atlantis would apply to it and Lockkeeper does not.
     pub fn rules(&self, repo: &RepoId) -> RepoRules {
         let rules = self.repos.rules(repo);
         if !rules.near_misses().is_empty() && self.sighted.first_time(repo) {
@@ -298,14 +296,14 @@ impl Settings {
         rules
     }
 
-    /// How long a lock of a repository may be idle; `None`: as long as its pull is open.
+    /// Returns how long a lock of a repository may be idle. `None`: as long as its pull request is open.
     pub fn lock_ttl(&self, repo: &RepoId) -> Option<TimeDelta> {
         self.rules(repo)
             .ttl()
             .and_then(|ttl| TimeDelta::from_std(ttl).ok())
     }
 
-    /// What holds for the lock of a project; `config` is the file of the repository, if it has one.
+    /// Returns the policy for the lock of a project; `config` is the file of the repository, if it has one.
     pub fn lock_policy(
         &self,
         repo: &RepoId,
@@ -321,37 +319,37 @@ impl Settings {
 pub struct Sighted(Mutex<HashSet<RepoId>>);
 
 impl Sighted {
-    /// Repositories that are remembered; those beyond are never seen for the first time.
+    /// Maximum number of remembered repositories. Further ones are never seen for the first time.
     const MAX: usize = 10_000;
 
-    /// Whether nobody has asked for the repository before.
+    /// Returns true the first time it is called for a repository.
     fn first_time(&self, repo: &RepoId) -> bool {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.len() < Self::MAX && seen.insert(repo.clone())
     }
 }
 
-/// What a plan that concerns no project does to the statuses of the commit.
+/// Effect of a plan that concerns no project on the statuses of the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdleStatuses {
-    /// It sets them to success.
+    /// Sets the statuses to success.
     #[default]
     Always,
-    /// Only if somebody asked for it (`--silence-vcs-status-no-plans`).
+    /// Sets the statuses only if a person requested the plan (`--silence-vcs-status-no-plans`).
     IfAsked,
-    /// Nothing; and combined statuses are not set to pending at all (`--silence-vcs-status-no-projects`).
+    /// Sets no statuses, and never sets combined statuses to pending (`--silence-vcs-status-no-projects`).
     Never,
 }
 
-/// Who uses which module, by the id of a tree: the same files always give the same graph.
+/// Module graphs by the id of a tree: the same files always give the same graph.
 #[derive(Debug, Default)]
 pub struct ModuleGraphs(Mutex<VecDeque<(String, Arc<ModuleGraph>)>>);
 
 impl ModuleGraphs {
-    /// Graphs that are kept; those used last.
+    /// Maximum number of kept graphs; those used last are kept.
     const MAX: usize = 32;
 
-    /// The graph of a tree, if it is kept.
+    /// Returns the graph of a tree, if it is kept.
     pub fn get(&self, tree: &str) -> Option<Arc<ModuleGraph>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|(id, _)| id == tree)?;
@@ -370,12 +368,12 @@ impl ModuleGraphs {
     }
 }
 
-/// The commands that this process works on, each with the token that tells it to stop.
+/// Commands that this process works on, each with the token that stops it.
 #[derive(Clone, Debug, Default)]
 pub struct Stops(Arc<Mutex<HashMap<CommandId, CancellationToken>>>);
 
 impl Stops {
-    /// A command begins; the guard forgets it at the end.
+    /// Registers a command at its beginning. Dropping the guard removes it.
     pub fn enter(&self, command: CommandId) -> StopGuard {
         let token = CancellationToken::new();
         self.0
@@ -389,8 +387,8 @@ impl Stops {
         }
     }
 
-    /// Tells commands to stop, and how many of them had not been told yet; those of other replicas learn it from the
-    /// database.
+    /// Stops commands, and returns how many of them were not stopping yet. Other replicas learn from the database
+    /// which of their commands to stop.
     pub fn stop(&self, commands: &[CommandId]) -> u64 {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let untold = |token: &&CancellationToken| !token.is_cancelled();
@@ -402,11 +400,11 @@ impl Stops {
     }
 }
 
-/// A command that can be told to stop while this lives.
+/// Registration of a command that can be stopped while this value lives.
 pub struct StopGuard {
     stops: Stops,
     command: CommandId,
-    /// Cancelled when the command is to stop.
+    /// Cancelled when the command has to stop.
     pub token: CancellationToken,
 }
 

@@ -1,4 +1,4 @@
-//! The file of `--web-accounts-file`.
+//! Reads the file of `--web-accounts-file`.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use crate::context::LiveAccounts;
 use crate::model::Sha256Digest;
 use crate::seal::private_text;
 
-/// Who on the pages and in the API is limited to owners. What is said about the file never repeats a password.
+/// Reads the accounts that are limited to owners on the pages and in the API. Errors about the file never repeat a
+/// password.
 pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<LiveAccounts> {
     let Some(path) = &config.permissions.accounts else {
         return Ok(LiveAccounts::default());
@@ -43,7 +44,7 @@ pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result
     ))
 }
 
-/// What is in the file, unless others than its owner may read it.
+/// Reads the file. Fails if other users than its owner may read it.
 pub(super) fn text(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     private_text(path, "replace its passwords")
 }

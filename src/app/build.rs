@@ -1,4 +1,4 @@
-//! From the configuration to the services of a replica.
+//! Builds the services of a replica from the configuration.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -44,19 +44,17 @@ use crate::workflow::{
     MirrorLeases, OutputHub, ProviderCache, Sources, Terraform, Tools,
 };
 
-/// What does not come from the configuration.
+/// Inputs of the services that do not come from the configuration.
 pub struct Parts {
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Identifiers.
+    /// Source of new identifiers.
     pub ids: Arc<dyn Ids>,
     /// The `lockkeeper` executable, which also supervises runs.
     pub exe: PathBuf,
-    /// The environment of the server.
     pub environment: BTreeMap<String, String>,
-    /// Panics of this process; nobody else notices them.
+    /// Panics of this process. No other replica notices them.
     pub panics: Arc<Panics>,
-    /// Name of this replica; unlike that of any other, also of earlier ones on the same machine.
+    /// Name of this replica. No other replica has it, not even an earlier one on the same machine.
     pub name: String,
 }
 
@@ -88,7 +86,7 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     build_on(config, parts, store).await
 }
 
-/// Builds the services on a database that is open.
+/// Builds the services on an open database.
 pub async fn build_on(
     config: &ServerConfig,
     parts: Parts,
@@ -179,14 +177,14 @@ pub async fn build_on(
     Ok(Arc::new(Ctx::new(store, services)))
 }
 
-/// The data directory as the registry of mirrors knows it.
+/// Returns the data directory under its name in the registry of mirrors.
 fn home(config: &ServerConfig, parts: &Parts) -> anyhow::Result<HomeId> {
     let data_dir = &config.storage.data_dir;
     own_dir(data_dir).context("cannot make the data directory (--data-dir)")?;
     sync::home(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
 }
 
-/// What keeps the mirrors in step, and the checkouts that are made from them.
+/// Builds the syncer, which keeps mirrors in sync, and the checkouts that are made from the mirrors.
 fn checkouts(config: &ServerConfig, mirrors: sync::Parts) -> (Syncer, Checkouts) {
     let (git, clock) = (mirrors.git.clone(), Arc::clone(&mirrors.clock));
     let leases = MirrorLeases::new(
@@ -216,7 +214,7 @@ fn contents(config: &ServerConfig) -> CheckoutContents {
     }
 }
 
-/// Makes a directory that only this account can look into: it will hold code, plans and the database.
+/// Makes a directory that only this account can open, because it will hold code, plans and the database.
 pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -224,8 +222,8 @@ pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
         .create(dir)
 }
 
-/// A warning if other users can look into the data directory: it was mounted, or created by somebody else. The group of
-/// runs that are another user comes through.
+/// Returns a warning if other users can open the data directory, because it was mounted or created by somebody else.
+/// The group of a user of runs (`--run-as`) needs to pass through it, so its execute bit causes no warning.
 pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<String> {
     let meta = std::fs::metadata(dir).ok()?;
     let of_runs = if run_as.is_some_and(|user| user.gid == meta.gid()) {
@@ -243,14 +241,14 @@ pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<Stri
     })
 }
 
-/// Where what is only needed for a while lies: the files of a run, the key of an SSH login. Whatever is left of an earlier
-/// server goes when one starts.
+/// Directory of short-lived files: the files of a run, the key of an SSH login. A server that starts deletes the
+/// files that an earlier one left there.
 pub(super) fn scratch(data_dir: &Path) -> PathBuf {
     data_dir.join("tmp")
 }
 
-/// File that git holds for as long as it runs, so that the next server of the data directory can tell whether some still
-/// does.
+/// File that git keeps open while it runs. The next server of the data directory sees from it whether an old git
+/// still runs.
 pub(super) fn git_hold(data_dir: &Path) -> PathBuf {
     data_dir.join("git.lock")
 }
@@ -325,10 +323,11 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
     }
 }
 
-/// Runs that cannot go on are told so this long before somebody may take the work over.
+/// Time between the notice to runs that they have to stop and the moment in which another server may take over the
+/// work.
 const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
-/// On a database of our own nobody takes work over, however long we are away.
+/// Returns the pulse of runs. With a database of its own, no other server can take over work, so no pulse is needed.
 fn pulse(store: &Store) -> Pulse {
     if store.is_shared() {
         Pulse::every(LEASE.saturating_sub(TIME_TO_STOP))
@@ -362,7 +361,7 @@ fn terraform(
     }
 }
 
-/// What was downloaded once is found as long as it is there, wherever the operator keeps other programs.
+/// Finds and downloads programs. A program that was downloaded once is found even if `--bin-dir` is set.
 fn tools(
     config: &ServerConfig,
     parts: &Parts,
@@ -522,7 +521,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
         .with_regexp(comments.regexp)
 }
 
-/// What the search for projects goes by, from the flags; but for `--enable-regexp-cmd`.
+/// Derives the settings of project discovery from the flags, except for `--enable-regexp-cmd`.
 pub fn discovery_settings(
     planning: &PlanningConfig,
     terraform: &TerraformConfig,

@@ -1,18 +1,19 @@
-//! How many files and connections this process may have open.
+//! Raises and reads the limit of open files and connections of this process.
 //!
-//! The soft limit is often 1,024, so that programs of the time of `select` go on to work; the hard limit is what the
-//! administrator grants. What the server starts inherits the raised limit: git, Terraform and its providers do not use
-//! `select`, and programs in Go raise the limit themselves.
+//! The soft limit is often 1,024, so that old programs that use `select` still work. The administrator grants the
+//! hard limit. The programs that the server starts inherit the raised limit. Git, Terraform and its providers do not
+//! use `select`, and Go programs raise the limit themselves.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// Programs that close every descriptor they could have inherited become slow when the limit is the largest number.
+/// Maximum limit that the server sets. Programs that close every descriptor they could have inherited become slow if
+/// the limit is the largest number.
 const ENOUGH: u64 = 65_536;
-/// What is assumed if the system does not say.
+/// Limit to assume if the system does not report one.
 const USUAL: u64 = 1024;
 
-/// Raises the soft limit to the hard one, and says so in the log.
+/// Raises the soft limit to the hard one, and logs the result.
 pub(super) fn raise() {
     let (before, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
@@ -33,7 +34,7 @@ pub(super) fn raise() {
     }
 }
 
-/// The limit of this moment.
+/// Returns the current soft limit.
 pub(super) fn limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft)
 }

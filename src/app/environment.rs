@@ -1,5 +1,5 @@
-//! Which of the server's variables runs get: those that every run of a stage gets, and those of environment profiles, which
-//! no other run gets.
+//! Selects the variables of the server that runs get: variables for every run of a stage, and variables of
+//! environment profiles, which no other run gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use crate::config::repos::{self, ProfileVariable};
 use crate::config::server::{PassEnvironment, RunStage, ServerConfig};
 use crate::workflow::{ChildEnvironment, ProfileSetup, StageSetup};
 
-/// The environments of runs.
+/// Environments of runs, by stage and by profile.
 pub(super) struct Environments {
-    /// Of plans, and of everything that is no run of a project.
+    /// Environment of plans, and of every program that is no run of a project.
     pub plans: ChildEnvironment,
-    /// Of applies, imports and `state rm`.
+    /// Environment of applies, imports and `state rm`.
     applies: ChildEnvironment,
-    /// Of the plans and the applies of each environment profile.
+    /// Environments of the plans and the applies of each environment profile.
     profiles: BTreeMap<String, [ChildEnvironment; 2]>,
 }
 
-/// The same with the boundaries around them.
+/// Environments of runs within their boundaries.
 pub(super) struct Setups {
     pub plans: StageSetup,
     pub applies: StageSetup,
@@ -29,11 +29,12 @@ pub(super) struct Setups {
 }
 
 impl Environments {
-    /// Picks them from the environment of the server. Fails if a profile names a variable that is not there.
+    /// Selects the environments from the environment of the server. Fails if a profile names a variable that does not
+    /// exist.
     pub(super) fn of(config: &ServerConfig, parts: &Parts) -> anyhow::Result<Self> {
         let mut all = parts.environment.clone();
         if config.sandbox.run_as.is_some() {
-            // The home of the server is not that of another user.
+            // The home of the server is not the home of another user.
             all.remove("HOME");
         }
         Self::pick(
@@ -73,7 +74,7 @@ impl Environments {
         })
     }
 
-    /// Puts the boundaries around them.
+    /// Adds the boundaries to the environments.
     pub(super) fn setups(self, boundaries: &Boundaries<'_>) -> anyhow::Result<Setups> {
         let profiles = self.profiles.into_iter().map(|(name, [plans, applies])| {
             let (plans, applies) = (boundaries.setup(plans)?, boundaries.setup(applies)?);
@@ -87,7 +88,7 @@ impl Environments {
     }
 }
 
-/// What every run of a stage gets: nothing that a profile names.
+/// Selects the variables for every run of a stage. Variables that a profile names are not among them.
 fn picked(
     all: &BTreeMap<String, String>,
     passed: &PassEnvironment,
@@ -102,7 +103,7 @@ fn picked(
         .collect()
 }
 
-/// The same with the variables of a profile, which take the place of others of their names.
+/// Adds the variables of a profile to an environment. They replace variables of the same name.
 fn with(
     base: &ChildEnvironment,
     variables: &[ProfileVariable],

@@ -1,4 +1,4 @@
-//! The loops of a running server: each turns one `tick()`.
+//! Runs the loops of a running server. Each loop calls one `tick()`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,27 +18,28 @@ use crate::leases;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
 use crate::store::JobLease;
 
-/// Short jobs at once: they wait for the forge, not for the processor.
+/// Number of workers for short jobs. They wait for the forge, not for the processor.
 const SHORT_WORKERS: usize = 8;
-/// Workers for commands: so many repositories may each have as many commands at once as one may have at most. Most of them
-/// wait for a place in the pool of runs; a place in this row costs next to nothing.
+/// Factor for the workers for commands: this many repositories can each have their maximum number of concurrent
+/// commands. Most of the commands wait for a permit of the pool of runs, and a waiting worker costs almost nothing.
 const BUSY_REPOS: i64 = 4;
-/// Workers for commands that are answered at once, as `unlock` is: commands that wait take all others.
+/// Number of workers for commands that are answered at once, such as `unlock`. Waiting commands take all other
+/// workers.
 const ANSWER_WORKERS: usize = 8;
-/// Without a nudge the queue is looked at this often: other replicas put jobs in without telling us.
+/// Time between two looks at the queue without a nudge: other replicas add jobs without a nudge to this one.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After an error (the database is away) the next try waits this long.
+/// Time until the next attempt after an error (the database is unavailable).
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// What was counted is added up this often where nobody asks for it.
+/// Time between two summaries of metrics if no monitor reads them.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
-/// After news the next look waits so long for more of them.
+/// Time after a nudge in which further ones are gathered before the next look.
 const GATHER: Duration = Duration::from_millis(200);
-/// Where another replica had the turn, the next try is after so much of the period, in case that one is gone by then.
+/// Number of attempts per period if another replica had the turn, in case that replica ends in the meantime.
 const TRIES_IN_A_PERIOD: u32 = 5;
 
-/// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
-/// with the last of them.
+/// Starts every loop. Workers claim no more jobs once `closing` is cancelled, and end after their current job. The
+/// other loops end after the last worker.
 pub(super) fn start(
     replica: &Arc<Replica>,
     closing: &CancellationToken,
@@ -93,7 +94,7 @@ fn start_workers(
     let (short_turn, command_turn, answer_turn) = (turn(), turn(), turn());
     for _ in 0..SHORT_WORKERS {
         let (replica, turn, ended) = (Arc::clone(replica), Arc::clone(&short_turn), ended.clone());
-        // Short jobs go on while commands end: what they have to say is to be posted.
+        // Short jobs continue while commands end, because they post the results of the commands.
         tasks.spawn(async move { work(&replica.short, &turn, &ended).await });
     }
     for _ in 0..commands_of_a_repo(&replica.ctx).saturating_mul(BUSY_REPOS) {
@@ -114,7 +115,7 @@ fn start_workers(
     }
 }
 
-/// Whatever is held is renewed, or given up in time.
+/// Renews all leases, or releases them in time.
 fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &CancellationToken) {
     spawn_until(
         tasks,
@@ -123,7 +124,7 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
         |r| async move { r.watch_leases().await },
     );
     spawn_until(tasks, ended, replica, |r| async move {
-        // Others learn at once that this server takes nothing more.
+        // Other replicas learn at once that this server claims no more work.
         r.ctx.closing.cancelled().await;
         r.tick_leases().await.ok();
     });
@@ -140,7 +141,7 @@ fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &Cancell
     });
 }
 
-/// Turns a reconciler on its timer, or when it hears of something to do. What goes wrong is logged where it is measured.
+/// Turns a reconciler on its timer and on a nudge. Its errors are logged where they are measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
     let period = replica.every(reconciler);
     let mut nudges = reconciler
@@ -166,7 +167,7 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
     }
 }
 
-/// Waits until something was heard, and a moment longer: where much happens, one look is for all of it.
+/// Waits for a nudge and a moment longer, so that one look covers a series of changes.
 async fn heard(nudges: Option<&mut Nudges>) {
     match nudges {
         Some(nudges) => nudges.heard().await,
@@ -175,8 +176,8 @@ async fn heard(nudges: Option<&mut Nudges>) {
     tokio::time::sleep(GATHER).await;
 }
 
-/// Hears what other replicas tell. Without it everything is found by looking, only later, as behind a proxy that shares
-/// connections between clients.
+/// Listens to the news of other replicas. Without them (for example behind a proxy that shares connections between
+/// clients) the loops find everything later, on their timers.
 async fn listen(replica: Arc<Replica>) {
     loop {
         match replica.listen().await {
@@ -191,7 +192,7 @@ async fn listen(replica: Arc<Replica>) {
     }
 }
 
-/// Does something until the server has ended.
+/// Spawns a task that runs until the server has ended.
 fn spawn_until<F>(
     tasks: &mut JoinSet<()>,
     ended: &CancellationToken,
@@ -217,10 +218,10 @@ async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &Cancellatio
     }
 }
 
-/// The next job; `None` once `closing` is cancelled.
+/// Claims the next job; `None` once `closing` is cancelled.
 ///
-/// Only the worker whose turn it is looks at the queue, and then the turn passes on. If all of them looked at every
-/// nudge, their looks would take more of the database than the work does.
+/// Only the worker with the turn looks at the queue, and then it passes on the turn. If all workers looked at every
+/// nudge, their queries would use more of the database than the work does.
 async fn next(
     worker: &Worker<Jobs>,
     turn: &Mutex<Nudges>,
@@ -248,7 +249,7 @@ async fn next(
     None
 }
 
-/// Does something again and again; it takes no argument and may run at any time.
+/// Spawns a periodic task. `tick` takes no argument and may run at any time.
 fn spawn_every<F>(
     tasks: &mut JoinSet<()>,
     period: Duration,

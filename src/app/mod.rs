@@ -1,4 +1,4 @@
-//! Builds everything from the configuration, turns the loops, and ends in good order.
+//! Builds all services from the configuration, runs the loops, and shuts down in good order.
 
 mod accounts;
 mod build;

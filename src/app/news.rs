@@ -1,17 +1,16 @@
-//! Passes on what other replicas tell (`store::news`): it wakes workers, viewers, commands that are to stop
-//! and the repair of mirrors. All of
-//! them look by themselves as well, only later, so news that are lost do no harm.
+//! Passes on the news of other replicas (`store::news`). It wakes workers, viewers, commands that are to stop and the
+//! reconcilers of mirrors. All of them also look on their own timers, only later, so lost news do no harm.
 
 use crate::context::Ctx;
 use crate::handlers::reconcile;
 use crate::store::{Heard, News};
 
-/// Passes on news until the connection is lost; `false` when there is nobody to hear from.
+/// Passes on news until the connection is lost. Returns `false` if no other replica can send news.
 pub(super) async fn listen(ctx: &Ctx) -> anyhow::Result<bool> {
     let Some(mut listener) = ctx.store.listen().await? else {
         return Ok(false);
     };
-    // Whatever happened before we listened.
+    // News from before the connection are lost, so everybody looks once.
     ctx.nudge.nudge();
     ctx.mirror_nudge.nudge();
     loop {

@@ -1,6 +1,6 @@
-//! Reads the files of `--repo-config` and `--web-accounts-file` again: when the server is told to (SIGHUP), and every few
-//! seconds. What counts is what is in them: Kubernetes changes a `ConfigMap` by turning a link, editors put a new file in the
-//! place of the old one.
+//! Reads the files of `--repo-config` and `--web-accounts-file` again, on SIGHUP and every few seconds. Only their
+//! content counts: Kubernetes changes a `ConfigMap` by switching a link, and editors replace the old file with a new
+//! one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::config::repos::ServerRepos;
 use crate::context::{Ctx, FileState, Look};
 use crate::telemetry::Metric;
 
-/// How often the files are looked at.
+/// Time between two looks at the files.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Looks at the file of `--repo-config`; what it says holds for every command that begins from now on. What is wrong with it
-/// is logged, counted, and shown on the operators' page, and what it said before goes on to hold.
+/// Reads the file of `--repo-config`. Its new content is in effect for every command that begins from now on. An
+/// error in it is logged, counted, and shown on the operators' page, and the previous content stays in effect.
 pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     let Some(before) = ctx.live.file() else {
         return Ok(Look::Same);
@@ -49,7 +49,8 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     Ok(look)
 }
 
-/// The same of the file of `--web-accounts-file`, which holds for every request from now on.
+/// Reads the file of `--web-accounts-file` in the same way. Its new content is in effect for every request from now
+/// on.
 pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     let live = &ctx.settings.web_accounts;
     let Some(before) = live.file() else {
@@ -85,7 +86,7 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     Ok(look)
 }
 
-/// Tells monitors how it stands.
+/// Updates the metrics of both files.
 pub(super) fn show(ctx: &Ctx) {
     let refused = |state: &FileState| if state.refused.is_some() { 1.0 } else { 0.0 };
     if let Some(state) = ctx.live.file() {
@@ -100,7 +101,8 @@ pub(super) fn show(ctx: &Ctx) {
     }
 }
 
-/// Says what came of being told to look, where looking alone does not.
+/// Logs the result of a requested look that found no change or failed. `look` and `look_at_accounts` log all other
+/// results.
 pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileState>) {
     match (look, state) {
         (
@@ -123,7 +125,7 @@ pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileSta
     }
 }
 
-/// The first 48 bits of the digest, which a number of monitors can hold.
+/// Returns the first 48 bits of the digest, which fit into the numbers of monitors.
 fn number(state: &FileState) -> f64 {
     let bits = |range| {
         state

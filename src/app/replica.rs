@@ -1,4 +1,4 @@
-//! One running server, as a value: the services, and workers with a `tick()` that loops or tests turn.
+//! Represents one running server as a value: the services, and workers with a `tick()` that loops or tests call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,10 @@ use crate::jobs::{Jobs, RunCommand};
 use crate::queue::{Job, Kinds, LeaseKeeper, Running, Tick, Worker};
 use crate::store::ReplicaId;
 
-/// One running server.
+/// One running server with its services and workers.
 pub struct Replica {
-    /// Its services.
     pub ctx: Arc<Ctx>,
-    /// The jobs it works on right now.
+    /// Jobs that this server works on now.
     pub running: Running,
     pub(super) short: Worker<Jobs>,
     pub(super) long: Worker<Jobs>,
@@ -28,8 +27,9 @@ pub struct Replica {
     name: String,
 }
 
-/// Commands of one repository at once: enough to fill every place of the pool that it may have, and always several,
-/// because most commands wait for something else than a place.
+/// Returns the maximum number of concurrent commands of one repository. It is enough to use every permit that the
+/// repository may have in the pool, and never less than 16, because most commands wait for something else than a
+/// permit.
 pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
     i64::try_from(ctx.pool.places_of_a_repo())
         .unwrap_or(i64::MAX)
@@ -37,12 +37,13 @@ pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
         .max(16)
 }
 
-/// Commands of one repository that are answered at once, at the same time; others have workers left.
+/// Maximum number of concurrent commands of one repository that are answered at once. Workers are left for other
+/// repositories.
 const ANSWERS_OF_A_REPO: i64 = 4;
 
 impl Replica {
-    /// A server over its services, on a machine that does not matter; `name` signs its claims and is unlike that of any
-    /// other server, also of earlier ones on the same machine.
+    /// Builds a server over its services without a host name and an address. `name` signs its claims. No other server
+    /// has it, not even an earlier one on the same machine.
     pub fn new(ctx: Arc<Ctx>, name: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self::known_as(
@@ -56,7 +57,7 @@ impl Replica {
         )
     }
 
-    /// A server over its services, as other replicas and people are to know it.
+    /// Builds a server over its services, with the identity that other replicas and people see.
     pub fn known_as(ctx: Arc<Ctx>, id: ReplicaId) -> Self {
         let pulse = ctx.terraform.supervisor.pulse.clone();
         let (running, name) = (Running::new(pulse.clone()), id.name.clone());
@@ -96,12 +97,12 @@ impl Replica {
         }
     }
 
-    /// What its claims are signed with.
+    /// Returns the name that signs its claims.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Works on one short job: deliveries, comments, statuses.
+    /// Works on one short job: a delivery, a comment or a status.
     pub async fn tick_short(&self) -> Result<Tick, sqlx::Error> {
         self.short.tick().await
     }
@@ -116,22 +117,22 @@ impl Replica {
         self.answers.tick().await
     }
 
-    /// Renews what is held.
+    /// Renews the leases of this server.
     pub async fn tick_leases(&self) -> Result<(), sqlx::Error> {
         self.keeper.tick().await
     }
 
-    /// Looks whether the file of `--repo-config` has changed, and takes what it says if it can.
+    /// Reads the file of `--repo-config` again, and puts it into effect if it has changed and is valid.
     pub async fn tick_repo_config(&self) -> anyhow::Result<Look> {
         reload::look(&self.ctx).await
     }
 
-    /// Looks whether the file of `--web-accounts-file` has changed, and takes what it says if it can.
+    /// Reads the file of `--web-accounts-file` again, and puts it into effect if it has changed and is valid.
     pub async fn tick_web_accounts(&self) -> anyhow::Result<Look> {
         reload::look_at_accounts(&self.ctx).await
     }
 
-    /// Stops all work whenever the leases could not be renewed in time. Never returns.
+    /// Stops all work when the leases could not be renewed in time. Never returns.
     pub async fn watch_leases(&self) {
         tokio::join!(
             self.keeper.watch(),
@@ -139,22 +140,23 @@ impl Replica {
         );
     }
 
-    /// Ends in good order: what it still holds is free at once.
+    /// Shuts down in good order: releases everything it still holds at once.
     pub async fn end(&self) -> Result<(), sqlx::Error> {
         self.keeper.end().await
     }
 
-    /// Passes on what other replicas tell until the connection is lost; `false` when there is nobody to hear from.
+    /// Passes on the news of other replicas until the connection is lost. Returns `false` if no other replica can
+    /// send news.
     pub async fn listen(&self) -> anyhow::Result<bool> {
         news::listen(&self.ctx).await
     }
 
-    /// How long from one look of a reconciler to the next.
+    /// Returns the time from one turn of a reconciler to the next.
     pub fn every(&self, which: &Reconciler) -> Duration {
         self.rounds.every(which)
     }
 
-    /// Turns the reconciler of that name now, whoever's turn it is: for those who turn the crank by hand.
+    /// Turns the reconciler of that name now, even if it is the turn of another replica. Tests and tools call it.
     pub async fn tick(&self, name: &str) -> anyhow::Result<Found> {
         let which = features::reconciler(name)
             .with_context(|| format!("there is no reconciler of the name `{name}`"))?;

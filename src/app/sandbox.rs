@@ -1,4 +1,4 @@
-//! Chooses what separates runs from the server, and says at the start what it is.
+//! Chooses the boundaries between runs and the server, and logs them at the start.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,9 @@ use crate::model::RunUser;
 use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox, is_within};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
-/// The boundaries of a server.
+/// Boundaries between runs and the server.
 pub(super) struct Boundaries<'a> {
     config: &'a ServerConfig,
-    /// Environment of the server.
     variables: &'a BTreeMap<String, String>,
     tools: &'a [PathBuf],
     mechanism: Option<Mechanism>,
@@ -26,8 +25,8 @@ pub(super) struct Boundaries<'a> {
 }
 
 impl<'a> Boundaries<'a> {
-    /// Chooses the boundaries by the configuration and what this machine has. Runs have one `environment` in common, in which
-    /// programs are found.
+    /// Chooses the boundaries from the configuration and the abilities of this machine. `environment` is common to
+    /// all runs and has the search path of programs.
     pub(super) async fn detect(
         config: &'a ServerConfig,
         parts: &'a Parts,
@@ -58,7 +57,7 @@ impl<'a> Boundaries<'a> {
         })
     }
 
-    /// The setup of runs that are given `environment`. Fails if they could read a secret of the server.
+    /// Builds the setup of runs with this `environment`. Fails if they could read a secret of the server.
     pub(super) fn setup(&self, environment: ChildEnvironment) -> anyhow::Result<StageSetup> {
         let config = self.config;
         let sandbox = RunSandbox::new(self.mechanism.clone(), &environment, limits(config))
@@ -73,8 +72,9 @@ impl<'a> Boundaries<'a> {
         Ok(StageSetup::new(environment, sandbox))
     }
 
-    /// The boundary around git, which reads what others have pushed: Landlock where the kernel has it, because git is started
-    /// more often than anything else; else what is around runs. `None`: there is nothing, or nobody wants it.
+    /// Builds the boundary around git, which reads content that other people pushed. It is Landlock if the kernel has
+    /// it, because git is started more often than anything else. Otherwise it is the boundary of runs. Returns `None`
+    /// if runs have no boundary either.
     pub(super) fn of_git(&self, environment: &ChildEnvironment) -> Option<Sandbox> {
         let data_dir = &self.config.storage.data_dir;
         let own = ["mirrors", "checkouts"]
@@ -98,7 +98,7 @@ impl<'a> Boundaries<'a> {
     }
 }
 
-/// Says which configuration git does not read in runs: modules that come by git may need it.
+/// Logs the configuration files that git does not read in runs, because modules from git may need them.
 pub(super) fn tell_git_config(plans: &StageSetup) {
     let Some((sandbox, home)) = plans.sandbox.common().zip(plans.environment.get("HOME")) else {
         return;
@@ -113,7 +113,7 @@ pub(super) fn tell_git_config(plans: &StageSetup) {
     }
 }
 
-/// The server must not be that user itself, and has to have the rights to change to it.
+/// Checks that the server does not have that user itself, and that it has the rights to change to it.
 fn check_user(user: RunUser) -> anyhow::Result<()> {
     if user.is_own() {
         bail!(
@@ -185,7 +185,7 @@ async fn mechanism(
     }
 }
 
-/// Finds `bwrap` and tries it once: the machine decides whether it may make namespaces.
+/// Finds `bwrap` and tries it once, because the machine decides whether it may make namespaces.
 async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
     let path = environment.path();
     let mut candidates = std::env::split_paths(&path)
@@ -229,7 +229,7 @@ fn limits(config: &ServerConfig) -> Limits {
     }
 }
 
-/// Of the machine, as the kernel tells it; `None`: it does not.
+/// Returns three quarters of the memory of the machine. `None` if the kernel does not report it.
 fn three_quarters_of_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -242,10 +242,10 @@ fn three_quarters_of_memory() -> Option<u64> {
 /// Folders in the data directory whose files every run may read.
 const SHARED: [&str; 2] = ["bin", "plugin-cache"];
 
-/// Names that SQLite puts after the one of a database for files with parts of it.
+/// Suffixes of the files that SQLite keeps beside the file of a database.
 const BESIDE_SQLITE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Files and directories that no run may read.
+/// Lists files and directories that no run may read.
 fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<OwnPath> {
     let storage = &config.storage;
     let own = |path: PathBuf, what: &str| OwnPath {
@@ -279,7 +279,7 @@ fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<O
     secrets
 }
 
-/// Files with secrets that the driver of PostgreSQL reads by itself.
+/// Lists files with secrets that the driver of PostgreSQL reads automatically.
 fn postgres_files(url: &str, variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let of_url = url::Url::parse(url).ok();
     let keys = of_url
@@ -300,7 +300,7 @@ fn postgres_files(url: &str, variables: &BTreeMap<String, String>) -> Vec<PathBu
         .collect()
 }
 
-/// Refuses settings by which runs could read a secret of the server, or change what it goes by.
+/// Refuses settings with which runs could read a secret of the server or change a file that it relies on.
 fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyhow::Result<()> {
     let SandboxConfig {
         read, write, fixed, ..
@@ -357,7 +357,7 @@ fn flagged<'a>(
     paths.iter().map(move |path| (flag, path))
 }
 
-/// By what runs may use a path.
+/// Returns the setting that lets runs use a path.
 fn reason(config: &SandboxConfig, allowed: &Path) -> &'static str {
     let names = |paths: &[PathBuf]| paths.iter().any(|path| path == allowed);
     if names(&config.read) {
@@ -391,7 +391,7 @@ mod tests {
         ("config", "/etc/config/config.yaml"),
     ];
 
-    /// What is said at the start; nothing: it is fine.
+    /// Returns the error message at the start; empty if the settings are fine.
     fn told(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
         let given = FLAGS
             .iter()
@@ -409,7 +409,7 @@ mod tests {
         };
         let (mut config, _) =
             ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
-        // Nothing has read it, as there is none.
+        // No flag sets it here, because the file does not exist.
         config.sandbox.fixed.push(OwnPath {
             path: "/etc/rules/repos.yaml".into(),
             what: "the rules".to_owned(),

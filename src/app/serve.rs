@@ -1,8 +1,8 @@
-//! `lockkeeper server`: from start to a good end.
+//! Runs `lockkeeper server` from the start to an orderly end.
 //!
-//! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second, or the end of `--shutdown-grace`,
-//! interrupts them: a plan is made again after the next start, an apply reports how far it came. SIGHUP has the files of
-//! `--repo-config` and `--web-accounts-file` read again.
+//! The first SIGTERM or SIGINT stops claiming work and waits for runs. The second, or the end of `--shutdown-grace`,
+//! interrupts them: a plan is made again after the next start, an apply reports how far it came. On SIGHUP the server
+//! reads the files of `--repo-config` and `--web-accounts-file` again.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tracing::{info, warn};
 use super::{Server, Surroundings, descriptors};
 use crate::config::server::ServerConfig;
 
-/// Runs the server until it is told to stop.
+/// Runs the server until a signal stops it.
 pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::Result<()> {
-    // Terraform runs as the same user: without this it could read the server's variables, and the secrets in them, out
-    // of /proc.
+    // Terraform runs as the same user. Without this, it could read the variables of the server, and the secrets in
+    // them, from /proc.
     nix::sys::prctl::set_dumpable(false)
         .context("cannot hide the memory of the server from other programs")?;
     if nix::unistd::geteuid().is_root() && config.sandbox.run_as.is_none() {
@@ -59,7 +59,7 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     Ok(())
 }
 
-/// Waits until runs get no more time, and says why.
+/// Waits until the time of runs is over, and returns the reason.
 async fn impatience(signals: &mut Signals, grace: Duration) -> &'static str {
     tokio::select! {
         () = signals.next() => "Told to stop again",
@@ -67,14 +67,14 @@ async fn impatience(signals: &mut Signals, grace: Duration) -> &'static str {
     }
 }
 
-/// The signals that ask a program to end.
+/// Signals that ask a program to end.
 pub struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    /// From now on the signals do not end the program by themselves.
+    /// Starts to listen. From now on the signals do not end the program automatically.
     pub fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
@@ -83,7 +83,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,4 +1,5 @@
-//! A server as a value: started on a listener, told to close, stopped. `lockkeeper server` and the demo run the same.
+//! Represents a server as a value: started on a listener, closed, and stopped. `lockkeeper server` and the demo use
+//! the same one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,33 +28,32 @@ use crate::process::Hold;
 use crate::store::ReplicaId;
 use crate::telemetry::Panics;
 
-/// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
+/// Time to post the comments and statuses of the last runs. The rest is posted after the next start.
 const POST_LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How often a server that is to end looks whether its work has.
+/// Time between two checks whether the work of an ending server is finished.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A killed process ends at once, unless it waits for a disk.
+/// Time for killed git processes to end. A killed process ends at once, unless it waits for a disk.
 const GIT_ENDS: Duration = Duration::from_mins(1);
 
-/// Later than the end of any lease.
+/// Time span that is longer than any lease.
 const EVERY_LEASE: TimeDelta = TimeDelta::days(3650);
 
-/// What the server finds around it.
+/// Facts about the process and its machine.
 pub struct Surroundings {
-    /// Its environment.
+    /// Environment variables of the server.
     pub variables: BTreeMap<String, String>,
-    /// Name of the machine.
     pub hostname: String,
 }
 
-/// A server that runs. Dropping it breaks everything off; [`Self::stop`] is the good end.
+/// A running server. Dropping it aborts all work; [`Self::stop`] ends it in good order.
 pub struct Server {
     replica: Arc<Replica>,
     address: SocketAddr,
-    /// No new command is begun.
+    /// Cancelled when no new command begins.
     closing: CancellationToken,
-    /// Nothing is done any more.
+    /// Cancelled when all work has ended.
     ended: CancellationToken,
     workers: JoinSet<()>,
     _web: AbortOnDropHandle<()>,
@@ -61,7 +61,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens everything, takes up what an earlier server left, and serves on the listener.
+    /// Opens all resources, continues the work that an earlier server left, and serves on the listener.
     pub async fn start(
         listener: TcpListener,
         config: &ServerConfig,
@@ -109,22 +109,22 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its services.
+    /// Returns the services of this server.
     pub fn ctx(&self) -> &Arc<Ctx> {
         &self.replica.ctx
     }
 
-    /// How many jobs are being worked on.
+    /// Counts the jobs that are being worked on.
     pub fn runs(&self) -> usize {
         self.replica.running.count()
     }
 
-    /// Reads the files of `--repo-config` and `--web-accounts-file` again, and says in the log what came of it.
+    /// Reads the files of `--repo-config` and `--web-accounts-file` again, and logs the result.
     pub async fn reload(&self) {
         let look = self.replica.tick_repo_config().await;
         reload::tell("--repo-config", look, self.ctx().live.file());
@@ -136,17 +136,17 @@ impl Server {
         );
     }
 
-    /// Begins no new command; those under way go on.
+    /// Begins no new command. Running commands continue.
     pub fn close(&self) {
         self.closing.cancel();
     }
 
-    /// Interrupts the runs under way: a plan is made again after the next start, an apply reports how far it came.
+    /// Interrupts all runs: a plan is made again after the next start, an apply reports how far it came.
     pub fn interrupt(&self) {
         self.replica.ctx.interrupt.cancel();
     }
 
-    /// Waits until nothing is worked on, and for a moment more until what the last commands had to say is posted.
+    /// Waits until no job is running, and for a short time until the replies of the last commands are posted.
     pub async fn drained(&self) {
         while self.runs() > 0 {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -164,14 +164,14 @@ impl Server {
         open.is_ok_and(|jobs| jobs.iter().any(|job| job.kind != "run_command"))
     }
 
-    /// Begins nothing new, waits for what is under way, and ends.
+    /// Begins no new work, waits for the current work, and ends.
     pub async fn stop(mut self) {
         self.close();
         self.drained().await;
         self.ended.cancel();
         let workers = async { while self.workers.join_next().await.is_some() {} };
         tokio::time::timeout(POST_LAST_WORDS, workers).await.ok();
-        // Those that are at a mirror write that they were interrupted, so that nobody has to find that out.
+        // Running syncs of mirrors record that they were interrupted, so that nobody has to find out.
         tokio::time::timeout(POST_LAST_WORDS, self.replica.ctx.syncer.idle())
             .await
             .ok();
@@ -183,7 +183,7 @@ impl Server {
     }
 }
 
-/// Answers requests, with TLS if there is a certificate, on as many connections as there are descriptors for.
+/// Builds the web server, with TLS if there is a certificate. The number of descriptors limits its connections.
 fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Result<WebServer> {
     let certificate = config.web.tls.clone().map(Certificate::open).transpose()?;
     let limits = Limits::within(descriptors::limit());
@@ -200,7 +200,7 @@ fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Resul
     Ok(WebServer::new(router, certificate.map(Arc::new), admission))
 }
 
-/// What keeps runs from the pages; `None`: runs are not separated from the server anyway.
+/// Builds the check that keeps runs from the pages. `None` if runs are not separated from the server anyway.
 fn peers(listener: &TcpListener, ctx: &Ctx) -> anyhow::Result<Option<Peers>> {
     let sandbox = &ctx.terraform.plans.sandbox;
     if sandbox.mechanism().is_none() && sandbox.user().is_none() {
@@ -237,8 +237,8 @@ async fn replica(
     Ok(Replica::known_as(ctx, id))
 }
 
-/// Two servers on one data directory would tread on each other's checkouts, two on one file of SQLite would take over
-/// each other's work.
+/// Takes the locks that only one server may have. Two servers on one data directory would disturb each other's
+/// checkouts, and two on one SQLite file would take over each other's work.
 fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
     let mut files = vec![lock(
         &storage.data_dir.join("lockkeeper.lock"),
@@ -252,8 +252,8 @@ fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
-/// Ends git processes that outlived an earlier server of the data directory, which was killed. They could still write into
-/// mirrors whose leases are about to be free. What they leave behind is what a killed git leaves.
+/// Ends git processes that outlived an earlier, killed server of the data directory. They could still write into
+/// mirrors whose leases are about to end. Their mirrors are left as any killed git leaves them.
 async fn end_git(hold: &Path) -> anyhow::Result<()> {
     let ended = Hold::by_force(hold, GIT_ENDS).await;
     let (_hold, killed) = ended.context(
@@ -269,7 +269,8 @@ async fn end_git(hold: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes what an earlier server left that was killed. A run that outlives its server has read what it needs of it.
+/// Removes the short-lived files of an earlier server that was killed. A run that outlives its server has already
+/// read the files that it needs.
 fn empty(scratch: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(scratch) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -300,9 +301,10 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
     }
 }
 
-/// Whoever held the mirrors of this data directory is gone, because we hold its lock, and so is their git; commands that need
-/// one do not wait until others miss the dead one. On a database of our own every job that is marked as running was left by
-/// an earlier server, too.
+/// Takes over the work of an earlier server. The earlier holder of the mirrors of this data directory is gone,
+/// because we hold its lock, and so is its git. Commands that need a mirror therefore need not wait until the lease
+/// of the dead server expires. On a database of our own, an earlier server also left every job that is marked as
+/// running.
 async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
     if ctx.store.is_shared() {
         let beginning = LeaseKey::beginning_of_home(ctx.syncer.home().as_str());

@@ -1,5 +1,5 @@
-//! The web server with TLS (`--ssl-cert-file`, `--ssl-key-file`). Certificates are renewed every few weeks by programs
-//! that only write files, so the files are looked at while the server runs; connections that are there go on.
+//! Serves TLS (`--ssl-cert-file`, `--ssl-key-file`) and reloads its certificate. Programs that only write files renew
+//! certificates every few weeks. So the server checks the files while it runs. Open connections continue.
 
 use std::io;
 use std::path::Path;
@@ -19,14 +19,14 @@ use tracing::{info, warn};
 use crate::config::server::TlsFiles;
 use crate::model::Sha256Digest;
 
-/// Who has not agreed on keys by then gets no answer.
+/// Time limit of a handshake. Later clients get no answer.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Connections that agree on keys at the same time; more wait, and their time runs.
+/// Maximum number of concurrent handshakes. More clients wait, and their time limit counts meanwhile.
 const HANDSHAKES: usize = 256;
-/// How often the files are looked at.
+/// Time between two checks of the files.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// The certificate and its key, as they are now.
+/// Current certificate and its key.
 pub(super) struct Certificate {
     files: TlsFiles,
     current: RwLock<Current>,
@@ -35,12 +35,12 @@ pub(super) struct Certificate {
 
 struct Current {
     config: Arc<ServerConfig>,
-    /// Of both files as they were looked at last; also of such that were refused.
+    /// Digest of both files at the last check, even if they were refused.
     seen: Result<Sha256Digest, String>,
 }
 
 impl Certificate {
-    /// Reads both files.
+    /// Reads the certificate and its key.
     pub fn open(files: TlsFiles) -> anyhow::Result<Self> {
         let texts = read(&files)?;
         let config = Arc::new(parse(&texts)?);
@@ -55,7 +55,7 @@ impl Certificate {
         })
     }
 
-    /// Agrees on keys with whoever has connected.
+    /// Performs the TLS handshake with a client.
     pub async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = async {
             let _place = self.handshakes.acquire().await.map_err(io::Error::other)?;
@@ -74,7 +74,8 @@ impl Certificate {
         )
     }
 
-    /// Reads the files again; says whether another certificate holds from now on. What is wrong with them is told once.
+    /// Reads the files again. Returns true if a new certificate is in effect from now on. Each error in the files is
+    /// returned only once.
     pub fn reload(&self) -> anyhow::Result<bool> {
         let texts = read(&self.files);
         let seen = texts
@@ -90,7 +91,7 @@ impl Certificate {
         Ok(true)
     }
 
-    /// Looks at the files now and then, for as long as it is polled.
+    /// Checks the files periodically, for as long as it is polled.
     pub async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -184,7 +185,7 @@ mod tests {
         files
     }
 
-    /// What a client is answered that believes this certificate alone.
+    /// Returns the answer to a client that trusts only this certificate.
     async fn ask(
         address: SocketAddr,
         name: &str,
@@ -223,7 +224,7 @@ mod tests {
         write(dir.path(), TWO);
         assert!(certificate.reload().unwrap());
         assert_eq!(ask(address, "two.test", TWO[0]).await.unwrap(), "127.0.0.1");
-        // Half of a renewal is no certificate: the one of before goes on to hold.
+        // Half of a renewal is no valid certificate, so the previous one stays in effect.
         write(dir.path(), [ONE[0], TWO[1]]);
         assert!(certificate.reload().is_err());
         assert!(!certificate.reload().unwrap(), "it is told once");

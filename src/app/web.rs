@@ -1,4 +1,4 @@
-//! The web server of a replica: the webhook door and the dashboard.
+//! Sets up the web server of a replica: the endpoint of webhooks and the dashboard.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::kit::web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebA
 use crate::locks::{Gave, Giving};
 use crate::model::{Actor, BranchName, CommandId, RepoId};
 
-/// Everything that is served; streams end when `closing` is cancelled.
+/// Builds all routes. Streams end when `closing` is cancelled.
 pub async fn router(
     ctx: &Arc<Ctx>,
     config: &ServerConfig,
@@ -71,7 +71,7 @@ fn auth(config: &ServerConfig) -> Option<WebAuth> {
     }
 }
 
-/// Says in the log what the pages can be used for.
+/// Logs what the pages can be used for.
 pub fn tell_use(config: &ServerConfig) {
     let may = &config.permissions.web;
     match &config.web.auth {
@@ -88,7 +88,7 @@ pub fn tell_use(config: &ServerConfig) {
     }
 }
 
-/// Takes locks from pulls, which are told, too.
+/// Hands locks over from pull requests, and notifies them.
 struct GiveLock(Arc<Ctx>);
 
 #[async_trait]
@@ -98,7 +98,7 @@ impl GiveLocks for GiveLock {
     }
 }
 
-/// Cancels commands for the dashboard and the API; the command's own comment tells the pull.
+/// Cancels commands for the dashboard and the API. The reply of the cancelled command appears on the pull request.
 struct CancelCommand(Arc<Ctx>);
 
 #[async_trait]
@@ -125,7 +125,7 @@ impl Cancel for CancelCommand {
     }
 }
 
-/// Asks the one place that decides.
+/// Checks permissions with [`authz`], the one place that decides.
 struct Permissions(Arc<Ctx>);
 
 #[async_trait]

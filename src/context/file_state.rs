@@ -1,4 +1,4 @@
-//! A file of settings that is read again while the server runs: what holds of it, and what does not.
+//! Tracks a file of settings that is read again while the server runs: the content in effect, and refused content.
 
 use std::path::{Path, PathBuf};
 
@@ -6,53 +6,53 @@ use chrono::{DateTime, Utc};
 
 use crate::model::Sha256Digest;
 
-/// How it stands about a file.
+/// State of a file that is read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
-    /// Where it is; absolute.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// Of the text that holds.
+    /// Digest of the text in effect.
     pub digest: Sha256Digest,
-    /// Since when that holds on this server.
+    /// Time since which that text is in effect on this server.
     pub since: DateTime<Utc>,
-    /// What was found there later and could not be taken.
+    /// Newer content that could not be put into effect.
     pub refused: Option<Refused>,
 }
 
-/// A text that did not take the place of the one of before.
+/// Content that did not replace the previous text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Since when it is refused.
+    /// Time since which the content is refused.
     pub at: DateTime<Utc>,
-    /// Why; of `--repo-config` with excerpts of the file; preformatted.
+    /// Reason for the refusal. For `--repo-config` it has excerpts of the file. Preformatted.
     pub error: String,
-    /// Its digest; `None`: it could not be read.
+    /// Digest of the content; `None` if it could not be read.
     pub digest: Option<Sha256Digest>,
 }
 
-/// What became of a look at the file.
+/// Result of a look at the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It is what it was, or was refused before.
+    /// Content as before, even if it was refused before.
     Same,
-    /// It holds from now on; with what it says in a way that will go, a sentence each.
+    /// New content, in effect from now on. The warnings name deprecated settings, one sentence each.
     Taken(Vec<String>),
-    /// It is wrong, so the one of before goes on to hold.
+    /// Invalid content, so the previous text stays in effect.
     Refused(String),
-    /// What was refused is gone, and the text that holds is there again.
+    /// Text in effect, after refused content in the meantime.
     Back,
 }
 
-/// What became of a text that was found.
+/// Result of a look at the file, together with parsed content.
 pub(super) enum Offer<T> {
-    /// It holds from now on, and was read as this.
+    /// New content, parsed, in effect from now on.
     Took(T),
-    /// The one of before goes on to hold.
+    /// No change: the previous text stays in effect.
     Kept(Look),
 }
 
 impl FileState {
-    /// A file whose text holds from now on.
+    /// Tracks a file whose text is in effect from now on.
     pub(super) fn new(path: PathBuf, digest: Sha256Digest, now: DateTime<Utc>) -> Self {
         Self {
             path,
@@ -62,17 +62,17 @@ impl FileState {
         }
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Of the text that holds.
+    /// Returns the digest of the text in effect.
     pub fn digest(&self) -> &Sha256Digest {
         &self.digest
     }
 
-    /// What was found at the place of the file: its text, or why it cannot be read.
+    /// Offers the content of the file: its text, or the reason why it cannot be read.
     pub(super) fn offer<T>(
         &mut self,
         found: Result<&str, String>,

@@ -1,5 +1,6 @@
-//! Settings that can change while the server runs: the file of `--repo-config` is read again, and what it says takes the
-//! place of what it said, as a whole or not at all. A command goes by one of the two from its start to its end.
+//! Holds settings that can change while the server runs. The file of `--repo-config` is read again, and its new
+//! content replaces the old one, as a whole or not at all. A command uses the same settings from its start to its
+//! end.
 
 use std::fmt;
 use std::path::Path;
@@ -12,19 +13,19 @@ use super::file_state::{FileState, Look, Offer};
 use crate::config::repos::ServerRepos;
 use crate::config::server::ReposFile;
 
-/// The settings as they are now.
+/// Holder of the current settings.
 pub struct Live(RwLock<State>);
 
 struct State {
     settings: Arc<Settings>,
-    /// `None`: nothing is read again.
+    /// State of the file; `None` if no file is read again.
     file: Option<FileState>,
-    /// `--disable-repo-locking`, which goes on to hold whatever the file says.
+    /// Value of `--disable-repo-locking`, which stays in effect for every content of the file.
     without_locking: bool,
 }
 
 impl Live {
-    /// Settings made at `now`, and the file they are made from.
+    /// Starts with settings made at `now`, and the file they were made from.
     pub fn new(settings: Settings, file: Option<ReposFile>, now: DateTime<Utc>) -> Self {
         let without_locking = file.as_ref().is_some_and(|file| file.without_locking);
         let file = file.map(|file| FileState::new(file.path, file.digest, now));
@@ -35,7 +36,7 @@ impl Live {
         }))
     }
 
-    /// The settings of this moment.
+    /// Returns the current settings.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(
             &self
@@ -46,7 +47,7 @@ impl Live {
         )
     }
 
-    /// How it stands about the file; `None`: there is none.
+    /// Returns the state of the file; `None` if there is none.
     pub fn file(&self) -> Option<FileState> {
         self.0
             .read()
@@ -55,7 +56,7 @@ impl Live {
             .clone()
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings from now on.
     pub(super) fn put(&self, settings: Arc<Settings>) {
         self.0
             .write()
@@ -63,7 +64,7 @@ impl Live {
             .settings = settings;
     }
 
-    /// What was found at the place of the file: its text, or why it cannot be read.
+    /// Offers the content of the file: its text, or the reason why it cannot be read.
     pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut state.file else {

@@ -1,8 +1,8 @@
-//! Who on the pages and in the API is limited to owners, as it is now: the file of `--web-accounts-file` is read again while
-//! the server runs.
+//! Holds the accounts that are limited to owners on the pages and in the API. The file of `--web-accounts-file` is
+//! read again while the server runs.
 //!
-//! Every question is answered by what holds at that moment, so a request that began before a change may be judged by both. That
-//! lets nobody in: whoever is gone by then is unknown, and reaches nothing.
+//! Every check uses the accounts in effect at that moment, so a request that began before a change may be judged by
+//! both versions. That lets nobody in: an account that was removed meanwhile is unknown, and reaches nothing.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use super::file_state::{FileState, Look, Offer};
 use crate::config::access::WebAccounts;
 use crate::model::Sha256Digest;
 
-/// The accounts of this moment.
+/// Holder of the current accounts.
 #[derive(Default)]
 pub struct LiveAccounts(RwLock<State>);
 
 #[derive(Default)]
 struct State {
     accounts: Arc<WebAccounts>,
-    /// `None`: there is none, and nothing is read again.
+    /// State of the file; `None` if there is no file to read again.
     file: Option<FileState>,
 }
 
 impl LiveAccounts {
-    /// Accounts that were read from a file; the digest is that of its text.
+    /// Starts with accounts that were read from a file; `digest` is the digest of its text.
     pub fn of_file(
         accounts: WebAccounts,
         path: PathBuf,
@@ -40,7 +40,7 @@ impl LiveAccounts {
         }))
     }
 
-    /// The accounts of this moment.
+    /// Returns the current accounts.
     pub fn now(&self) -> Arc<WebAccounts> {
         Arc::clone(
             &self
@@ -51,8 +51,8 @@ impl LiveAccounts {
         )
     }
 
-    /// How it stands about the file; `None`: there is none. Its digest is for this process alone: with it somebody could try
-    /// out passwords.
+    /// Returns the state of the file; `None` if there is none. Its digest must stay in this process: with it,
+    /// somebody could try out passwords.
     pub fn file(&self) -> Option<FileState> {
         self.0
             .read()
@@ -61,7 +61,8 @@ impl LiveAccounts {
             .clone()
     }
 
-    /// What was found at the place of the file: its text, or why it cannot be used. It is taken as a whole or not at all.
+    /// Offers the content of the file: its text, or the reason why it cannot be used. It is put into effect as a
+    /// whole or not at all.
     pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut state.file else {

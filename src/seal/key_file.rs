@@ -1,4 +1,4 @@
-//! The file of `--encryption-key-file`.
+//! Reads the file of `--encryption-key-file`.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,10 +9,10 @@ use secrecy::zeroize::Zeroizing;
 
 use super::{Keyring, check_mode};
 
-/// Sixty-four lines of a name and a key take a tenth of it.
+/// Maximum size of a file with secrets. Sixty-four lines of a name and a key need a tenth of it.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Reads the keys. What is said about them never repeats them.
+/// Reads the keys. Error messages never repeat them.
 pub fn keyring(path: &Path) -> anyhow::Result<Keyring> {
     let shown = || {
         format!(
@@ -24,7 +24,8 @@ pub fn keyring(path: &Path) -> anyhow::Result<Keyring> {
     Keyring::parse(&text).with_context(shown)
 }
 
-/// The text of a file with secrets, which nobody but its owner may read. `otherwise` is what to do once others could.
+/// Reads a file with secrets, which only its owner may read. `otherwise` says in the error message what to do if
+/// others could read it.
 pub(crate) fn private_text(path: &Path, otherwise: &str) -> anyhow::Result<Zeroizing<String>> {
     let file = std::fs::File::open(path)?;
     let meta = file.metadata()?;

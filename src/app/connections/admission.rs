@@ -1,4 +1,4 @@
-//! How many connections there may be, and which one gives way to a new one.
+//! Limits the number of connections and decides which one makes room for a new one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,40 +12,41 @@ use super::progress::{Deadlines, Progress};
 use crate::config::server::TrustedProxies;
 use crate::telemetry::{Metric, Metrics};
 
-/// Most connections in all, where there are descriptors for them.
+/// Maximum number of connections, if there are enough descriptors.
 const MOST: usize = 1024;
-/// Descriptors for everything else: the database, git, runs and their files, requests to the forge. With a limit below
-/// twice as many it is half of them.
+/// Descriptors for everything else: the database, git, runs and their files, requests to the forge. If the limit is
+/// below twice this number, half of it is kept.
 const KEPT: usize = 256;
-/// Connections from this machine that are let in although all places are taken, so that `lockkeeper healthcheck` and an
-/// administrator get an answer.
+/// Additional connections from this machine that are accepted when all slots are taken. `lockkeeper healthcheck` and
+/// an administrator then still get an answer.
 const FROM_THIS_MACHINE: usize = 16;
-/// Refusals are told in the log once in this time.
+/// Minimum time between two log messages about refused connections.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Limits of connections to one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) struct Limits {
-    /// Most connections at a time.
+    /// Maximum number of concurrent connections.
     pub in_all: usize,
-    /// Most connections of one address (IPv6: of one /64 network) at a time, unless it is a trusted proxy.
+    /// Maximum number of concurrent connections of one address (IPv6: of one /64 network), unless it is a trusted
+    /// proxy.
     pub per_address: usize,
-    /// Longest time for the headers of a request.
+    /// Maximum time for the headers of a request.
     pub headers: Duration,
-    /// Longest time between an answer and the next request.
+    /// Maximum time between an answer and the next request.
     pub idle: Duration,
-    /// The same for trusted proxies, which send the requests of others over connections that they keep. Longer than the
-    /// ten minutes of the most patient balancer that is known, because one that uses a connection in the moment in which
-    /// it is closed loses a request.
+    /// Maximum idle time of trusted proxies, which send the requests of others over connections that they keep. It is
+    /// longer than the ten minutes of the most patient known load balancer, because a balancer loses a request that
+    /// it sends at the moment its connection is closed.
     pub idle_of_proxies: Duration,
-    /// Longest time in which the other side takes no byte of an answer.
+    /// Maximum time in which the other side accepts no byte of an answer.
     pub blocked: Duration,
-    /// Longest time in which what the other side still sends is thrown away after the last answer.
+    /// Maximum time for which the server discards further bytes of the other side after the last answer.
     pub lingering: Duration,
 }
 
 impl Limits {
-    /// What is possible with so many descriptors.
+    /// Derives the limits from the number of available descriptors.
     pub fn within(descriptors: u64) -> Self {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         Self {
@@ -60,7 +61,7 @@ impl Limits {
     }
 }
 
-/// Decides about new connections, and knows all that are open.
+/// Decides about new connections, and tracks all open ones.
 pub(in crate::app) struct Admission {
     pub(super) limits: Limits,
     proxies: TrustedProxies,
@@ -78,19 +79,19 @@ struct Open {
 }
 
 struct Connection {
-    /// `None` for a trusted proxy.
+    /// Address that the connection counts for; `None` for a trusted proxy.
     network: Option<IpAddr>,
     progress: Progress,
 }
 
-/// Why a connection is not let in.
+/// Reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     InAll,
     OfAddress,
 }
 
-/// The place of an open connection; it is free again when this is dropped.
+/// Slot of an open connection. Dropping it frees the slot.
 pub(super) struct Place {
     admission: Arc<Admission>,
     number: u64,
@@ -107,8 +108,8 @@ impl Admission {
         })
     }
 
-    /// Gives a place to a connection. If all are taken, the one that has gone longest without completing a request gives
-    /// way; if all are being answered, there is none.
+    /// Gives a slot to a connection. If all are taken, the connection that has gone longest without completing a
+    /// request is ended. If all connections are being answered, there is no slot.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = peer.to_canonical();
         let is_proxy = self.proxies.trusts(peer);
@@ -247,7 +248,8 @@ impl Drop for Place {
     }
 }
 
-/// An IPv4 address, or the first half of an IPv6 address: one customer of a provider has the other half for himself.
+/// Returns an IPv4 address as it is, and the first half of an IPv6 address: a provider gives the other half to one
+/// customer.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -1,16 +1,18 @@
-//! The connections of the web server, with TLS or without: how many there may be, how long each may take, how they end.
+//! Serves the connections of the web server, with or without TLS: their number, the time that each may take, their
+//! end.
 //!
-//! A server that reads as many requests as come, for as long as they take, is stopped by anybody who opens connections
-//! and sends nothing. So:
-//! - *bounded*: there are at most [`Limits::in_all`] connections, and [`Limits::per_address`] of one address. Descriptors
-//!   are left for the database and for git.
-//! - *incomplete requests give way*: when all places are taken, a new connection gets the place of the one that has gone
-//!   longest without completing a request. A connection that is answered keeps its place.
-//! - *deadlines*: headers, the time between requests, and an answer that nobody takes have one each. Bodies have theirs
-//!   where they are read (`http/intake.rs`, and the limit of time of every page).
+//! A server that reads every request for as long as it takes is stopped by anybody who opens connections and sends
+//! nothing. So:
+//! - *bounded*: there are at most [`Limits::in_all`] connections, and [`Limits::per_address`] of one address.
+//!   Descriptors are left for the database and for git.
+//! - *incomplete requests give way*: when all slots are taken, a new connection gets the slot of the one that has
+//!   gone longest without completing a request. A connection that is being answered keeps its slot.
+//! - *deadlines*: headers, the time between requests, and an answer that nobody reads each have a deadline. Bodies
+//!   have theirs where they are read (`http/intake.rs`, and the time limit of every page).
 //! - *no runs*: code of a pull request does not reach the pages from this machine (`peers.rs`).
-//! - *an answer arrives*: a request may be answered before its body has come. Closing a socket with unread bytes resets
-//!   the connection, and the answer can get lost; so what comes is thrown away for [`Limits::lingering`] first.
+//! - *an answer arrives*: a request may be answered before its body has arrived. Closing a socket with unread bytes
+//!   resets the connection, and the answer can get lost. So the server discards incoming bytes for
+//!   [`Limits::lingering`] first.
 
 mod admission;
 mod peers;
@@ -48,9 +50,10 @@ use self::progress::{AnswerBody, End, Observed, Progress, RequestBody};
 use super::tls::Certificate;
 use crate::kit::web::LocalAddress;
 
-/// Most bytes of the headers of a request, and of its body that are in memory before somebody reads them.
+/// Maximum size of the headers of a request, and of the part of its body that is buffered before it is read, in
+/// bytes.
 const BUFFER: usize = 64 * 1024;
-/// After an error of the socket (too many open files) the next try waits this long.
+/// Time until the next attempt to accept after an error of the socket (too many open files).
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// Everything that a connection needs.
@@ -58,7 +61,7 @@ pub(super) struct WebServer {
     router: Router,
     certificate: Option<Arc<Certificate>>,
     admission: Arc<Admission>,
-    /// `None`: runs are not kept away.
+    /// Check that refuses connections of runs; `None` if runs are not refused.
     peers: Option<Peers>,
 }
 
@@ -82,8 +85,8 @@ impl WebServer {
         Self { peers, ..self }
     }
 
-    /// Takes connections until `ended`, and then waits for the requests that are under way. Dropping the future breaks
-    /// all connections off.
+    /// Accepts connections until `ended`, and then waits for pending requests. Dropping the future aborts all
+    /// connections.
     pub async fn serve(self, listener: TcpListener, ended: CancellationToken) {
         let server = Arc::new(self);
         let watching = server
@@ -157,7 +160,7 @@ impl WebServer {
         }
     }
 
-    /// Answers requests until the connection is closed by one side.
+    /// Answers requests until one side closes the connection.
     async fn answer<Io>(&self, io: Io, ends: Ends, progress: &Progress, ended: CancellationToken)
     where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -166,7 +169,7 @@ impl WebServer {
         let respond = service_fn(|request| {
             respond(self.router.clone(), request, ends, progress.clone()).boxed()
         });
-        // The deadline of headers is in `Progress`, which knows waiting for a request from receiving one.
+        // `Progress` has the deadline of headers, because it distinguishes waiting for a request from receiving one.
         let mut http = http1::Builder::new();
         let mut connection = http
             .header_read_timeout(None)
@@ -191,7 +194,7 @@ impl WebServer {
     }
 }
 
-/// Addresses of a connection.
+/// Addresses of both ends of a connection.
 #[derive(Clone, Copy)]
 struct Ends {
     peer: SocketAddr,
@@ -211,7 +214,7 @@ async fn respond(
     Ok(response.map(|body| AnswerBody::new(body, progress)))
 }
 
-/// Says that nothing more will be sent, and throws away what the other side has sent until it has heard that.
+/// Shuts down the sending side, and discards the bytes of the other side until it has closed the connection.
 async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin, time: Duration) {
     let lingering = async {
         io.shutdown().await?;
@@ -224,7 +227,7 @@ async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin, time: Duration) {
     }
 }
 
-/// The connection was gone before it was accepted; the next one can be accepted at once.
+/// Checks for an error of a connection that was gone before it was accepted. The next one can be accepted at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(

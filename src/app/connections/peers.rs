@@ -1,14 +1,16 @@
 //! Keeps runs from the pages: a connection from this machine is refused if a process of a run has its other end.
 //!
-//! Landlock knows ports to allow, not to deny, so the kernel lets a run connect. But the server is outside of the run, and
-//! can ask the kernel whose socket is at the other end:
-//! - The socket is looked up by both addresses (`sock_diag`). Where there is none, the other end is on another machine (or in
-//!   another network namespace), unless it was closed already: then ours knows of that.
-//! - A socket that nobody has open any more is refused: a run could send a request and close it at once.
-//! - A socket of the user of runs (`--run-as`) is a run's. One of any other user but ours is not: runs cannot change theirs.
-//! - Of the sockets of our own user only those are served, while any run is under way, that a process is found to have which
-//!   does not belong to a run. What cannot be told is refused. A run could hide its descriptors or pass them around while
-//!   somebody looks; it cannot make somebody else have them.
+//! Landlock can allow ports, but not deny them, so the kernel lets a run connect. But the server is outside of the
+//! run, and can ask the kernel who owns the socket at the other end:
+//! - The socket is looked up by both addresses (`sock_diag`). If there is none, the other end is on another machine
+//!   (or in another network namespace), unless it was closed already. Our end knows if it was closed.
+//! - A connection is refused if no process has its other socket open any more: a run could send a request and close
+//!   its socket at once.
+//! - A socket of the user of runs (`--run-as`) belongs to a run. A socket of any other user but ours does not: runs
+//!   cannot change their user.
+//! - While any run is under way, a socket of our own user is served only if a process is found that has it and does
+//!   not belong to a run. If the owner cannot be determined, the connection is refused. A run could hide its
+//!   descriptors or pass them around during the search; it cannot make another process have them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,26 +33,26 @@ use tracing::warn;
 use crate::model::RunUser;
 use crate::process::{Belongs, runs};
 
-/// Refusals are told in the log once in this time.
+/// Minimum time between two log messages about refused connections.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Decides by the process at the other end of a connection.
 pub(in crate::app) struct Peers {
-    /// A look through all processes takes milliseconds, and a run can cause many.
+    /// Permit to search all processes. A search takes milliseconds, and a run can cause many.
     looks: Semaphore,
     told_at: Mutex<Option<Instant>>,
-    /// Who runs are, if not the user of the server.
+    /// User of runs, if it is not the user of the server.
     runner: Option<RunUser>,
 }
 
-/// Why a connection is refused.
+/// Reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     /// A process of a run has the other end.
     OfRun,
-    /// Nobody has the other end open any more.
+    /// No process has the other end open any more.
     Closed,
-    /// Nobody was found that has it, or it cannot be told whose they are.
+    /// No process was found that has it, or the processes that have it cannot be assigned.
     Unknown,
 }
 
@@ -68,7 +70,7 @@ impl Refusal {
 }
 
 impl Peers {
-    /// `None`, with a warning, where the kernel does not say whose sockets are.
+    /// Prepares the check. Returns `None`, with a warning, if the kernel does not say who owns a socket.
     pub fn new(listener: &TcpListener, runner: Option<RunUser>) -> io::Result<Option<Self>> {
         let local = listener.local_addr()?;
         let nobody = SocketAddr::new(
@@ -92,7 +94,7 @@ impl Peers {
         }))
     }
 
-    /// Whether the connection is to be answered.
+    /// Checks whether the connection may be answered.
     pub async fn admits(&self, stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> bool {
         let refusal = match owner(stream, peer, local) {
             Ok(Owner::Elsewhere) => None,
@@ -101,7 +103,7 @@ impl Peers {
                 .runner
                 .filter(|runner| runner.uid == user)
                 .map(|_| Refusal::OfRun),
-            // Runs are somebody else.
+            // Runs have another user.
             Ok(Owner::OurUser { .. }) if self.runner.is_some() => None,
             Ok(Owner::OurUser { .. }) if !runs::any() => None,
             Ok(Owner::OurUser { inode }) => self.look(inode).await,
@@ -131,7 +133,7 @@ impl Peers {
     }
 }
 
-/// Whose the other end of a connection is.
+/// Owner of the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// On another machine, or in another network namespace.
@@ -140,7 +142,7 @@ enum Owner {
     Other { user: u32 },
     /// A process of the server's user on this machine.
     OurUser { inode: u32 },
-    /// It is closed.
+    /// No process: the other end is closed.
     Nobody,
 }
 
@@ -150,7 +152,8 @@ fn owner(stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> io::Result<
             Some(Socket { inode: 0, .. }) => Owner::Nobody,
             Some(Socket { user, .. }) if user != geteuid().as_raw() => Owner::Other { user },
             Some(Socket { inode, .. }) => Owner::OurUser { inode },
-            // Looked at after that: as long as our end has not heard of an end, the other end is there, and not on this machine.
+            // Checked after the lookup: as long as our end has not received the end of the stream, the other end
+            // exists, and it is not on this machine.
             None if has_heard_of_an_end(stream)? => Owner::Nobody,
             None => Owner::Elsewhere,
         },
@@ -172,7 +175,7 @@ fn has_heard_of_an_end(stream: &TcpStream) -> io::Result<bool> {
         .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
 }
 
-/// Looks through all processes for those that have a socket; `None`: it is somebody else's than a run's.
+/// Searches all processes for those that have a socket. Returns `None` if its owner is not a run.
 fn refusal_of(inode: u32) -> Option<Refusal> {
     let whose: BTreeSet<_> = holders(inode)
         .into_iter()
@@ -188,7 +191,7 @@ fn refusal_of(inode: u32) -> Option<Refusal> {
     }
 }
 
-/// Processes that have a socket, as far as they can be looked into.
+/// Lists the processes that have a socket, as far as they can be inspected.
 fn holders(inode: u32) -> Vec<i32> {
     let name = format!("socket:[{inode}]");
     let has_it = |id: &i32| {
@@ -211,9 +214,9 @@ fn holders(inode: u32) -> Vec<i32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Socket {
     user: u32,
-    /// 0: no process has it.
+    /// Inode number; 0 if no process has the socket.
     inode: u32,
-    /// Whether it is one end of a connection, and does not wait for one.
+    /// True for one end of a connection, false for a listening socket.
     is_connected: bool,
 }
 
@@ -226,15 +229,15 @@ const TCP_LISTEN: u8 = 10;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const ENOENT: i32 = 2;
-/// Length of the head of a message, and of a question.
+/// Length of the header of a message, and of a request.
 const HEAD: usize = 16;
 const QUESTION: u32 = 72;
-/// Where an answer has the state, the user and the inode; the last two end it.
+/// Offsets of the state, the user and the inode in an answer, which ends with the last two.
 const STATE_AT: usize = HEAD + 1;
 const USER_AT: usize = HEAD + 64;
 const INODE_AT: usize = HEAD + 68;
 
-/// The socket at `near` whose other end is `far`, if it is on this machine.
+/// Finds the socket at `near` whose other end is `far`, if it is on this machine.
 fn socket_between(near: SocketAddr, far: SocketAddr) -> io::Result<Option<Socket>> {
     let asked = socket_with(
         AddressFamily::NETLINK,
@@ -244,7 +247,7 @@ fn socket_between(near: SocketAddr, far: SocketAddr) -> io::Result<Option<Socket
     )?;
     send(&asked, &question(near, far), SendFlags::empty())?;
     let mut answer = [0; 1024];
-    // The kernel has answered when the question has been sent.
+    // The kernel has answered once the request has been sent.
     let (length, _) = recv(&asked, &mut answer, RecvFlags::DONTWAIT)?;
     read_answer(&answer[..length.min(answer.len())])
 }
@@ -256,7 +259,7 @@ fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
         IpAddr::V4(ip) => [&ip.octets()[..], &[0; 12]].concat(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
     };
-    // An address of a link means something together with the link only.
+    // A link-local address is only meaningful together with its link.
     let link = match near {
         SocketAddr::V6(near) => near.scope_id(),
         SocketAddr::V4(_) => 0,
@@ -266,7 +269,7 @@ fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
         &SOCK_DIAG_BY_FAMILY.to_ne_bytes(),
         &NLM_F_REQUEST.to_ne_bytes(),
         &[0; 8],
-        // Sockets of all states, without more about them.
+        // Sockets of all states, without extensions.
         &[family, TCP, 0, 0],
         &u32::MAX.to_ne_bytes(),
         &near.port().to_be_bytes(),
@@ -274,7 +277,7 @@ fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
         &address(near_ip),
         &address(far_ip),
         &link.to_ne_bytes(),
-        // No cookie: whichever socket it is.
+        // No cookie: any socket with these addresses.
         &[0xff; 8],
     ]
     .concat()
@@ -322,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection on loopback: the end of the client, the end of the server, and their addresses.
+    /// Opens a connection on loopback. Returns the end of the client, the end of the server, and their addresses.
     async fn connected(
         bind: &str,
         from: &str,
@@ -351,7 +354,8 @@ mod tests {
                 panic!("{bind} {from}: {owner:?}")
             };
             let me = i32::try_from(std::process::id()).unwrap();
-            // Another test may be starting a child, which has all that is open here until it is another program.
+            // Another test may be starting a child process, which has all open descriptors of this one until it
+            // executes its program.
             assert!(holders(inode).contains(&me), "{bind} {from}");
             assert_eq!(refusal_of(inode), None);
         }

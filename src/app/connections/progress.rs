@@ -1,4 +1,4 @@
-//! How far a connection has come with its request, and until when it has to be further.
+//! Tracks how far a connection has come with its request, and its next deadline.
 
 use std::io;
 use std::pin::Pin;
@@ -15,22 +15,23 @@ use tokio::time::{Instant, sleep_until};
 /// Deadlines of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
-    /// From the first byte of a request (of the first request: from the beginning of the connection) to its last header.
+    /// Time from the first byte of a request (of the first request: from the beginning of the connection) to its last
+    /// header.
     pub headers: Duration,
-    /// From an answer to the next request.
+    /// Time from an answer to the next request.
     pub idle: Duration,
-    /// From the moment the other side takes no more bytes until it takes some.
+    /// Time from the moment the other side accepts no more bytes until it accepts some.
     pub blocked: Duration,
 }
 
-/// Why the server ends a connection.
+/// Reason why the server ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// A deadline passed within a request or an answer.
     TooSlow,
-    /// No further request came.
+    /// No further request arrived in time.
     Idle,
-    /// Another connection has its place.
+    /// Another connection got its slot.
     MadeRoom,
 }
 
@@ -50,7 +51,7 @@ struct State {
     gives_way: bool,
 }
 
-/// What a connection is doing. Clones are about the same connection.
+/// State of a connection. Clones refer to the same connection.
 #[derive(Clone)]
 pub(super) struct Progress(Arc<Inner>);
 
@@ -60,7 +61,7 @@ struct Inner {
 }
 
 impl Progress {
-    /// A connection that begins, and whose first headers are awaited.
+    /// Begins to track a new connection, which waits for its first headers.
     pub fn new(deadlines: Deadlines) -> Self {
         let state = State {
             stage: Stage::Headers,
@@ -74,13 +75,13 @@ impl Progress {
         }))
     }
 
-    /// Since when a request has been on its way that has not arrived as a whole. `None` while one is answered.
+    /// Returns the time since which a request has been incomplete. `None` while one is answered.
     pub fn incomplete_since(&self) -> Option<Instant> {
         let state = self.0.state.borrow();
         (state.stage != Stage::Answer && state.blocked_since.is_none()).then_some(state.since)
     }
 
-    /// Ends the connection for the sake of another one.
+    /// Ends the connection to make room for another one.
     pub fn give_way(&self) {
         self.0.state.send_modify(|state| state.gives_way = true);
     }
@@ -113,7 +114,7 @@ impl Progress {
         let of_stage = match state.stage {
             Stage::Idle => Some((state.since + idle, End::Idle)),
             Stage::Headers => Some((state.since + headers, End::TooSlow)),
-            // Bodies and answers have deadlines in the rooms that make something of them.
+            // Bodies and answers have their deadlines in the modules that process them.
             Stage::Body | Stage::Answer => None,
         };
         let of_writing = state
@@ -125,7 +126,7 @@ impl Progress {
             .min_by_key(|(deadline, _)| *deadline)
     }
 
-    /// The headers of a request have arrived.
+    /// Notes that the headers of a request have arrived.
     pub fn request_begins(&self, has_body: bool) {
         self.go_on(
             &[Stage::Idle, Stage::Headers],
@@ -167,7 +168,7 @@ impl Progress {
     }
 }
 
-/// A socket whose bytes are seen by [`Progress`].
+/// A socket that reports its reads and writes to [`Progress`].
 pub(super) struct Observed<Io> {
     io: Io,
     progress: Progress,
@@ -228,7 +229,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Observed<Io> {
     }
 }
 
-/// The body of a request; its end, or the end of all interest in it, is seen by [`Progress`].
+/// Body of a request, which reports its end to [`Progress`]. Dropping it counts as the end.
 pub(super) struct RequestBody {
     body: Incoming,
     progress: Progress,
@@ -271,7 +272,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// The body of an answer; its end is seen by [`Progress`].
+/// Body of an answer, which reports its end to [`Progress`].
 pub(super) struct AnswerBody {
     body: Body,
     progress: Progress,

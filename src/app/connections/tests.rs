@@ -8,13 +8,13 @@ use super::*;
 use crate::config::server::TrustedProxies;
 use crate::telemetry::Metrics;
 
-/// A server with these limits, of which the others are far away.
+/// A server with these limits. All limits that a test does not set are out of reach.
 struct World {
     address: SocketAddr,
     metrics: Metrics,
     /// Requests for `/slow` that are being answered.
     begun: Arc<Semaphore>,
-    /// Lets one of them come to its end.
+    /// Permits to finish a request for `/slow`.
     go: Arc<Semaphore>,
     ended: CancellationToken,
     serving: AbortOnDropHandle<()>,
@@ -85,7 +85,7 @@ impl World {
         socket.connect(self.address).await.unwrap()
     }
 
-    /// A connection on which a request for `/slow` is being answered.
+    /// Opens a connection on which a request for `/slow` is being answered.
     async fn ask_slowly(&self, from: &str) -> TcpStream {
         let mut stream = self.connect_from(from).await;
         send(&mut stream, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -102,14 +102,14 @@ async fn send(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).await.unwrap();
 }
 
-/// Everything until the server closes the connection; an error counts as the end.
+/// Reads until the server closes the connection; an error counts as the end.
 async fn all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     drop(stream.read_to_end(&mut bytes).await);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Everything up to and with this text.
+/// Reads up to and including this text.
 async fn until(stream: &mut TcpStream, end: &str) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(end.as_bytes()) {
@@ -156,7 +156,7 @@ async fn headers_that_do_not_come_to_their_end_are_not_waited_for() {
         world.connect().await,
     );
     send(&mut unfinished, "GET / HTTP/1.1\r\nhost: x\r\nx-").await;
-    // Each byte alone is in time.
+    // Each byte on its own is in time.
     let trickle = async {
         send(&mut trickling, "GET / HTTP/1.1\r\nx: ").await;
         while trickling.write_all(b"x").await.is_ok() {

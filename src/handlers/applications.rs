@@ -1,8 +1,9 @@
-//! Registered projects at work: they are planned and applied on their branch, without a pull request.
+//! Plans and applies applications, registered projects, on their branch without a pull request.
 //!
-//! A run of an application is a command like any other, in the queue, with locks, plans, gate and crash rules that know
-//! no difference. It goes by a number of its own where a pull goes by the forge's ([`PullNumber::of_application`]), head
-//! and base are both the newest commit of its branch, and what a pull would be told in comments is kept with the command.
+//! A run of an application is a command like any other, in the same queue. Locks, plans, gate and crash rules make no
+//! difference. Its number is Lockkeeper's own, where a pull request has the number of the forge
+//! ([`PullNumber::of_application`]). Head and base are both the newest commit of its branch. Text that would be a
+//! comment on a pull request is stored with the command.
 
 use crate::command::{ApplyCommand, Command, DirSelector, PlanCommand, Target};
 use crate::config::access::Action;
@@ -21,17 +22,17 @@ use crate::store::{Application, AskedRun, CommandRow, NewCommand, Result, Store}
 use crate::vcs::{ForgeError, Installation};
 use crate::workflow::CheckoutError;
 
-/// What can be done with an application.
+/// Action on an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Show what would change.
+    /// Shows what would change.
     Plan,
-    /// Carry out the last plan.
+    /// Carries out the last plan.
     Apply,
 }
 
 impl Deed {
-    /// The permission that it takes.
+    /// Returns the permission that the action requires.
     pub const fn action(self) -> Action {
         match self {
             Self::Plan => Action::Plan,
@@ -66,7 +67,7 @@ impl Deed {
     }
 }
 
-/// Asks for a run of an application: any server takes it up. Whoever asks has to be allowed to.
+/// Requests a run of an application: any server takes it up. The caller has checked that the actor is permitted.
 pub async fn ask(store: &Store, id: ApplicationId, deed: Deed, actor: &Actor) -> Result<AskedRun> {
     let make = |application: &Application, at: &PullRef| NewCommand {
         kind: deed.kind(),
@@ -88,7 +89,7 @@ pub async fn ask(store: &Store, id: ApplicationId, deed: Deed, actor: &Actor) ->
     store.application_ask(id, make, job).await
 }
 
-/// Why nothing was put into the queue, if so; `None`: there is no such application.
+/// Returns the queued command, or the reason why nothing was queued. `Err(None)`: there is no such application.
 pub fn queued_or_why(asked: AskedRun) -> std::result::Result<CommandId, Option<Explanation>> {
     match asked {
         AskedRun::Queued(command) => Ok(command),
@@ -111,7 +112,7 @@ fn no_repository(application: &Application) -> Explanation {
     }
 }
 
-/// Something works on the application.
+/// Explains that another command works on the application.
 pub fn busy(application: &Application, command: &CommandRow) -> Explanation {
     Explanation {
         field: None,
@@ -131,7 +132,7 @@ pub fn busy(application: &Application, command: &CommandRow) -> Explanation {
     }
 }
 
-/// What was to be cancelled is not there.
+/// Explains that the run to be cancelled does not exist any more.
 pub fn over(application: &Application) -> Explanation {
     Explanation {
         field: None,
@@ -147,7 +148,7 @@ pub fn over(application: &Application) -> Explanation {
     }
 }
 
-/// An apply is only cut off by somebody who says so.
+/// Explains that an apply is only interrupted by force.
 pub fn apply_running(application: &Application, command: &CommandRow) -> Explanation {
     Explanation {
         field: Some("force"),
@@ -165,8 +166,9 @@ pub fn apply_running(application: &Application, command: &CommandRow) -> Explana
     }
 }
 
-/// Asks what works on an application to stop, for whoever cannot write its end: a server does. Tells which it is, or why
-/// not; `None`: there is no such application. Whoever asks has to be allowed to.
+/// Requests the end of the command that works on an application, for callers that cannot write its end: a server
+/// does. Returns the command, or the reason why nothing was stopped. `Err(None)`: there is no such application. The
+/// caller has checked that the actor is permitted.
 pub async fn ask_to_stop(
     store: &Store,
     id: ApplicationId,
@@ -213,13 +215,13 @@ fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
     }
 }
 
-/// Why it cannot be said how a pull or an application stands now.
+/// Reason why the current state of a pull request or an application is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unseen {
-    /// The forge did not say.
+    /// The forge did not answer.
     #[error(transparent)]
     Forge(#[from] ForgeError),
-    /// The branch could not be looked at.
+    /// The branch could not be fetched.
     #[error(transparent)]
     Checkout(#[from] CheckoutError),
     /// The database did not answer.
@@ -230,7 +232,7 @@ pub(super) enum Unseen {
     Refused(&'static str, UserText),
 }
 
-/// How a pull stands now, by its forge; an application stands where its branch is.
+/// Fetches the current state of a pull request from its forge. The state of an application is that of its branch.
 pub(super) async fn pull_now(
     ctx: &Ctx,
     at: &PullRef,
@@ -289,7 +291,8 @@ pub(super) async fn pull_now(
     })
 }
 
-/// The branch was another when the application was registered, or the repository has got another since.
+/// Explains that the branch is not the default branch: the application was registered for another one, or the
+/// repository has got a new default branch since.
 fn other_branch(application: &Application, at: &PullRef, default: &BranchName) -> UserText {
     let (id, branch) = (application.id, &application.spec.branch);
     let message = format!(
@@ -309,7 +312,7 @@ fn other_branch(application: &Application, at: &PullRef, default: &BranchName) -
     UserText::new(message, hints)
 }
 
-/// The default branch of the repository at an address, as its forge says it now.
+/// Asks the forge for the current default branch of a repository.
 pub async fn default_branch(
     ctx: &Ctx,
     repo: &RepoId,
@@ -341,7 +344,7 @@ pub async fn default_branch(
     })
 }
 
-/// The application, if this server works for its repository.
+/// Returns the application, if this server works for its repository.
 pub(super) async fn registered(
     ctx: &Ctx,
     at: &PullRef,
@@ -376,8 +379,8 @@ pub(super) async fn registered(
             UserText::new(message, [hint]),
         ));
     }
-    // Where the letter case of an address was kept, somebody else may have claimed the repository itself: what is done in
-    // it, and with which credentials, is theirs alone.
+    // An address can differ from the repository in letter case, and somebody else may have claimed the repository
+    // itself. Only that owner decides about the commands and the credentials of the repository.
     let owner = ctx.store.claim_owner_of(&at.repo).await?;
     if owner.as_ref() != Some(&application.owner) {
         return Err(Unseen::Refused(
@@ -411,7 +414,7 @@ fn not_the_owner(
     UserText::new(message, hints)
 }
 
-/// How somebody asks once more: `Comment the command again`.
+/// Says how somebody requests a command again: `Comment the command again`.
 pub(super) const fn again(number: PullNumber) -> &'static str {
     if number.is_application() {
         "Ask for it again"
@@ -420,7 +423,7 @@ pub(super) const fn again(number: PullNumber) -> &'static str {
     }
 }
 
-/// The same, when something else is to be done before.
+/// Says the same after another step: `Then comment the command again`.
 pub(super) const fn then_again(number: PullNumber) -> &'static str {
     if number.is_application() {
         "Then ask for it again"

@@ -1,4 +1,4 @@
-//! `--require-claims`: repositories that nobody has claimed are left alone.
+//! Implements `--require-claims`: the server ignores repositories that nobody has claimed.
 
 use crate::context::Ctx;
 use crate::handlers::Spec;
@@ -9,22 +9,22 @@ use crate::render::Refusal;
 use crate::store::{CreateCommand, NewCommand};
 use crate::vcs::Installation;
 
-/// The note of a delivery about repositories that nobody has claimed.
+/// Note of a delivery about a repository that nobody has claimed.
 pub(crate) const UNCLAIMED: &str = "nobody has claimed the repository (--require-claims)";
 
-/// Whether the server works for a repository.
+/// Answer to the question if the server works for a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// It does.
+    /// The server works for it.
     Served,
-    /// It is not on the allow-list.
+    /// The repository is not on the allow-list.
     NotAllowlisted,
-    /// Nobody has claimed it, and somebody would have to.
+    /// The repository needs a claim, and nobody has claimed it.
     Unclaimed,
 }
 
-/// Whether the server works for a repository at this moment. A claim that cannot be looked up is an error: nothing is let
-/// through then (P6).
+/// Determines whether the server works for a repository at this moment. A claim that cannot be looked up is an error,
+/// and nothing is served then (P6).
 pub(crate) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::Error> {
     if !ctx.settings.allowlist.allows(repo) {
         return Ok(Service::NotAllowlisted);
@@ -36,12 +36,12 @@ pub(crate) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::E
     })
 }
 
-/// Whether somebody has claimed a repository, or nobody has to.
+/// Returns true if somebody has claimed a repository, or if it needs no claim.
 pub(super) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::Error> {
     Ok(!ctx.settings.allowlist.demands_claims() || ctx.store.claim_owner_of(repo).await?.is_some())
 }
 
-/// What is said where nobody has claimed the repository.
+/// Builds the refusal for a repository that nobody has claimed.
 pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> Refusal {
     Refusal::unclaimed(
         repo,
@@ -50,12 +50,12 @@ pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> Refusal {
     )
 }
 
-/// The address by which a repository is claimed.
+/// Returns the address by which a repository is claimed.
 pub(super) fn address(repo: &RepoId) -> String {
     RepoUrl::of(repo).map_or_else(|_| repo.to_string(), |url| url.to_string())
 }
 
-/// What led to the pull being told.
+/// Cause of a notification that the repository is unclaimed.
 pub(super) struct Told<'a> {
     pub delivery: DeliveryId,
     pub pull: &'a PullRef,
@@ -64,7 +64,7 @@ pub(super) struct Told<'a> {
     pub via: Installation,
 }
 
-/// The pull is told who can help, the first time that something of it is refused.
+/// Notifies the pull request who can help, the first time that something on it is refused.
 pub(super) async fn tell_once(ctx: &Ctx, told: Told<'_>) -> Result<(), JobError> {
     if ctx.settings.silence_allowlist || ctx.store.command_told_unclaimed(told.pull).await? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the API and the command line tell programs alike. Times are RFC 3339 in UTC; what is not known is `null`.
+//! Renders JSON that the API and the command line share. Times are RFC 3339 in UTC; unknown values are `null`.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// An event of the audit log.
+/// Renders an event of the audit log.
 pub(crate) fn view(kept: &LockEvent) -> Value {
     let (event, cause) = (&kept.event, &kept.event.cause);
     json!({

@@ -1,12 +1,13 @@
-//! The one place that decides who may do what, for comments, pushes, pages, the API and the command line alike.
+//! Decides who may do what, in one place for comments, pushes, pages, the API and the command line.
 //!
-//! People of the forge are judged by the teams they are in (`--gh-team-allowlist`), or by a program of the operator
-//! (`team_authz`, which then stands in place of the list), and where there is neither, by whether they may write to the
-//! repository (`--allow-commenters`); the pages and the API by `--web-allow`, and those of their
-//! accounts that are limited to owners (`--web-accounts-file`) by who has claimed the repository; whoever has a shell on
-//! the server, and Lockkeeper itself, may do everything. What cannot be found out lets nothing through (P6): it is
-//! an error, on which the caller tries again or gives up, never a grant. A denial says which rule forbids it, what is
-//! the case, and who can (P10).
+//! The rules for people of the forge come from the teams they are in (`--gh-team-allowlist`), or from a program of
+//! the administrator (`team_authz`, which then replaces the list). If there is neither, people who may write to the
+//! repository have permission (`--allow-commenters`). `--web-allow` is the rule for the pages and the API. Accounts
+//! that are limited to owners (`--web-accounts-file`) reach the repositories that their owners have claimed.
+//! Everybody with a shell on the server, and Lockkeeper itself, may do everything.
+//!
+//! An unknown fact never grants anything (P6): it is an error, and the caller retries or gives up. A denial names the
+//! rule that forbids the action, the value found, and who can do it (P10).
 
 mod owners;
 mod program;
@@ -27,46 +28,45 @@ use crate::model::{Cause, LockEventKind, NewLockEvent};
 use crate::queue::JobError;
 use crate::vcs::ForgeError;
 
-/// What came of asking.
+/// Decision about one action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
-    /// It may be done.
+    /// The action is permitted.
     Granted,
-    /// It may not.
+    /// The action is forbidden.
     Denied(Box<Denial>),
 }
 
-/// Why somebody may not do something (P10). Plain text; pairs of backticks mark code.
+/// Reason why somebody may not do something (P10). Plain text; pairs of backticks mark code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Who wanted it.
+    /// Identity that requested the action.
     pub who: Identity,
-    /// What.
     pub action: Action,
-    /// The rule, a clause: "`--gh-team-allowlist` gives `apply` to the team `ops` of `acme`".
+    /// Rule as a clause: "`--gh-team-allowlist` gives `apply` to the team `ops` of `acme`".
     pub rule: String,
-    /// What is the case, a clause: "`mallory` is not in it".
+    /// Value found, as a clause: "`mallory` is not in it".
     pub actual: String,
-    /// Who can do it, or change the rule: sentences.
+    /// People who can do it, or change the rule, as sentences.
     pub who_can: Vec<String>,
 }
 
 impl Denial {
-    /// One sentence with all but the ways out.
+    /// Returns one sentence with everything but the ways out.
     pub fn message(&self) -> String {
         let (who, deed) = (quoted(self.who.name()), self.action.deed());
         format!("{who} may not {deed}: {}, and {}.", self.rule, self.actual)
     }
 }
 
-/// Why it could not be found out whether something may be done.
+/// Reason why a permission could not be determined.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthzError {
-    /// The forge did not say who is in which team.
+    /// The forge did not name the members of a team.
     #[error(transparent)]
     Forge(#[from] ForgeError),
-    /// A denial could not be put on record.
+    /// A denial could not be recorded.
     #[error("the database did not take what was to be put on record: {0}")]
     Store(#[from] sqlx::Error),
 }
@@ -80,7 +80,7 @@ impl From<AuthzError> for JobError {
     }
 }
 
-/// Whether somebody may do something. A denial is put on record here, whoever asked.
+/// Decides whether somebody may do something, and records a denial.
 pub async fn check(
     ctx: &Ctx,
     who: &Identity,
@@ -90,7 +90,7 @@ pub async fn check(
     check_from(ctx, who, None, action, on).await
 }
 
-/// The same for somebody who asks over the network, from this address.
+/// Decides as [`check`], for somebody who asks over the network, from this address.
 pub async fn check_from(
     ctx: &Ctx,
     who: &Identity,
@@ -103,7 +103,7 @@ pub async fn check_from(
     Ok(decision)
 }
 
-/// Puts a denial on record.
+/// Records a denial in the audit log.
 async fn record(
     ctx: &Ctx,
     who: &Identity,
@@ -140,8 +140,8 @@ fn denied(
     }
 }
 
-/// Whether code of a pull may be run that nobody who may give commands has asked for: the people behind it are asked about
-/// then. Where a list of teams or a program decides, it decides who may ask, and this is left alone.
+/// Decides whether code of a pull request may run although nobody with permission requested it. The people behind the
+/// pull request decide it. If a list of teams or a program decides about requests, this check always grants.
 pub async fn check_fork(
     ctx: &Ctx,
     who: &Identity,
@@ -163,12 +163,13 @@ pub async fn check_fork(
     Ok(decision)
 }
 
-/// Whether the operator says who of the forge may do what; if not, the forge does.
+/// Returns true if the administrator has rules for people of the forge. If not, the forge decides.
 pub fn has_rules(ctx: &Ctx) -> bool {
     ctx.settings.team_authz.is_some() || !ctx.settings.team_rules.is_empty()
 }
 
-/// Whether the pages should offer it: as [`check`], but about people in general, and nothing is put on record.
+/// Returns whether the pages should offer an action. Unlike [`check`], it is about people in general, and records
+/// nothing.
 pub fn offers(ctx: &Ctx, who: &Identity, action: Action) -> bool {
     match who {
         Identity::Web(name) | Identity::Api(name) => web::offers(
@@ -209,7 +210,7 @@ async fn decide(
     }
 }
 
-/// Nobody on the forge is known to have a say over the whole server.
+/// Denies an action on the whole server: nobody on the forge is known to have a right to it.
 fn not_from_the_forge(who: &Identity, action: Action) -> Decision {
     Decision::Denied(Box::new(Denial {
         who: who.clone(),
@@ -220,12 +221,12 @@ fn not_from_the_forge(who: &Identity, action: Action) -> Decision {
     }))
 }
 
-/// Text of others as code.
+/// Formats text of others as code.
 fn quoted(text: &str) -> String {
     format!("`{}`", text.replace('`', "'"))
 }
 
-/// `` `a`, `b` and `c` ``.
+/// Formats a list: `` `a`, `b` and `c` ``.
 fn listed(names: &[impl AsRef<str>], last: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| quoted(name.as_ref())).collect();
     match quoted.split_last() {

@@ -1,26 +1,27 @@
-//! Accounts of the pages and the API that are limited to owners: what is theirs.
+//! Decides what accounts of the pages and the API may reach if they are limited to owners.
 //!
-//! A repository is of the owner who claims it, at this moment and by the database; one that nobody has claimed is nobody's,
-//! so only the account for the whole server sees it. What concerns no repository and no owner is the whole server's, too.
+//! A repository belongs to the owner who claims it at this moment, according to the database. A repository that
+//! nobody has claimed belongs to nobody, so only the account for the whole server sees it. Things that concern no
+//! repository and no owner belong to the whole server, too.
 
 use super::{AuthzError, Decision, Denial, Reserved, ReservedDeed, Resource, quoted};
 use crate::config::access::{Action, Identity, Standing, WebAccounts};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::Store;
 
-/// Why something is not within what an account is limited to.
+/// Reason why something is outside the limits of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outside {
-    /// The rule, a clause.
+    /// Rule as a clause.
     pub rule: String,
-    /// What is the case, a clause.
+    /// Value found, as a clause.
     pub actual: String,
-    /// Who can: sentences.
+    /// People who can do it, as sentences.
     pub who_can: Vec<String>,
 }
 
 impl Outside {
-    /// One sentence, and who can.
+    /// Returns one sentence with the reason, and who can do it.
     pub fn message(&self, who: &str, deed: &str) -> String {
         let who_can = self.who_can.join(" ");
         format!(
@@ -47,7 +48,7 @@ impl Outside {
     }
 }
 
-/// Whether something is within what a user of the pages or the API is limited to, whatever is to be done with it.
+/// Checks whether something is within the limits of a user of the pages or the API, for every action.
 pub async fn within(
     store: &Store,
     accounts: &WebAccounts,
@@ -69,7 +70,7 @@ pub async fn within(
             Some((*owner).clone()),
         ),
         (_, Some((repo, _))) => {
-            // What has no address in normal form cannot be claimed either.
+            // A repository without an address in normal form cannot be claimed either.
             let owner = match RepoUrl::of(repo) {
                 Ok(url) => store.claim_owner(&url).await?,
                 Err(_) => None,

@@ -1,9 +1,9 @@
-//! People of the forge by a program of the operator: `team_authz` (reference 1.8, 5.7).
+//! Decides about people of the forge with a program of the administrator: `team_authz` (reference 1.8, 5.7).
 //!
-//! It is started without a shell as `COMMAND ARGS… COMMAND_NAME OWNER/REPO OWNER/TEAM…`, with what Terraform may see of
-//! the server's environment (so none of its own secrets) and the facts of the command. It lets through by ending with
-//! exit code 0 and `pass` as the last line of its standard output; everything else, not being able to run included,
-//! denies (P6).
+//! The program is started without a shell as `COMMAND ARGS… COMMAND_NAME OWNER/REPO OWNER/TEAM…`. It gets the part of
+//! the server's environment that Terraform may see (so no secrets of the server) and the facts of the command. It
+//! grants by ending with exit code 0 and `pass` as the last line of its standard output. Everything else denies,
+//! including a program that cannot be started (P6).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -21,18 +21,18 @@ use crate::model::{ProjectName, RepoId};
 use crate::process::{Cmd, Output, ProcessError};
 use crate::vcs::{ForgeError, Installation};
 
-/// Somebody waits for the answer.
+/// Time limit of the program, because somebody waits for the answer.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Most bytes of what it prints; the answer is one word.
+/// Maximum size of the output in bytes; the answer is one word.
 const MOST_OUTPUT: usize = 256 * 1024;
-/// Most teams of an organisation that are asked about one by one.
+/// Maximum number of teams of an organisation that are checked one by one.
 const MOST_TEAMS: usize = 200;
-/// Teams asked about at the same time.
+/// Maximum number of concurrent requests about teams.
 const ABREAST: usize = 8;
-/// Most characters of a line of it that are shown to people.
+/// Maximum number of characters of an output line that are shown to people.
 const SHOWN: usize = 120;
 
-/// What the program says.
+/// Decides by the answer of the program.
 pub(super) async fn by_program(
     ctx: &Ctx,
     program: &TeamAuthz,
@@ -61,7 +61,8 @@ pub(super) async fn by_program(
     })
 }
 
-/// The teams it is told of: those of the list of teams that this person is in; where there is no list, of all teams.
+/// Returns the teams to pass to the program: those teams of the allowlist that this person is in. Without a list, all
+/// teams of the person.
 async fn teams_of(
     ctx: &Ctx,
     at: (&RepoId, Installation),
@@ -83,8 +84,8 @@ async fn teams_of(
         .await
 }
 
-/// What the program can read of the command. `REPO_ROOT` is not among it: no code of the pull is checked out before it
-/// is known whether that may be done.
+/// Lists the facts of the command as variables for the program. `REPO_ROOT` is not among them: no code of the pull
+/// request is checked out before the command is permitted.
 fn facts(
     who: &Identity,
     action: Action,
@@ -124,7 +125,7 @@ fn facts(
     facts
 }
 
-/// A backslash before every byte, arguments between commas (reference 6.5).
+/// Encodes arguments with a backslash before every byte and commas between them (reference 6.5).
 fn comment_args(args: &[String]) -> OsString {
     let escaped = args.iter().map(|arg| {
         arg.bytes()
@@ -134,7 +135,7 @@ fn comment_args(args: &[String]) -> OsString {
     OsString::from_vec(escaped.collect::<Vec<_>>().join(&b','))
 }
 
-/// Whether it let the command through; else a clause that says what happened.
+/// Checks whether the program grants the command. The error is a clause that says what happened.
 fn verdict(answer: &Result<Output, ProcessError>) -> Result<(), String> {
     let output = answer
         .as_ref()
@@ -183,7 +184,7 @@ fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -
     }
 }
 
-/// Why it said no, or could not say anything, is for the operator to find.
+/// Logs the answer, so that the administrator can find out why the program denied the command or failed.
 fn log(program: &TeamAuthz, answer: &Result<Output, ProcessError>) {
     match answer {
         Ok(output) => {

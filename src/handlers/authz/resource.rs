@@ -1,4 +1,4 @@
-//! What somebody wants to do something to.
+//! Describes the target of an action, for which [`super::check`] decides.
 
 use std::fmt;
 
@@ -8,34 +8,34 @@ use crate::model::{
 };
 use crate::vcs::Installation;
 
-/// A command on a pull.
+/// A command on a pull request that the forge was asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The pull.
     pub pull: &'a Pull,
-    /// The way to the forge.
+    /// Installation that gives access to the forge.
     pub via: Installation,
-    /// What stands behind the command ([`crate::command::Command::comment_args`]).
+    /// Arguments of the command ([`crate::command::Command::comment_args`]).
     pub args: &'a [String],
 }
 
-/// What only the account of the whole server decides about an owner's repositories.
+/// Decision about an owner's repositories that only the account of the whole server makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserved<'a> {
-    /// For whom.
+    /// Owner who would benefit.
     pub owner: &'a OwnerName,
-    /// The repository.
+    /// Address of the repository.
     pub url: &'a RepoUrl,
-    /// What.
+    /// Kind of the decision.
     pub what: ReservedDeed<'a>,
 }
 
-/// What is decided.
+/// Kind of a decision that only the account of the whole server makes.
 #[derive(Clone, Copy, Debug)]
 pub enum ReservedDeed<'a> {
-    /// A repository that nobody has claimed becomes the owner's.
+    /// A repository that nobody has claimed gets its first owner.
     FirstClaim,
-    /// An application works on another branch than the default one; that one, if it was asked for.
+    /// An application works on another branch than the default one. The second value is the default branch, if it is
+    /// known.
     OtherBranch(&'a BranchName, Option<&'a BranchName>),
 }
 
@@ -51,31 +51,29 @@ impl fmt::Display for Reserved<'_> {
     }
 }
 
-/// What somebody wants to do something to.
+/// Target of an action that needs a permission.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
-    /// A pull.
     Pull(Asked<'a>),
-    /// A command on a pull about which the forge is asked nothing.
+    /// A command on a pull request, decided without asking the forge about the pull request.
     Unseen {
-        /// The pull.
         pull: &'a PullRef,
-        /// The way to the forge.
+        /// Installation that gives access to the forge.
         via: Installation,
-        /// What stands behind the command ([`crate::command::Command::comment_args`]).
+        /// Arguments of the command ([`crate::command::Command::comment_args`]).
         args: &'a [String],
     },
-    /// One project of a pull.
+    /// One project of a pull request.
     Project(Asked<'a>, &'a ProjectKey),
-    /// A lock, from outside of the pull that holds it.
+    /// A lock, from outside of the pull request that holds it.
     Lock(&'a Lock),
-    /// The applies of a repository, or of a directory in it.
+    /// Applies of a repository, or of a directory in it.
     Applies(&'a ApplyScope),
-    /// The mirrors of a repository.
+    /// Mirrors of a repository.
     Repository(&'a RepoId),
-    /// What is of an owner: applications, credentials.
+    /// Applications and credentials of an owner.
     Owner(&'a OwnerName),
-    /// What is of an owner, and only the account of the whole server decides it.
+    /// Property of an owner that only the account of the whole server decides about.
     Reserved(Reserved<'a>),
     /// Everything that this server does.
     Server,
@@ -91,14 +89,14 @@ impl<'a> From<&'a ApplyScope> for Resource<'a> {
 }
 
 impl<'a> Resource<'a> {
-    /// What is of this owner. Of an owner that cannot be told, it is as if it were everything.
+    /// Returns the resource of an owner. If the owner is unknown, the resource is the whole server.
     pub fn of_owner(owner: Option<&'a OwnerName>) -> Self {
         owner.map_or(Self::Server, Self::Owner)
     }
 }
 
 impl Resource<'_> {
-    /// The repository it is in, and the way to its forge; `None` for the whole server.
+    /// Returns the repository of the resource, and the installation for its forge; `None` for the whole server.
     pub fn repo(&self) -> Option<(&RepoId, Installation)> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some((&asked.pull.at.repo, asked.via)),
@@ -110,7 +108,7 @@ impl Resource<'_> {
         }
     }
 
-    /// The lock it is about, for records.
+    /// Returns the lock of the resource, for the audit log.
     pub(super) fn lock_key(&self) -> Option<LockKey> {
         match self {
             Self::Pull(_)
@@ -125,7 +123,7 @@ impl Resource<'_> {
         }
     }
 
-    /// The applies it is about, for records.
+    /// Returns the applies of the resource, for the audit log.
     pub(super) fn apply_scope(&self) -> Option<ApplyScope> {
         match self {
             Self::Applies(scope) => Some((*scope).clone()),
@@ -140,7 +138,7 @@ impl Resource<'_> {
         }
     }
 
-    /// The pull it is about, for records.
+    /// Returns the pull request of the resource, for the audit log.
     pub(super) fn pull(&self) -> Option<PullRef> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
@@ -154,7 +152,8 @@ impl Resource<'_> {
         }
     }
 
-    /// The owner or the repository it is about, for records, where neither lock, applies nor pull say it.
+    /// Returns the owner or the repository of the resource, for the audit log. Only needed if it has no lock, applies
+    /// or pull request.
     pub(super) fn concern(&self) -> Option<Concern> {
         match self {
             Self::Owner(owner) | Self::Reserved(Reserved { owner, .. }) => {
@@ -170,7 +169,7 @@ impl Resource<'_> {
         }
     }
 
-    /// The pull as the forge sees it, if that was asked.
+    /// Returns the pull request as the forge sees it, if the forge was asked.
     pub(super) fn seen(&self) -> Option<&Pull> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull),
@@ -184,7 +183,7 @@ impl Resource<'_> {
         }
     }
 
-    /// What stands behind the command, if it is one.
+    /// Returns the arguments of the command, if the resource has one.
     pub(super) fn args(&self) -> Option<&[String]> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.args),
@@ -198,7 +197,7 @@ impl Resource<'_> {
         }
     }
 
-    /// The project, if it is about one.
+    /// Returns the project, if the resource has one.
     pub(super) fn project(&self) -> Option<&ProjectKey> {
         match self {
             Self::Project(_, project) => Some(project),
@@ -215,7 +214,7 @@ impl Resource<'_> {
 }
 
 impl fmt::Display for Resource<'_> {
-    /// For the log and the record: `github.com/acme/infra#12 dir: …`.
+    /// Formats the resource for the log and the audit log: `github.com/acme/infra#12 dir: …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pull(asked) => asked.pull.at.fmt(f),

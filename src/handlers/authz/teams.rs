@@ -1,4 +1,4 @@
-//! People of the forge by their teams: `--gh-team-allowlist` (reference 1.8), where it has an entry.
+//! Decides about people of the forge by their teams, if `--gh-team-allowlist` has an entry (reference 1.8).
 
 use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, quoted};
 use crate::config::access::{Action, Grantees, Identity};
@@ -6,7 +6,7 @@ use crate::context::Ctx;
 use crate::model::RepoId;
 use crate::vcs::{ForgeError, Installation, KEPT};
 
-/// What the list says of the teams this person is in.
+/// Decides by the allowlist entries for the teams of this person.
 pub(super) async fn by_teams(
     ctx: &Ctx,
     who: &Identity,
@@ -31,8 +31,8 @@ pub(super) async fn by_teams(
     ))))
 }
 
-/// The other teams on the list that this person is in, as far as the forge says. The denial stands without them; they
-/// only explain it.
+/// Lists the other teams on the list that this person is in, as far as the forge says. They only explain the denial,
+/// which stands without them.
 async fn others<'a>(
     ctx: &'a Ctx,
     at: (&RepoId, Installation),
@@ -67,7 +67,7 @@ async fn is_in(
         .await
 }
 
-/// Whom the list gives it, and what this person has instead.
+/// Names the teams that the list permits, and the teams that this person is in.
 fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &[&str]) -> Denial {
     let (name, org) = (quoted(who.name()), quoted(repo.owner()));
     let rule = match giving {

@@ -1,11 +1,11 @@
-//! The pages and the API: `--web-allow`, and the accounts of `--web-accounts-file`.
+//! Decides for the pages and the API: `--web-allow`, and the accounts of `--web-accounts-file`.
 
 use super::{AuthzError, Decision, Denial, Resource, owners, quoted};
 use crate::config::access::{Action, Identity, Standing, WebAccounts, WebRules};
 use crate::store::Store;
 
-/// What the lists say: what the pages may be used for at all, what the account may do of it, and whether it concerns the
-/// owners that the account is limited to.
+/// Decides by three rules: what the pages may be used for at all, what the account may do, and whether the resource
+/// belongs to the owners that the account is limited to.
 pub async fn by_web(
     store: &Store,
     rules: &WebRules,
@@ -25,7 +25,7 @@ pub async fn by_web(
     )
 }
 
-/// Whether somebody may do it with something, for buttons.
+/// Returns whether the account may do an action with any resource at all. Pages show their buttons by it.
 pub fn offers(rules: &WebRules, accounts: &WebAccounts, name: &str, action: Action) -> bool {
     let own = match accounts.standing(name) {
         Standing::Whole => true,

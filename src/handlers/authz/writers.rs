@@ -1,5 +1,5 @@
-//! People of the forge by what they may do in the repository: `--allow-commenters`. This decides where neither a list of
-//! teams nor a program does.
+//! Decides about people of the forge by their permission in the repository: `--allow-commenters`. It applies if there
+//! is neither a list of teams nor a program.
 
 use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
 use crate::config::access::{Action, Identity};
@@ -8,7 +8,7 @@ use crate::context::Ctx;
 use crate::model::{Pull, RepoId};
 use crate::vcs::{ForgeError, Installation};
 
-/// What the forge says of the permission of this person.
+/// Decides by the permission that the forge reports for this person.
 pub(super) async fn by_permission(
     ctx: &Ctx,
     who: &Identity,
@@ -32,9 +32,9 @@ pub(super) async fn by_permission(
     })
 }
 
-/// Whether the code of a pull may be planned although nobody who may write asked for that. What is on a branch of the
-/// repository itself was pushed by people who may. Of a fork, everybody who can have pushed must be somebody who may:
-/// who opened the pull, who owns the fork, and who is told to have pushed.
+/// Decides whether the code of a pull request may be planned although nobody with write access requested it. Only
+/// people with write access push to a branch of the repository itself. For a fork, everybody who can have pushed must
+/// have write access: the author of the pull request, the owner of the fork, and the reported pusher.
 pub(super) async fn by_authors(
     ctx: &Ctx,
     who: &Identity,
@@ -70,16 +70,16 @@ pub(super) async fn by_authors(
     Ok(Decision::Granted)
 }
 
-/// What the forge says of one person.
+/// Answer of the forge about one person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Yes,
     No,
-    /// It refuses to tell, in these words.
+    /// The forge refuses to answer, with this message.
     Refused(String),
 }
 
-/// Passing faults are for the caller, who waits or gives up.
+/// Asks the forge. Temporary errors go to the caller, which waits or gives up.
 async fn ask(
     ctx: &Ctx,
     at: (&RepoId, Installation),
@@ -106,7 +106,8 @@ async fn ask(
     }
 }
 
-/// `--allow-commenters=everyone` never holds where the whole world can comment. What is not known is public.
+/// Returns true if everybody may give commands. `--allow-commenters=everyone` is never in effect if the whole world
+/// can comment. A repository of unknown visibility counts as public.
 async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, ForgeError> {
     match ctx.settings.commenters {
         Commenters::Writers => Ok(false),
@@ -130,7 +131,8 @@ async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, F
     }
 }
 
-/// What changes more than a plan goes by what holds now, not by what was said up to half a minute ago.
+/// Returns true if an action changes more than a plan does. It then needs the current permission, not an answer up to
+/// half a minute old.
 fn is_asked_fresh(action: Action) -> bool {
     !matches!(action, Action::Plan | Action::Version | Action::Cancel)
 }

@@ -1,7 +1,8 @@
-//! `cancel`: what waits will not run, what runs is interrupted; an apply, an import or a `state rm` only with `--force`.
+//! Runs `cancel`: queued commands will not run, running ones are interrupted. An apply, an import or a `state rm` is
+//! interrupted only with `--force`.
 //!
-//! It asks nothing of the forge but who may, and has a lane of its own, so that it never waits for what it is to stop. What it ends,
-//! what that has to say and its own answer are one transaction.
+//! It asks the forge for nothing but permissions, and has a lane of its own, so that it never waits for the commands
+//! that it is to stop. One transaction ends the commands, posts their replies, and posts its own reply.
 
 use anyhow::Context;
 use tracing::info;
@@ -17,7 +18,7 @@ use crate::queue::JobError;
 use crate::render::{Body, CancelLine, Fate, UserText};
 use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, Stop};
 
-/// Carries out a `cancel` by comment.
+/// Carries out a `cancel` that somebody commented.
 pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
     let spec = Spec::from_json(&row.spec)
         .context("the command on record cannot be read")
@@ -50,7 +51,8 @@ pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Cancels one command for somebody at the dashboard or a script; the pull hears of it by the command's own comment.
+/// Cancels one command for a person at the dashboard or a script. The reply of the command itself appears on the pull
+/// request.
 pub(in crate::handlers) async fn one(
     ctx: &Ctx,
     id: CommandId,
@@ -102,7 +104,7 @@ async fn cancel(
     Ok(cancelled)
 }
 
-/// Who cancelled a command, a clause.
+/// Says who cancelled a command, as a clause.
 pub(in crate::handlers) fn why(who: &Actor) -> String {
     let login = who.login.replace('`', "'");
     match who.origin {
@@ -115,8 +117,8 @@ pub(in crate::handlers) fn why(who: &Actor) -> String {
     }
 }
 
-/// The ends of commands that were waiting. Who commented one is told; nobody waits for a plan that a push led to, unless it
-/// took the place of one that a comment had asked for.
+/// Builds the ends of commands that were queued. The author of a comment gets a reply. Nobody waits for a plan that a
+/// push led to, unless it replaced a plan that a comment requested.
 fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand> {
     let end = |row: &CommandRow| {
         let reply = match row.kind {
@@ -148,7 +150,7 @@ fn told(message: String) -> Reply {
     Reply::new(Body::Dropped(UserText::new(message, [])))
 }
 
-/// The end of a command that was cancelled between two attempts, or before the first.
+/// Builds the reply of a command that was cancelled between two attempts, or before the first.
 pub(super) fn before(row: &CommandRow, stop: &Stop) -> Reply {
     told(match row.state {
         CommandState::Queued => format!("{} before its turn came. Nothing was run.", stop.why),
@@ -172,12 +174,12 @@ fn lines(cancelled: &Cancelled) -> Vec<CancelLine> {
     interrupted.chain(dropped).chain(spared).collect()
 }
 
-/// The command as it was typed; `None` for a plan that a push led to.
+/// Returns the command as it was typed; `None` for a plan that a push led to.
 fn what(row: &CommandRow) -> Option<String> {
     match Spec::from_json(&row.spec) {
         Ok(Spec::Command(command)) => Some(command.to_string()),
         Ok(Spec::Autoplan) => None,
-        // Whoever is named asked for a plan and was in line.
+        // The named person requested a plan and was queued for it.
         Ok(Spec::Turn(_)) => Some(CommandKind::Plan.to_string()),
         Ok(Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) | Err(_) => {
             Some(row.kind.to_string())

@@ -1,6 +1,8 @@
-//! The file of the repository: where it is, and what it is read from. By itself it is what is checked out, so a pull
-//! request brings its own along; the operator can take it from the base branch or from any other branch instead
-//! (`--repo-config-source`, `repo_config_source`), so that a pull request cannot change what holds for itself.
+//! Finds and reads the configuration file of the repository.
+//!
+//! By default it is read from the checkout, so a pull request brings its own. The administrator can choose the base
+//! branch or any other branch instead (`--repo-config-source`, `repo_config_source`). Then a pull request cannot
+//! change the rules for itself.
 
 use std::collections::HashMap;
 
@@ -16,43 +18,42 @@ use crate::model::{BranchName, CommandId, CommandKind, CommitSha, PlanRecord, Re
 use crate::store::WrittenConfig;
 use crate::workflow::{CheckoutError, Source};
 
-/// What the file is read from.
+/// Source of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// What is checked out, with what hooks have made of it.
+    /// The checkout, including the changes of hooks.
     Checkout,
-    /// A commit.
+    /// A commit of the repository.
     Commit {
-        /// Which.
         commit: CommitSha,
-        /// What it is, if it is not of the pull: "the base branch `main`".
+        /// Description of the commit, if it is not from the pull request: "the base branch `main`".
         name: Option<String>,
     },
 }
 
-/// Why it cannot be told what the repository says.
+/// Reason why the configuration of the repository is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConfigTrouble {
-    /// For the people at the pull; preformatted.
+    /// Error for the people at the pull request; preformatted.
     #[error("{0}")]
     Wrong(String),
-    /// A commit that it is read from cannot be had.
+    /// A commit with the configuration is not available.
     #[error(transparent)]
     Checkout(#[from] CheckoutError),
 }
 
-/// Where the file may be, and what it may say.
+/// Source of the file, its path, and the permitted settings.
 pub(super) struct Reading {
-    /// `repo_config_file`; `None`: one of the usual names.
+    /// Path from `repo_config_file`; `None` for one of the usual names.
     path: Option<RepoPath>,
     permissions: Permissions,
     base: BranchName,
     origin: Origin,
-    /// What the commit says, if it is read from one.
+    /// Configuration of the commit, if it is read from one.
     said: Option<Said>,
 }
 
-/// What the repository says, and the text that says it.
+/// Configuration of the repository, and the text of its file.
 pub(super) struct Said {
     pub file: RepoPath,
     pub text: String,
@@ -60,9 +61,9 @@ pub(super) struct Said {
 }
 
 impl Reading {
-    /// For a plan, whose commits have been fetched. What another commit than that of the checkout says is read at once.
-    /// Without a checkout what it would say is read at once, too, and what the hooks of the plan have written for a command
-    /// that has none of its own.
+    /// Prepares a plan, whose commits have been fetched. A configuration from another commit than that of the
+    /// checkout is read at once. Without a checkout, every configuration is read at once. A command without hooks of
+    /// its own gets the file that the hooks of the plan have written.
     pub async fn of_source(
         cx: &CommandCx<'_>,
         rules: &RepoRules,
@@ -101,7 +102,8 @@ impl Reading {
         }
     }
 
-    /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
+    /// Returns the configuration of the repository; `None` if it has no file. Reads the checkout if that is the
+    /// source.
     pub fn said(self, checkout: Option<&Checkout>) -> Result<Option<Said>, ConfigTrouble> {
         match (&self.origin, checkout) {
             (Origin::Checkout, Some(checkout)) => self.read_checkout(checkout),
@@ -109,7 +111,7 @@ impl Reading {
         }
     }
 
-    /// What the commit says; nothing if it is to be read from the checkout.
+    /// Reads the configuration from its commit; `None` if the source is the checkout.
     async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<Said>, ConfigTrouble> {
         let Origin::Commit { commit, .. } = &self.origin else {
             return Ok(None);
@@ -125,7 +127,7 @@ impl Reading {
                 Err(error @ (GitError::TooLarge { .. } | GitError::Other { .. })) => {
                     return Err(self.wrong(format!("`{path}` cannot be read: {error}")));
                 }
-                // Whatever else it is may pass.
+                // Any other error may be temporary.
                 Err(error) => return Err(CheckoutError::from(error).into()),
             }
         }
@@ -187,7 +189,8 @@ impl Reading {
         })
     }
 
-    /// Whoever looks for the mistake in the pull request would not find it.
+    /// Builds an error that names the source of the file. Otherwise people would look for the mistake in the pull
+    /// request, where it is not.
     fn wrong(&self, what: String) -> ConfigTrouble {
         ConfigTrouble::Wrong(match &self.origin {
             Origin::Checkout | Origin::Commit { name: None, .. } => what,
@@ -205,8 +208,8 @@ impl Reading {
     }
 }
 
-/// What the hooks of the plan have written. A command that has no hooks of its own goes by that, whether or not the checkout
-/// it was written to is on this replica, and is still there.
+/// Returns the file that the hooks of the plan have written. A command without hooks of its own uses that file, even
+/// if its checkout is on another replica or does not exist any more.
 async fn written_for_plans(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
@@ -224,8 +227,8 @@ async fn written_for_plans(
     written.map_err(|error| CheckoutError::from(error).into())
 }
 
-/// Whether hooks of a plan may have written what is read, so that it has to be kept with the command. A plan that has none of
-/// its own goes by what those of an earlier one have left.
+/// Returns true if hooks of a plan may have written the file, so that it must be stored with the command. A plan
+/// without hooks of its own uses the file that the hooks of an earlier plan have left.
 pub(super) fn may_be_written(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
     let for_plans = |hook: &Hook| {
         [CommandKind::Plan, CommandKind::Autoplan]
@@ -235,7 +238,7 @@ pub(super) fn may_be_written(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
     is_of_checkout(cx.ctx, rules) && rules.pre_hooks(&cx.pull.base_branch).any(for_plans)
 }
 
-/// The commands of which hooks may have written the configuration, by the runs of theirs that made plans.
+/// Finds the commands whose hooks may have written the configuration, by their runs that made plans.
 pub(super) async fn written(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
@@ -247,8 +250,8 @@ pub(super) async fn written(
     }
 }
 
-/// What the repository said when a plan was made, for its apply. A named branch is read as it is now. `written`: the command
-/// that made it, if its hooks may have written that.
+/// Reads the configuration that was in effect when a plan was made, for its apply. A named branch is read as it is
+/// now. `written` is the command that made the plan, if its hooks may have written the file.
 pub(super) async fn of_plan(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
@@ -275,7 +278,8 @@ pub(super) async fn of_plan(
     Ok(reading.read_commit(cx).await?.map(|said| said.config))
 }
 
-/// Why nothing may be applied as long as the configuration cannot be read; `None`: the operator's own rules are enough.
+/// Returns why nothing may be applied while the configuration cannot be read. `None`: the administrator's own rules
+/// are enough.
 pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Option<String> {
     let ConfigSource::Branch(branch) = wanted(ctx, rules) else {
         return None;
@@ -294,7 +298,7 @@ pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Op
     ))
 }
 
-/// The entry of the repository decides, then the flag, then what is checked out.
+/// Chooses the source: the entry of the repository decides, then the flag, then the checkout strategy.
 fn wanted(ctx: &Ctx, rules: &RepoRules) -> ConfigSource {
     let of_entry = rules.config_source().map(|source| source.value.clone());
     of_entry
@@ -305,7 +309,7 @@ fn wanted(ctx: &Ctx, rules: &RepoRules) -> ConfigSource {
         })
 }
 
-/// Whether what the repository says depends on the commit of the base branch.
+/// Returns true if the configuration depends on the commit of the base branch.
 pub(super) fn goes_by_base(ctx: &Ctx, rules: &RepoRules) -> bool {
     matches!(
         wanted(ctx, rules),
@@ -313,7 +317,7 @@ pub(super) fn goes_by_base(ctx: &Ctx, rules: &RepoRules) -> bool {
     )
 }
 
-/// Whether hooks have a say in it.
+/// Returns true if hooks can change the configuration.
 fn is_of_checkout(ctx: &Ctx, rules: &RepoRules) -> bool {
     is_checked_out(&wanted(ctx, rules), ctx.checkouts.strategy())
 }

@@ -1,13 +1,13 @@
-//! How a command goes on from one group of the order to the next (reference 3.9).
+//! Tracks how a command proceeds from one group of the order to the next (reference 3.9).
 
 use crate::model::ProjectKey;
 use crate::render::{ProjectReport, UserText};
 
-/// What came of the projects so far.
+/// Reports of the projects so far.
 pub(super) struct Course {
-    /// Whether a failure keeps the later groups from running (`abort_on_execution_order_fail`).
+    /// True if a failure prevents the later groups from running (`abort_on_execution_order_fail`).
     aborts: bool,
-    /// The first that failed, and its group.
+    /// First project that failed, and its group.
     failed: Option<(i32, ProjectKey)>,
     reports: Vec<(i32, ProjectReport)>,
 }
@@ -21,7 +21,7 @@ impl Course {
         }
     }
 
-    /// Why the projects of a group are not tried; `None`: they are.
+    /// Returns why the projects of a group are not tried. `None`: they are tried.
     pub fn halted(&self, group: i32) -> Option<UserText> {
         let (before, project) = self
             .failed
@@ -35,7 +35,7 @@ impl Course {
         Some(UserText::new(message, []))
     }
 
-    /// What came of a stage of a group. Skipped projects are no reason of their own.
+    /// Adds the reports of a stage of a group. Skipped projects are no failure of their own.
     pub fn add(&mut self, group: i32, mut reports: Vec<ProjectReport>) {
         reports.sort_by(|a, b| a.key.cmp(&b.key));
         if self.failed.is_none() {
@@ -46,7 +46,7 @@ impl Course {
             .extend(reports.into_iter().map(|report| (group, report)));
     }
 
-    /// All reports by group, directory, workspace and name.
+    /// Returns all reports, sorted by group, directory, workspace and name.
     pub fn into_reports(mut self) -> Vec<ProjectReport> {
         self.reports
             .sort_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));

@@ -1,4 +1,4 @@
-//! `explain`: what a plan would do and why. Nothing is run, locked or promised.
+//! Runs `explain`: it says what a plan would do and why. It runs, locks and promises nothing.
 
 use super::CommandCx;
 use super::projects::{self, Explained};

@@ -1,4 +1,4 @@
-//! The end of a command that cannot be carried out: how often it is tried, and what is left behind.
+//! Ends a command that cannot be carried out: it limits the retries and cleans up after the last one.
 
 use anyhow::anyhow;
 
@@ -15,11 +15,12 @@ use crate::store::{CommandRow, CommandState, RunRow};
 use crate::vcs::ForgeError;
 use crate::workflow::CheckoutError;
 
-/// After this many attempts (half a minute) somebody should hear of it.
+/// Number of attempts (half a minute) after which the pull request gets a reply.
 const ATTEMPTS: i64 = 6;
 
-/// A forge that is away is waited for as long as the queue allows, because nobody could be told either. What changes
-/// something is not: who asked for it does not expect it an hour later.
+/// Fails a command after too many attempts. A plan waits for an unavailable forge as long as the queue allows,
+/// because no comment could be posted either. A command that changes something does not wait: its author does not
+/// expect it an hour later.
 pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> JobError {
     match error {
         JobError::Retry { error, .. }
@@ -55,7 +56,7 @@ fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
     error.downcast_ref::<ForgeError>().or_else(of_checkout)
 }
 
-/// The command was tried as often as is sensible: the pull is told, and nothing stays pending, locked or half done.
+/// Ends the command after its last attempt. It posts a comment, and leaves nothing pending, locked or half done.
 pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
     let Some(row) = ctx.store.command_get(id).await? else {
         return Ok(());
@@ -114,7 +115,7 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
     Ok(statuses)
 }
 
-/// A plan that nobody is shown must not be applied (P5).
+/// Drops a plan that nobody sees: it must not be applied (P5).
 async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
     match run.kind {
         RunKind::Plan => {
@@ -128,7 +129,8 @@ async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
     }
 }
 
-/// Whatever took the server down so often may be the command itself, so it is not begun once more.
+/// Explains that the command is not begun again. The command itself may be the reason why the server stopped so
+/// often.
 fn cut_off(row: &CommandRow, times: i64) -> UserText {
     UserText {
         message: format!(
@@ -144,7 +146,8 @@ fn cut_off(row: &CommandRow, times: i64) -> UserText {
     }
 }
 
-/// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.
+/// Explains an internal error to a person who cannot fix it. The full cause is in the log, under the id of the
+/// command.
 fn broken(row: &CommandRow, error: &JobError) -> UserText {
     let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
     if let Some(CutOff { times }) = error.downcast_ref() {

@@ -1,4 +1,4 @@
-//! What has to hold before any command is looked at (reference 1.6, step 5).
+//! Checks the conditions for all commands, before any command is carried out (reference 1.6, step 5).
 
 use crate::config::repo::shown;
 use crate::context::Ctx;
@@ -8,7 +8,7 @@ use crate::model::{BranchName, CommandKind, CommandOutcome, Pull, PullRef, PullS
 use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
-/// The refusal, if there is one. A plan that somebody's comment waits for is not refused without a word.
+/// Returns the refusal, if there is one. A plan that somebody's comment waits for is not refused silently.
 pub(super) async fn check(
     ctx: &Ctx,
     row: &CommandRow,
@@ -26,7 +26,8 @@ pub(super) async fn check(
         .or_else(|| label(ctx, row, pull, by_itself)))
 }
 
-/// The claim may have been given up after the command was taken. Locks can still be given back.
+/// Refuses if nobody has claimed the repository: the claim may have ended after the command was accepted. Locks can
+/// still be released.
 async fn unclaimed(
     ctx: &Ctx,
     row: &CommandRow,
@@ -76,8 +77,8 @@ fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
 }
 
-/// Pulls into other branches than the operator names (`branch` of an entry of `repos`, reference 3.11). Locks can still
-/// be given back: the base branch may have been changed after they were taken.
+/// Refuses pull requests into branches that the administrator does not allow (`branch` of an entry of `repos`,
+/// reference 3.11). Locks can still be released, because the base branch may have been changed after they were taken.
 fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     let why = other_branch(ctx, &pull.at, &pull.base_branch)?;
     if row.kind == CommandKind::Unlock {
@@ -98,7 +99,7 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
     Some(Reply::refused("branch", format!("{why}."), hints))
 }
 
-/// Why a pull into this branch is not served, a clause; `None`: it is.
+/// Returns why a pull request into this branch is not served, as a clause. `None`: it is served.
 pub(in crate::handlers) fn other_branch(
     ctx: &Ctx,
     pull: &PullRef,
@@ -121,7 +122,7 @@ pub(in crate::handlers) fn other_branch(
     ))
 }
 
-/// `--disable-autoplan-label` and `--disable-unlock-label` (reference 1.7).
+/// Checks `--disable-autoplan-label` and `--disable-unlock-label` (reference 1.7).
 fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     let has = |label: &Option<String>| label.clone().filter(|label| pull.has_label(label));
     if by_itself {
@@ -142,7 +143,8 @@ fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Re
     ))
 }
 
-/// A pull can become a draft between the event and now. A plan that somebody's comment waits for is made all the same.
+/// Refuses automatic plans of drafts. A pull request can become a draft between the event and now. A plan that
+/// somebody's comment waits for is still made.
 fn draft(ctx: &Ctx, pull: &Pull, by_itself: bool) -> Option<Reply> {
     let refuse = by_itself && pull.draft && !ctx.settings.allow_drafts;
     refuse.then(|| Reply::silent(CommandOutcome::Refused))

@@ -1,4 +1,4 @@
-//! `help`, and the answers to comments that cannot be carried out; none of them needs the forge.
+//! Replies to `help` and to comments that cannot be carried out. No reply needs the forge.
 
 use crate::command::Command;
 use crate::context::Ctx;
@@ -7,7 +7,7 @@ use crate::handlers::{Spec, claimed};
 use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
-/// The answer, if the comment needs nothing but one.
+/// Returns the reply, if the comment needs nothing else.
 pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> {
     match spec {
         Spec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(
@@ -25,7 +25,7 @@ pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> 
     }
 }
 
-/// The grammar knows more commands than this version carries out.
+/// Refuses a command that the grammar knows and this version does not carry out.
 pub(super) fn not_available(command: &Command) -> Reply {
     let available = [
         "plan", "apply", "cancel", "unlock", "explain", "version", "import", "state rm", "help",

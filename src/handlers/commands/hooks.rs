@@ -1,10 +1,10 @@
-//! Hooks of the operator around a command: each once per command, in the root of the checkout of the default workspace
-//! (reference 6.9).
+//! Runs the administrator's hooks around a command: each once per command, in the root of the checkout of the default
+//! workspace (reference 6.9).
 //!
-//! Those before it may write the configuration of the repository, so they run before projects are looked for; an apply goes
-//! by what those of its plan wrote. Those after it run before the pull is answered: whoever reads the answer finds everything
-//! done. A command that is begun again after a crash runs its hooks again; an apply or another change that had begun is not,
-//! and neither are the hooks after it.
+//! Hooks before the command may write the configuration of the repository, so they run before the search for
+//! projects. An apply uses the configuration that the hooks of its plan wrote. Hooks after the command run before the
+//! reply is posted: when people read the reply, everything is done. A command that is begun again after a crash runs
+//! its hooks again. An apply or another change that had begun is not begun again, and neither are the hooks after it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::render::status;
 use crate::store::NewRun;
 use crate::workflow::{Facts, HookPlace, RunError, RunOutput, StepError, StepFailure};
 
-/// Where the hooks of a command run, once its checkout is there.
+/// Place where the hooks of a command run, once its checkout exists.
 pub(super) struct Site {
     rules: RepoRules,
     checkout: Arc<Checkout>,
@@ -33,14 +33,14 @@ pub(super) struct Site {
     project: Option<String>,
 }
 
-/// What hooks are told of the command.
+/// Facts of the command for its hooks.
 pub(super) struct Given<'a> {
     arguments: &'a [String],
     project: Option<String>,
 }
 
 impl<'a> Given<'a> {
-    /// By its target and the arguments after `--`.
+    /// Builds the facts from the target and the arguments after `--`.
     pub fn of(target: &Target, arguments: &'a [String]) -> Self {
         let project = match target {
             Target::Project(name) => Some(name.as_str().to_owned()),
@@ -50,7 +50,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Before or after the command.
+/// Position of hooks: before or after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     Before,
@@ -73,7 +73,7 @@ impl When {
     }
 }
 
-/// Whether hooks are to run around this command.
+/// Returns true if hooks run before or after this command.
 pub(super) fn any(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
     any_before(cx, rules)
         || rules
@@ -81,15 +81,15 @@ pub(super) fn any(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
             .any(|hook| hook.is_for(cx.row.kind))
 }
 
-/// Whether hooks are to run before this command.
+/// Returns true if hooks run before this command.
 pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
     rules
         .pre_hooks(&cx.pull.base_branch)
         .any(|hook| hook.is_for(cx.row.kind))
 }
 
-/// Runs the hooks before the command. One that fails keeps those after it from running; the command goes on, unless the
-/// operator wants it to fail: then this is the answer, and no hooks follow.
+/// Runs the hooks before the command. A hook that fails prevents the later ones, and the command continues. If the
+/// administrator wants the command to fail instead, the returned reply ends it, and no hooks run after it.
 pub(super) async fn before(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
@@ -121,8 +121,8 @@ pub(super) async fn before(
     Ok(None)
 }
 
-/// Runs the hooks after the command. What comes of them changes nothing about the command; one that was told to stop has
-/// none after it.
+/// Runs the hooks after the command. Their result does not change the reply. A command that was stopped has no hooks
+/// after it.
 pub(super) async fn after(cx: &CommandCx<'_>, reply: &Reply) -> Result<(), JobError> {
     let Some(site) = cx.hooks.get().filter(|_| !cx.stop.is_cancelled()) else {
         return Ok(());
@@ -164,7 +164,7 @@ impl Failed {
     }
 }
 
-/// Runs those of the hooks that are for the command until one fails.
+/// Runs the hooks that are for this command until one fails.
 async fn run<'a>(
     cx: &CommandCx<'_>,
     site: &Site,
@@ -280,7 +280,7 @@ async fn carry_out(
 
 fn outcome(ended: &Result<Option<String>, RunError>) -> ProjectOutcome {
     match ended {
-        // Of all good outcomes the one whose words fit: nothing is left to do.
+        // No good outcome is made for hooks; the words of this one fit: nothing is left to do.
         Ok(_) => ProjectOutcome::UpToDate,
         Err(RunError::Step(StepError {
             why: StepFailure::Stopped { .. },

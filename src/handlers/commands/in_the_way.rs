@@ -1,11 +1,11 @@
-//! What is told of a project whose lock another pull holds.
+//! Reports on a project whose lock another pull request holds.
 
 use super::CommandCx;
 use crate::locks::NotInLine;
 use crate::model::{Lock, ProjectOutcome};
 use crate::render::{Holder, Next, ProjectReport, UserText, status};
 
-/// Somebody stands in the way.
+/// Reports the pull request that holds the lock.
 pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
     let holder = Holder {
         pull: lock.pull.number,
@@ -25,7 +25,8 @@ pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> Pr
     }
 }
 
-/// Another pull holds the lock, and this one waits for it: nobody need come back to ask again.
+/// Reports that another pull request holds the lock and this one is queued for it, so nobody has to request the plan
+/// again.
 pub(super) fn in_line(
     cx: &CommandCx<'_>,
     report: ProjectReport,
@@ -51,7 +52,7 @@ pub(super) fn in_line(
     }
 }
 
-/// Another pull holds the lock, and this one does not wait for it.
+/// Reports that another pull request holds the lock and this one is not queued for it.
 pub(super) fn not_in_line(
     cx: &CommandCx<'_>,
     report: ProjectReport,

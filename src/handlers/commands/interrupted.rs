@@ -1,4 +1,4 @@
-//! What is told of an apply, an import or a `state rm` that was cut off by the end of the server (P1, P3).
+//! Builds the reply for an apply, an import or a `state rm` that the end of the server interrupted (P1, P3).
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{CommandRow, RunRow, RunState, StateChanged};
 
-/// Of what a run printed so many pieces are told, about 2 MiB at most; the page of the run has all of it.
+/// Maximum number of output pieces of a run in a comment, about 2 MiB. The page of the run has all of its output.
 const LAST_PIECES: i64 = 64;
 
-/// The answer to a command that changes something and was cut off by the end of the server; `None` when nothing of it had
-/// begun, so that it may simply be done, and for all others, which are begun again (P3). Nobody but the database is asked:
-/// what happened is on record even while the forge is away.
+/// Builds the reply to a command that changes something and was interrupted by the end of the server. Returns `None`
+/// if nothing had begun, because the command can then still run. Also returns `None` for all other commands, which
+/// are begun again (P3). It only reads the database, which knows what happened even while the forge is unavailable.
 pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
     if !row.kind.changes() {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
         forget_cut_off(ctx, runs).await?;
         return Ok(None);
     }
-    // Of an earlier attempt that had not begun, runs may be left that a later one did again.
+    // Runs of an earlier attempt that had not begun can remain, and a later attempt repeated them.
     let newest: BTreeMap<_, _> = runs
         .into_iter()
         .map(|run| (run.project.clone(), run))
@@ -63,7 +63,7 @@ pub(super) async fn reply(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, 
     Ok(Some(reply))
 }
 
-/// What is known of one project of an apply that was cut off.
+/// Reports what is known of one project of a command that was interrupted.
 async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> {
     let report = ProjectReport {
         run_url: Some(ctx.settings.run_url(run.id)),
@@ -101,11 +101,11 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
     Ok(report)
 }
 
-/// Puts the end of a run on record, with what follows from it; `false` when it had ended before.
+/// Records the end of a run and its consequences. Returns `false` if the run had ended before.
 async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, sqlx::Error> {
     let message = headline(report);
     match (run.kind, run.state) {
-        // Nobody can say how far it came.
+        // Nobody knows how far it came.
         (RunKind::Import | RunKind::StateRm, RunState::Running) => {
             let cause = Cause::new(
                 Actor::lockkeeper(Origin::Reconciler),
@@ -132,7 +132,7 @@ async fn ended(ctx: &Ctx, run: &RunRow, report: &ProjectReport) -> Result<bool, 
     }
 }
 
-/// The end of what a run printed, as far as a comment may show it.
+/// Returns the end of a run's output, as far as a comment may show it.
 async fn end_of_output(ctx: &Ctx, run: &RunRow) -> Result<String, sqlx::Error> {
     if run.private {
         Ok(PRIVATE.to_owned())
@@ -141,7 +141,7 @@ async fn end_of_output(ctx: &Ctx, run: &RunRow) -> Result<String, sqlx::Error> {
     }
 }
 
-/// What is known of what was under way; nobody may go on with a plan of that project.
+/// Reports on a run that was interrupted. Its plan can never be applied after that.
 async fn cut_off(
     ctx: &Ctx,
     run: &RunRow,
@@ -184,7 +184,7 @@ async fn cut_off(
     })
 }
 
-/// What it is called, what is in the state, and what a plan shows.
+/// Returns the name of the command, its traces in the state, and what a plan would show.
 const fn words(kind: RunKind) -> (&'static str, &'static str, &'static str) {
     match kind {
         RunKind::Import => (

@@ -1,9 +1,9 @@
-//! `automerge`: merges a pull after its apply.
+//! Implements `automerge`: merges a pull request after its apply.
 //!
-//! The apply decides whether there is anything to merge and says so in its answer; the job that it leaves behind looks at
-//! everything once more and asks the forge to merge at exactly the commit that was applied. What cannot be found out keeps
-//! the pull from being merged (P6). A second look at a pull that is merged already finds nothing to do, so a crash between
-//! the merge and the end of the job does no harm.
+//! The apply decides whether a merge follows, and says so in its reply. It leaves a job, which checks everything
+//! again and asks the forge to merge exactly the commit that was applied. An unknown fact prevents the merge (P6). If
+//! the pull request is merged already, the job finds nothing to do, so a crash between the merge and the end of the
+//! job does no harm.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,30 +32,30 @@ use crate::render::{Body, ProjectReport, Report, UserText};
 use crate::store::{CommandRow, NewJob};
 use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
 
-/// Requests to merge that GitHub may turn down: right after a push to the base branch, and while it computes whether a pull
-/// is mergeable, it does so for some seconds.
+/// Maximum number of merge requests that GitHub may refuse. It refuses for some seconds right after a push to the
+/// base branch, and while it computes whether a pull request is mergeable.
 const MOST_REQUESTS: usize = 4;
-/// The wait between two of them.
+/// Time between two merge requests.
 const BETWEEN_REQUESTS: TimeDelta = TimeDelta::seconds(5);
-/// The shortest and the longest wait between two looks whether the statuses of the apply are set.
+/// Shortest and longest time between two checks whether the statuses of the apply are set.
 const BETWEEN_LOOKS: [TimeDelta; 2] = [TimeDelta::seconds(1), TimeDelta::minutes(1)];
-/// Nobody expects a pull to be merged much later than its apply.
+/// Maximum wait for the statuses. Nobody expects a merge much later than the apply.
 const LONGEST_WAIT: TimeDelta = TimeDelta::hours(1);
-/// Flags of a comment by which a plan does not hold all that the code says.
+/// Flags of a plan by which it does not cover all of the code.
 const PARTIAL: [&str; 4] = ["target", "exclude", "refresh-only", "destroy"];
-/// Projects that a comment names.
+/// Maximum number of projects that a comment names.
 const MOST_NAMED: usize = 5;
 
-/// What follows an apply that ended.
+/// Consequences of an apply that ended.
 #[derive(Default)]
 pub(super) struct AfterApply {
-    /// A line for its answer.
+    /// Note for the reply of the apply.
     pub note: Option<String>,
-    /// The job that merges.
+    /// Job that merges the pull request.
     pub job: Option<NewJob>,
 }
 
-/// Decides whether an apply is followed by a merge.
+/// Decides whether a merge follows an apply.
 pub(super) async fn after_apply(
     cx: &CommandCx<'_>,
     command: &ApplyCommand,
@@ -116,7 +116,7 @@ pub(super) async fn after_apply(
     })
 }
 
-/// The refusal of an apply that names a merge method where nothing is merged.
+/// Refuses an apply that names a merge method although pull requests are not merged automatically.
 pub(super) fn method_without_merge(
     cx: &CommandCx<'_>,
     command: &ApplyCommand,
@@ -141,8 +141,8 @@ pub(super) fn method_without_merge(
     })
 }
 
-/// Whether the configurations by which plans were made have their pull merged. All of them have to agree, and none of them
-/// may be unreadable.
+/// Returns true if the configurations of the plans enable the merge. All of them have to agree, and all have to be
+/// readable.
 fn is_on(cx: &CommandCx<'_>, policies: &OfPlans) -> bool {
     let says = |policies: &Policies| {
         let own = policies.config().and_then(|config| config.automerge);
@@ -159,7 +159,7 @@ async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
         .collect())
 }
 
-/// The label of the pull that keeps it from being merged.
+/// Returns the label of the pull request that prevents a merge.
 fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
     ctx.settings
         .labels
@@ -168,7 +168,8 @@ fn label_in_the_way<'a>(ctx: &'a Ctx, pull: &Pull) -> Option<&'a str> {
         .filter(|label| pull.has_label(label))
 }
 
-/// The projects that are neither applied nor without changes at the head of the pull, each with the reason.
+/// Lists the projects that are neither applied nor without changes at the head of the pull request, each with the
+/// reason.
 async fn left(
     cx: &CommandCx<'_>,
     standings: &Standings,
@@ -204,7 +205,7 @@ async fn left(
         .collect())
 }
 
-/// The runs whose plans do not hold all that the code says, because the comment asked for that.
+/// Finds the runs whose plans do not cover all of the code, because the comment requested that.
 async fn planned_in_part(ctx: &Ctx, plans: &[PlanRecord]) -> Result<BTreeSet<RunId>, sqlx::Error> {
     let (mut asked, mut found) = (BTreeMap::new(), BTreeSet::new());
     for plan in plans {
@@ -248,17 +249,17 @@ fn is_in_part(spec: &Spec, project: &ProjectKey) -> bool {
     })
 }
 
-/// How an attempt to merge ended.
+/// Result of an attempt to merge.
 pub enum Merging {
-    /// The pull is merged, or it is not open any more.
+    /// The pull request is merged, or it is not open any more.
     Done,
-    /// The reason why it is not merged.
+    /// The pull request is not merged, for this reason.
     Refused(UserText),
-    /// The job that tries once more, because somebody else is not ready yet.
+    /// A later job tries again, because the forge or a status is not ready yet.
     Again(Box<NewJob>),
 }
 
-/// Merges the pull of an apply.
+/// Merges the pull request of an apply.
 pub async fn merge(
     ctx: &Ctx,
     job: &MergePull,
@@ -303,7 +304,7 @@ pub async fn merge(
     send(&cx, job, permit).await
 }
 
-/// The same job after a while. It is not a failed attempt of this one: those are counted, and end in an alarm.
+/// Returns the same job for later. A failed attempt of this job would not do: those are counted, and end in an alarm.
 fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> Merging {
     Merging::Again(Box::new(NewJob {
         run_after: Some(ctx.clock.now() + after),
@@ -311,7 +312,7 @@ fn again(ctx: &Ctx, job: &MergePull, after: TimeDelta) -> Merging {
     }))
 }
 
-/// A branch may demand the status of the very apply that is merged after.
+/// Returns true while the status of the apply is not set. A branch may require exactly that status.
 async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::Error> {
     let context = standing::pending(ctx, RunKind::Apply).context;
     ctx.store
@@ -323,7 +324,7 @@ async fn statuses_are_missing(ctx: &Ctx, job: &MergePull) -> Result<bool, sqlx::
         .await
 }
 
-/// Why the pull must not be merged, by everything that is on record and that the forge says now.
+/// Returns why the pull request must not be merged, according to the database and the forge.
 async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>, JobError> {
     let word = &cx.ctx.settings.executable;
     if let Some(why) = refusal_by_pull(cx.ctx, cx.pull, job) {
@@ -348,7 +349,7 @@ async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>
     unmet(cx, &all, policies).await
 }
 
-/// Why a pull must not be merged as the forge tells it, if so.
+/// Returns why the pull request must not be merged, according to its state on the forge.
 fn refusal_by_pull(ctx: &Ctx, pull: &Pull, job: &MergePull) -> Option<UserText> {
     let word = &ctx.settings.executable;
     if pull.head != job.head {
@@ -369,7 +370,7 @@ fn refusal_by_pull(ctx: &Ctx, pull: &Pull, job: &MergePull) -> Option<UserText> 
     Some(UserText::new(message, [hint]))
 }
 
-/// A sentence for each project, up to so many.
+/// Returns a sentence for each project, up to a maximum number.
 fn reasons(mut left: Vec<(ProjectKey, &'static str)>) -> Vec<String> {
     left.sort();
     left.dedup_by(|a, b| a.0 == b.0);
@@ -390,8 +391,8 @@ fn not_all_applied(left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserTex
     UserText::new(message, reasons(left).into_iter().chain([way_out]))
 }
 
-/// Projects that a plan of the whole pull would plan now and that have no plan. Hooks are not run for that: where there are
-/// any, the newest search at this commit counts.
+/// Lists projects without a plan that a plan of the whole pull request would cover now. Hooks do not run for this
+/// search. If there are any, the latest search at this commit counts.
 async fn unplanned(
     cx: &CommandCx<'_>,
     standings: &Standings,
@@ -437,9 +438,9 @@ async fn unplanned(
     })
 }
 
-/// Whether a plan of the whole pull has found every project there is. Its plans are of the base branch as it is named now
-/// (see [`left`]), so one of them shows that it was made for this one; and an automatic one leaves projects out that are only
-/// planned by comment.
+/// Returns true if a plan of the whole pull request has found every project. Its plans are for the current base
+/// branch (see [`left`]), so one of them shows that the search was for this branch. An automatic search leaves out
+/// projects that are only planned by comment.
 async fn is_searched(
     cx: &CommandCx<'_>,
     standings: &Standings,
@@ -470,7 +471,7 @@ async fn is_searched(
     Ok(!search.is_automatic || is_whole())
 }
 
-/// What must hold before an apply must hold before the merge, for each project, also for those without changes.
+/// Checks the requirements of an apply again before the merge, for each project, even without changes.
 async fn unmet(
     cx: &CommandCx<'_>,
     plans: &[&PlanRecord],
@@ -542,7 +543,7 @@ async fn send(
             [way_out],
         ))
     };
-    // All that was looked at took its time, and GitHub is only told which commit it may merge.
+    // The checks above took time, and GitHub only gets the commit that it may merge.
     let now = ctx.forge.pull(&job.pull, via).await?;
     if now.state != PullState::Open {
         return Ok(Merging::Done);
@@ -643,7 +644,7 @@ fn not_allowed(
     UserText::new(message, [choose, allow.to_owned()])
 }
 
-/// Words of the forge as a sentence.
+/// Formats a message of the forge as a sentence.
 fn sentence(said: &str) -> String {
     if said.ends_with(['.', '!', '?']) {
         said.to_owned()
@@ -652,7 +653,7 @@ fn sentence(said: &str) -> String {
     }
 }
 
-/// The comments that say why a pull is not merged.
+/// Builds the comments that say why a pull request is not merged.
 pub fn not_merged(
     ctx: &Ctx,
     job: &MergePull,

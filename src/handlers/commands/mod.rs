@@ -1,4 +1,5 @@
-//! What is done about commands: a file each. Guards first, then state, then the act; the answer is returned.
+//! Carries out commands, each in a file of its own. Guards come first, then the state, then the action. The reply is
+//! returned, and posted in one place.
 
 mod apply;
 mod cancel;
@@ -58,7 +59,7 @@ use crate::store::{
 };
 use crate::vcs::ForgeError;
 
-/// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
+/// Waits before the next attempts: GitHub answers 404 for a moment after a pull request was opened.
 const NOT_FOUND_WAITS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
@@ -66,33 +67,33 @@ const NOT_FOUND_WAITS: [Duration; 4] = [
     Duration::from_secs(15),
 ];
 
-/// What a handler is given.
+/// Context of one command for its handler.
 pub(super) struct CommandCx<'a> {
     pub ctx: &'a Ctx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
-    /// Cancelled when the command is to stop: the pull was closed, the server will not wait, or another replica took
-    /// the command over.
+    /// Cancelled when the command has to stop: the pull request was closed, the server will not wait, or another
+    /// replica took the command over.
     pub stop: CancellationToken,
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
-    /// Settled once: before the first run of the command begins, or when the server is told to stop.
+    /// Settled once: before the first run of the command begins, or when the server is about to stop.
     fate: OnceLock<Fate>,
-    /// Where its hooks run.
+    /// Place where its hooks run; empty until they have run.
     hooks: OnceLock<hooks::Site>,
 }
 
-/// What becomes of a command when the server is told to stop.
+/// Future of a command when the server is about to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// A run has begun here, so it ends here.
+    /// A run has begun here, so the command ends here.
     Begun,
-    /// Everything still waited, so another replica, or the next start, begins with it.
+    /// All of it was still waiting, so another replica, or the next start, begins with it.
     HandedOver,
 }
 
 impl CommandCx<'_> {
-    /// Work begins; these statuses say so.
+    /// Records that work begins, and sets these statuses.
     pub async fn start(&self, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
         let head = &self.pull.head;
         let mut outbox = self.left_behind().await?;
@@ -116,8 +117,8 @@ impl CommandCx<'_> {
         }
     }
 
-    /// What ends the statuses of an earlier attempt that was cut off at a commit which is not the newest any more: nobody
-    /// comes back to it.
+    /// Returns the jobs that end the statuses of an interrupted earlier attempt, if its commit is not the newest one
+    /// any more: nobody comes back to it.
     async fn left_behind(&self) -> Result<Vec<NewJob>, JobError> {
         let (ctx, row) = (self.ctx, self.row);
         let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else {
@@ -153,7 +154,7 @@ impl CommandCx<'_> {
             .collect())
     }
 
-    /// Sets a status on the head commit right away.
+    /// Sets a status on the head commit at once.
     pub async fn status(&self, status: CommitStatus) -> Result<(), JobError> {
         if let Some(job) = reply::status_job(self.row, &self.pull.head, status) {
             self.ctx.store.job_push(&job).await?;
@@ -162,7 +163,7 @@ impl CommandCx<'_> {
         Ok(())
     }
 
-    /// Sets a status that nothing of this command will follow: one that is pending waits for somebody else.
+    /// Sets the last status that this command will set. If it is pending, something else will replace it.
     pub async fn last_status(&self, status: CommitStatus) -> Result<(), JobError> {
         if let Some(job) = reply::last_status_job(self.row, &self.pull.head, status) {
             self.ctx.store.job_push(&job).await?;
@@ -171,8 +172,8 @@ impl CommandCx<'_> {
         Ok(())
     }
 
-    /// A run ended. One that had ended before was ended by the replica that took the command over, even if nobody has
-    /// told us yet that we lost the lease.
+    /// Records the end of a run. If the run had ended before, another replica took the command over and ended it,
+    /// even if this one does not know yet that the lease is lost.
     pub async fn finish_run(&self, run: RunId, report: &ProjectReport) -> Result<(), JobError> {
         if !self
             .ctx
@@ -187,12 +188,12 @@ impl CommandCx<'_> {
         Ok(())
     }
 
-    /// A run is about to begin; `false` when the command has been handed over.
+    /// Claims the right to begin a run. Returns `false` if the command has been handed over.
     pub fn may_begin(&self) -> bool {
         *self.fate.get_or_init(|| Fate::Begun) == Fate::Begun
     }
 
-    /// The server is told to stop while nothing of the command has begun.
+    /// Waits until the server is about to stop while nothing of the command has begun.
     async fn handed_over(&self) {
         self.ctx.closing.cancelled().await;
         if *self.fate.get_or_init(|| Fate::HandedOver) == Fate::Begun {
@@ -200,7 +201,8 @@ impl CommandCx<'_> {
         }
     }
 
-    /// The same as an error, to be given when everything that waited has stopped waiting.
+    /// Returns an error if another replica has to continue the command. Callers use it once all waiting runs have
+    /// stopped waiting.
     pub fn left_to_others(&self) -> Result<(), JobError> {
         if self.lost.is_cancelled() {
             return Err(taken_over());
@@ -217,7 +219,8 @@ impl CommandCx<'_> {
         Ok(())
     }
 
-    /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
+    /// Stops all runs when the server is interrupted or the lease is lost: a child process must not outlive its right
+    /// to run.
     async fn pass_on_stops(&self) -> Infallible {
         tokio::select! {
             () = self.ctx.interrupt.cancelled() => {}
@@ -228,17 +231,18 @@ impl CommandCx<'_> {
         std::future::pending().await
     }
 
-    /// By which way it was asked for, for the record: "planned by comment", "applied through the API".
+    /// Builds a cause that names the origin of the command, for the audit log: "planned by comment", "applied through
+    /// the API".
     pub fn cause_of(&self, done: &str) -> Cause {
         self.cause(&format!("{done} {}", self.row.actor.origin.way()))
     }
 
-    /// Why something is done to a lock, for the record.
+    /// Builds a cause of a change of a lock, for the audit log.
     pub fn cause(&self, reason: &str) -> Cause {
         Cause::new(self.row.actor.clone(), reason)
     }
 
-    /// Why the command is to stop early, if it is.
+    /// Returns why the command has to stop early, if it has to.
     pub async fn asked_to_stop(&self) -> Result<Option<Stop>, JobError> {
         Ok(self
             .ctx
@@ -248,7 +252,7 @@ impl CommandCx<'_> {
             .and_then(|row| row.stop))
     }
 
-    /// The reason, if it is that a newer plan takes the place of this one.
+    /// Returns the reason to stop, if a newer plan replaces this one.
     pub async fn superseded(&self) -> Result<Option<Stop>, JobError> {
         Ok(self
             .asked_to_stop()
@@ -256,8 +260,8 @@ impl CommandCx<'_> {
             .filter(|stop| stop.kind == StopKind::Superseded))
     }
 
-    /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
-    /// again after a restart.
+    /// Returns an error if the result of this attempt must not be written: another server has the command, or it is
+    /// begun again after a restart.
     pub fn abandoned(&self) -> Result<(), JobError> {
         self.left_to_others()?;
         if self.ctx.interrupt.is_cancelled() {
@@ -274,7 +278,7 @@ impl CommandCx<'_> {
 
 const PRIVATE: &str = "Not shown here: the workflow keeps parts of it out of comments. The page of the run has all of it.";
 
-/// Everything a run printed, for `--verbose`.
+/// Returns the whole output of a run, for `--verbose`.
 async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
     if !verbose {
         return Ok(None);
@@ -285,12 +289,12 @@ async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sql
     ctx.store.run_output(run).await.map(Some)
 }
 
-/// The result of an attempt that lost its lease; the queue finds the lease lost and writes nothing.
+/// Returns the error of an attempt that lost its lease. The queue notices that and writes nothing.
 fn taken_over() -> JobError {
     JobError::retry(anyhow!("another replica took the command over"))
 }
 
-/// One line about how a run ended, for pages.
+/// Summarises the end of a run in one line, for pages.
 fn headline(report: &ProjectReport) -> Option<String> {
     if let Some(text) = &report.message {
         return Some(text.message.clone());
@@ -309,7 +313,7 @@ fn headline(report: &ProjectReport) -> Option<String> {
     report.counts.map(|counts| counts.to_string())
 }
 
-/// Works on a command and puts its end and everything to be posted about it on record.
+/// Works on a command, and records its end and all comments and statuses about it.
 pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobError> {
     let Some(row) = ctx.store.command_get(id).await? else {
         return Err(JobError::Fail(anyhow!("the command {id} is not on record")));
@@ -338,11 +342,11 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     .await
 }
 
-/// How a round of work on a command ended.
+/// Result of one round of work on a command.
 enum Round {
     /// The command is over.
     Over(Reply),
-    /// A newer commit came; once more, on that one.
+    /// A newer commit arrived, so the command begins again on that one.
     Again,
 }
 
@@ -374,7 +378,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         Err(refusal) => return refuse(ctx, row, &spec, refusal).await.map(Round::Over),
     };
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
-        // Whether or not its end was heard of: nothing of it stays locked (P7).
+        // Nothing of a closed pull request stays locked, even if no event about its end arrived (P7).
         close_pull(ctx, &pull, row.installation, &row.actor).await?;
     }
     let refusal = match guards::check(ctx, row, &pull).await? {
@@ -396,8 +400,8 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
     })
 }
 
-/// A plan of the whole pull is made of what the forge says now; an event that tells the same later asks for nothing more.
-/// `known` was read before the forge was asked.
+/// Records the current head of the pull request. The plan is made from it, so a later event about the same head
+/// requests nothing more. `known` was read before the forge was asked.
 async fn note_head(
     ctx: &Ctx,
     pull: &Pull,
@@ -423,13 +427,13 @@ async fn note_head(
     }
 }
 
-/// The end of a command that was asked to stop before this attempt began, if it is one.
+/// Returns the end of a command that was stopped before this attempt began, if it was.
 async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
     let Some(stop) = &row.stop else {
         return Ok(None);
     };
     match stop.kind {
-        // Whether the pull is still closed, the forge will say.
+        // The forge will say if the pull request is still closed.
         StopKind::Closed => Ok(None),
         StopKind::Superseded => superseded::before(ctx, row, spec, stop).await,
         StopKind::Cancelled => {
@@ -456,16 +460,16 @@ async fn refuse(
     mut refusal: Reply,
 ) -> Result<Reply, JobError> {
     turn::pass_on(ctx, row, turn::projects_of(ctx, row, spec).await?).await?;
-    // An earlier attempt was cut off, and no later one will end what it began.
+    // An earlier attempt was interrupted, and no later one will end what it began.
     if row.state == CommandState::Running {
         refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
-        // That was at this commit, whatever is the newest now.
+        // That attempt was at this commit, even if there is a newer one now.
         refusal.head.clone_from(&row.head);
     }
     Ok(refusal)
 }
 
-/// Does what the command asks for, until it is to stop.
+/// Carries out the command until it has to stop.
 async fn carry_out(
     ctx: &Ctx,
     row: &CommandRow,
@@ -489,7 +493,8 @@ async fn carry_out(
         hooks: OnceLock::new(),
     };
     if cx.asked_to_stop().await?.is_some() {
-        // It was asked after this attempt had read its row, and before anybody could find it here.
+        // The request to stop arrived after this attempt had read its row, and before the command was registered
+        // here.
         cx.stop.cancel();
     }
     let reply = tokio::select! {
@@ -534,8 +539,8 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     }
 }
 
-/// What the forge says of the pull now, or where the branch of an application is; or why nothing can be done with that. A
-/// pull that was opened a moment ago may not be found yet; that is waited out.
+/// Fetches the current state of the pull request, or of the branch of an application; or the reason why nothing can
+/// be done with it. The forge may not find a new pull request for a moment, so the function retries.
 async fn facts(
     ctx: &Ctx,
     row: &CommandRow,
@@ -580,7 +585,7 @@ async fn facts(
     }
 }
 
-/// Runs that an earlier attempt left unfinished end here, because everything is done again.
+/// Ends runs that an earlier attempt left unfinished, because everything is done again.
 async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
     forget(
         ctx,
@@ -590,7 +595,7 @@ async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error>
     .await
 }
 
-/// Ends the runs that have not ended.
+/// Ends the runs that have not ended yet.
 async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
     for run in runs
         .into_iter()

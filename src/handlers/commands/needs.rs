@@ -1,8 +1,8 @@
-//! What must hold of a pull before one of its projects is planned, applied or imported into (reference 8.1).
+//! Checks the requirements of a project before it is planned, applied or imported into (reference 8.1).
 //!
-//! Only what some project demands is looked up, once per command; but what was found out goes stale while projects run
-//! one after the other, and an apply goes by how things are right before it. Passing faults of the forge make a plan
-//! wait, and a merge after an apply; an apply or an import is refused, because it is never begun twice (P3, P6).
+//! Only the facts that some project requires are looked up, once per command. But facts become stale while projects
+//! run one after the other, and an apply needs the facts right before it. Temporary errors of the forge make a plan
+//! wait, and a merge after an apply. An apply or an import is refused, because it is never begun twice (P3, P6).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::Mutex;
@@ -19,10 +19,10 @@ use crate::render::UserText;
 use crate::vcs::ForgeError;
 use crate::workflow::{CheckoutError, Source};
 
-/// How long something that was found out counts as being so now.
+/// Time for which a fact counts as current.
 const FRESH: TimeDelta = TimeDelta::seconds(30);
 
-/// What a command has found out about its pull.
+/// Facts that a command has looked up about its pull request.
 #[derive(Default)]
 pub(super) struct Findings {
     approval: Fresh<Approval>,
@@ -31,13 +31,13 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Who approves of the pull of the command.
+    /// Returns who approved the pull request of the command.
     pub async fn approval(&self, cx: &CommandCx<'_>) -> Result<Approval, ForgeError> {
         let ask = cx.ctx.forge.approval(&cx.pull.at, cx.row.installation);
         self.approval.get(&*cx.ctx.clock, ask).await
     }
 
-    /// Whether the pull of the command could be merged, but for what the command itself has yet to do.
+    /// Returns whether the pull request could be merged, except for the steps that the command itself has yet to do.
     pub async fn mergeability(
         &self,
         cx: &CommandCx<'_>,
@@ -56,7 +56,7 @@ impl Findings {
         self.mergeability.get(&*cx.ctx.clock, ask).await
     }
 
-    /// How far the base branch, as it is now, is ahead of what is planned.
+    /// Returns how far the current base branch is ahead of the planned commit.
     async fn base(
         &self,
         cx: &CommandCx<'_>,
@@ -65,7 +65,7 @@ impl Findings {
     ) -> Result<BaseGap, CheckoutError> {
         let checkouts = &cx.ctx.checkouts;
         let newest = match kind {
-            // It was fetched for this very command.
+            // The plan was fetched for this very command.
             RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => {
                 planned.clone()
             }
@@ -78,10 +78,10 @@ impl Findings {
     }
 }
 
-/// Statuses of these kinds cannot be a success before the command is done.
+/// Lists the kinds of statuses that cannot be a success before the command is done.
 fn yet_to_come(kind: RunKind) -> &'static [RunKind] {
     match kind {
-        // An import is what a plan may be waiting for.
+        // A plan may be waiting for an import.
         RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => {
             &[RunKind::Plan, RunKind::Apply]
         }
@@ -89,7 +89,7 @@ fn yet_to_come(kind: RunKind) -> &'static [RunKind] {
     }
 }
 
-/// The newest answer to a question.
+/// Latest answer to a question.
 struct Fresh<T>(Mutex<Option<(DateTime<Utc>, T)>>);
 
 impl<T> Default for Fresh<T> {
@@ -99,7 +99,7 @@ impl<T> Default for Fresh<T> {
 }
 
 impl<T: Clone> Fresh<T> {
-    /// The answer, asked for if there is none yet, or not of now.
+    /// Returns the answer, and asks for it if there is none yet or it is stale.
     async fn get<E>(
         &self,
         clock: &dyn Clock,
@@ -111,7 +111,7 @@ impl<T: Clone> Fresh<T> {
         {
             return Ok(value.clone());
         }
-        // What the forge says is from some moment after this one.
+        // The answer of the forge is from some moment after this one.
         let asked_at = clock.now();
         let value = ask.await?;
         *known = Some((asked_at, value.clone()));
@@ -119,7 +119,7 @@ impl<T: Clone> Fresh<T> {
     }
 }
 
-/// Why a project may not be planned, if so. Passing faults of the forge are waited out.
+/// Returns why a project may not be planned, if so. Retries after temporary errors of the forge.
 pub(super) async fn refusal_of_plan(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -142,7 +142,7 @@ pub(super) async fn refusal_of_plan(
     Ok(asking.judge(&demands, &facts))
 }
 
-/// Why a plan may not be applied, if so. Whatever cannot be found out does not hold.
+/// Returns why a plan may not be applied, if so. A requirement that cannot be checked is not met.
 pub(super) async fn refusal_of_apply(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -165,7 +165,8 @@ pub(super) async fn refusal_of_apply(
     asking.judge(demands, &facts)
 }
 
-/// Why a pull may not be merged after its apply, if so: the same must hold. Passing faults of the forge are waited out.
+/// Returns why a pull request may not be merged after its apply, if so: the same requirements must be met. Retries
+/// after temporary errors of the forge.
 pub(super) async fn refusal_of_merge(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -185,7 +186,7 @@ pub(super) async fn refusal_of_merge(
     Ok(asking.judge(demands, &facts))
 }
 
-/// Why nothing may be imported into a project, if so. Whatever cannot be found out does not hold.
+/// Returns why nothing may be imported into a project, if so. A requirement that cannot be checked is not met.
 pub(super) async fn refusal_of_import(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -208,20 +209,20 @@ pub(super) async fn refusal_of_import(
     asking.judge(&demands, &facts)
 }
 
-/// What is asked, and for what.
+/// Question about requirements, and its purpose.
 struct Asking<'a> {
     cx: &'a CommandCx<'a>,
     findings: &'a Findings,
     kind: RunKind,
     planned: &'a Source,
-    /// What is so because it does not hold.
+    /// Consequence of an unmet requirement, as a sentence.
     left: &'static str,
-    /// Passing faults of the forge are waited out.
+    /// True if temporary errors of the forge lead to a retry.
     patient: bool,
 }
 
 impl Asking<'_> {
-    /// What the demands need to be known; nothing where nothing is demanded.
+    /// Looks up the facts for these requirements. Without requirements it looks up nothing.
     async fn facts(&self, demands: &Demands) -> Result<Facts, ForgeError> {
         let Self {
             cx,
@@ -266,8 +267,8 @@ impl Asking<'_> {
         }
     }
 
-    /// What is demanded of a pull cannot be met without one; what is planned is what the branch has, so it has everything
-    /// that the branch has.
+    /// Returns the requirements that an application cannot meet, because only a pull request can. The plan of an
+    /// application is made from its branch, so it is never behind that branch.
     fn unmet_by_application(&self, demands: &Demands) -> Option<UserText> {
         let of_a_pull = demands
             .iter()
@@ -304,7 +305,7 @@ impl Asking<'_> {
     }
 }
 
-/// Everything that does not hold at once, so that nobody clears one thing only to hear of the next.
+/// Lists all unmet requirements at once, so that nobody fixes one only to read about the next.
 fn text(left: &str, unmet: Vec<Unmet>) -> UserText {
     let mut message: Vec<String> = Vec::new();
     let mut hints: Vec<String> = Vec::new();

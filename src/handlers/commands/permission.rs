@@ -1,4 +1,4 @@
-//! Whether whoever gave a command may give it (reference 1.8).
+//! Checks that the author of a command may give it (reference 1.8).
 
 use super::CommandCx;
 use crate::command::Command;
@@ -13,10 +13,10 @@ use crate::queue::JobError;
 use crate::render::UserText;
 use crate::store::CommandRow;
 
-/// Stable word for programs.
+/// Stable reason for programs that read replies.
 const REASON: &str = "not_allowed";
 
-/// The refusal of the whole command, if there is one.
+/// Returns the refusal of the whole command, if there is one.
 pub(super) async fn check(
     ctx: &Ctx,
     row: &CommandRow,
@@ -42,7 +42,7 @@ pub(super) async fn check(
         return Ok(Some(told(*denial)));
     }
     let reply = Reply::silent_for(format!("{REASON}: {}", denial.message()));
-    // Somebody who may write can have it planned, so that they should see that it waits for them.
+    // People with write access can request the plan, so they should see that it waits for them.
     if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.silence_forks {
         return Ok(Some(
             reply.with_statuses(&pull.head, vec![standing::unasked(ctx)]),
@@ -51,7 +51,7 @@ pub(super) async fn check(
     Ok(Some(reply))
 }
 
-/// The same for a command that asks the forge nothing about its pull.
+/// Returns the refusal of a command that asks the forge nothing about its pull request.
 pub(super) async fn check_unseen(
     ctx: &Ctx,
     row: &CommandRow,
@@ -81,13 +81,13 @@ async fn decide(
     Ok(authz::check(ctx, &Identity::of_actor(&row.actor), action, on).await?)
 }
 
-/// Whether the command would run code of a fork that nobody who may write has asked for: what is planned when the turn of
-/// the pull comes, and a commit that came while the command was at work.
+/// Returns true if the command would run code of a fork that nobody with write access requested. That is a plan from
+/// the queue of a lock, or a commit that arrived while the command was running.
 fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &Spec) -> bool {
     let has_moved = || row.head.as_ref().is_some_and(|head| *head != pull.head);
     let is_unasked = match spec {
         Spec::Turn(_) => true,
-        // Of what an event leads to, the people behind the code have just been asked about.
+        // For an event, the people behind the code have just been checked.
         Spec::Command(
             Command::Unlock | Command::Cancel(_) | Command::Help(_) | Command::Explain(_),
         )
@@ -100,8 +100,8 @@ fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &Spec) -> bool {
     is_unasked && pull.is_fork()
 }
 
-/// The refusal of one project. Teams were asked about before the command began, and say the same of every project; a
-/// program of the operator may judge by project, so it is asked again for each.
+/// Returns the refusal of one project. Teams were checked before the command began, and their rules are the same for
+/// every project. A program of the administrator may decide by project, so it runs again for each.
 pub(super) async fn check_project(
     cx: &CommandCx<'_>,
     action: Action,
@@ -127,8 +127,8 @@ pub(super) async fn check_project(
     }
 }
 
-/// Nobody asked for a plan that a push leads to, so nobody is told that it was not made but on the dashboard
-/// (reference 1.7, "autoplan"); unless it took the place of one that somebody did ask for.
+/// Returns true for an automatic plan that nobody requested. Only the dashboard says that it was not made (reference
+/// 1.7, "autoplan"). A plan that replaced a requested one is not automatic in this sense.
 async fn is_by_itself(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<bool, JobError> {
     let by_event = row.kind == CommandKind::Autoplan && !matches!(spec, Spec::Turn(_));
     Ok(by_event && !ctx.store.command_stands_in(row.id).await?)
@@ -146,12 +146,12 @@ fn text(denial: Denial) -> UserText {
     }
 }
 
-/// What a command needs; `None`: nothing, everybody may be answered.
+/// Returns the permission that a command needs. `None`: none, everybody gets a reply.
 fn action_of(ctx: &Ctx, spec: &Spec) -> Option<Action> {
     match spec {
-        // It runs nothing, and shows what can be read in the repository.
+        // It runs nothing, and shows what people can read in the repository.
         Spec::Command(Command::Explain(_)) if !authz::has_rules(ctx) => None,
-        // What a plan would do may know who may plan.
+        // Everybody who may plan may see what a plan would do.
         Spec::Autoplan | Spec::Command(Command::Plan(_) | Command::Explain(_)) => {
             Some(Action::Plan)
         }
@@ -163,7 +163,7 @@ fn action_of(ctx: &Ctx, spec: &Spec) -> Option<Action> {
         Spec::Command(Command::Version(_)) => Some(Action::Version),
         Spec::Command(Command::Import(_)) => Some(Action::Import),
         Spec::Command(Command::StateRm(_)) => Some(Action::StateRm),
-        // Whoever asked was asked about when the pull lined up.
+        // The author was checked when the pull request was queued.
         Spec::Turn(_)
         | Spec::Command(Command::Help(_))
         | Spec::Mistake(_)

@@ -1,8 +1,8 @@
-//! `plan`, by comment or because the pull changed.
+//! Runs `plan`, by comment or because the pull request changed.
 //!
-//! First the locks of all projects; then each project: a place in the pool, then Terraform, then the record. The record
-//! is kept only if the lock is still held at that moment, so a plan that was overtaken by `unlock` or by the end of the
-//! pull leaves nothing behind (P7). A project whose plan fails gives its lock back.
+//! First it takes the locks of all projects. Then each project needs a permit of the pool, runs Terraform, and stores
+//! the plan record. The record is kept only if the lock is still held at that moment, so a plan leaves nothing behind
+//! if `unlock` or the end of the pull request overtakes it (P7). A project whose plan fails releases its lock.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,8 @@ use crate::workflow::{
     ArtifactError, PlanMade, RunError, RunOutput, Saved, Shown, StepError, StepFailure,
 };
 
-/// Somebody whose comment waits for this answer hears of every project, and also that there is none.
+/// Plans automatically after a change. If somebody's comment waits for this reply, the reply lists every project, and
+/// also says if there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     let is_awaited = cx.ctx.store.command_stands_in(cx.row.id).await?;
     let wanted = if is_awaited {
@@ -62,7 +63,7 @@ pub(super) async fn by_comment(
     run(cx, command, &Wanted::Asked(&command.target)).await
 }
 
-/// A registered project is planned as it is on its branch.
+/// Plans an application as it is on its branch.
 pub(super) async fn of_application(
     cx: &CommandCx<'_>,
     command: &PlanCommand,
@@ -74,7 +75,7 @@ pub(super) async fn of_application(
     }
 }
 
-/// Locks became free that the pull waited for: what it had asked for is planned now.
+/// Plans the requested projects whose locks became free after the pull request waited for them.
 pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &Turn) -> Result<Reply, JobError> {
     let reply = run(cx, &PlanCommand::default(), &Wanted::Waited(&turn.asks)).await?;
     let notes = turn
@@ -101,7 +102,7 @@ async fn run(
         vec![]
     })
     .await?;
-    // A plan that was cut off by the end of the server is made again (P3).
+    // A plan that the end of the server interrupted is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let given = Given::of(&command.target, &command.extra_args);
     let work = match projects::select(cx, wanted, given).await? {
@@ -166,7 +167,7 @@ async fn run(
     })
 }
 
-/// Whether a plan sets statuses before it is known whether it concerns any project, and if it does not.
+/// Returns true if a plan sets statuses before its projects are known, and also if there are none.
 fn may_be_idle(when: IdleStatuses, is_asked: bool) -> bool {
     match when {
         IdleStatuses::Always => true,
@@ -175,7 +176,7 @@ fn may_be_idle(when: IdleStatuses, is_asked: bool) -> bool {
     }
 }
 
-/// What is planned, and the locks that could be taken for it.
+/// Request for a plan, and the locks that could be taken for it.
 struct Order<'a> {
     command: &'a PlanCommand,
     wanted: &'a Wanted<'a>,
@@ -192,8 +193,7 @@ impl Order<'_> {
     }
 }
 
-/// Projects that whoever asks may not plan, or of which something else does not hold that must; no lock of theirs is
-/// taken.
+/// Finds projects that the author may not plan, or with an unmet requirement. No locks are taken for them.
 async fn denied(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -209,8 +209,8 @@ async fn denied(
     Ok(denied)
 }
 
-/// All locks are taken before anything is planned, so that a pull which has to make way for another one loses no plan
-/// that it was shown.
+/// Takes all locks before any plan is made. A pull request that has to hand over a lock then loses no plan that it
+/// was shown.
 async fn take_locks(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -239,7 +239,7 @@ async fn take_locks(
         .iter()
         .filter(|project| !denied.contains_key(&project.key));
     let wishes: Vec<Wish> = granted.filter_map(wish).collect();
-    // Whoever asks for a run of an application does not expect one hours later.
+    // People who request a run of an application do not expect one hours later.
     let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.number.is_application();
     let all = locks::take_all(
         &cx.ctx.store,
@@ -265,7 +265,8 @@ fn cause(cx: &CommandCx<'_>) -> Cause {
     }
 }
 
-/// Projects that only an earlier search at this head has found: nothing more comes of their statuses, red ones least.
+/// Ends the statuses of projects that only an earlier search at this head has found. Nothing more will happen to
+/// them, and failures must not remain.
 async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError> {
     let runs = cx
         .ctx
@@ -285,8 +286,8 @@ async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError>
     Ok(())
 }
 
-/// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
-/// pull stands; whatever keeps all of it from being planned is a failure.
+/// Refuses the whole plan, so that nothing stays pending. A typing error in the name of a project does not change the
+/// statuses of the pull request. A reason that prevents all plans is a failure.
 async fn refused(cx: &CommandCx<'_>, reply: Reply, wanted: &Wanted<'_>) -> Result<Reply, JobError> {
     turn::pass_on(cx.ctx, cx.row, wanted.waited_for()).await?;
     let targeted = !wanted.is_everything();
@@ -300,7 +301,7 @@ async fn refused(cx: &CommandCx<'_>, reply: Reply, wanted: &Wanted<'_>) -> Resul
     Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
-/// What the pull is told, and its combined statuses.
+/// Builds the reply and the combined statuses.
 async fn answer(
     cx: &CommandCx<'_>,
     reports: Vec<ProjectReport>,
@@ -312,7 +313,7 @@ async fn answer(
         Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };
     if reports.is_empty() && !may_be_idle(cx.ctx.settings.statuses, !order.wanted.is_automatic()) {
-        // Statuses that a plan before has set must not go on saying what is no longer so.
+        // Statuses that an earlier plan has set must not stay when they are not true any more.
         let runs = cx
             .ctx
             .store
@@ -331,11 +332,11 @@ async fn answer(
     Ok(told(cx, reports, order).with_statuses(&cx.pull.head, statuses))
 }
 
-/// What the pull is told.
+/// Builds the reply to the command.
 fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> Reply {
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
-        // Silence would say that nothing is concerned, which nobody knows.
+        // Silence would say that no projects are concerned, which nobody knows.
         true if !order.not_known.is_empty() && !cx.ctx.settings.silence_no_projects => {
             return Reply::new(Body::NoProjects(Some(none_known(cx, order.not_known))));
         }
@@ -351,7 +352,7 @@ fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> R
     }
 }
 
-/// Places that a comment names; `explain` has all of them.
+/// Maximum number of places in a comment; `explain` lists all of them.
 const PLACES: usize = 3;
 
 fn places(not_known: &[Unresolved]) -> Vec<String> {
@@ -366,7 +367,7 @@ fn places(not_known: &[Unresolved]) -> Vec<String> {
     places
 }
 
-/// A plan that may have left out units, because nobody knows what they go by.
+/// Notes that the plan may have left out units of Terragrunt, because their inputs are unknown.
 fn may_be_more(not_known: &[Unresolved]) -> Option<String> {
     let more = "The change may concern more units of Terragrunt than were planned, because what these go by cannot be found \
                 out without running Terragrunt";
@@ -391,7 +392,7 @@ fn gave_way(lock: &Lock) -> String {
     )
 }
 
-/// Projects that share a directory and a workspace share files on disk: one after the other.
+/// Plans projects with the same directory and workspace one after the other, because they share files on disk.
 async fn plan_group(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -521,7 +522,7 @@ async fn attempt(
     }
 }
 
-/// What is told where the lock was not taken.
+/// Reports that the lock was not taken.
 fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &Took) -> ProjectReport {
     match took {
         Took::Held(_) => report,
@@ -531,8 +532,8 @@ fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &Took) -> Proje
     }
 }
 
-/// A plan that came to nothing leaves no earlier one of use, and the lock that was taken for it goes back; unless it is
-/// made again: by this command after a restart, or by the one that takes its place.
+/// Discards an earlier plan of a project whose new plan was not made, and releases the lock that was taken for it. A
+/// plan that will be made again keeps both: this command after a restart, or the newer plan, makes it.
 async fn drop_plan(
     cx: &CommandCx<'_>,
     project: &ProjectKey,
@@ -550,7 +551,7 @@ async fn drop_plan(
     }
 }
 
-/// Keeps the plan file and its record (P5).
+/// Stores the plan file and its record (P5).
 async fn record(
     cx: &CommandCx<'_>,
     project: &Project,
@@ -650,8 +651,8 @@ fn planned(report: ProjectReport, output: String, read: Reading) -> ProjectRepor
     }
 }
 
-/// A pull keeps its lock until it is merged or closed, even if nothing is to be applied yet. An application has no end of
-/// its own, so its lock goes back as soon as there is nothing to apply under it.
+/// Releases the lock of an application that has nothing to apply, because an application has no end of its own. A
+/// pull request keeps its lock until it is merged or closed, even if there is nothing to apply yet.
 async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool, JobError> {
     if plan.state != PlanState::NoChanges || !plan.pull.number.is_application() {
         return Ok(false);
@@ -667,22 +668,22 @@ async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool,
         .await?)
 }
 
-/// What is known of a plan that was made.
+/// Facts read from a plan that was made.
 struct Reading {
-    /// What it would do, in numbers.
+    /// Numbers of the planned changes.
     counts: Option<PlanCounts>,
     no_changes: bool,
     changes_outside: bool,
     list: PlanList,
-    /// The text is not all there, so nobody can tell whether it agrees.
+    /// True if the text is incomplete, so that nobody can check it against the plan file.
     uncompared: bool,
-    /// Why it must not be applied.
+    /// Reason why it must not be applied.
     blocked: Option<String>,
 }
 
-/// The plan file tells what a plan would do, and what the built-in step printed has to say the same: people read both.
-/// Commands of the operator may print what a pull request tells them to, and in a form of their own, so their text is not
-/// compared, and a plan that they make is always one to apply.
+/// Reads a plan. The plan file says what the plan would do, and the output of the built-in `plan` step has to say the
+/// same, because people read both. Commands of the administrator may print text that a pull request controls, in a
+/// form of their own. So their text is not compared, and a plan that they make always counts as one to apply.
 fn read_output(made: &PlanMade) -> Reading {
     let text = plan_output::summary(
         made.plan_output
@@ -749,7 +750,8 @@ fn read_output(made: &PlanMade) -> Reading {
     }
 }
 
-/// A file that is too large is for the people at the pull; anything else may pass.
+/// Saves the plan file. The people at the pull request have to deal with a file that is too large. Any other error
+/// may be temporary.
 async fn save(
     cx: &CommandCx<'_>,
     id: PlanId,
@@ -765,7 +767,7 @@ async fn save(
     }
 }
 
-/// The lock went back while the plan was made.
+/// Reports that the lock was released while the plan was made.
 async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
     let stop = cx.asked_to_stop().await?;
     let next = if stop.is_some() {
@@ -781,7 +783,7 @@ async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectRe
     })
 }
 
-/// Whatever stops a plan early would stop the next one too, so none is offered.
+/// Reports a plan that was stopped early. The same reason would stop the next plan too, so no new plan is offered.
 fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
     let message = Some(UserText::new(why, []));
     ProjectReport {

@@ -1,5 +1,5 @@
-//! What holds for the projects of a command: the rules of the operator, and what the repository says. A
-//! plan goes by the checkout that it plans, an apply by the configuration that its plan was made by.
+//! Combines the rules of the administrator with the configuration of the repository, for the projects of a command. A
+//! plan uses the configuration of its checkout, and an apply uses the configuration of its plan.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
 use crate::model::{CommandId, PlanRecord, ProjectKey};
 
-/// What holds for the projects of a command.
+/// Rules for the projects of a command.
 pub(super) struct Policies {
     rules: RepoRules,
     config: Option<RepoConfig>,
-    /// Whether the repository may have said what could not be read.
+    /// True if the repository may have a configuration that could not be read.
     is_unread: bool,
-    /// Why nothing may be applied by what could not be read.
+    /// Reason why nothing may be applied while the configuration cannot be read.
     refusal: Option<String>,
 }
 
-/// What holds for the plans of an apply: each goes by the configuration that it was made by.
+/// Rules for the plans of an apply: each plan has the configuration with which it was made.
 pub(super) struct OfPlans {
-    /// Of the first of them, and of all that were made by the same.
+    /// Rules of the first plan, and of all plans with the same configuration.
     pub policies: Policies,
-    /// Of those that were made by another one: of another state of the base branch, where that matters, or by what hooks
-    /// have written for another command.
+    /// Rules of plans with another configuration. It comes from another state of the base branch, if that matters, or
+    /// from hooks that ran for another command.
     pub others: HashMap<ProjectKey, Arc<Policies>>,
 }
 
@@ -66,7 +66,7 @@ impl OfPlans {
         Ok(Self { policies, others })
     }
 
-    /// Why nothing may be applied: what the operator wants to be asked cannot be.
+    /// Returns why nothing may be applied: the configuration that the administrator requires cannot be read.
     pub fn refusal(&self) -> Option<Reply> {
         self.policies.refusal()
     }
@@ -82,7 +82,7 @@ impl Policies {
         }
     }
 
-    /// Where nobody can find out what the repository says.
+    /// Builds the rules if the configuration of the repository is unknown.
     fn unread(rules: RepoRules) -> Self {
         Self {
             is_unread: true,
@@ -94,9 +94,10 @@ impl Policies {
         Self { config, ..self }
     }
 
-    /// For an apply: the configuration that the plan was made by; `written`: of the command whose hooks may have written it.
-    /// If it cannot be read any more, or says what the operator does not allow any more, the operator's own rules hold, and
-    /// no lock is left out because of that (P6).
+    /// Builds the rules for an apply, from the configuration with which the plan was made. `written` is the command
+    /// whose hooks may have written it. If it cannot be read any more, or contains settings that the administrator
+    /// does not allow any more, the administrator's own rules are in effect. No lock is left out because of that
+    /// (P6).
     pub async fn of_plan(
         cx: &CommandCx<'_>,
         plan: &PlanRecord,
@@ -126,22 +127,22 @@ impl Policies {
             .map(|message| Reply::refused("config", message, vec![hint]))
     }
 
-    /// What the operator says.
+    /// Returns the rules of the administrator.
     pub fn of_operator(&self) -> &RepoRules {
         &self.rules
     }
 
-    /// Whether it could not be found out what the repository says.
+    /// Returns true if the configuration of the repository is unknown.
     pub fn is_unread(&self) -> bool {
         self.is_unread
     }
 
-    /// Everything that holds for a project.
+    /// Returns all rules of a project.
     pub fn project(&self, project: &ProjectKey) -> ProjectRules {
         self.rules.project(self.config.as_ref(), project)
     }
 
-    /// The steps of a project.
+    /// Returns the workflow of a project.
     pub fn workflow(&self, project: &ProjectKey) -> Arc<Workflow> {
         self.project(project).workflow.value
     }
@@ -150,8 +151,8 @@ impl Policies {
         self.config.as_ref()
     }
 
-    /// When the turn of a plan comes; `None`: the repository may have said what could not be read. A project that nobody
-    /// configured keeps the place that the search gave it.
+    /// Returns the position of a plan in the order. `None`: the repository may have a configuration that could not be
+    /// read. A project that is not configured keeps its position from the search.
     pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
         if self.is_unread {
             return None;
@@ -163,7 +164,7 @@ impl Policies {
         Some(entry.map_or_else(|| Order::in_group(plan.order_group), Order::of))
     }
 
-    /// Whether the repository may have demanded something of an apply that nobody can read now.
+    /// Returns true if the repository may have requirements for an apply that nobody can read now.
     pub fn hides_demands(&self) -> bool {
         self.is_unread
             && self

@@ -1,4 +1,5 @@
-//! The projects of a command, and what running one of them needs. How they are found is said in `search` and `plans`.
+//! Holds the projects of a command and the inputs to run each of them. The modules `search` and `plans` find the
+//! projects.
 
 mod applying;
 mod behind;
@@ -50,42 +51,42 @@ use behind::Behind;
 use files::required;
 use sparse::Reached;
 
-/// The projects of a command and their checkouts, one per workspace.
+/// Projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
     pub projects: Vec<Project>,
-    /// What could not be found out, so that the pull may concern more projects.
+    /// Unresolved inputs. The pull request may concern more projects because of them.
     pub not_known: Vec<Unresolved>,
-    /// How many groups of projects may be worked on at once: `parallel_plan: false` lets only one.
+    /// Number of groups of projects that may run concurrently: `parallel_plan: false` allows only one.
     abreast: Semaphore,
-    /// What was checked out; `None` for an apply, where each plan record says it.
+    /// Checked out commits; `None` for an apply, where each plan record has its own.
     pub source: Option<Source>,
-    /// What the operator and the repository say.
+    /// Rules of the administrator and the repository.
     policies: Policies,
-    /// For an apply: the same by another configuration, by which these were planned.
+    /// Rules of planned projects with another configuration, for an apply.
     others: HashMap<ProjectKey, Arc<Policies>>,
-    /// What the projects lack of the base branch; `None`: nothing.
+    /// Changes of the base branch that the projects lack; `None` if they lack none.
     behind: Option<Behind>,
-    /// What was found out about the pull.
+    /// Facts found out about the pull request.
     pub findings: Findings,
     checkouts: Mutex<HashMap<WorkspaceName, Slot>>,
-    /// What checkouts have to hold.
+    /// Files that checkouts need to contain.
     reached: Reached,
-    /// What leads out of them.
+    /// Links that lead out of the checkouts.
     links: links::Known,
 }
 
-/// The place of a checkout that somebody is making or has made, and what is in it now.
+/// Slot of a checkout that a project is preparing or has prepared, and its current state.
 type Slot = Arc<Mutex<Option<(CheckedOut, Arc<Checkout>)>>>;
 
-/// Nothing but the pool limits how many runs there are at once.
+/// Maximum number of concurrent groups if only the pool limits the runs.
 const ABREAST: usize = 10_000;
 
 fn abreast(parallel: Option<bool>) -> usize {
     if parallel == Some(false) { 1 } else { ABREAST }
 }
 
-/// What is wrong with what a comment wants to be handed to Terraform. Comments were read by the same rules, but a command
-/// may have been stored by a server that had others.
+/// Refuses arguments that Terraform must not get from a comment. Comments were checked by the same rules, but a
+/// command may have been stored by a server with other rules.
 pub(super) fn argument_refusal(
     ctx: &Ctx,
     command: CommandName,
@@ -106,7 +107,7 @@ pub(super) fn argument_refusal(
         .or_else(|| var_file_refusal(ctx, extra))
 }
 
-/// Why an argument cannot be handed to the tool of a project, if only the other one has it.
+/// Returns why an argument cannot be passed to the tool of a project, if only the other tool has it.
 pub(super) fn argument_of_other_tool(
     ctx: &Ctx,
     extra: &[String],
@@ -121,8 +122,8 @@ pub(super) fn argument_of_other_tool(
     ))
 }
 
-/// A variables file outside of the project could be any file of the server; only those below the directories of
-/// `--var-file-allowlist` may be named (reference 1.6, step 8).
+/// Refuses variables files outside of the project, because they could be any file of the server. Only those below the
+/// directories of `--var-file-allowlist` are allowed (reference 1.6, step 8).
 fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
     let allowed = |file: &&str| {
         !ctx.settings
@@ -145,7 +146,7 @@ fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
     ))
 }
 
-/// By name alone: an absolute path without `..` that begins with the directory.
+/// Checks the path by its text alone: an absolute path without `..` that begins with the directory.
 fn lies_below(dir: &Path, file: &Path) -> bool {
     let plain = file
         .components()
@@ -153,7 +154,7 @@ fn lies_below(dir: &Path, file: &Path) -> bool {
     plain && file.is_absolute() && file.starts_with(dir)
 }
 
-/// A place in the pool, or the end of waiting because the command is to stop.
+/// Waits for a permit of the pool. Fails if the command has to stop.
 pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<PoolPlace, Stopped> {
     tokio::select! {
         biased;
@@ -162,16 +163,16 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<P
     }
 }
 
-/// The command is to stop.
+/// The command has to stop.
 pub(super) struct Stopped;
 
 impl Work {
-    /// What the operator says.
+    /// Returns the rules of the administrator.
     pub fn rules(&self) -> &RepoRules {
         self.policies.of_operator()
     }
 
-    /// What the operator and the repository say for a project.
+    /// Returns the rules of the administrator and the repository for a project.
     pub fn policies(&self, project: &ProjectKey) -> &Policies {
         self.others
             .get(project)
@@ -185,12 +186,12 @@ impl Work {
             .filter_map(Policies::config)
     }
 
-    /// What holds for the lock of a project.
+    /// Returns the lock policy of a project.
     pub fn policy(&self, project: &ProjectKey) -> LockPolicy {
         self.policies(project).of(project)
     }
 
-    /// What must hold before something is run on a project. Of a `state rm` nothing can be demanded (reference 1.7).
+    /// Returns the requirements of a project for a kind of run. A `state rm` cannot have any (reference 1.7).
     pub fn demands(&self, kind: RunKind, project: &ProjectKey) -> Demands {
         let rules = self.policies(project).project(project);
         match kind {
@@ -201,13 +202,13 @@ impl Work {
         }
     }
 
-    /// Whether the repository may have demanded something of an apply that nobody can read now.
+    /// Returns true if the repository may have requirements for an apply that nobody can read now.
     pub fn hides_demands(&self, project: &ProjectKey) -> bool {
         self.policies(project).hides_demands()
     }
 
-    /// Marks the reports that comments leave out (`silence_pr_comments`): only what went well. Whatever did not, somebody
-    /// has to hear of (P10).
+    /// Marks the reports that comments leave out (`silence_pr_comments`): only successful ones. Somebody has to read
+    /// about every other one (P10).
     pub fn silence(&self, kind: RunKind, reports: &mut [ProjectReport]) {
         for report in reports
             .iter_mut()
@@ -222,14 +223,14 @@ impl Work {
         }
     }
 
-    /// For whoever wonders who decided how a lock is taken.
+    /// Logs the lock policies, for people who wonder which rule decided.
     fn tell_policies(&self) {
         for Project { key, .. } in &self.projects {
             debug!(project = %key, policy = %self.policy(key), "Lock policy");
         }
     }
 
-    /// The turn of a group of projects.
+    /// Waits for the turn of a group of projects.
     pub async fn turn(&self) -> SemaphorePermit<'_> {
         self.abreast
             .acquire()
@@ -237,7 +238,8 @@ impl Work {
             .expect("the row is never closed")
     }
 
-    /// The projects in their order; in each stage those that share a directory and a workspace together.
+    /// Returns the projects in their order. In each stage, projects with the same directory and workspace are
+    /// together.
     pub fn stages(&self) -> Vec<Stage<Vec<&Project>>> {
         let all = stages(self.projects.iter().collect(), |project: &&Project| {
             (&project.key, &project.order)
@@ -247,12 +249,12 @@ impl Work {
             .collect()
     }
 
-    /// When the turn of a plan comes; `None`: that cannot be found out.
+    /// Returns the position of a plan in the order; `None` if it is unknown.
     pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
         self.policies(&plan.project).order(plan)
     }
 
-    /// Whether a failure in one group of the order keeps the later groups from running.
+    /// Returns true if a failure in one group of the order prevents the later groups from running.
     pub fn aborts(&self) -> bool {
         self.configs()
             .any(|config| config.abort_on_execution_order_fail)
@@ -264,7 +266,7 @@ impl Work {
             .expect("a plan has fetched what it works on")
     }
 
-    /// The checkout for a workspace of what is planned.
+    /// Returns the checkout of the planned commit for a workspace.
     pub async fn checkout(
         &self,
         cx: &CommandCx<'_>,
@@ -273,8 +275,8 @@ impl Work {
         self.checkout_of(cx, self.source(), workspace).await
     }
 
-    /// The checkout for a workspace, made once per command, unless what is applied was made of several states of the base
-    /// branch: they have one place, so whoever comes after another one makes it anew.
+    /// Returns the checkout for a workspace. It is made once per command, unless the plans to apply come from several
+    /// states of the base branch. Those share one place, so each change of the state makes the checkout again.
     pub async fn checkout_of(
         &self,
         cx: &CommandCx<'_>,
@@ -300,7 +302,7 @@ impl Work {
             ctx,
             parent: &source.pull.repo,
         };
-        // Large, and awaited by everything that plans.
+        // Boxed, because the future is large, and everything that plans awaits it.
         let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &rules)).await?;
         let checkout = Arc::new(
             ctx.checkouts
@@ -311,7 +313,7 @@ impl Work {
         Ok(checkout)
     }
 
-    /// The checkout for a run, and proof that the mirror which it belongs to is not replaced under the run.
+    /// Returns the checkout for a run, and a guard: while it lives, the mirror of the checkout is not replaced.
     pub async fn checkout_for_run(
         &self,
         cx: &CommandCx<'_>,
@@ -333,12 +335,12 @@ impl Work {
                     .or_default(),
             );
             let mut slot = slot.lock().await;
-            // Somebody else may have prepared it once more by now.
+            // Another project may have prepared it again by now.
             slot.take_if(|(_, there)| Arc::ptr_eq(there, &checkout));
         }
     }
 
-    /// Plans one project.
+    /// Plans one project, and returns the plan and its checkout.
     pub async fn plan(
         &self,
         cx: &CommandCx<'_>,
@@ -367,7 +369,8 @@ impl Work {
         Ok((made, checkout))
     }
 
-    /// Arguments for a plan that waited for a lock were read long ago; those of another tool would only fail there.
+    /// Checks the arguments of a plan again. Those of a plan that waited for a lock may be old, and arguments of
+    /// another tool would only fail there.
     #[expect(
         clippy::result_large_err,
         reason = "made once for a run, at its beginning"
@@ -415,7 +418,7 @@ impl Work {
         }
     }
 
-    /// What the program of a project says of itself.
+    /// Returns the output of the project's program about its version.
     pub async fn version(
         &self,
         cx: &CommandCx<'_>,
@@ -433,7 +436,7 @@ impl Work {
             .await
     }
 
-    /// Where a project is, and with what it is to be run, for commands that ask the forge nothing more.
+    /// Returns the place of a project and its tool, for commands that need nothing more from the forge.
     async fn site(
         &self,
         cx: &CommandCx<'_>,
@@ -450,7 +453,7 @@ impl Work {
         Ok((site, self.wish(cx, &checkout, project).await, in_use))
     }
 
-    /// The program of a project.
+    /// Returns the program of a project.
     pub fn distribution(&self, cx: &CommandCx<'_>, project: &ProjectKey) -> Distribution {
         self.policies(project)
             .project(project)
@@ -458,8 +461,8 @@ impl Work {
             .map_or(cx.ctx.settings.distribution, |decided| decided.value)
     }
 
-    /// What is said about the program of a project: by the operator, its configuration, and its code as it is on the disk,
-    /// where hooks may have written some of it.
+    /// Collects the version constraints of a project: from the administrator, the configuration, and the code on the
+    /// disk, because hooks may have written some of it.
     async fn wish(
         &self,
         cx: &CommandCx<'_>,
@@ -479,8 +482,8 @@ impl Work {
         }
     }
 
-    /// What commands of the workflow are told of the pull. The forge is asked only where there are any; what it does not
-    /// say is `false`.
+    /// Collects the facts for commands of the workflow. The forge is asked only if there are any; an unknown fact is
+    /// `false`.
     async fn facts(
         &self,
         cx: &CommandCx<'_>,
@@ -514,7 +517,7 @@ impl Work {
     }
 }
 
-/// Those of a stage that share a directory and a workspace, and so files on disk, together.
+/// Groups the projects of a stage with the same directory and workspace, because they share files on disk.
 pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> Stage<Vec<T>> {
     let mut groups: BTreeMap<(RepoPath, WorkspaceName), Vec<T>> = BTreeMap::new();
     for member in stage.members {
@@ -527,8 +530,8 @@ pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> St
     }
 }
 
-/// What lets the built-in `init` of a run read private modules, where the operator wants that. Whoever writes the code decides
-/// which repositories are read, so a pull request of a fork never gets it.
+/// Returns the access of the built-in `init` to private modules, if the administrator enabled it. The author of the
+/// code decides which repositories are read, so a pull request from a fork never gets the access.
 async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, CheckoutError> {
     if !cx.ctx.settings.module_access || cx.pull.is_fork() {
         return Ok(None);
@@ -541,7 +544,7 @@ async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, Check
         .map(|(credentials, url)| ModuleAccess::new(&url, &credentials)))
 }
 
-/// Where in a checkout a project is.
+/// Place of a project in a checkout.
 struct Site {
     dir: PathBuf,
     root: PathBuf,
@@ -621,7 +624,7 @@ impl Site {
     }
 }
 
-/// What to do about a run that failed, where we know more than the tool says.
+/// Returns hints about a failed run, if we know more than the tool says.
 pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
     let of_parts = sparse::hint_of_submodules(cx, error).await;
     known_hints(cx.ctx, error)
@@ -630,9 +633,9 @@ pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
         .collect()
 }
 
-/// Whether a program complains that the kernel denied it something.
+/// Returns true if a program complains that the kernel denied it something.
 fn is_denied(output: &str) -> bool {
-    // What is not there to be changed is on a file system that cannot be written to, if namespaces are the boundary.
+    // If namespaces are the boundary, paths that must not be changed are on a read-only file system.
     let words = [
         "ermission denied",
         "peration not permitted",

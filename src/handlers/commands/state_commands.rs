@@ -1,10 +1,16 @@
-//! `import` and `state rm`: a change of the state of a project, without a plan (reference 1.7, 6.6).
+//! Runs `import` and `state rm`: they change the state of a project, without a plan (reference 1.7, 6.6).
 //!
-//! What could keep it from being done, in this order: who may; what the project demands of an import; a place in the
-//! pool; the checkout; then the gate, which looks for apply locks, at the pull and at the project lock in one transaction
-//! that also puts on record that it has begun. From there on it is treated like an apply: it is never begun again by
-//! itself (P3), only `cancel --force` interrupts it, and its lock stays until it has ended. A plan that was made before
-//! is discarded as soon as the state may be another one.
+//! The checks have this order:
+//! - the permission of the author;
+//! - the requirements of the project for an import;
+//! - a permit of the pool;
+//! - the checkout;
+//! - the gate, which checks the apply locks, the pull request and the project lock in one transaction, and records
+//!   that the change has begun.
+//!
+//! From there on a change is treated like an apply: it is never begun again automatically (P3), only `cancel --force`
+//! interrupts it, and its lock stays until it has ended. An earlier plan is discarded as soon as the state may have
+//! changed.
 
 mod change;
 
@@ -33,10 +39,10 @@ use crate::render::{Body, ProjectReport, UserText};
 use crate::store::NewRun;
 use crate::workflow::CommentWords;
 
-/// Of the projects that a command could mean, so many are named.
+/// Maximum number of projects that a refusal names.
 const MOST_NAMED: usize = 10;
 
-/// Which of the two.
+/// Kind of the state change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Import,
@@ -79,7 +85,7 @@ impl Change {
         }
     }
 
-    /// Why the lock is held, for the record.
+    /// Returns the reason of the lock, for the audit log.
     const fn reason(self) -> &'static str {
         match self {
             Self::Import => "imported by comment",
@@ -95,17 +101,18 @@ impl Change {
     }
 }
 
-/// What is asked for.
+/// Request for a change of the state.
 struct Order<'a> {
     change: Change,
     target: &'a Target,
-    /// What commands of the operator are given: the arguments after `--`, then the operands (reference 1.1, step 11).
+    /// Arguments for commands of the administrator: the arguments after `--`, then the operands (reference 1.1, step
+    /// 11).
     arguments: Vec<String>,
     given: CommentWords<'a>,
     verbose: bool,
 }
 
-/// One project is taken into the state of.
+/// Imports a resource into the state of one project.
 pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Result<Reply, JobError> {
     let ImportCommand {
         target,
@@ -132,7 +139,7 @@ pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Resul
     .await
 }
 
-/// Resources leave the states of projects.
+/// Removes resources from the states of projects.
 pub(super) async fn state_rm(
     cx: &CommandCx<'_>,
     command: &StateRmCommand,
@@ -168,7 +175,7 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
     {
         return Ok(refusal);
     }
-    // No status tells of it (reference 9.1).
+    // No status reports it (reference 9.1).
     cx.start(vec![]).await?;
     let given = Given::of(order.target, &order.arguments);
     let work = match projects::select(cx, &Wanted::Named(order.target), given).await? {
@@ -205,7 +212,7 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
     Ok(Reply::new(Body::Projects(course.into_reports())).with_statuses(&cx.pull.head, statuses))
 }
 
-/// Statuses of plans that were there before and are not any more.
+/// Returns the statuses of plans that existed before and were discarded meanwhile.
 async fn discarded(
     cx: &CommandCx<'_>,
     before: &[PlanRecord],
@@ -226,7 +233,7 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
     }
 }
 
-/// A resource is in one state only.
+/// Refuses an import that could be for several projects: a resource is in one state only.
 fn several(found: &[Project]) -> Reply {
     let flags = |project: &Project| Some(format!("`{}`", project.key.flags()?.replace('`', "'")));
     let mut named: Vec<String> = found.iter().take(MOST_NAMED).filter_map(flags).collect();
@@ -246,7 +253,7 @@ fn several(found: &[Project]) -> Reply {
     )
 }
 
-/// A run for every project before the first begins, so that a command which is cut off can tell of each.
+/// Creates a run for every project before the first begins, so that an interrupted command can report each of them.
 async fn runs_to_come(
     cx: &CommandCx<'_>,
     change: Change,
@@ -266,7 +273,8 @@ async fn runs_to_come(
     Ok(runs)
 }
 
-/// Projects that share a directory and a workspace share files on disk, and the state: one after the other.
+/// Changes projects with the same directory and workspace one after the other, because they share files on disk, and
+/// the state.
 async fn change_group(
     cx: &CommandCx<'_>,
     work: &Work,

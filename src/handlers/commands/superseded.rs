@@ -1,10 +1,13 @@
-//! A newer event of the pull leads to a plan that takes the place of this one.
+//! Ends or repeats a plan when a newer event of the pull request leads to a newer plan that replaces it.
 //!
-//! What the newer plan answers as well, a plan of the whole pull or of what it was handed locks for, ends without a word; if a comment asked for it, the
-//! newer plan takes over the duty to answer (`command_stands_in`). A plan that asks for something of
-//! its own, one project or arguments for Terraform, would be missed: while it waits it is left alone, because it will
-//! see the newest commit anyway, and when it runs it is interrupted and begun again. Either way the statuses of the old
-//! commit end, and the locks stay with the pull: the newer plan wants them, and nobody may come in between.
+//! A plan of the whole pull request, or of projects whose locks were handed over, ends without a reply, because the
+//! newer plan covers it. If a comment requested it, the newer plan replies to that comment (`command_stands_in`).
+//!
+//! People would miss a plan with a request of its own, such as one project or arguments for Terraform. While it waits
+//! it is left alone, because it will use the newest commit anyway. While it runs it is interrupted and begun again.
+//!
+//! In both cases the statuses of the old commit end, and the pull request keeps its locks: the newer plan needs them,
+//! and no other pull request may take them in between.
 
 use super::{Round, forget};
 use crate::command::{Command, PlanCommand};
@@ -17,7 +20,8 @@ use crate::queue::JobError;
 use crate::render::status;
 use crate::store::{CommandRow, Stop, StopKind};
 
-/// What becomes of a command that was superseded before this attempt began; `None`: it goes on.
+/// Returns the reply that ends a command that was superseded before this attempt began. `None`: the command
+/// continues.
 pub(super) async fn before(
     ctx: &Ctx,
     row: &CommandRow,
@@ -36,14 +40,14 @@ pub(super) async fn before(
     Ok(None)
 }
 
-/// What becomes of a command that was superseded while it ran.
+/// Decides about a command that was superseded while it ran.
 pub(super) async fn after(
     ctx: &Ctx,
     row: &CommandRow,
     spec: &Spec,
     stop: &Stop,
 ) -> Result<Round, JobError> {
-    // The head it works on is on record since it began.
+    // Its head has been recorded since it began.
     let row = ctx
         .store
         .command_get(row.id)
@@ -54,7 +58,7 @@ pub(super) async fn after(
         .map_or(Round::Again, Round::Over))
 }
 
-/// Whether the plan that takes the place of the command answers whoever asked for it.
+/// Returns true if the newer plan also replies to the author of this command.
 fn is_answered(spec: &Spec) -> bool {
     match spec {
         Spec::Autoplan | Spec::Turn(_) => true,
@@ -65,7 +69,7 @@ fn is_answered(spec: &Spec) -> bool {
     }
 }
 
-/// Lets the command begin once more; what it has to say about the old commit is said now.
+/// Lets the command begin again, and sets the statuses of the old commit now.
 async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
     if let Some(head) = &row.head {
         for job in statuses
@@ -81,7 +85,7 @@ async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Resu
     Ok(())
 }
 
-/// Ends what is left of the command's runs; returns the statuses that say so, none if it never began.
+/// Ends the remaining runs of the command. Returns the statuses that say so; none if it never began.
 async fn wind_up(ctx: &Ctx, row: &CommandRow, stop: &Stop) -> Result<Vec<CommitStatus>, JobError> {
     if row.head.is_none() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! A pull whose turn it is at locks that it waited for.
+//! Begins or passes on the turn of a pull request that waited for locks.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef}
 use crate::queue::{Job, JobError};
 use crate::store::{CommandRow, NewCommand};
 
-/// Makes one plan of everything that the pull was handed.
+/// Makes one plan of everything that the pull request was handed.
 pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
     let job = |command| {
         RunCommand {
@@ -27,7 +27,7 @@ pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
     };
     ctx.store.command_create_for_turn(pull, take, job).await?;
     ctx.nudge.nudge();
-    // Those behind it wait for this pull now.
+    // Pull requests behind it in the queue wait for this one now.
     for key in handed {
         in_line::tell(ctx, &key).await?;
     }
@@ -61,7 +61,7 @@ fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
     })
 }
 
-/// Nothing can be made of what the pull was handed: it goes to the next in line.
+/// Gives up the turn, because the plan cannot be made: the locks go to the next pull requests in their queues.
 pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Result<()> {
     let cause = Cause::new(
         Actor::lockkeeper(Origin::Queue),
@@ -93,7 +93,8 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
     Ok(in_line::tell_left(ctx, pull, installation, &projects).await?)
 }
 
-/// What the command is to plan because it was handed over to the pull: of a turn, and of a push that took its place.
+/// Lists the projects of a command whose locks were handed over to the pull request, in this turn or in one that a
+/// push replaced.
 pub(super) async fn projects_of(
     ctx: &Ctx,
     row: &CommandRow,
@@ -120,7 +121,7 @@ pub(super) async fn projects_of(
     }
 }
 
-/// The turn passes: what was handed to the pull and is not planned goes to the next in line.
+/// Passes on the turn: locks that were handed over without a plan go to the next pull requests in their queues.
 pub(super) async fn pass_on(
     ctx: &Ctx,
     row: &CommandRow,

@@ -1,4 +1,5 @@
-//! `unlock`: every lock of the pull goes back, it waits in no line any more, every plan of it is discarded. Works on closed pulls too.
+//! Runs `unlock`: it releases every lock of the pull request, removes it from all queues of locks, and discards its
+//! plans. It also works on closed pull requests.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
             .or_insert(Released::nothing(key))
             .line = true;
     }
-    // What was applied is done; nobody loses anything when its record goes.
+    // An applied plan is done, so nobody loses anything when its record is deleted.
     let (applied, discarded): (Vec<_>, Vec<_>) = plans
         .into_iter()
         .partition(|plan| plan.state == PlanState::Applied);

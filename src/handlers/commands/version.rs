@@ -1,7 +1,7 @@
-//! `version`: which program would run, as it says itself (reference 1.7). No lock is taken and nothing is changed.
+//! Runs `version`: each program reports its own version (reference 1.7). It takes no lock and changes nothing.
 //!
-//! Without a target it is about the projects that have a plan; a plan, not the files that changed, says what would be
-//! applied, and with what.
+//! Without a target, it covers the projects that have a plan. A plan, and not the changed files, determines what
+//! would be applied, and with which program.
 
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
@@ -23,7 +23,7 @@ use crate::workflow::{RunError, RunOutput, StepError, StepFailure};
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<Reply, JobError> {
     cx.start(vec![]).await?;
-    // Nothing was changed by one that was cut off.
+    // An interrupted attempt has changed nothing.
     forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let wanted = if command.target.is_targeted() {
         Wanted::Named(&command.target)
@@ -55,7 +55,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<
     )))
 }
 
-/// The projects that have a plan which counts.
+/// Lists the projects with a plan that could be applied, or has no changes.
 async fn planned(cx: &CommandCx<'_>) -> Result<Vec<ProjectKey>, JobError> {
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let counts = |state| {
@@ -83,7 +83,7 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
     ))))
 }
 
-/// One project that is asked about.
+/// Request for the version of one project's program.
 struct Asking<'a> {
     cx: &'a CommandCx<'a>,
     work: &'a Work,

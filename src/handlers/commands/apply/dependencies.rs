@@ -1,7 +1,7 @@
-//! `depends_on`: what has to be applied before (reference 3.9).
+//! Checks `depends_on`: projects that have to be applied before (reference 3.9).
 //!
-//! A dependency is met when its plan of the same commit is applied or has no changes. One that the pull request does
-//! not concern does not count. What cannot be found out is not met (P6).
+//! A dependency is met if its plan of the same commit is applied or has no changes. A dependency that the pull
+//! request does not concern does not count. A dependency with an unknown state is not met (P6).
 
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::projects::Work;
@@ -10,7 +10,7 @@ use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName};
 use crate::queue::JobError;
 use crate::render::UserText;
 
-/// Why a plan has to wait for others, if so. All of them are named.
+/// Returns the reason why a plan has to wait for others, if it has to. The reason names all of them.
 pub(super) async fn unmet(
     cx: &CommandCx<'_>,
     work: &Work,

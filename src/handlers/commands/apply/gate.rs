@@ -1,4 +1,4 @@
-//! What an apply must find unchanged: everything that can refuse it, in the order in which it is looked at.
+//! Checks everything that an apply must find unchanged. The checks that can refuse it run in this order.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::render::{Next, ProjectReport, Refusal, UserText};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
 use crate::workflow::{CheckedOut, Source, ToolError};
 
-/// Why there is nothing to apply, if so.
+/// Returns why there is nothing to apply, if so.
 pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
     match state {
         PlanState::NoChanges => Some("The plan has no changes."),
@@ -35,7 +35,7 @@ pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
     }
 }
 
-/// A plan that was never to be applied, see [`PlanRecord::blocked`].
+/// Refuses a plan that was never meant to be applied, see [`PlanRecord::blocked`].
 pub(super) fn blocked(plan: &PlanRecord) -> Option<Shut> {
     let why = plan.blocked.as_ref()?;
     let hint = "Plan again. If that leads to the same, look at the output of the plan: an attribute may hold text that \
@@ -44,22 +44,22 @@ pub(super) fn blocked(plan: &PlanRecord) -> Option<Shut> {
     Some(Shut::Stale(text))
 }
 
-/// Why a plan is not applied.
+/// Reason why a plan is not applied.
 pub(super) enum Shut {
-    /// Another pull holds the lock.
+    /// Another pull request holds the lock.
     Held(Box<Lock>),
-    /// This plan never will be; a new one may.
+    /// The plan can never be applied; a new one can.
     Stale(UserText),
-    /// Something that passes.
+    /// A temporary reason; the plan stays valid.
     ForNow(UserText),
-    /// Somebody stopped applies.
+    /// Apply locks prevent the apply.
     Stopped(Vec<ApplyLock>),
-    /// The pull is not open.
+    /// The pull request is not open.
     Closed(String),
 }
 
 impl Shut {
-    /// What differs from the record.
+    /// Refuses a stale plan; `differs` is the difference from the plan record.
     fn stale(differs: impl std::fmt::Display) -> Self {
         Self::Stale(UserText::new(
             format!("{differs}. Nothing was applied."),
@@ -93,7 +93,7 @@ impl Shut {
     }
 }
 
-/// Everything that can be checked without the gate; the refusal says what differs.
+/// Checks everything that can be checked without the gate. The refusal names the difference.
 pub(super) async fn prepare(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -110,7 +110,7 @@ pub(super) async fn prepare(
     let tool = tool.map_err(|error| other_tool(plan, &error))?;
     let workflow = same_workflow(work, plan)?;
     let file = plan_file(cx, plan, &workflow).await?;
-    // Now, so that nothing is fetched in vain, and once more at the end.
+    // Checked now, so that nothing is fetched in vain, and again at the end.
     still_planned(cx, plan).await?;
     let source = ctx
         .checkouts
@@ -145,13 +145,13 @@ pub(super) async fn prepare(
     {
         return Err(Shut::ForNow(unmet));
     }
-    // Whoever fetches may have to replace the mirror, so the run begins after that.
+    // A fetch may have to replace the mirror, so the run begins after it.
     let begun = work
         .checkout_for_run(cx, &source, &plan.project.workspace)
         .await;
     let (checkout, in_use) = begun.map_err(not_checked_out)?;
-    // To fetch and to check out may have taken minutes, and what the project demands was asked of the pull as it is now.
-    // Nothing slow may come between this look and the gate.
+    // To fetch and to check out may have taken minutes, and the requirements were checked against the pull request as
+    // it is now. No slow step may come between this check and the gate.
     still_planned(cx, plan).await?;
     Ok(Ready {
         tool,
@@ -162,8 +162,8 @@ pub(super) async fn prepare(
     })
 }
 
-/// The workflow that made the plan (P5). Its steps are what was looked at; where a plan has no file there is nothing else
-/// that ties the apply to it.
+/// Returns the workflow that made the plan (P5). Its reader saw the result of these steps. If a plan has no file,
+/// only the workflow ties the apply to it.
 fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> {
     let workflow = work.policies(&plan.project).workflow(&plan.project);
     if workflow.fingerprint() == plan.workflow {
@@ -202,7 +202,7 @@ async fn plan_file(
         })
 }
 
-/// The live pull on the forge, or the branch of an application, against the record.
+/// Compares the current pull request on the forge, or the branch of an application, with the plan record.
 async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation)
         .await
@@ -229,8 +229,8 @@ async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut
     compare(&live, plan)
 }
 
-/// Whoever asked can have looked at the plan (P5). A push, and the plan that follows it, may have come between the
-/// look and the word.
+/// Checks that the plan is older than the command, so that its author can have looked at the plan (P5). A push, and
+/// the plan that follows it, may have come between the look and the comment.
 fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     if plan.created_at <= cx.row.created_at {
         return Ok(());
@@ -243,8 +243,8 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     )))
 }
 
-/// Where `four_eyes` is set, another account asks for the apply than the one whose command made the plan. Who cannot be told
-/// is nobody else (P6).
+/// Checks `four_eyes`: another account than the one whose command made the plan has to request the apply. An unknown
+/// account is not another account (P6).
 async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<(), Shut> {
     let four_eyes = work.rules().four_eyes();
     if !four_eyes.value {
@@ -297,7 +297,7 @@ async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Resul
     Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
 }
 
-/// The account behind a command. What was planned when its turn came is of whoever waited in line for it.
+/// Returns the account behind a command. A plan made from the queue of a lock belongs to the person who waited.
 fn account(actor: &Actor) -> Option<Account> {
     let waited = actor.origin == Origin::Queue && *actor != Actor::lockkeeper(Origin::Queue);
     if waited {
@@ -308,7 +308,7 @@ fn account(actor: &Actor) -> Option<Account> {
     .account()
 }
 
-/// Whose command made a plan.
+/// Finds the actor whose command made a plan.
 async fn planner(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<Option<Actor>, sqlx::Error> {
     let Some(run) = cx.ctx.store.run_get(plan.run).await? else {
         return Ok(None);
@@ -321,8 +321,9 @@ async fn planner(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<Option<Actor>,
         .map(|command| command.actor))
 }
 
-/// Hooks run once for a command, on one state of the base branch, in the checkout of the default workspace: what they make is
-/// not in that of another state. `hooked`: the one they ran in.
+/// Checks that the hooks of this command ran on the state of the plan. Hooks run once for a command, on one state of
+/// the base branch, in the checkout of the default workspace. Their files are not in the checkout of another state.
+/// `hooked` is the state they ran on.
 pub(super) fn seen_by_hooks(
     cx: &CommandCx<'_>,
     hooked: Option<&CheckedOut>,
@@ -339,7 +340,7 @@ pub(super) fn seen_by_hooks(
     Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
 }
 
-/// The program that made the plan is not here any more.
+/// Refuses because this server does not have the program that made the plan any more.
 fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
     let made = format!("{} {}", plan.distribution.title(), plan.tool_version);
     let message = match error {
@@ -369,7 +370,7 @@ fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
     ))
 }
 
-/// The pull against the record (P5).
+/// Compares the pull request with the plan record (P5).
 pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
     if pull.state != PullState::Open {
         return Err(Shut::Closed(pull.state.to_string()));
@@ -402,7 +403,7 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
     Ok(())
 }
 
-/// The last checks, in one transaction that also puts on record that the apply has begun (P3, P6).
+/// Makes the last checks, in the transaction that also records that the apply has begun (P3, P6).
 pub(super) async fn pass(
     cx: &CommandCx<'_>,
     work: &Work,

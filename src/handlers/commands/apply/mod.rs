@@ -1,9 +1,16 @@
-//! `apply`: exactly the plans on record (P5), each at most once (P3).
+//! Runs `apply`: it applies exactly the recorded plans (P5), each at most once (P3).
 //!
-//! Before Terraform starts, in this order: the tool must be the one that planned; the plan file is compared with its
-//! digest; the live pull on the forge is compared with the record; the code is checked out; what the project demands must
-//! hold; the live pull is compared once more; then the gate checks the apply locks, the pull, the project lock and the
-//! plan in one transaction and puts on record that the apply has begun. Whatever cannot be found out refuses (P6).
+//! The checks before Terraform starts have this order:
+//! - The tool must be the one that planned.
+//! - The plan file is compared with its digest.
+//! - The current pull request on the forge is compared with the plan record.
+//! - The code is checked out.
+//! - The requirements of the project must be met.
+//! - The current pull request is compared once more.
+//! - The gate checks the apply locks, the pull request, the project lock and the plan in one transaction, and records
+//!   that the apply has begun.
+//!
+//! Anything that cannot be determined refuses the apply (P6).
 
 mod dependencies;
 mod gate;
@@ -58,14 +65,14 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
-    // What is read below from a mirror that somebody changed would only be missing.
+    // If somebody changed the mirror, the reads below would only find files missing.
     if let Err(error) = cx.ctx.checkouts.check_mirror(&cx.pull.at.repo) {
         return projects::checkout_refusal(error);
     }
     if let Some(refusal) = base_gone(cx).await? {
         return Ok(refusal);
     }
-    // Plans of other commits are refused; what their configuration says must not count for the others.
+    // Plans of other commits are refused, so their configuration must not affect the other plans.
     let meant: Vec<&PlanRecord> = plans
         .iter()
         .filter(|plan| gate::compare(cx.pull, plan).is_ok())
@@ -130,7 +137,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     })
 }
 
-/// What was applied is not the newest commit any more.
+/// Returns a note if the applied commit is not the newest one any more.
 async fn pushed_meanwhile(
     cx: &CommandCx<'_>,
     reports: &[ProjectReport],
@@ -154,7 +161,8 @@ async fn pushed_meanwhile(
     }))
 }
 
-/// A pull request into a branch that is not there any more cannot be merged, so what is applied of it would stay nowhere.
+/// Refuses a pull request if its base branch does not exist any more. It cannot be merged, so its applied code would
+/// not be in any branch.
 async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
     if cx.pull.at.number.is_application() {
         return Ok(None);
@@ -171,7 +179,7 @@ async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
     projects::checkout_refusal(CheckoutError::BaseGone { base: base.clone() }).map(Some)
 }
 
-/// What is wrong with the command itself.
+/// Returns the refusal of a command that is wrong in itself.
 fn refusal(cx: &CommandCx<'_>, command: &ApplyCommand) -> Option<Reply> {
     projects::argument_refusal(cx.ctx, CommandName::Apply, &command.extra_args, &[])
         .or_else(|| forbids_all(cx, command).then(|| no_apply_all(cx)))
@@ -180,7 +188,8 @@ fn refusal(cx: &CommandCx<'_>, command: &ApplyCommand) -> Option<Reply> {
 /// A plan and the run that is to apply it.
 type Run = (RunId, PlanRecord);
 
-/// The plans in the order of the configuration that was planned; where it cannot be read, in that of their groups.
+/// Sorts the plans by the configuration of the planned commit. If it cannot be read, the plans are sorted by their
+/// groups.
 fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
     let order = |run: Run| {
         (
@@ -202,9 +211,9 @@ fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
         .collect()
 }
 
-/// The hooks before the apply, in a checkout of the first plan that is left to apply, which is told. What they write there
-/// changes nothing about what holds for the plans. Where there are none, nothing is checked out yet; if no plan is meant, none
-/// run.
+/// Runs the hooks before the apply, in a checkout of the first plan that is left to apply, and returns its state.
+/// Files that hooks write there do not change the configuration of the plans. Without hooks, nothing is checked out
+/// yet. If `meant` is empty, no hooks run.
 async fn run_hooks(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -249,13 +258,13 @@ async fn run_hooks(
     Ok(Ok(hooks::any_before(cx, rules).then(ran_in)))
 }
 
-/// Nothing was applied, so the pull stands where it stood.
+/// Adds the status of applies to a refusal. Nothing was applied, so the pull request has the same state as before.
 async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, JobError> {
     let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     Ok(refusal.with_statuses(&cx.pull.head, vec![standing.apply_status(cx.ctx)]))
 }
 
-/// `--disable-apply-all` (reference 10.2): an apply has to name what it is about.
+/// Checks `--disable-apply-all` (reference 10.2): an apply has to name its target.
 fn forbids_all(cx: &CommandCx<'_>, command: &ApplyCommand) -> bool {
     !cx.ctx.settings.style.offer_apply_all && !command.target.is_targeted()
 }
@@ -271,7 +280,7 @@ fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
     )
 }
 
-/// The answer with the statuses of applies that go with it.
+/// Builds the reply with the status of applies.
 pub(super) async fn answer(
     ctx: &Ctx,
     pull: &PullRef,
@@ -282,7 +291,7 @@ pub(super) async fn answer(
     Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
 }
 
-/// A run for every plan before the first begins, so that an apply that is cut off can tell of each.
+/// Creates a run for every plan before the first begins, so that an interrupted apply can report each of them.
 async fn runs_to_come(cx: &CommandCx<'_>, plans: Vec<PlanRecord>) -> Result<Vec<Run>, JobError> {
     let mut runs = Vec::new();
     for plan in plans {
@@ -298,7 +307,7 @@ async fn runs_to_come(cx: &CommandCx<'_>, plans: Vec<PlanRecord>) -> Result<Vec<
     Ok(runs)
 }
 
-/// Plans that share a directory and a workspace share files on disk: one after the other.
+/// Applies plans with the same directory and workspace one after the other, because they share files on disk.
 async fn apply_group(
     work: &Work,
     group: Vec<Applying<'_>>,
@@ -312,21 +321,21 @@ async fn apply_group(
     Ok(reports)
 }
 
-/// One plan on its way.
+/// The apply of one plan.
 struct Applying<'a> {
     cx: &'a CommandCx<'a>,
     work: &'a Work,
     run: RunId,
     plan: PlanRecord,
     command: &'a ApplyCommand,
-    /// What the hooks before it ran in, if there were any.
+    /// State on which the hooks before it ran, if there were any.
     hooked: Option<&'a CheckedOut>,
-    /// Why it is not tried, if it is not.
+    /// Reason why it is not tried, if an earlier failure halts it.
     halted: Option<UserText>,
 }
 
 impl Applying<'_> {
-    /// Goes the whole way, and puts on record how far it came.
+    /// Carries out the whole apply, and records how far it came.
     async fn report(&self) -> Result<ProjectReport, JobError> {
         let Self { cx, run, plan, .. } = self;
         let (ctx, key) = (cx.ctx, &plan.project);
@@ -417,7 +426,7 @@ impl Applying<'_> {
         }
     }
 
-    /// The gate is open: from here on the apply has begun, whatever happens.
+    /// Runs the apply after the gate. From here on the apply has begun, even if it fails.
     async fn through(
         &self,
         ready: Ready,
@@ -477,7 +486,8 @@ impl Applying<'_> {
     }
 }
 
-/// What changes something is never stopped by the end of its pull, so this may be the only place that tells of the lock.
+/// Returns a note if the pull request was closed meanwhile. The end of a pull request never stops a run that changes
+/// something, so this may be the only message about its lock.
 pub(super) async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobError> {
     let state = cx
         .ctx
@@ -494,7 +504,7 @@ pub(super) async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserTe
     Ok(state.map(text))
 }
 
-/// It was told to stop before Terraform was started; its plan is as good as before.
+/// Builds the report of an apply that was stopped before Terraform started. Its plan stays valid.
 async fn not_begun(cx: &CommandCx<'_>) -> Result<Shut, JobError> {
     let message = match cx.asked_to_stop().await? {
         Some(stop) => format!("{} before anything was applied.", stop.why),
@@ -517,7 +527,7 @@ async fn failed(
         },
     ) = error
     {
-        // Nothing else stops an apply: not even the end of its pull.
+        // Nothing else stops an apply, not even the end of its pull request.
         let why = stop.map_or_else(
             || "Lockkeeper was shut down while this apply was under way".to_owned(),
             |s| s.why,

@@ -1,5 +1,5 @@
-//! Applies that somebody stopped: a command of which nothing could be applied is refused before anything begins. Where
-//! something is left to apply, or a lock is set only later, the gate of each apply refuses.
+//! Refuses a command before it begins if apply locks prevent every one of its plans. If they do not prevent all
+//! plans, or if a lock is set later, the gate of each apply refuses.
 
 use super::CommandCx;
 use crate::features::apply_locks::apply_locks_line;
@@ -9,7 +9,7 @@ use crate::model::{ApplyLock, PlanRecord};
 use crate::queue::JobError;
 use crate::render::{Body, Refusal};
 
-/// The refusal, if apply locks stand in the way of each of these plans. It names every one of them.
+/// Returns the refusal if apply locks prevent each of these plans. It names all of the locks.
 pub(super) async fn refusal(
     cx: &CommandCx<'_>,
     plans: &[PlanRecord],

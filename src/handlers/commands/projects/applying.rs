@@ -1,4 +1,4 @@
-//! What an apply works on: plans on record, each in a checkout of exactly what it was made of.
+//! Prepares and runs an apply: recorded plans, each in a checkout of exactly the planned commits.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::handlers::commands::policies::OfPlans;
 use crate::model::{PlanRecord, RunKind};
 use crate::workflow::{CheckedOut, CommentWords, RunError, RunOutput, Source, Tool};
 
-/// What has to be at hand before the gate of an apply is asked.
+/// Inputs of an apply that must be ready before its gate.
 pub(in crate::handlers::commands) struct Ready {
     pub tool: Tool,
     pub workflow: Arc<Workflow>,
-    /// The plan file, if the plan has one.
+    /// Plan file, if the plan has one.
     pub file: Option<Vec<u8>>,
     pub checkout: Arc<Checkout>,
-    /// From before the gate to the end of the run.
+    /// Guard of the mirror, from before the gate to the end of the run.
     pub _in_use: MirrorInUse,
 }
 
 impl Work {
-    /// For an apply: each plan says itself what it was made of. `parallel_apply: false` lets only one group be applied at a
-    /// time. So does the merging of several states of the base branch: they are checked out differently in the same place.
+    /// Builds the work of an apply from its plans. `parallel_apply: false` lets only one group be applied at a time.
+    /// So does a merge with several states of the base branch, because they are checked out in the same place.
     pub fn of_plans(
         ctx: &Ctx,
         OfPlans { policies, others }: OfPlans,
@@ -64,7 +64,7 @@ impl Work {
         }
     }
 
-    /// Applies one plan, in a checkout of exactly what was planned.
+    /// Applies one plan, in a checkout of exactly the planned commits.
     pub async fn apply(
         &self,
         cx: &CommandCx<'_>,

@@ -1,8 +1,8 @@
-//! What a plan lacks because its pull was made before other ones were merged.
+//! Finds changes that a plan lacks because other pull requests were merged after its branch was made.
 //!
-//! With `--checkout-strategy branch` the head of the pull is planned as it is. What others have merged and applied meanwhile
-//! is not part of it, so the plan would take it away again. It is no mistake to plan that, but whoever reads the plan has to
-//! know.
+//! With `--checkout-strategy branch` the head of the pull request is planned as it is. Changes that others have
+//! merged and applied meanwhile are not part of it, so the plan would remove them. Such a plan is not wrong, but its
+//! readers have to know.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,21 @@ use crate::handlers::commands::CommandCx;
 use crate::model::{CommitSha, ProjectKey, RepoPath};
 use crate::queue::JobError;
 
-/// Commits that are named.
+/// Maximum number of commits that the note names.
 const NAMED: usize = 3;
-/// Directories by which the commits are looked for. A pull of more projects is told of all that was merged.
+/// Maximum number of directories to search for the commits. A pull request with more projects gets a note about all
+/// merged commits.
 const MOST_DIRS: usize = 100;
 
-/// Projects that the base branch has changed since the pull left it.
+/// Projects that the base branch has changed since the pull request left it.
 pub(super) struct Behind {
-    /// Where the pull left the branch.
+    /// Commit where the pull request left the branch.
     pub left_at: CommitSha,
     pub projects: BTreeSet<ProjectKey>,
 }
 
 impl Work {
-    /// What is to be said about projects of this work that lack changes of the base branch; `None`: none of them does.
+    /// Returns a note about projects that lack changes of the base branch; `None` if no project does.
     pub async fn lacking(&self, cx: &CommandCx<'_>) -> Result<Option<String>, JobError> {
         let Some(behind) = &self.behind else {
             return Ok(None);
@@ -66,7 +67,7 @@ fn sentence(
         _ if is_whole => "these projects".to_owned(),
         some => listed(some.iter().map(|key| project(key)), some.len()),
     };
-    // What a module changes lies elsewhere, and no commit is named.
+    // The files of a module are elsewhere, so no commit may be found.
     let named = if merged.is_empty() {
         String::new()
     } else {
@@ -96,7 +97,7 @@ fn named(commit: &BaseCommit) -> String {
     )
 }
 
-/// `a, b and more`
+/// Formats a list: `a, b and more`.
 fn listed(items: impl ExactSizeIterator<Item = String>, most: usize) -> String {
     let is_all = items.len() <= most;
     let text = items.take(most).collect::<Vec<_>>().join(", ");

@@ -1,23 +1,23 @@
-//! Reading files of a checkout, such as the code that the search looks into. No link is followed, but to the code of a
-//! project that is run, as its tool does, and then never out of the checkout.
+//! Reads files of a checkout, such as the code for the search. It follows no links, except to the code of a project
+//! that is run, as the tool does, and then never out of the checkout.
 
 use crate::config::text_of;
 use crate::discovery::{self, RequiredVersions};
 use crate::git::Checkout;
 use crate::model::{Distribution, RepoPath};
 
-/// A file of Terraform code that is looked into is not larger.
+/// Maximum size of a file of Terraform code that is read.
 pub(super) const MAX_CODE_BYTES: u64 = 1024 * 1024;
 
-/// Bytes of the text of a symbolic link; a longer one leads nowhere.
+/// Maximum size of the target of a symbolic link, in bytes. A longer one leads nowhere.
 pub(super) const MAX_LINK_BYTES: usize = 4096;
 
-/// The text of a file of code.
+/// Returns the text of a file of code.
 pub(super) fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
     read_file(checkout, path, MAX_CODE_BYTES).ok()
 }
 
-/// What the code of a directory demands of the version that runs it.
+/// Returns the version constraints in the code of a directory.
 pub(super) fn required(
     checkout: &Checkout,
     dir: &RepoPath,
@@ -40,7 +40,8 @@ pub(super) fn required(
     })
 }
 
-/// The text of a file of code, or of the one that a symbolic link leads to, if that is in the checkout and not of git.
+/// Returns the text of a file of code, or of the target of a symbolic link. The target has to be in the checkout and
+/// outside of `.git`.
 fn read_linked_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
     let root = checkout.path.canonicalize().ok()?;
     let real = root.join(path.as_str()).canonicalize().ok()?;
@@ -51,7 +52,7 @@ fn read_linked_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
     read_code(checkout, &RepoPath::new(inside.to_str()?).ok()?)
 }
 
-/// What a symbolic link says; a run may have put something else in its place.
+/// Returns the target of a symbolic link. A run may have replaced the link with something else.
 pub(super) fn link_target(checkout: &Checkout, link: &RepoPath) -> Option<String> {
     let target = std::fs::read_link(checkout.path.join(link.as_str())).ok()?;
     target
@@ -60,7 +61,7 @@ pub(super) fn link_target(checkout: &Checkout, link: &RepoPath) -> Option<String
         .map(str::to_owned)
 }
 
-/// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
+/// Reads a regular file of a checkout. It follows no link, so it can read nothing outside.
 pub(in crate::handlers::commands) fn read_file(
     checkout: &Checkout,
     path: &RepoPath,
@@ -91,7 +92,8 @@ mod tests {
 
     const DEMAND: &str = "terraform {\n  required_version = \"~> 1.9.0\"\n}\n";
 
-    /// What the code of `live/prod` demands where its `versions.tf` is a link, and this is beside the checkout.
+    /// Returns the version constraint of `live/prod` if its `versions.tf` is a link to `target`. A file with a
+    /// constraint is beside the checkout.
     fn demanded(target: &str) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("checkout");

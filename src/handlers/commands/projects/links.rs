@@ -1,4 +1,4 @@
-//! Symbolic links out of a checkout: a project that reaches one does not run.
+//! Finds symbolic links out of a checkout: a project that reaches one does not run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::workflow::{CheckoutError, Source};
 /// Links out of each checkout, by its root and commit.
 type LinksByCheckout = HashMap<(PathBuf, CommitSha), Arc<[LinkOut]>>;
 
-/// The links out of the checkouts of a command, as far as they were looked for.
+/// Known links out of the checkouts of a command.
 #[derive(Default)]
 pub(super) struct Known(Mutex<LinksByCheckout>);
 
 impl Work {
-    /// Refuses a project with a link out of its checkout in its directory, or in what its code reaches. Most repositories
-    /// have no such link, so what the code reaches is seldom asked.
+    /// Refuses a project with a link out of its checkout in its directory, or in the files that its code reaches.
+    /// Most repositories have no such link, so the search for reached files is rare.
     pub(in crate::handlers::commands) async fn check_links(
         &self,
         cx: &CommandCx<'_>,
@@ -84,7 +84,7 @@ fn path(dir: &RepoPath) -> &Path {
     Path::new(if dir.is_root() { "" } else { dir.as_str() })
 }
 
-/// What is shown is text of others.
+/// Builds the error. Its paths are text of others, so they are cut and cleaned.
 fn refusal(dir: &RepoPath, LinkOut { link, target }: &LinkOut) -> CheckoutError {
     let shown = |path: &Path| {
         let text: String = path.to_string_lossy().chars().take(200).collect();

@@ -1,4 +1,4 @@
-//! From what is asked for to the plans of an apply.
+//! Finds the plans of an apply from its target.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::handlers::reply::Reply;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
 use crate::queue::JobError;
 
-/// Projects that an answer names.
+/// Maximum number of waiting projects in a reply.
 const MOST_WAITING: usize = 5;
 
-/// What an apply command works on.
+/// Plans for an apply command.
 pub(in crate::handlers::commands) enum Plans {
-    /// These plans.
+    /// Plans that the target selects.
     Some(Vec<PlanRecord>),
-    /// None, and the answer says why.
+    /// No plans; the reply says why.
     Refused(Reply),
 }
 
@@ -86,7 +86,7 @@ pub(in crate::handlers::commands) async fn plans(
     ))
 }
 
-/// The answer where nothing was planned because the pull waits for the lock.
+/// Builds the reply if nothing was planned because the pull request waits for a lock.
 async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Reply>, sqlx::Error> {
     let waiting = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let is_meant = |waiter: &&Waiter| match target {
@@ -117,8 +117,8 @@ async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Re
     Ok(Some(Reply::refused("waiting", message, lines)))
 }
 
-/// The names of planned projects that are meant. What an expression must begin with, the configuration that was planned
-/// says: that of the commits that the pull request has now, if there are plans of them.
+/// Selects the names of planned projects that fit the typed name. The planned configuration has the prefixes that an
+/// expression must begin with. If there are plans of the current commits of the pull request, it is theirs.
 async fn named(
     cx: &CommandCx<'_>,
     typed: &str,
@@ -153,7 +153,7 @@ async fn named(
     }))
 }
 
-/// The directory of a plan whose name is the very text of a pattern, as a plan takes it.
+/// Returns the directory of a plan whose name is literally the text of a pattern, as a plan would.
 fn literal(target: &command::Target, recorded: &[PlanRecord]) -> Option<command::Target> {
     let command::Target::DirWorkspace {
         dir: Some(command::DirSelector::Pattern(pattern)),
@@ -186,7 +186,7 @@ fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &Plan
     }
 }
 
-/// Whether a project is meant by its place.
+/// Checks whether the target selects a project by its place.
 fn is_at(target: &command::Target, project: &ProjectKey) -> bool {
     match target {
         command::Target::Generic => true,

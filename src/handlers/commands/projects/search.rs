@@ -1,4 +1,4 @@
-//! From what is asked for to the projects of a plan.
+//! Finds the projects of a plan from its target.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::render::Body;
 use crate::store::WrittenConfig;
 use crate::workflow::CheckoutError;
 
-/// What a plan command works on.
+/// Projects for a plan command.
 pub(in crate::handlers::commands) enum Selection {
-    /// These projects.
+    /// Projects that the search found.
     Work(Box<Work>),
-    /// None, and the answer says why.
+    /// No projects; the reply says why.
     Refused(Reply),
 }
 
@@ -63,7 +63,8 @@ pub(in crate::handlers::commands) async fn select(
     }
 }
 
-/// The projects that a plan of the whole pull would plan, without running hooks; the answer says why they cannot be told.
+/// Lists the projects that a plan of the whole pull request would plan, without running hooks. If they are unknown,
+/// the reply says why.
 pub(in crate::handlers::commands) async fn concerned(
     cx: &CommandCx<'_>,
 ) -> Result<Result<Vec<ProjectKey>, Reply>, JobError> {
@@ -78,15 +79,15 @@ pub(in crate::handlers::commands) async fn concerned(
     }
 }
 
-/// What there is to say about a plan before it is made.
+/// Explanation of a plan that is not made.
 pub(in crate::handlers::commands) enum Explained {
-    /// All of it, and what has no effect or cannot be told.
+    /// Complete explanation, and warnings about settings without effect and unresolved inputs.
     Answer(Box<Explanation>, Vec<Warning>),
-    /// Nothing, and the answer says why.
+    /// No explanation; the reply says why.
     Refused(Reply),
 }
 
-/// Says what a plan of these projects would do, by the same search.
+/// Explains what a plan of these projects would do, with the same search.
 pub(in crate::handlers::commands) async fn explain(
     cx: &CommandCx<'_>,
     target: &command::Target,
@@ -118,11 +119,11 @@ pub(in crate::handlers::commands) async fn explain(
     }
 }
 
-/// Why a look at the checkout comes to nothing.
+/// Reason why a search in the checkout ends early.
 enum Stop {
-    /// The answer says it.
+    /// The reply explains the reason.
     Refused(Reply),
-    /// Something broke that the people at the pull can do nothing about.
+    /// An internal error that the people at the pull request cannot fix.
     Broken(JobError),
 }
 
@@ -138,8 +139,8 @@ impl Stop {
     }
 }
 
-/// Looks for something in a checkout of the pull, after the hooks if there is something to give them. With what is found
-/// comes how to work on it.
+/// Searches a checkout of the pull request, after the hooks if `given` has facts for them. Returns the result and the
+/// work for it.
 async fn look<T: Send + 'static>(
     cx: &CommandCx<'_>,
     given: Option<Given<'_>>,
@@ -202,7 +203,7 @@ async fn look<T: Send + 'static>(
     ))
 }
 
-/// Fetches what is needed, without projects yet.
+/// Fetches the commits and the configuration. The work has no projects yet.
 async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
     let source = cx
         .ctx
@@ -230,7 +231,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
     Ok((work, reading))
 }
 
-/// Lists what there is and what changed, once the hooks have run.
+/// Lists the files and the changes, once the hooks have run.
 async fn ground(
     cx: &CommandCx<'_>,
     work: &Work,
@@ -278,8 +279,9 @@ async fn ground(
     ))
 }
 
-/// What the pull changes; `None`: more than can be listed. Git is asked, not the forge, which lists 3,000 files at most and
-/// those of another commit if somebody has just pushed. An application is what it is registered as, whatever was changed.
+/// Lists the changes of the pull request; `None` if there are too many. Git is asked and not the forge, which lists
+/// 3,000 files at most, and lists those of another commit after a push. An application has no changes, because its
+/// registration names its project.
 async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed>, JobError> {
     if cx.pull.at.number.is_application() {
         return Ok(Some(Changed {
@@ -309,32 +311,33 @@ async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed
     }))
 }
 
-/// What a pull changes, and what its base branch does.
+/// Changes of a pull request, and of its base branch.
 struct Changed {
     files_of_pull: Vec<ChangedFile>,
     gap: Option<Gap>,
 }
 
-/// What a pull lacks of its base branch.
+/// Changes of the base branch that a pull request lacks.
 struct Gap {
-    /// Where it left the branch.
+    /// Commit where it left the branch.
     left_at: CommitSha,
-    /// The files that the branch has changed since then.
+    /// Files that the branch has changed since then.
     lacking: Vec<ChangedFile>,
 }
 
 /// Files of the checkout that no commit has.
 #[derive(Default)]
 struct Made {
-    /// Those that the search sees.
+    /// Files that the search sees.
     all: TreeFiles,
-    /// Those that count as changed.
+    /// Files that count as changed.
     changed: TreeFiles,
 }
 
 impl Made {
-    /// What hooks wrote is seen even if the repository ignores it: that is where generated configuration lies. It counts
-    /// as changed only with `--include-git-untracked-files`, and then without what is ignored.
+    /// Lists files that no commit has. The search sees files of hooks even if the repository ignores them, because
+    /// generated configuration is there. Files count as changed only with `--include-git-untracked-files`, and
+    /// ignored ones never do.
     async fn of(cx: &CommandCx<'_>, work: &Work, checkout: &Checkout) -> Result<Self, JobError> {
         let list = |wanted: bool, ignored| async move {
             if !wanted {
@@ -357,7 +360,7 @@ impl Made {
     }
 }
 
-/// A file that a hook made is new, whatever the forge says.
+/// Returns a file that a hook made as an added file, for every answer of the forge.
 fn added(path: &RepoPath) -> ChangedFile {
     ChangedFile {
         path: path.clone(),
@@ -366,11 +369,11 @@ fn added(path: &RepoPath) -> ChangedFile {
     }
 }
 
-/// Who uses which module, as far as that is wanted and known.
+/// Module graph, as far as it is wanted and known.
 enum Graph {
     NotWanted,
     Known(Arc<ModuleGraph>),
-    /// To be kept under the id of the tree, unless what is read may be something else.
+    /// Not known yet. The built graph is kept under this id of the tree, unless the files may differ from the tree.
     ToBuild(Option<String>),
 }
 
@@ -403,7 +406,7 @@ impl Graph {
     }
 }
 
-/// What projects are searched in.
+/// Inputs of the search for projects.
 struct Ground {
     view: View,
     reading: Reading,
@@ -416,21 +419,21 @@ struct Ground {
     rules: RepoRules,
 }
 
-/// What a search came to.
+/// Result of a search for projects.
 struct Found<T> {
     what: T,
-    /// What the repository says.
+    /// Configuration of the repository.
     said: Option<Said>,
-    /// What changes of the base branch that the pull lacks.
+    /// Projects with changes of the base branch that the pull request lacks.
     behind: Option<Behind>,
-    /// A graph that was not known before, and the tree it is of.
+    /// Graph that was not known before, and the id of its tree.
     graph: Option<(String, Arc<ModuleGraph>)>,
-    /// What was looked at.
+    /// Files that the search looked at.
     seen: Seen,
 }
 
 impl Ground {
-    /// Reads files, so it is for a thread of its own.
+    /// Runs the search. It reads files, so it needs a thread of its own.
     fn search<T>(
         self,
         find: impl FnOnce(&Input<'_>) -> Result<T, Trouble>,
@@ -447,7 +450,7 @@ impl Ground {
             base,
             rules,
         } = self;
-        // Whatever was made may be a link.
+        // Every file that a hook made may be a link.
         let maybe_links = files.links.iter().chain(&made.paths);
         let links: Vec<(RepoPath, String)> = maybe_links
             .filter_map(|link| Some((link.clone(), view.link_target(link)?)))
@@ -480,7 +483,7 @@ impl Ground {
             read: &read,
         };
         let found = find(&input);
-        // By the same rules as for changes of the pull: whatever would make it be planned.
+        // The rules are those for changes of the pull request: every change that would lead to a plan counts.
         let behind = gap.map(|gap| {
             let concerned = discovery::discover(&Input {
                 changed: &gap.lacking,
@@ -506,12 +509,12 @@ impl Ground {
     }
 }
 
-/// Why no projects can be named.
+/// Reason why no projects can be named.
 pub(super) enum Trouble {
     Config(String),
     Target(String),
     Limit(String),
-    /// Files could not be read, which may pass.
+    /// Files could not be read; the error may be temporary.
     Unread(GitError),
 }
 
@@ -537,7 +540,7 @@ impl Trouble {
     }
 }
 
-/// With a full stop, unless it ends like a sentence already.
+/// Adds a full stop, unless the text ends like a sentence already.
 pub(super) fn sentence(mut text: String) -> String {
     if !text.ends_with(['.', '?', '!']) {
         text.push('.');
@@ -552,7 +555,8 @@ fn config_refusal(trouble: ConfigTrouble) -> Result<Reply, JobError> {
     }
 }
 
-/// A checkout that cannot be had: some reasons pass, others are for the people at the pull.
+/// Builds the reply about a checkout that could not be made. Some reasons are temporary and lead to a retry; others
+/// are for the people at the pull request.
 pub(in crate::handlers::commands) fn checkout_refusal(
     error: CheckoutError,
 ) -> Result<Reply, JobError> {

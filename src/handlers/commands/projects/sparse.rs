@@ -1,5 +1,5 @@
-//! What checkouts have to hold (`--sparse-checkout`): the directories of all projects of the command and what their code
-//! reaches, so that those that share a checkout never have to wait until it is made wider.
+//! Computes the extent of checkouts (`--sparse-checkout`): the directories of all projects of the command and the
+//! files that their code reaches. So projects that share a checkout never have to wait until it is extended.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use crate::handlers::commands::{CommandCx, hooks};
 use crate::model::{CommitSha, ProjectKey, RepoPath, WorkspaceName};
 use crate::workflow::{CheckoutError, RunError, Source};
 
-/// What the projects of a command reach, as far as it was asked for.
+/// Extents of checkouts for the projects of a command, as far as they were computed.
 #[derive(Default)]
 pub(super) struct Reached {
-    /// Those that were planned, for an apply.
+    /// Planned projects, for an apply.
     planned: Vec<ProjectKey>,
-    /// What the search has listed, so that it need not be listed again.
+    /// Files that the search has listed, so that they need not be listed again.
     seen: std::sync::Mutex<Option<Seen>>,
     known: Mutex<HashMap<Source, Extent>>,
 }
 
-/// The files of a commit, and perhaps others.
+/// Files of a commit, and perhaps others.
 pub(super) struct Seen {
     commit: CommitSha,
     tree: Tree,
@@ -66,8 +66,8 @@ impl Reached {
 }
 
 impl Work {
-    /// What the checkout for a workspace has to hold. Hooks run in that of the default workspace, and may look at
-    /// anything.
+    /// Returns the extent of the checkout for a workspace. Hooks run in the checkout of the default workspace, and
+    /// may read any file.
     pub(super) async fn extent(
         &self,
         cx: &CommandCx<'_>,
@@ -112,7 +112,7 @@ impl Work {
         Ok(extent.await.map_err(broke_off)??)
     }
 
-    /// What one project reaches, whatever is checked out.
+    /// Returns the files that one project reaches, independent of the checkout.
     pub(super) async fn reached_by(
         &self,
         cx: &CommandCx<'_>,
@@ -135,7 +135,8 @@ impl Work {
             .chain(&self.reached.planned)
     }
 
-    /// With what the steps and the configuration of a project say of other places.
+    /// Builds the starting point of the search: the directory of a project, and the texts of its steps and
+    /// configuration that may name other places.
     fn start(&self, key: &ProjectKey) -> Start {
         let workflow = self.policies(key).workflow(key);
         let is_about = |project: &&ProjectConfig| match &project.dir {
@@ -160,7 +161,7 @@ impl Work {
     }
 }
 
-/// Reads files, so it is for a thread of its own.
+/// Computes the extent. It reads files, so it needs a thread of its own.
 fn extent_of(
     objects: &Objects,
     tree: Tree,
@@ -178,7 +179,7 @@ fn extent_of(
     })
 }
 
-/// Reads files, so it is for a thread of its own.
+/// Computes the reached files. It reads files, so it needs a thread of its own.
 fn reach_of(
     objects: &Objects,
     tree: Tree,
@@ -206,7 +207,7 @@ fn broke_off(error: tokio::task::JoinError) -> GitError {
     }
 }
 
-/// Whether what a tool printed tells of a file that is not there.
+/// Returns true if the output of a tool complains about a missing file.
 pub(super) fn may_lack_files(output: &str) -> bool {
     const PHRASES: [&str; 5] = [
         "no such file or directory",
@@ -219,7 +220,7 @@ pub(super) fn may_lack_files(output: &str) -> bool {
     PHRASES.iter().any(|phrase| output.contains(phrase))
 }
 
-/// What may help when a step misses a file, and the submodules of the repository are not checked out.
+/// Returns a hint if a step misses a file and the submodules of the repository are not checked out.
 pub(super) async fn hint_of_submodules(cx: &CommandCx<'_>, error: &RunError) -> Option<String> {
     let lacks_files = matches!(error, RunError::Step(_)) && may_lack_files(error.output());
     if !lacks_files

@@ -1,8 +1,9 @@
-//! Which repositories may be submodules (`--checkout-submodules`).
+//! Decides which repositories may be submodules (`--checkout-submodules`).
 //!
-//! A submodule is fetched with the credential of the repository that has it. One that the owner gave reads what they may
-//! read, and that is theirs to decide. The server's own reads whatever the server works for, so with it claims count:
-//! nobody gets into a checkout what another owner has claimed.
+//! A submodule is fetched with the credential of its parent repository. A credential of the owner reads the
+//! repositories that the owner may read, and the owner decides about that. The server's own credential reads every
+//! repository that the server works for, so claims decide: nobody gets a repository into a checkout that another
+//! owner has claimed.
 
 use async_trait::async_trait;
 use tracing::warn;
@@ -12,7 +13,7 @@ use crate::git::{Admission, SubmoduleRules};
 use crate::handlers::claimed::address;
 use crate::model::{OwnerName, RepoId};
 
-/// What holds for the submodules of a repository.
+/// Rules for the submodules of a repository.
 pub(super) struct Rules<'a> {
     pub ctx: &'a Ctx,
     pub parent: &'a RepoId,
@@ -85,7 +86,7 @@ fn unclaimed(repo: &RepoId, own: Option<&OwnerName>) -> String {
     )
 }
 
-/// For a command that somebody is to give.
+/// Returns the owner's name for a suggested command.
 fn name(owner: Option<&OwnerName>) -> &str {
     owner.map_or("TEAM", OwnerName::as_str)
 }

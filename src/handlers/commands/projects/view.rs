@@ -1,8 +1,8 @@
-//! What a search for projects looks at: a checkout, or a commit of which nothing is checked out.
+//! Gives the search for projects its files: from a checkout, or from a commit that is not checked out.
 //!
-//! With `--sparse-checkout` it is known only after the search what has to be on the disk, so files are read from the
-//! mirror. Hooks may change and make files before the search, and files that nobody committed are asked for by a setting:
-//! then it needs a checkout, which is whole.
+//! With `--sparse-checkout`, only the search decides which files have to be on the disk, so it reads files from the
+//! mirror. Hooks may change and make files before the search, and a setting can include files that nobody committed.
+//! In both cases the search needs a whole checkout.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::handlers::commands::{CommandCx, hooks};
 use crate::model::{CommitSha, RepoPath, WorkspaceName};
 use crate::workflow::{CheckoutError, Source};
 
-/// What is looked at.
+/// Source of the files for a search.
 pub(super) enum View {
-    /// The disk, with what hooks made of it.
+    /// Files on the disk, including the changes of hooks.
     Checkout(Arc<Checkout>),
-    /// The mirror.
+    /// Files of a commit in the mirror.
     Commit(Box<Objects>),
 }
 
 impl View {
-    /// Whether nothing is checked out for the search.
+    /// Returns true if nothing is checked out for the search.
     pub fn is_of_commit(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
         cx.ctx.checkouts.is_sparse() && !cx.ctx.settings.untracked_files && !hooks::any(cx, rules)
     }
@@ -57,7 +57,7 @@ impl View {
         }
     }
 
-    /// The text of a file of code; for a thread of its own.
+    /// Returns the text of a file of code. It blocks, so it needs a thread of its own.
     pub fn read(&self, tree: &Tree, path: &RepoPath) -> Option<String> {
         match self {
             Self::Checkout(checkout) => read_code(checkout, path),
@@ -65,7 +65,7 @@ impl View {
         }
     }
 
-    /// What a symbolic link says; for a thread of its own.
+    /// Returns the target of a symbolic link. It blocks, so it needs a thread of its own.
     pub fn link_target(&self, link: &RepoPath) -> Option<String> {
         match self {
             Self::Checkout(checkout) => link_target(checkout, link),
@@ -73,7 +73,7 @@ impl View {
         }
     }
 
-    /// Why something could not be read that is there.
+    /// Returns the error if an existing file could not be read.
     pub fn trouble(&self) -> Result<(), GitError> {
         match self {
             Self::Checkout(_) => Ok(()),
@@ -82,17 +82,17 @@ impl View {
     }
 }
 
-/// The files of a commit, read in a thread of its own.
+/// Files of a commit, read in a thread of its own.
 pub(super) struct Objects {
     pub commit: CommitSha,
     runtime: Handle,
     reader: RefCell<TreeReader>,
-    /// What failed first. Whoever reads does not hear of it, as for them a file is readable or not.
+    /// First error. Readers do not see it, because a file is only readable or unreadable for them.
     trouble: RefCell<Option<GitError>>,
 }
 
 impl Objects {
-    /// What would be checked out of a source.
+    /// Opens the commit that would be checked out of a source.
     pub async fn of(cx: &CommandCx<'_>, source: &Source) -> Result<Self, CheckoutError> {
         let commit = cx.ctx.checkouts.commit(source).await?;
         let reader = RefCell::new(cx.ctx.checkouts.reader(source, &commit));
@@ -104,7 +104,7 @@ impl Objects {
         })
     }
 
-    /// As from a checkout, no link is followed.
+    /// Returns the text of a file of code. Like a checkout, it follows no link.
     pub fn read(&self, tree: &Tree, path: &RepoPath) -> Option<String> {
         if tree.is_link(path) {
             return None;

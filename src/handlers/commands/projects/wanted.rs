@@ -1,4 +1,4 @@
-//! What something is to be run on, and how it is looked for.
+//! Describes the projects that a command is for, and searches for them.
 
 use super::search::Trouble;
 use crate::command;
@@ -7,25 +7,25 @@ use crate::discovery::{self, Input, Project};
 use crate::locks::Ask;
 use crate::model::{ApplicationSpec, ProjectKey, ProjectName, RepoPath};
 
-/// What something is to be run on.
+/// Selection of the projects for a command.
 pub(in crate::handlers::commands) enum Wanted<'a> {
-    /// Whatever the pull concerns, as far as its configuration wants it planned by itself.
+    /// Projects that the pull request concerns, if their configuration allows automatic plans.
     Concerned,
-    /// What a comment names.
+    /// Projects that a comment names for a plan.
     Asked(&'a command::Target),
-    /// What was asked for while a lock was held by somebody else.
+    /// Projects that were requested while another pull request held their lock.
     Waited(&'a [Ask]),
-    /// What a comment names for something else than a plan: `--restrict-file-list` says nothing about that (reference
-    /// 3.8).
+    /// Projects that a comment names for another command than a plan: `--restrict-file-list` does not apply to it
+    /// (reference 3.8).
     Named(&'a command::Target),
-    /// Exactly these, as far as they exist.
+    /// Exactly these projects, as far as they exist.
     These(Vec<ProjectKey>),
-    /// The one that is registered.
+    /// Project of a registered application.
     Registered(&'a ApplicationSpec),
 }
 
 impl Wanted<'_> {
-    /// Whether the whole pull is searched, so that what is not found does not concern it any more.
+    /// Returns true if the whole pull request is searched. Projects that are not found do not concern it any more.
     pub fn is_everything(&self) -> bool {
         match self {
             Self::Concerned => true,
@@ -34,12 +34,12 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether nobody waits for an answer if there is nothing to do.
+    /// Returns true if nobody waits for a reply when there is nothing to do.
     pub fn is_automatic(&self) -> bool {
         matches!(self, Self::Concerned | Self::Waited(_))
     }
 
-    /// What the pull waited for until now.
+    /// Lists the projects that the pull request waited for until now.
     pub fn waited_for(&self) -> Vec<ProjectKey> {
         match self {
             Self::Concerned
@@ -51,7 +51,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Arguments of one project, if they were not given for all.
+    /// Returns the arguments of one project, if they were not given for all.
     pub fn extra_args(&self, project: &ProjectKey) -> Option<&[String]> {
         let Self::Waited(asks) = self else {
             return None;
@@ -92,7 +92,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The same without borrowing, for a thread of its own.
+/// Owned form of [`Wanted`], for a search in a thread of its own.
 #[derive(Default)]
 pub(super) struct Search {
     target: Option<discovery::Target>,
@@ -103,7 +103,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// What could not be found out, where everything is searched that the pull concerns.
+    /// Lists the unresolved inputs, if the search covers everything that the pull request concerns.
     pub fn not_known(
         &self,
         input: &Input<'_>,
@@ -145,7 +145,7 @@ impl Search {
     }
 }
 
-/// A project by its key, whether or not the pull concerns it; `None` when it is gone.
+/// Finds a project by its key, even if the pull request does not concern it; `None` if it does not exist any more.
 fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Project> {
     let is_it = |project: &&Project| project.key == *key;
     let by_name = |name: &ProjectName| discovery::Target::Project(name.to_string());
@@ -163,7 +163,7 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
     })
 }
 
-/// The one project of the configuration that an application means. A project without a name need not be configured.
+/// Finds the one project of the configuration for an application. A project without a name need not be configured.
 fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, Trouble> {
     let (dir, workspace) = (&spec.dir, &spec.workspace);
     let Some(name) = &spec.name else {

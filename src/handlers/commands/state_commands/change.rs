@@ -1,4 +1,4 @@
-//! The change of one project's state: through the gate, carried out, put on record.
+//! Changes the state of one project: it passes the gate, runs the change, and records the result.
 
 use std::iter;
 
@@ -15,26 +15,26 @@ use crate::render::{Next, ProjectReport, Refusal, UserText};
 use crate::store::{LockWish, StateChanged, StateGate};
 use crate::workflow::{RunError, RunOutput, StateWork, StepError, StepFailure};
 
-/// One project on its way.
+/// Change of one project's state.
 pub(super) struct Changing<'a> {
     pub cx: &'a CommandCx<'a>,
     pub work: &'a Work,
     pub order: &'a Order<'a>,
     pub key: &'a ProjectKey,
     pub run: RunId,
-    /// Why it is not tried, if it is not.
+    /// Reason why it is not tried, if an earlier failure halts it.
     pub halted: Option<&'a UserText>,
 }
 
-/// It has begun, whatever happens from here on.
+/// Proof that the change has begun.
 struct Begun {
     _place: PoolPlace,
-    /// The lock was taken for this alone.
+    /// True if the lock was taken only for this change.
     fresh_lock: bool,
 }
 
 impl Changing<'_> {
-    /// Goes the whole way, and puts on record how far it came.
+    /// Carries out the whole change, and records how far it came.
     pub async fn report(&self) -> Result<ProjectReport, JobError> {
         let Self { cx, key, run, .. } = self;
         let report = ProjectReport {
@@ -57,7 +57,7 @@ impl Changing<'_> {
         })
     }
 
-    /// Everything that can keep it from being begun.
+    /// Makes all checks that can prevent the change from beginning.
     async fn begin(
         &self,
         report: &ProjectReport,
@@ -156,7 +156,7 @@ impl Changing<'_> {
         UserText::new(message, iter::once(why).chain(hints))
     }
 
-    /// It was told to stop before anything was begun.
+    /// Explains that the change was stopped before it began.
     async fn not_begun(&self) -> Result<UserText, JobError> {
         let why = self
             .cx
@@ -169,7 +169,7 @@ impl Changing<'_> {
         ))
     }
 
-    /// The gate is open.
+    /// Runs the change after the gate.
     async fn through(
         &self,
         begun: Begun,
@@ -251,7 +251,7 @@ impl Changing<'_> {
         Ok(done)
     }
 
-    /// What the pull is told.
+    /// Builds the report for the pull request.
     async fn told(
         &self,
         done: StateWork,
@@ -292,7 +292,7 @@ impl Changing<'_> {
         }
     }
 
-    /// Whether there is a plan that could have been applied.
+    /// Returns true if the project has a plan that could have been applied.
     async fn has_plan(&self) -> Result<bool, sqlx::Error> {
         let counts = |state| {
             matches!(

@@ -1,4 +1,4 @@
-//! What people do on the pages and by the API.
+//! Carries out actions of people on the pages and through the API.
 
 use crate::context::Ctx;
 use crate::handlers::{commands, locks, reply};
@@ -9,7 +9,7 @@ use crate::render::Body;
 use crate::store::Cancelled;
 use crate::vcs::Installation;
 
-/// Takes a lock from its pull; plans under way that this interrupts are told to stop.
+/// Takes a lock from its pull request, and stops the running plans that this interrupts.
 pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> {
     let gave = locks::give(
         &ctx.store,
@@ -25,7 +25,8 @@ pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> 
     Ok(gave)
 }
 
-/// Cancels a command; an apply under way only with `force`. The pull hears of it by the command's own comment.
+/// Cancels a command, or with `force` also a running apply. The reply of the command itself appears on the pull
+/// request.
 pub async fn cancel_command(
     ctx: &Ctx,
     id: CommandId,
@@ -35,7 +36,7 @@ pub async fn cancel_command(
     commands::cancel_one(ctx, id, who, force).await
 }
 
-/// What a pull is told that lost a lock.
+/// Builds the comments for a pull request that lost a lock.
 pub fn loss(ctx: &Ctx, told: &TellLoss, installation: Installation) -> Vec<PostComment> {
     let report = reply::notice(
         ctx,

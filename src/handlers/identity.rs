@@ -1,12 +1,12 @@
-//! Which repository a name means.
+//! Determines which repository a name means, and follows renames.
 //!
-//! A repository is the forge's own identifier, and every delivery and many answers tell it beside the name. Where the two
-//! differ from what is on record, or the forge sends whoever asks by a name on to another one, the repository was renamed or
-//! transferred, and everything that is kept of it moves to the name it has now. What a delivery says may be late, so nothing
-//! moves before the forge was asked.
+//! The forge's own identifier identifies a repository. Every delivery and many answers contain it beside the name. If
+//! both differ from the records, or if the forge redirects a request to another name, the repository was renamed or
+//! transferred. Then everything stored for it moves to its current name. A delivery may be late, so nothing moves
+//! before the forge was asked.
 //!
-//! A name can pass to another repository. Then the rows of the first one move out of the way before anything is done under
-//! the name: to its own new name, or, if it is gone, to one that no forge can give.
+//! A name can pass to another repository. Then the rows of the first one move before anything happens under the name:
+//! to its own new name or, if it is gone, to a name that no forge can give.
 
 use anyhow::anyhow;
 use tracing::{info, warn};
@@ -17,20 +17,20 @@ use crate::queue::JobError;
 use crate::store::{KnownRepository, Rename, Renamed};
 use crate::vcs::{ForgeError, Installation, RepoFacts};
 
-/// Repositories of one delivery that are compared with the records; the App may be given thousands at once, and of those
-/// beyond their own events tell.
+/// Maximum number of repositories of one delivery that are compared with the records. The App may get access to
+/// thousands at once, and their own events report the others.
 const MOST_OF_A_DELIVERY: usize = 500;
 
-/// Who asks for a repository.
+/// Origin of a request for a repository.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asker {
-    /// Through which installation of the forge's app.
+    /// Installation of the forge's app.
     pub via: Installation,
-    /// The job that does: nothing moves while another one works on the repository.
+    /// Job that asks: nothing moves while another job works on the repository.
     pub within: Option<JobId>,
 }
 
-/// The repositories of a delivery that are on record otherwise than it names them. Those that are not on record are put there.
+/// Returns the repositories of a delivery whose records differ from it. Repositories without a record get one.
 pub(crate) async fn unsettled(
     ctx: &Ctx,
     told: Vec<ForgeRepo>,
@@ -52,7 +52,7 @@ pub(crate) async fn unsettled(
     Ok(unsettled)
 }
 
-/// Makes the records agree with the forge about a repository that a delivery names, and tells the name that it has.
+/// Updates the records of a repository that a delivery names, after the forge was asked. Returns its current name.
 pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<RepoId, JobError> {
     if !concerns_us(ctx, told).await? {
         return Ok(told.repo.clone());
@@ -69,7 +69,7 @@ pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<Rep
                     )));
                 }
             }
-            // Another one is on record under the name, and must not be taken for it.
+            // The records have another repository under this name, and nobody must confuse them.
             None if before.is_none() => {
                 return Err(JobError::retry(anyhow!(
                     "which repository has the name {} cannot be found out",
@@ -97,8 +97,8 @@ pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<Rep
     Ok(name.unwrap_or_else(|| told.repo.clone()))
 }
 
-/// Where a repository is now. One that is on record is asked for with what opens it there: an owner may have given a
-/// credential for the old name.
+/// Finds the current name of a repository. A recorded repository is requested with the credential for its recorded
+/// name, because an owner may have stored a credential for that name.
 async fn whereabouts(
     ctx: &Ctx,
     told: &ForgeRepo,
@@ -111,7 +111,7 @@ async fn whereabouts(
     })
 }
 
-/// The forge sent whoever asked by a name on to another one: everything under that name moves there.
+/// Follows a redirect of the forge from one name to another: everything under the old name moves.
 pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, by: Asker) -> Result<(), JobError> {
     match found(ctx.forge.repository(repo, by.via).await)? {
         Some(facts) => arrange(ctx, &facts.at, Some(repo), by).await,
@@ -119,8 +119,8 @@ pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, by: Asker) -> Result<(), JobE
     }
 }
 
-/// Compares the repository of a pull, as the forge tells it now, with the records. `false`: the name meant another
-/// repository until now, so whoever asked has to begin again.
+/// Compares the repository of a pull request, as the forge reports it now, with the records. Returns `false` if the
+/// name meant another repository until now, so the caller has to begin again.
 pub(crate) async fn is_settled(ctx: &Ctx, pull: &Pull, by: Asker) -> Result<bool, JobError> {
     let Some(id) = pull.repo_id else {
         return Ok(true);
@@ -133,7 +133,7 @@ pub(crate) async fn is_settled(ctx: &Ctx, pull: &Pull, by: Asker) -> Result<bool
     }
 }
 
-/// Whether anything is kept of a repository, or may come to be.
+/// Returns true if rows of a repository are stored, or may be stored later.
 async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
     let served = |repo: &RepoId| ctx.settings.allowlist.allows(repo);
     if served(&told.repo) || told.was.as_ref().is_some_and(served) {
@@ -146,13 +146,13 @@ async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
         .is_some())
 }
 
-/// Puts a repository on record that a delivery names. What anybody could have sent is not believed: then it is put there when
-/// the forge tells it.
+/// Records a repository that a delivery names. Without webhook secrets anybody could have sent the delivery. Then
+/// only an answer of the forge creates the record.
 async fn note(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
     Ok(!ctx.settings.webhook_secrets.is_empty() && ctx.store.repository_note(told).await?)
 }
 
-/// Gives a repository the name it has now, wherever its rows are; `also` is another name that leads to it.
+/// Moves all rows of a repository to its current name. `also` is another name that leads to it.
 async fn arrange(
     ctx: &Ctx,
     now: &ForgeRepo,
@@ -161,7 +161,7 @@ async fn arrange(
 ) -> Result<(), JobError> {
     match ctx.store.repository_id(&now.repo).await? {
         Some(other) if other != now.id => {
-            // It is large, and may have to make room itself.
+            // Boxed, because the future is large and can recurse.
             Box::pin(displace(ctx, &ForgeRepo::new(other, now.repo.clone()), by)).await?;
         }
         Some(_) | None => {}
@@ -182,13 +182,14 @@ async fn arrange(
     }
 }
 
-/// Another repository has the name now. This one goes on under the name it has itself, if it is not gone.
+/// Moves a repository away from a name that another one has now. It continues under its own current name, if it still
+/// exists.
 async fn displace(ctx: &Ctx, old: &ForgeRepo, by: Asker) -> Result<(), JobError> {
     let elsewhere = found(ctx.forge.repository_by_id(old.id, &old.repo, by.via).await)?;
     let aside = ForgeRepo::new(old.id, old.displaced());
     rename(ctx, &aside, &old.repo, by).await?;
     match elsewhere {
-        // Asked twice at the moment of a rename the forge may still name it so; the next event tells more.
+        // At the moment of a rename the forge may still report the old name. The next event will correct it.
         Some(facts) if facts.at.repo != old.repo => arrange(ctx, &facts.at, None, by).await,
         Some(_) => Ok(()),
         None => {
@@ -237,7 +238,7 @@ async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(
     }
 }
 
-/// What the forge found; `None`: it is not there.
+/// Returns the answer of the forge; `None` if the repository was not found.
 fn found(answer: Result<RepoFacts, ForgeError>) -> Result<Option<RepoFacts>, JobError> {
     match answer {
         Ok(facts) => Ok(Some(facts)),

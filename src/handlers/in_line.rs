@@ -1,5 +1,5 @@
-//! Statuses of pulls in line for a lock. They name the holder of the lock and the place in the line, so they change
-//! whenever the line does.
+//! Sets the statuses of pull requests that are queued for a lock. They name the holder of the lock and the position
+//! in the queue, so they change with every change of the queue.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,12 @@ use crate::render::status;
 use crate::store::{Result, RunRow};
 use crate::vcs::Installation;
 
-/// Pulls of a line whose statuses follow it; those behind them are told when they come nearer.
+/// Maximum number of queued pull requests with current statuses. Those behind them get new statuses when they come
+/// nearer.
 const MOST_TOLD: usize = 20;
 
-/// Says whom a pull waits for, and at which place; `None`: nobody holds the lock at this moment.
+/// Describes the pull request that a waiter waits for, and its position. `None`: nobody holds the lock at this
+/// moment.
 pub(super) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> {
     let Some(holder) = ctx.store.lock_holder(&waiter.key).await? else {
         return Ok(None);
@@ -38,7 +40,7 @@ pub(super) async fn place(ctx: &Ctx, waiter: &Waiter) -> Result<Option<String>> 
     Ok(Some(status::in_line(&called, &holder.holder, place)))
 }
 
-/// Tells the pulls in line for a lock what has changed for them.
+/// Updates the statuses of the pull requests that are queued for a lock.
 pub(super) async fn tell(ctx: &Ctx, key: &LockKey) -> Result<()> {
     for waiter in ctx.store.waiter_list(key).await?.iter().take(MOST_TOLD) {
         let Some(line) = place(ctx, waiter).await? else {
@@ -63,8 +65,9 @@ pub(super) async fn tell(ctx: &Ctx, key: &LockKey) -> Result<()> {
     Ok(())
 }
 
-/// Returns the statuses of projects that were in line when they were planned last, now that the pull has left the line:
-/// without them they would stay pending. `of`: of these projects. None if there are no such projects.
+/// Returns the statuses of projects that were queued at their last plan, after the pull request has left the queue.
+/// Without them the old statuses would stay pending. `of` selects the projects. The list is empty if there are no
+/// such projects.
 pub(super) async fn left(
     ctx: &Ctx,
     pull: &PullRef,
@@ -74,7 +77,7 @@ pub(super) async fn left(
     of_waiting(ctx, pull, head, of, &status::left_line()).await
 }
 
-/// The same where no command is under way that could say so.
+/// Sets the same statuses if no running command can set them.
 pub(super) async fn tell_left(
     ctx: &Ctx,
     pull: &PullRef,
@@ -84,7 +87,7 @@ pub(super) async fn tell_left(
     if projects.is_empty() || pull.number.is_application() {
         return Ok(());
     }
-    // A pull that is not open has no head, and nobody looks at its statuses.
+    // A pull request that is not open has no head, and nobody looks at its statuses.
     let Some(known) = ctx.store.head_get(pull).await? else {
         return Ok(());
     };
@@ -93,7 +96,7 @@ pub(super) async fn tell_left(
     push(ctx, pull, &head, via, statuses).await
 }
 
-/// The statuses of projects whose newest run waits, and the combined one.
+/// Returns the statuses of projects whose newest run waits, and the combined status.
 async fn of_waiting(
     ctx: &Ctx,
     pull: &PullRef,

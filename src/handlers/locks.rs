@@ -1,8 +1,9 @@
-//! Locks that people take from pulls, by page, API and command line: the rule is [`locks::give`], here is what both
-//! pulls and the person are told of it.
+//! Takes locks from pull requests on request of people, by page, API and command line. [`locks::give`] has the rule;
+//! this module notifies both pull requests and explains refusals to the person.
 //!
-//! The pull that loses the lock is told by a job, so that the command line, which knows nothing of the server's
-//! settings, tells it in the same words; the one that gets it is told by the plan that follows (`take_turn`).
+//! A job notifies the pull request that loses the lock. So the command line, which does not know the settings of the
+//! server, leads to the same comment. The pull request that gets the lock learns of it by the plan that follows
+//! (`take_turn`).
 
 use chrono::{DateTime, Utc};
 use tracing::warn;
@@ -15,7 +16,7 @@ use crate::queue::Job;
 use crate::render::{LockLost, Loss};
 use crate::store::{NewJob, Store};
 
-/// Takes a lock from its pull, which is told at the next opportunity; `notice` names what it is told.
+/// Takes a lock from its pull request, and queues a job that notifies it; `notice` identifies the notice.
 pub async fn give(
     store: &Store,
     giving: &Giving,
@@ -72,20 +73,20 @@ fn told(giving: &Giving, given: &Given, notice: CommandId, now: DateTime<Utc>) -
     .to_new()
 }
 
-/// Why a lock was left to its pull, for people and programs (P10).
+/// Reason why a pull request kept its lock, for people and programs (P10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The field of the request that is to be changed, if it is one.
+    /// Field of the request to change, if there is one.
     pub field: Option<&'static str>,
-    /// Stable word for programs.
+    /// Stable code for programs.
     pub code: &'static str,
-    /// What is the case: sentences. Pairs of backticks mark code.
+    /// Situation, as sentences. Pairs of backticks mark code.
     pub message: String,
-    /// What can be done about it: sentences.
+    /// Ways out, as sentences.
     pub way_out: String,
 }
 
-/// Stable word for programs.
+/// Returns a stable code for programs.
 pub const fn code(why: WhyNot) -> &'static str {
     match why {
         WhyNot::ReasonWanted => "reason_wanted",
@@ -98,7 +99,7 @@ pub const fn code(why: WhyNot) -> &'static str {
     }
 }
 
-/// Says why; `executable` is the word that starts commands.
+/// Explains the reason; `executable` is the word that starts commands.
 pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
     let (field, message, way_out) = match why {
         WhyNot::ReasonWanted => reason_wanted(lock),
@@ -117,7 +118,7 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
     }
 }
 
-/// The field that is to be changed, what is the case, and what can be done about it.
+/// Field to change, situation, and ways out.
 type Said = (Option<&'static str>, String, String);
 
 const BY_FORCE: &str = "use force, with a reason";
@@ -202,7 +203,7 @@ fn circle(to: PullNumber) -> Said {
     )
 }
 
-/// The permission that it takes, in the words of `--web-allow`.
+/// Returns the permission that the request requires, in the words of `--web-allow`.
 pub const fn action(giving: &Giving) -> Action {
     if giving.force || giving.to.is_some() {
         Action::UnlockAny

@@ -1,4 +1,4 @@
-//! What is done about events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
+//! Handles events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
 
 pub mod applications;
 pub mod authz;

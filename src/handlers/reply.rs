@@ -1,4 +1,4 @@
-//! What a handler answers, and the one place that turns it into rows of the outbox.
+//! Defines the reply of a handler, and turns it into rows of the outbox in one place.
 
 use chrono::{DateTime, Utc};
 
@@ -15,32 +15,32 @@ use crate::render::{self, Body, Refusal, Report, Style, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
 use crate::vcs::Installation;
 
-/// The end of a command.
+/// Reply of a handler, which ends the command.
 pub(crate) struct Reply {
-    /// What the pull is told.
+    /// Comment on the pull request, or silence.
     pub told: Told,
     /// Statuses of the head commit.
     pub statuses: Vec<CommitStatus>,
-    /// The head commit the command worked on.
+    /// Head commit that the command worked on.
     pub head: Option<CommitSha>,
-    /// What is to be known before the results.
+    /// Notes above the results.
     pub notes: Vec<String>,
-    /// The base branch, if the results lack something of it.
+    /// Base branch, if the results lack changes of it.
     pub behind: Option<BranchName>,
-    /// Work that follows, in the transaction that ends the command.
+    /// Jobs that follow, in the transaction that ends the command.
     pub jobs: Vec<NewJob>,
 }
 
-/// What the pull is told about a command.
+/// Comment or silence at the end of a command.
 pub(crate) enum Told {
-    /// This.
+    /// A comment on the pull request.
     Comment(Box<Body>),
-    /// Nothing; it ended so, for this reason.
+    /// No comment; the outcome and its reason are stored.
     Nothing(CommandOutcome, Option<String>),
 }
 
 impl Reply {
-    /// Tells this and nothing else.
+    /// Builds a reply without statuses, notes and jobs.
     fn telling(told: Told) -> Self {
         Self {
             told,
@@ -52,12 +52,12 @@ impl Reply {
         }
     }
 
-    /// Tells the pull.
+    /// Builds a reply with a comment.
     pub fn new(body: Body) -> Self {
         Self::telling(Told::Comment(Box::new(body)))
     }
 
-    /// A rule forbids it.
+    /// Builds the reply of a command that a rule forbids.
     pub fn refused(reason: &'static str, message: String, hints: Vec<String>) -> Self {
         Self::new(Body::Refused(Refusal {
             reason,
@@ -65,29 +65,29 @@ impl Reply {
         }))
     }
 
-    /// Ends without a word.
+    /// Builds a reply without a comment.
     pub fn silent(outcome: CommandOutcome) -> Self {
         Self::telling(Told::Nothing(outcome, None))
     }
 
-    /// Refused without a word at the pull; the dashboard shows why.
+    /// Builds the reply of a command that is refused without a comment; the dashboard shows the reason.
     pub fn silent_for(reason: String) -> Self {
         Self::telling(Told::Nothing(CommandOutcome::Refused, Some(reason)))
     }
 
-    /// Ends without a word because something else answers; the reason is for pages and programs.
+    /// Builds a reply without a comment because another command replies. The reason is for pages and programs.
     pub fn given_over(reason: &str) -> Self {
         Self::silent_for(reason.to_owned())
     }
 
-    /// With statuses for the head commit.
+    /// Adds statuses for the head commit.
     pub fn with_statuses(mut self, head: &CommitSha, statuses: Vec<CommitStatus>) -> Self {
         self.head = Some(head.clone());
         self.statuses = statuses;
         self
     }
 
-    /// Whether anything of the command failed or was refused.
+    /// Returns true if any part of the command failed or was refused.
     pub fn has_errors(&self) -> bool {
         let outcome = match &self.told {
             Told::Nothing(outcome, _) => *outcome,
@@ -96,12 +96,12 @@ impl Reply {
         outcome != CommandOutcome::Success
     }
 
-    /// The end of a command and everything to be posted about it.
+    /// Builds the end of a command with all its comments and statuses.
     pub fn into_end(self, ctx: &Ctx, row: &CommandRow) -> FinishedCommand {
         let head = self.head.or_else(|| row.head.clone());
         let statuses = self.statuses.into_iter();
         let statuses: Vec<NewJob> = match &head {
-            // What is pending at the end waits for people, as an apply does.
+            // Statuses that are pending at the end wait for people, as an apply does.
             Some(head) => statuses
                 .filter_map(|status| set_status(row, head, status, None))
                 .collect(),
@@ -141,15 +141,15 @@ impl Reply {
     }
 }
 
-/// How hints that many commands share name a comment, and what is done instead where nobody reads comments.
+/// Hints of many commands that mention comments, and their replacements on pages without comments.
 const HINTS: [(&str, &str); 3] = [
     ("Comment the command again", "Ask for it again"),
     ("Comment the same again", "Ask for it again"),
     ("; comment again after", "; ask for it again after"),
 ];
 
-/// What a pull would be told in comments, for the page of an application: without what only programs read, and without
-/// folds, which only a forge would show as such.
+/// Renders the comments of a command as text for the page of an application. The text has no parts that only programs
+/// read, and no folds, because only a forge would fold them.
 fn page_text(ctx: &Ctx, report: &Report) -> String {
     let mut report = Report {
         style: Style {
@@ -159,7 +159,7 @@ fn page_text(ctx: &Ctx, report: &Report) -> String {
         ..report.clone()
     };
     if let Body::Projects(projects) = &mut report.body {
-        // What is kept out of comments, so that nobody is disturbed, disturbs nobody here.
+        // Comments leave parts out to disturb nobody. A page disturbs nobody.
         for project in projects {
             project.silenced = false;
         }
@@ -189,7 +189,7 @@ fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> R
     }
 }
 
-/// The operands and further arguments of a command that hints to try again repeat.
+/// Returns the operands and further arguments of a command, which hints to try again repeat.
 fn words(spec: Option<Spec>) -> (Vec<String>, Vec<String>) {
     match spec {
         Some(Spec::Command(Command::Plan(plan))) => (Vec::new(), plan.extra_args),
@@ -206,7 +206,7 @@ fn words(spec: Option<Spec>) -> (Vec<String>, Vec<String>) {
     }
 }
 
-/// A report about something that no command asked for.
+/// Builds a report about an event that no command requested.
 pub(crate) fn notice(
     ctx: &Ctx,
     command: CommandKind,
@@ -231,7 +231,7 @@ pub(crate) fn notice(
     }
 }
 
-/// The jobs that post a report.
+/// Builds the jobs that post a report.
 pub(crate) fn comments(
     ctx: &Ctx,
     report: &Report,
@@ -245,8 +245,8 @@ pub(crate) fn comments(
         .collect()
 }
 
-/// What is posted of a report: nothing about an application, which has no place on the forge. What became of its commands
-/// is kept with them, and what became of its locks is on the page of each and in the audit log.
+/// Builds the comments of a report. An application has none, because it has no page on the forge. The results of its
+/// commands are stored with them, and the fate of its locks is on their pages and in the audit log.
 pub(crate) fn posts(
     ctx: &Ctx,
     report: &Report,
@@ -270,8 +270,8 @@ pub(crate) fn posts(
         .collect()
 }
 
-/// The job that sets a status on the head commit of a command's pull while the command is under way: it will end what is
-/// pending; none of an application: a status on a commit of its branch would say something of every pull.
+/// Builds the job that sets a status on the head commit of a running command. The command will end a pending status.
+/// An application has no statuses: a status on a commit of its branch would be visible in every pull request.
 pub(crate) fn status_job(
     row: &CommandRow,
     head: &CommitSha,
@@ -281,7 +281,7 @@ pub(crate) fn status_job(
     set_status(row, head, status, promised)
 }
 
-/// The job that sets a status which nothing of the command will follow.
+/// Builds the job that sets the last status of a command.
 pub(crate) fn last_status_job(
     row: &CommandRow,
     head: &CommitSha,

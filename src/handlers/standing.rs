@@ -1,4 +1,4 @@
-//! Where a pull stands at its head commit, added up over all its commands, and the statuses that say so.
+//! Summarises the state of a pull request at its head commit, over all its commands, and derives its statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,26 @@ use crate::model::{
 use crate::render::status::{self, Standing};
 use crate::store::RunRow;
 
-/// The newest run of each project at the head commit of a pull, since its projects were last searched for.
+/// Newest run of each project at the head commit of a pull request, since the last search for its projects.
 pub(super) struct Standings {
     projects: Vec<ProjectKey>,
     all: Vec<Standing>,
     search: Option<Search>,
 }
 
-/// A plan of the whole pull.
+/// A plan of the whole pull request.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
-    /// The command.
+    /// Command that made the plan.
     pub command: CommandId,
-    /// Nobody asked for it, so it has left out projects that are only planned by comment (`autoplan: {enabled: false}`).
+    /// True for an automatic plan. It has left out projects that are only planned by comment (`autoplan: {enabled:
+    /// false}`).
     pub is_automatic: bool,
 }
 
 impl Standings {
-    /// Adds up what is on record. Projects that only an earlier search found concern the pull no longer.
+    /// Summarises the stored runs. Projects that only an earlier search found do not concern the pull request any
+    /// more.
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let runs = ctx.store.run_list_of_head(pull, head).await?;
         let search = newest_search(ctx, &runs).await?;
@@ -42,7 +44,7 @@ impl Standings {
         })
     }
 
-    /// What a plan of the whole pull has found and done.
+    /// Summarises the runs of a plan of the whole pull request.
     pub async fn of_search(ctx: &Ctx, command: CommandId) -> Result<Self, sqlx::Error> {
         Self::sum(ctx, ctx.store.run_list(command).await?).await
     }
@@ -53,7 +55,7 @@ impl Standings {
             .into_iter()
             .filter(|run| run.outcome.is_some() && run.kind.has_status())
         {
-            // To ask once more for what was applied changes nothing about where the project stands.
+            // A second apply of an applied plan does not change the state of the project.
             let was_applied = newest
                 .get(&run.project)
                 .is_some_and(|old| old.outcome == Some(ProjectOutcome::Applied));
@@ -84,7 +86,7 @@ impl Standings {
                     ProjectOutcome::Waiting,
                     in_line::place(ctx, waiter).await?.or(run.message),
                 ),
-                // It has left the line, so nothing comes of it by itself.
+                // The project has left the queue, so nothing will happen automatically.
                 (ProjectOutcome::Waiting, None) => (ProjectOutcome::Cancelled, None),
                 (outcome, _) => (outcome, None),
             };
@@ -112,22 +114,22 @@ impl Standings {
         })
     }
 
-    /// Whether something was run for such a project.
+    /// Returns true if a run exists for a project that fits.
     pub fn any(&self, is_it: impl Fn(&ProjectKey) -> bool) -> bool {
         self.projects.iter().any(is_it)
     }
 
-    /// The projects.
+    /// Returns the projects of all runs.
     pub fn projects(&self) -> impl Iterator<Item = &ProjectKey> {
         self.projects.iter()
     }
 
-    /// The newest plan of the whole pull at this head.
+    /// Returns the newest plan of the whole pull request at this head.
     pub fn search(&self) -> Option<Search> {
         self.search
     }
 
-    /// Whether the newest run of a project has applied it, or has found nothing to change.
+    /// Returns true if the newest run of a project has applied it, or has found nothing to change.
     pub fn is_done(&self, project: &ProjectKey) -> bool {
         let mut all = self.projects.iter().zip(&self.all);
         all.find(|(own, _)| *own == project)
@@ -140,19 +142,19 @@ impl Standings {
             })
     }
 
-    /// Whether nothing was run at this head yet.
+    /// Returns true if there are no runs at this head yet.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The combined status of planning.
+    /// Returns the combined status of plans.
     pub fn plan_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Plan, status::plan(&self.all))
     }
 
-    /// The combined status of applying after this command, which has planned. While something waits to be applied there is
-    /// none on a commit, unless a command before has set it: then it must not go on saying that all is done (reference 9.3
-    /// lets it).
+    /// Returns the combined status of applies after this command, which has planned. While a plan waits for its
+    /// apply, a commit has none, unless an earlier command has set it. Then it must not stay at success (reference
+    /// 9.3 lets it).
     pub async fn apply_status_after_plan(
         &self,
         ctx: &Ctx,
@@ -166,7 +168,8 @@ impl Standings {
         }
     }
 
-    /// The combined status of applying while applies are stopped, with this line; none when all is applied anyway.
+    /// Returns the combined status of applies while apply locks stop them, with this line. `None` if everything is
+    /// applied anyway.
     pub fn apply_status_while_stopped(&self, ctx: &Ctx, line: String) -> Option<CommitStatus> {
         match status::apply(&self.all).0 {
             CommitState::Success => None,
@@ -176,14 +179,14 @@ impl Standings {
         }
     }
 
-    /// The combined status of applying.
+    /// Returns the combined status of applies.
     pub fn apply_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Apply, status::apply(&self.all))
     }
 }
 
-/// Whether a command before this one has set the combined status of applying: an apply, or a plan after which nothing was
-/// left to apply, perhaps because it concerned no project.
+/// Returns true if an earlier command has set the combined status of applies: an apply, or a plan that left nothing
+/// to apply, perhaps because it concerned no project.
 async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<bool, sqlx::Error> {
     let ended = ctx
         .store
@@ -196,12 +199,12 @@ async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<
     Ok(ended.iter().filter(|id| **id < command).any(has_set))
 }
 
-/// Whether a plan is on record after that, until somebody discards it: with `unlock`, by an import, on a page.
+/// Returns true if the outcome leaves a plan record. `unlock`, an import or a person on a page can discard it later.
 fn leaves_a_plan(outcome: ProjectOutcome) -> bool {
     matches!(outcome, ProjectOutcome::Planned | ProjectOutcome::NoChanges)
 }
 
-/// The newest of the commands these runs belong to that searched the whole pull for projects.
+/// Finds the newest command of these runs that searched the whole pull request for projects.
 async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<Search>, sqlx::Error> {
     let commands: BTreeSet<CommandId> = runs.iter().map(|run| run.command).collect();
     for id in commands.into_iter().rev() {
@@ -238,17 +241,17 @@ fn combined(ctx: &Ctx, kind: RunKind, (state, text): (CommitState, String)) -> C
     )
 }
 
-/// A command of this kind is under way.
+/// Returns the status of a running command.
 pub(super) fn pending(ctx: &Ctx, kind: RunKind) -> CommitStatus {
     combined(ctx, kind, status::running(kind))
 }
 
-/// A command broke before it had results.
+/// Returns the status of a command that failed before it had results.
 pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
     combined(ctx, kind, status::failed(kind))
 }
 
-/// Nothing was planned, because nobody who may write to the repository has asked for it.
+/// Returns the status of a pull request without plans, because nobody with write access requested one.
 pub(super) fn unasked(ctx: &Ctx) -> CommitStatus {
     combined(
         ctx,
@@ -257,17 +260,17 @@ pub(super) fn unasked(ctx: &Ctx) -> CommitStatus {
     )
 }
 
-/// A plan that a newer one takes the place of.
+/// Returns the status of a plan that a newer one replaces.
 pub(super) fn superseded(ctx: &Ctx, kind: RunKind, why: &str) -> CommitStatus {
     combined(ctx, kind, status::superseded(kind, why))
 }
 
-/// What the statuses of a command are of, if it has any.
+/// Returns the kind of the statuses of a command, if it has any.
 pub(super) fn status_kind(kind: CommandKind) -> Option<RunKind> {
     kind.runs().filter(|kind| kind.has_status())
 }
 
-/// The status of one project.
+/// Returns the status of one project.
 pub(super) fn of_project(
     ctx: &Ctx,
     kind: RunKind,
@@ -279,7 +282,7 @@ pub(super) fn of_project(
     status::status(context, state, &text, Some(ctx.settings.run_url(run)))
 }
 
-/// What was green says that the plan is gone: the statuses after a command has discarded these plans.
+/// Returns the statuses after a command has discarded these plans: successful ones now say that the plan is gone.
 pub(super) async fn of_discarded(
     ctx: &Ctx,
     pull: &Pull,

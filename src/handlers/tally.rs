@@ -1,4 +1,4 @@
-//! Counts what ended, for monitors.
+//! Counts finished work in the metrics.
 
 use crate::context::Ctx;
 use crate::locks::{TakeAll, Took};
@@ -6,13 +6,14 @@ use crate::model::{CommandKind, ProjectOutcome, RunId};
 use crate::store::FinishedCommand;
 use crate::telemetry::Metric;
 
-/// A command ended.
+/// Counts a command that ended.
 pub(super) fn command(ctx: &Ctx, kind: CommandKind, end: &FinishedCommand) {
     ctx.metrics
         .count(Metric::Commands, &[kind.as_str(), end.outcome.as_str()]);
 }
 
-/// A run ended. How long it took is read from its row; if that cannot be read, nothing else is kept from its end.
+/// Counts a run that ended. Its duration is read from its row. If the row cannot be read, the run simply is not
+/// counted, so that its end is not disturbed.
 pub(super) async fn run(ctx: &Ctx, id: RunId, outcome: ProjectOutcome) {
     let Ok(Some(run)) = ctx.store.run_get(id).await else {
         return;
@@ -29,7 +30,7 @@ pub(super) async fn run(ctx: &Ctx, id: RunId, outcome: ProjectOutcome) {
     }
 }
 
-/// Locks were asked for.
+/// Counts the results of requests for locks.
 pub(super) fn locks(ctx: &Ctx, all: &TakeAll) {
     for took in all.took.values() {
         let outcome = match took {

@@ -1,4 +1,4 @@
-//! Makes what was written to the audit log a part of its chain.
+//! Adds new events of the audit log to its chain.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     |ctx| Box::pin(tick(ctx)),
 );
 
-/// Seals everything that waits. It is no repair: nothing was wrong.
+/// Seals all events that wait for it. The result has no repairs, because nothing was wrong.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let looked_at = seal_log(&ctx.store, &ctx.audit).await?;
     Ok(Found {

@@ -1,8 +1,8 @@
-//! Whether the audit log of locks is what it was.
+//! Checks that nobody changed the audit log of locks.
 //!
-//! Two walks go along the chain. `new` follows its end, so that what was just written is looked at within a period;
-//! `again` goes from the beginning to the end and begins anew, so that a change to what was verified long ago is found,
-//! too. Each goes so far in one look that a log of any length costs the same.
+//! Two walks follow the chain. `new` follows its end, so that new events are verified within a period. `again` goes
+//! from the beginning to the end and then starts again, so that changes to events that were verified long ago are
+//! found, too. Each walk has a limited length per tick, so a tick costs the same for a log of any length.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::locks::{Evidence, Mark, Stretch, verify_on};
 use crate::model::ChainedEvent;
 use crate::store::LockEventWalk;
 
-/// The walk along the end of the log.
+/// Name of the walk along the end of the log.
 pub(super) const NEW: &str = "new";
-/// The walk round and round.
+/// Name of the repeated walk through the whole log.
 pub(super) const AGAIN: &str = "again";
 
-/// Thousands of events that each walk looks at.
+/// Maximum number of pieces per walk and tick; a piece has a thousand events.
 const PIECES: usize = 20;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
@@ -30,7 +30,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     |ctx| Box::pin(tick(ctx)),
 );
 
-/// Goes on with both walks. A log that is broken stays so in every look until somebody has seen to it.
+/// Continues both walks. A broken log is reported by every tick until an administrator has dealt with it.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let before = ctx.store.lock_event_walks().await?;
     let (mut looked_at, mut broken) = (0, None);
@@ -64,7 +64,7 @@ async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Re
     };
     let mut stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     if matches!(stretch, Stretch::Broken { .. }) {
-        // Somebody may have pruned the log between two of our looks.
+        // An administrator may have pruned the log between two ticks.
         stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     }
     let begin = || Mark {

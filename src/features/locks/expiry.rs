@@ -1,8 +1,7 @@
-//! Time limits of locks: warns pulls and gives back what nobody used (`repo_locks.ttl`).
-
-use std::time::Duration;
+//! Enforces the time limits of locks: warns pull requests and releases unused locks (`repo_locks.ttl`).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
@@ -22,17 +21,17 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
     |ctx| Box::pin(tick(ctx)),
 );
 
-/// The locks of one pull for which something is to be done.
+/// Locks of one pull request that need a warning or a release.
 #[derive(Default)]
 struct Due {
     ttl: TimeDelta,
     warn: Vec<Lock>,
-    /// When the first of those goes back.
+    /// Time of the first release among the locks with a warning.
     ends_at: Option<DateTime<Utc>>,
     end: Vec<Lock>,
 }
 
-/// Looks at every lock that could be near its time limit.
+/// Checks every lock that could be near its time limit.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut found = Found::default();
     let Some(shortest) = ctx.settings.repos.shortest_ttl() else {

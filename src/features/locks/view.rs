@@ -1,4 +1,4 @@
-//! Everything about one lock, for the API and the command line: who holds it, who waits, what happened to it.
+//! Collects all facts about one lock, for the API and the command line: its holder, its queue, its history.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -10,26 +10,25 @@ use crate::model::{
 };
 use crate::store::{Result, Store};
 
-/// Events of a lock that are shown; `lockkeeper audit list` has all.
+/// Maximum number of shown events of a lock; `lockkeeper audit list` has all.
 pub const MOST_EVENTS: i64 = 50;
-/// Pulls in line that are shown.
+/// Maximum number of shown waiters in the queue.
 pub const MOST_WAITERS: usize = 100;
 
-/// A lock and what there is to know about it.
+/// A lock with all facts about it.
 #[derive(Clone, Debug)]
 pub struct LockFacts {
-    /// The lock.
     pub lock: Lock,
-    /// What goes on under it.
+    /// Use of the lock at this moment.
     pub standing: LockStanding,
-    /// Who waits, in order.
+    /// Queue of the lock, in order.
     pub waiters: Vec<Waiter>,
-    /// What happened to it, newest first.
+    /// Events of the lock, newest first.
     pub history: Vec<LockEvent>,
 }
 
 impl LockFacts {
-    /// Looks everything up.
+    /// Reads all facts from the database.
     pub async fn read(store: &Store, lock: Lock) -> Result<Self> {
         Ok(Self {
             standing: store.lock_standing(&lock).await?,
@@ -40,7 +39,7 @@ impl LockFacts {
     }
 }
 
-/// A lock in the words of our own API.
+/// A lock in the format of our own API.
 #[derive(Debug, Serialize)]
 pub struct LockJson {
     id: String,
@@ -51,7 +50,7 @@ pub struct LockJson {
     workspace: String,
     project: Option<String>,
     pull: i64,
-    /// What an application is called that holds it; its `pull` is negative.
+    /// Title of the application that holds it; its `pull` is negative.
     #[serde(skip_serializing_if = "Option::is_none")]
     application: Option<String>,
     pull_url: String,
@@ -80,15 +79,15 @@ impl From<&Lock> for LockJson {
     }
 }
 
-/// The same of everything about it.
+/// A lock with all facts, in the format of our own API.
 #[derive(Debug, Serialize)]
 pub struct LockFactsJson {
     lock: LockJson,
-    /// Why it could not be released without force.
+    /// Reason why it could not be released without force.
     in_use: Option<&'static str>,
-    /// Commands of its pull that work under it.
+    /// Commands of its pull request that work under it.
     at_work: Vec<CommandKind>,
-    /// How many wait.
+    /// Number of all waiters, even those that are not shown.
     waiting: usize,
     waiters: Vec<WaiterJson>,
     history: Vec<EventJson>,
@@ -101,14 +100,15 @@ struct WaiterJson {
     pull_url: String,
     asker: String,
     since: String,
-    /// It waits for exactly this lock, so it can be handed to it.
+    /// True if it waits for exactly this lock, so that the lock can be handed over to it.
     exactly: bool,
 }
 
-/// An address is left out: the log of the operator has it, and the API is for everybody who may look.
+/// Event of a lock. The network address is left out: the administrator's log has it, and the API is for everybody who
+/// may look.
 #[derive(Debug, Serialize)]
 struct EventJson {
-    /// `null` until it is sealed.
+    /// Sequence number; `null` until the event is sealed.
     seq: Option<i64>,
     at: String,
     kind: LockEventKind,

@@ -1,5 +1,5 @@
-//! Mirrors of repositories: what happened to them is taken up, and workers bring in step what is due (`sync`). A look does
-//! not wait for the workers.
+//! Keeps the mirrors of repositories in sync: it takes up their events, and workers sync the mirrors that are due
+//! (`sync`). A tick does not wait for the workers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::handlers::reconcile::{Found, Reconciler};
 use crate::store::FormerName;
 use crate::sync::{Round, Wants};
 
-/// Former names whose directories are looked for.
+/// Maximum number of former names whose directories are searched.
 const MOST_NAMES: i64 = 1000;
 
 pub(super) const RECONCILER: Reconciler = Reconciler::new(
@@ -22,9 +22,9 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 .hearing_of_mirrors()
 .renewing_first();
 
-/// Takes up what is to be done, and lets the workers begin.
+/// Takes up new events, and lets the workers begin.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    // On the disk of a server that did not move the rows itself.
+    // Moves directories on the disk of a server that did not rename the rows itself.
     for FormerName { old, now } in ctx.store.repository_former_names(MOST_NAMES).await? {
         ctx.checkouts.follow_name(&old, &now).await;
     }

@@ -1,4 +1,4 @@
-//! Claims that nothing refers to.
+//! Removes claims that no application and no credential refers to.
 
 use tracing::info;
 
@@ -15,7 +15,7 @@ pub(super) const RECONCILER: Reconciler = Reconciler::new(
 )
 .set_by(|periods| periods.claims);
 
-/// Removes them: each keeps other owners from its repository.
+/// Removes the unused claims, because each keeps other owners from its repository.
 async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let Collection { unused, removed } = collect(&ctx.store).await?;
     if removed > 0 {

@@ -1,4 +1,4 @@
-//! A pull was closed or merged: nothing of it stays locked (P7).
+//! Handles a pull request that was closed or merged: nothing of it stays locked (P7).
 
 use tracing::info;
 
@@ -13,7 +13,7 @@ use crate::store::NewJob;
 use crate::vcs::Installation;
 
 pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
-    // The event may be late: what counts is what the forge says now.
+    // The event may be late, so only the current state on the forge counts.
     let pull = ctx.forge.pull(&event.pull, event.installation).await?;
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
@@ -28,7 +28,8 @@ pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, 
     Ok(DeliveryEnd::handled())
 }
 
-/// Gives back the locks of a pull that is not open, stops its plans, and tells the pull. Doing it again finds nothing.
+/// Releases the locks of a pull request that is not open, stops its plans, and notifies it. A second call finds
+/// nothing to do.
 pub(in crate::handlers) async fn close_pull(
     ctx: &Ctx,
     pull: &Pull,

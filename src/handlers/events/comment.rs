@@ -1,4 +1,4 @@
-//! Somebody commented on a pull: perhaps it is a command.
+//! Handles a comment on a pull request, which may be a command.
 
 use super::{DeliveryEnd, renew_locks};
 use crate::command::{Command, Reading};
@@ -68,8 +68,9 @@ pub(super) async fn handle(
     }
 }
 
-/// The bot never answers itself. Every comment of the bot ends with its hidden line, so even where the forge does not
-/// tell us our own name, or another Lockkeeper serves the repository as well, no two answer each other for ever.
+/// Returns true for Lockkeeper's own comments, because the bot never answers itself. Every comment of the bot also
+/// ends with a hidden line. So even if the forge does not report our own name, or another Lockkeeper serves the
+/// repository too, no two of them answer each other forever.
 async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
     if ctx.settings.grammar.is_own(&event.author) {
         return true;
@@ -80,7 +81,7 @@ async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
         .is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))
 }
 
-/// A comment or delivery that was taken before is no news.
+/// Creates the command. A comment or delivery that was accepted before has no effect.
 async fn create(
     ctx: &Ctx,
     delivery: DeliveryId,
@@ -108,7 +109,8 @@ async fn create(
     }
 }
 
-/// Whoever gives a command sees at once that it was read, also while another command of the pull runs.
+/// Builds the reaction, which shows at once that the command was read, even while another command of the pull request
+/// runs.
 fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &Spec) -> Option<NewJob> {
     let is_accepted = matches!(spec, Spec::Command(_));
     let content = ctx.settings.reaction.clone().filter(|_| is_accepted)?;
@@ -124,7 +126,7 @@ fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &Spec) -> Option<NewJob> {
     )
 }
 
-/// The job that carries a command out.
+/// Builds the job that carries a command out.
 fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
     let pull = pull.clone();
     match kind {

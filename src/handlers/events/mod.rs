@@ -1,4 +1,4 @@
-//! What is done about events: a file each.
+//! Handles events, each kind in a file of its own.
 
 mod closed;
 mod comment;
@@ -14,11 +14,10 @@ use crate::model::{Actor, Cause, DeliveryId, Event, PullAction, PullEvent, PullR
 use crate::queue::JobError;
 use crate::store::DeliveryState;
 
-/// What became of a delivery.
+/// Result of handling a delivery.
 pub struct DeliveryEnd {
-    /// Handled, ignored or refused.
     pub state: DeliveryState,
-    /// Why.
+    /// Reason of the state, if there is one.
     pub note: Option<String>,
 }
 
@@ -53,7 +52,7 @@ impl DeliveryEnd {
     }
 }
 
-/// Does what an event asks for.
+/// Carries out an event.
 pub async fn handle(
     ctx: &Ctx,
     delivery: DeliveryId,
@@ -61,7 +60,7 @@ pub async fn handle(
 ) -> Result<DeliveryEnd, JobError> {
     match event {
         Event::Ignored { reason } => Ok(DeliveryEnd::ignored(reason.clone())),
-        // The door has put it where every server finds it, or noted that nobody is served with it.
+        // The webhook endpoint has stored it for every server, or noted that it concerns no served repository.
         Event::Repositories { .. } => Ok(DeliveryEnd::handled()),
         Event::Comment(event) => comment::handle(ctx, delivery, event).await,
         Event::Pull(event) => pull_event(ctx, delivery, event).await,
@@ -75,7 +74,7 @@ async fn pull_event(
 ) -> Result<DeliveryEnd, JobError> {
     match (claimed::service(ctx, &event.pull.repo).await?, event.action) {
         (Service::NotAllowlisted, _) => Ok(DeliveryEnd::not_served()),
-        // Locks from before the claim was given up go back all the same (P7).
+        // Locks from before the end of the claim are still released (P7).
         (Service::Served | Service::Unclaimed, PullAction::Closed) => {
             closed::handle(ctx, event).await
         }
@@ -118,7 +117,7 @@ async fn pull_event(
     }
 }
 
-/// The pull is used: time limits of its locks start anew.
+/// Restarts the time limits of a pull request's locks, because it is in use.
 pub(super) async fn renew_locks(
     ctx: &Ctx,
     pull: &PullRef,

@@ -1,8 +1,8 @@
-//! A pull was opened or changed: its projects are planned. That plan takes the place of every older one that waits or
-//! runs, because nobody may apply those any more; an apply is left alone.
+//! Handles a pull request that was opened or changed: its projects are planned. That plan replaces every older one
+//! that waits or runs, because nobody may apply those any more. An apply is left alone.
 //!
-//! What is not told is found by the repair (`handlers/reconcile/missed.rs`), which takes the same way. Where a pull stood
-//! when that was last taken up is on record, so whichever of the two comes second does nothing.
+//! A reconciler (`handlers/reconcile/missed.rs`) finds changes without an event, and uses the same code. The last
+//! handled head of a pull request is recorded, so the later one of the event and the reconciler does nothing.
 
 use chrono::TimeDelta;
 
@@ -19,24 +19,25 @@ use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
 use crate::vcs::Installation;
 
-/// GitHub offers deliveries for redelivery for three days: so long an event can come after what it tells was found.
+/// Maximum delay of an event. GitHub offers deliveries for redelivery for three days, so an event can arrive this
+/// late after the reconciler found its change.
 const LATE: TimeDelta = TimeDelta::days(3);
 
-/// What came of news of a pull.
+/// Result of news about a pull request.
 enum TakenUp {
-    /// It is planned.
+    /// A plan was requested.
     Planned,
-    /// Somebody else was faster, or the delivery was taken before.
+    /// Another server was faster, or the delivery was accepted before.
     Known,
-    /// It asks for nothing; why.
+    /// The news requires nothing, for this reason.
     Ignored(String),
 }
 
-/// What an event is worth now.
+/// Value of an event at this moment.
 enum Told {
-    /// It is to be taken so, with what the forge says now where the delivery may be late.
+    /// News, with the current state on the forge if the delivery may be late.
     News(PullEvent),
-    /// It tells nothing new; why.
+    /// No news, for this reason.
     Late(String),
 }
 
@@ -57,8 +58,8 @@ pub(super) async fn handle(
     })
 }
 
-/// An open pull stands elsewhere than the events told: the same is done as if one had told it. `known` was read before
-/// the forge was asked. Says whether the pull is planned.
+/// Handles an open pull request that differs from its last known state, as if an event had reported it. `known` was
+/// read before the forge was asked. Returns true if a plan was requested.
 pub(in crate::handlers) async fn found(
     ctx: &Ctx,
     pull: &Pull,
@@ -71,7 +72,7 @@ pub(in crate::handlers) async fn found(
         ctx.store.head_note(&pull.at, news).await?;
         return Ok(false);
     };
-    // Whatever nobody told of this pull, nobody told the mirrors either.
+    // The mirrors have missed the event as well.
     let (repo, kind) = (pull.at.repo.clone(), RepositoryEventKind::Found);
     ctx.store
         .repository_event_append(&RepositoryNews {
@@ -86,7 +87,7 @@ pub(in crate::handlers) async fn found(
         draft: pull.draft,
         head: Some(at.head.clone()),
         base_branch: Some(at.base_branch.clone()),
-        // Who pushed is not known; whose pull it is, is.
+        // The author of the push is unknown, but the author of the pull request is known.
         sender: pull.author.clone(),
         installation: via,
     };
@@ -96,7 +97,7 @@ pub(in crate::handlers) async fn found(
     ))
 }
 
-/// Which event was missed; `None`: one that asks for nothing.
+/// Determines the missed event; `None` if it requires nothing.
 async fn missed_action(
     ctx: &Ctx,
     pull: &Pull,
@@ -149,7 +150,8 @@ async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
     }))
 }
 
-/// Only where something was found that no event had told, or the pull is closed, an event can come too late.
+/// Returns true if an event can be late: only if the reconciler found a change without an event, or if the pull
+/// request is closed.
 async fn may_be_late(
     ctx: &Ctx,
     event: &PullEvent,
@@ -223,7 +225,7 @@ fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
     is_draft.then(|| "the pull request is a draft (--allow-draft-prs is not set)".to_owned())
 }
 
-/// Why older plans are of no use any more, a clause.
+/// Says why older plans are useless now, as a clause.
 fn what_came(action: PullAction) -> &'static str {
     match action {
         PullAction::Opened | PullAction::Updated => "a newer commit came",

@@ -1,4 +1,4 @@
-//! Locks of pulls that the forge says are closed, or does not have any more (P7).
+//! Releases locks of pull requests that are closed on the forge or do not exist any more (P7).
 
 use chrono::TimeDelta;
 use tracing::warn;
@@ -12,15 +12,16 @@ use crate::model::{Actor, Origin, PullRef, PullState};
 use crate::store::Absence;
 use crate::vcs::ForgeError;
 
-/// Longer than a window of the forge's requests, in which the lists may have to wait.
+/// Time within which a listing counts as recent. It is longer than a rate limit window of the forge, for which the
+/// lists may have to wait.
 const LISTED_LATELY: TimeDelta = TimeDelta::hours(2);
 
-/// Closes pulls that hold locks, or wait for them, although the forge says they are closed: the close event was missed,
-/// or the replica died over it. Those that `missed` finds in the lists of open pulls, which cost less, are left to it. One
-/// that cannot be looked at keeps nobody from the others; where that is for its repository, and not for the forge or the
-/// database, it is no failure of the repair either.
+/// Closes pull requests that hold locks, or wait for them, although they are closed on the forge: the close event was
+/// missed, or the replica died while handling it. Pull requests in recently listed repositories are left to `missed`,
+/// which costs less. An error at one pull request does not stop the others. An error that only concerns its
+/// repository, and not the forge or the database, does not fail the tick either.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    // A server that has just started asks about all: it may have been told of a close that it did not live to note.
+    // A server that has just started checks all of them: it may have received a close event that it did not finish.
     let listed_since = ctx.started_at.max(ctx.clock.now() - LISTED_LATELY);
     let pulls = ctx.store.pull_list_unseen(listed_since).await?;
     let (mut found, mut failures) = (
@@ -49,7 +50,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     }
 }
 
-/// Whether it is about one repository that something cannot be looked at: the forge refuses it there.
+/// Returns true if the forge refuses requests for one repository only.
 fn is_of_repository(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
@@ -62,7 +63,7 @@ fn is_of_repository(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Says how many pulls hold nothing any more because of what was found.
+/// Checks one pull request. Returns how many pull requests hold nothing any more because of that.
 async fn look_at(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     let pull = match ctx.forge.pull(at, None).await {
         Ok(pull) => pull,

@@ -1,5 +1,5 @@
-//! Whether the forge answers, takes the credentials of the server, and allows what the server needs: so that a wrong token
-//! is found when the server starts, and not by the first person who waits for a plan.
+//! Checks that the forge answers, accepts the credentials of the server, and grants the needed permissions. So a
+//! wrong token is found when the server starts, and not by the first person who waits for a plan.
 
 use anyhow::bail;
 
@@ -7,7 +7,7 @@ use super::Found;
 use crate::context::Ctx;
 use crate::vcs::Uses;
 
-/// Asks. There is nothing to repair; what is wrong is the error of this look.
+/// Asks the forge. It has nothing to fix: each problem is the error of this tick.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let uses = Uses {
         teams: !ctx.settings.team_rules.is_empty(),

@@ -1,8 +1,9 @@
-//! What is gone from the forge holds nothing any more: a repository that was deleted, or that Lockkeeper may not see any
-//! more; one that is archived; a pull request that is not there.
+//! Releases the locks of repositories and pull requests that are gone from the forge: a repository that was deleted,
+//! or is archived, or that Lockkeeper may not see any more, and a pull request that does not exist.
 //!
-//! A forge may answer 404 for a moment, and so may credentials that somebody is changing. So one look decides nothing: the
-//! first one is noted, and only a second one, some minutes later, gives back what is held. Both are told in the audit log.
+//! A forge may answer 404 for a moment, and so may credentials that somebody is changing. So a single check decides
+//! nothing: the first one is noted, and only a second one, some minutes later, releases the locks. The audit log has
+//! the times of both.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use tracing::{info, warn};
@@ -15,14 +16,15 @@ use crate::queue::Job;
 use crate::store::Absence;
 use crate::vcs::{ForgeError, RepoFacts};
 
-/// Two looks that are less apart than this count as one. Shorter than the time from one round of a reconciler to the next.
+/// Minimum time between two checks. It is shorter than the period of a reconciler.
 const APART: TimeDelta = TimeDelta::minutes(4);
 
-/// A look that was longer ago says nothing of now, because what is found again is not looked for any more. Longer than the
-/// longest wait of a reconciler before it looks again.
+/// Maximum age of the first check. An older one proves nothing, because a repository that was found again is not
+/// checked any more. It is longer than the longest wait of a reconciler before the next check.
 const TOO_LONG_AGO: TimeDelta = TimeDelta::days(2);
 
-/// The forge does not find a repository. Tells how many pulls hold nothing any more because of that.
+/// Handles a repository that the forge does not find. Returns how many pull requests hold nothing any more because of
+/// that.
 pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
     if ctx.store.pull_list_of_repo(repo).await?.is_empty() {
         return Ok(0);
@@ -54,8 +56,8 @@ pub(super) async fn repository(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> 
     }
 }
 
-/// The forge does not find a pull: it is gone, or its whole repository is. Tells how many pulls hold nothing any more
-/// because of that.
+/// Handles a pull request that the forge does not find: it is gone, or its whole repository is. Returns how many pull
+/// requests hold nothing any more because of that.
 pub(super) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     match ctx.forge.repository(&at.repo, None).await {
         Ok(facts) if is_same(ctx, &facts, &at.repo).await? => {}
@@ -71,13 +73,13 @@ pub(super) async fn pull(ctx: &Ctx, at: &PullRef) -> anyhow::Result<u64> {
     Ok(1)
 }
 
-/// Whether what the forge found is the repository on record, and not another one that has its name.
+/// Returns true if the forge found the recorded repository, and not another one with its name.
 async fn is_same(ctx: &Ctx, facts: &RepoFacts, repo: &RepoId) -> Result<bool, sqlx::Error> {
     let known = ctx.store.repository_id(repo).await?;
     Ok(facts.at.repo == *repo && known.is_none_or(|id| id == facts.at.id))
 }
 
-/// A repository is archived: nothing in it can be merged, closed or commented on.
+/// Releases the locks of an archived repository, because nothing in it can be merged, closed or commented on.
 pub(super) async fn archived(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
     release(
         ctx,
@@ -87,7 +89,7 @@ pub(super) async fn archived(ctx: &Ctx, repo: &RepoId) -> anyhow::Result<u64> {
     .await
 }
 
-/// Since when something is not found, if that was a while ago.
+/// Returns the time of the first check that did not find it, if that is long enough ago.
 async fn confirmed(ctx: &Ctx, what: Absence<'_>) -> anyhow::Result<Option<DateTime<Utc>>> {
     let since = ctx.store.absence_note(what).await?;
     let age = ctx.clock.now() - since;
@@ -108,7 +110,8 @@ fn looks(ctx: &Ctx, since: DateTime<Utc>) -> String {
     )
 }
 
-/// Gives back everything that is held in a repository. Those who only wait go first, so that nothing is handed to them.
+/// Releases everything that is held in a repository. Waiting pull requests go first, so that no lock is handed over
+/// to them.
 async fn release(ctx: &Ctx, repo: &RepoId, why: &str) -> anyhow::Result<u64> {
     let mut pulls = Vec::new();
     for at in ctx.store.pull_list_of_repo(repo).await? {
@@ -137,7 +140,7 @@ async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> 
             .job_push(&CleanPull { pull: at.clone() }.to_new())
             .await?;
     } else if let Err(error) = ctx.checkouts.remove_pull(at).await {
-        // No job is told such a name: another repository has that of this one.
+        // No job may have such a name, because another repository has the name of this one.
         warn!(pull = %at, %error, "The checkouts of a pull request that is gone could not be removed");
     }
     warn!(pull = %at, locks = freed.len(), why, "A pull request holds nothing any more");

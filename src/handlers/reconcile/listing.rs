@@ -1,4 +1,4 @@
-//! One repository: its open pulls by the forge, beside where they stood when that was last taken up.
+//! Compares the open pull requests of one repository on the forge with their last known state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,31 +16,31 @@ use crate::queue::JobError;
 use crate::store::{Absence, ForgePage, HeadNews, WatchedRepo};
 use crate::vcs::{Budget, ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk};
 
-/// Most pages of a list: 3,000 open pulls.
+/// Maximum number of pages of a list: 3,000 open pull requests.
 const MAX_PAGES: usize = 30;
 
-/// How the look at a repository ended.
+/// Result of the comparison for a repository.
 pub(super) enum Look {
-    /// As far as the budget allows.
+    /// Compared, as far as the budget allows.
     Done {
-        /// What is left of it.
+        /// Rest of the rate limit.
         budget: Option<Budget>,
-        /// Every open pull was compared with what is known.
+        /// True if every open pull request was compared with its last known state.
         complete: bool,
     },
-    /// The forge did not answer as it should.
+    /// Failed, because the forge answered with an error.
     Failed(ForgeError),
 }
 
-/// Why the look at a repository ends before everything was seen to.
+/// Reason why the comparison of a repository ends early.
 enum Stop {
-    /// Little is left of the right to ask.
+    /// Few requests are left in the rate limit.
     Thrift,
-    /// The forge did not answer as it should.
+    /// The forge answered with an error.
     Forge(ForgeError),
-    /// The name meant another repository until now: what is known has to be read again.
+    /// The name meant another repository until now, so the known state has to be read again.
     Renamed,
-    /// Something of ours is broken.
+    /// An internal error, such as an error of the database.
     Broken(anyhow::Error),
 }
 
@@ -62,14 +62,15 @@ impl From<JobError> for Stop {
     }
 }
 
-/// What is kept of a page.
+/// Stored content of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     pulls: Vec<ListedPull>,
     more: bool,
 }
 
-/// Compares the list with what is known. What is known is read first, so that an event which comes meanwhile is noticed.
+/// Compares the list with the known state. The known state is read first, so that an event which arrives meanwhile is
+/// noticed.
 pub(super) async fn look(
     ctx: &Ctx,
     watched: &WatchedRepo,
@@ -108,14 +109,14 @@ struct List<'a> {
     watched: &'a WatchedRepo,
     known: BTreeMap<PullNumber, PullHead>,
     listed: BTreeSet<PullNumber>,
-    /// Whether the repository is archived, as the list shows it.
+    /// True if the list shows that the repository is archived.
     archived: bool,
     budget: Option<Budget>,
     found: &'a mut Found,
 }
 
 impl List<'_> {
-    /// Says whether that was all.
+    /// Compares all pages. Returns true if that was the whole list.
     async fn compare(&mut self) -> Result<bool, Stop> {
         if !self.read().await? {
             return Ok(false);
@@ -125,7 +126,7 @@ impl List<'_> {
                 .await
                 .map_err(Stop::Broken)?;
         }
-        // Pulls that were open and are not listed any more.
+        // Pull requests that were open and are not listed any more.
         let gone: Vec<PullNumber> = self
             .known
             .keys()
@@ -138,8 +139,8 @@ impl List<'_> {
         Ok(true)
     }
 
-    /// Reads page after page; says whether that was all of them. A page is kept after everything in it was seen to: what
-    /// a crash leaves undone is found again.
+    /// Reads page after page. Returns true if all pages were read. A page is stored only after everything in it was
+    /// handled, so the next tick finds the rest after a crash.
     async fn read(&mut self) -> Result<bool, Stop> {
         let repo = &self.watched.repo;
         let pages = self.ctx.store.forge_page_list(repo).await?;
@@ -167,7 +168,7 @@ impl List<'_> {
         Ok(false)
     }
 
-    /// A page, and its tag if it is not the one we have.
+    /// Fetches a page. Returns its tag if it differs from the stored one.
     async fn page(
         &mut self,
         number: usize,
@@ -231,7 +232,8 @@ impl List<'_> {
         self.ask(pull.number).await
     }
 
-    /// A list may be behind, so the forge is asked for the one pull; then the same is done as if an event had told it.
+    /// Asks the forge for one pull request, because a list may be outdated. Then it handles a change as if an event
+    /// had reported it.
     async fn ask(&mut self, number: PullNumber) -> Result<(), Stop> {
         self.be_thrifty()?;
         let (ctx, at, via) = (self.ctx, self.at(number), self.watched.installation);
@@ -257,7 +259,7 @@ impl List<'_> {
         Ok(())
     }
 
-    /// Says whether there was anything to do.
+    /// Handles one pull request. Returns true if there was anything to do.
     async fn mend(&self, pull: &Pull) -> Result<bool, Stop> {
         let (ctx, known, via) = (
             self.ctx,
@@ -290,7 +292,7 @@ impl List<'_> {
         Ok(known != Some(&pull.standing()) && events::found(ctx, pull, known, via).await?)
     }
 
-    /// Stops when little is left of the right to ask; counts the question that is asked otherwise.
+    /// Stops if few requests are left in the rate limit. Otherwise it counts the next request.
     fn be_thrifty(&mut self) -> Result<(), Stop> {
         let Some(budget) = &mut self.budget else {
             return Ok(());

@@ -1,14 +1,14 @@
-//! Pulls whose opening, push, change of base or close was never told: the open pulls of every known repository are listed
-//! and compared with where they stood when that was last taken up.
+//! Finds missed events: an opened pull request, a push, a change of the base, or a close. It lists the open pull
+//! requests of every known repository and compares them with their last handled state.
 //!
-//! A repository is known once an event of it came, or a pull of it is on record. What had changed before that is only
-//! noted: nobody wants the backlog of a repository planned because Lockkeeper was switched on. Whether a pull really
-//! stands elsewhere, or is closed, the forge is asked for each before anything is done, and then the same is done as if
-//! the event had come (`handlers/events`), in a transaction that does nothing if it has.
+//! A repository is known once it had an event, or a pull request of it was recorded. Earlier changes are only noted:
+//! nobody wants plans for the backlog of a repository because Lockkeeper was switched on. Before anything is done,
+//! the forge confirms each pull request that seems to have changed or closed. Then the change is handled as if the
+//! event had arrived (`handlers/events`), in a transaction that does nothing if it has.
 //!
-//! The repository that was not looked at for longest goes first, and only one replica looks at it. Pages that have not
-//! changed are not sent again, which costs nothing of the forge's rate limit; when little of that is left, the rest
-//! waits for the next time, because commands need it more.
+//! The repository with the oldest check goes first, and only one replica checks it. Unchanged pages are not sent
+//! again, which costs nothing of the forge's rate limit. If few requests are left, the remaining repositories wait
+//! for the next tick, because commands need the requests more.
 
 use std::collections::BTreeSet;
 
@@ -24,18 +24,18 @@ use crate::model::RepoId;
 use crate::store::{Absence, WatchedRepo};
 use crate::vcs::{Budget, ForgeError};
 
-/// Repositories that are looked at in one go; others have their turn the next time.
+/// Maximum number of repositories in one tick; others follow in the next ones.
 const AT_ONCE: i64 = 500;
-/// Shorter than the time from one go to the next, so that no repository misses a turn.
+/// Time until the next check of a repository. It is shorter than the period, so that no repository misses a tick.
 const NOT_AGAIN_FOR: TimeDelta = TimeDelta::seconds(270);
-/// What is not served any more may be served again some day.
+/// Time until the next check of a repository that is not served. It may be served again later.
 const NOT_SERVED_FOR: TimeDelta = TimeDelta::days(1);
-/// Longest wait for a repository that could not be looked at; waits double up to it.
+/// Longest wait for a repository that could not be checked; waits double up to it.
 const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
-/// Percent of a window of requests that are left to commands.
+/// Percentage of a rate limit window that is left to commands.
 pub(super) const LEFT_TO_COMMANDS: u64 = 20;
 
-/// Finds what no event has told.
+/// Finds changes that no event has reported.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     ctx.store.watched_discover().await?;
     let mut found = Found::default();
@@ -52,7 +52,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// The turn of one repository, unless another replica has it.
+/// Checks one repository, unless another replica does.
 async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<Found> {
     let is_served = claimed::service(ctx, &watched.repo).await? == Service::Served;
     let wait = if is_served {
@@ -100,15 +100,15 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
     Ok(found)
 }
 
-/// The repository has another name now: everything that is kept of it moves there. What keeps it from that passes, or
-/// somebody has to do something about it; the next look tries again.
+/// Follows a renamed repository: all its rows move to the new name. An obstacle is temporary, or an administrator has
+/// to remove it; the next tick tries again.
 pub(super) async fn follow(ctx: &Ctx, repo: &RepoId) {
     if let Err(error) = identity::look(ctx, repo, Asker::default()).await {
         warn!(%repo, error = error.message(), "What is kept of a repository that was renamed could not be moved yet");
     }
 }
 
-/// A repository that is gone, or that we may not see any more, is asked about ever more rarely.
+/// Increases the wait for a repository that is gone or not visible any more.
 async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow::Result<()> {
     let doublings = u32::try_from(watched.failures.clamp(0, 16)).unwrap_or_default();
     let wait = (NOT_AGAIN_FOR * 2_i32.pow(doublings)).min(LONGEST_WAIT);
@@ -119,12 +119,12 @@ async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow
     Ok(())
 }
 
-/// Who is not to be asked about any more this time, because little is left of the right to ask, or there is no answer.
+/// Owners without further requests in this tick, because few requests are left or the forge does not answer.
 #[derive(Default)]
 struct Thrift {
     all: bool,
     owners: BTreeSet<String>,
-    /// Why it stopped, for the log.
+    /// Reasons to stop, for the log.
     words: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ impl Thrift {
         self.owners.insert(repo.owner().to_owned());
     }
 
-    /// The next question would end in the same way.
+    /// Stops all further requests, because they would fail in the same way.
     fn give_up(&mut self, error: &ForgeError) {
         self.words.push(error.to_string());
         self.all = true;

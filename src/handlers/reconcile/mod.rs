@@ -1,9 +1,9 @@
-//! Repair that may run at any time: each reconciler reads the state and moves it one step towards what should be. It takes
-//! no argument, so that it finds what nobody told it of, and a second run finds nothing left.
+//! Fixes differences at any time: each reconciler reads the state and moves it one step towards the intended one. It
+//! takes no argument, so that it finds changes without an event, and a second run finds nothing to do.
 //!
-//! Servers turn the reconcilers of [`crate::features::reconcilers`] by timer, and metrics, the page of operations and the
-//! documentation are made from that list. A reconciler is a function `async fn tick(&Ctx) -> anyhow::Result<Found>` and a
-//! value that says its name, what it repairs and how often.
+//! Servers turn the reconcilers of [`crate::features::reconcilers`] by timer. Metrics, the page of operations and the
+//! documentation are made from that list. A reconciler is a function `async fn tick(&Ctx) -> anyhow::Result<Found>`
+//! and a value with its name, its purpose and its period.
 
 mod closed_pulls;
 mod disk;
@@ -28,17 +28,17 @@ use crate::context::Ctx;
 
 pub use rounds::{Rounds, Turn};
 
-/// What one look comes to.
+/// Result of one tick of a reconciler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// How much was looked at.
+    /// Number of things that it checked.
     pub looked_at: u64,
-    /// How much of that was repaired.
+    /// Number of things that it fixed.
     pub repaired: u64,
 }
 
 impl Found {
-    /// For repairs that only meet what they repair.
+    /// Counts the results of a reconciler that only finds things that it fixes.
     pub const fn repaired(count: u64) -> Self {
         Self {
             looked_at: count,
@@ -54,19 +54,19 @@ impl AddAssign for Found {
     }
 }
 
-/// Which servers turn a reconciler.
+/// Servers that turn a reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Each for itself.
+    /// Every server turns it for itself.
     EveryReplica,
-    /// One of those that share a database, whichever comes first when the period is over.
+    /// One of the servers with a common database turns it: the first one after the period is over.
     OnePerGroup,
 }
 
-/// How long a server that is told to stop goes on with a reconciler.
+/// Time until which a stopping server turns a reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Until it is told.
+    /// Until the server begins to stop.
     Closing,
     /// Until its last run has ended, because those runs need it.
     End,
@@ -74,32 +74,32 @@ pub enum Until {
 
 type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<Found>>;
 
-/// A repair.
+/// A reconciler with its schedule.
 pub struct Reconciler {
-    /// Its name in metrics and on the operators' page; never changes.
+    /// Name in metrics and on the operators' page; it never changes.
     pub name: &'static str,
-    /// What it repairs, a sentence for people.
+    /// Purpose of the reconciler, a sentence for people.
     pub repairs: &'static str,
-    /// How long from one look to the next, unless a setting says otherwise ([`Self::every`]).
+    /// Time from one tick to the next, unless a setting changes it ([`Self::every`]).
     pub period: Duration,
     set: Option<fn(&Periods) -> Duration>,
-    /// Who turns it.
+    /// Servers that turn it.
     pub scope: Scope,
-    /// How long.
+    /// Time until which a stopping server turns it.
     pub until: Until,
-    /// Whether news of repositories wake it before its time ([`crate::store::News::Mirrors`]).
+    /// True if news of repositories wake it before its time ([`crate::store::News::Mirrors`]).
     pub hears_of_mirrors: bool,
-    /// Whether the server renews its own leases before. After a pause of the whole machine they look like those of a
+    /// True if the server renews its own leases first. After a pause of the whole machine they look like those of a
     /// dead server, and it would take work over from itself.
     pub renews_first: bool,
-    /// Whether a server that starts looks at once, also if another has had the turn: what happened while it was away, or
-    /// was told to it in vain, is not to wait for a period.
+    /// True if a starting server turns it at once, even if another one has had the turn. Changes that it missed while
+    /// it was down need not wait for a period.
     pub looks_at_start: bool,
     tick: Tick,
 }
 
 impl Reconciler {
-    /// One of those that share a database turns it, until it is told to stop.
+    /// Defines a reconciler that one of the servers with a common database turns, until that server begins to stop.
     pub const fn new(
         name: &'static str,
         repairs: &'static str,
@@ -120,7 +120,7 @@ impl Reconciler {
         }
     }
 
-    /// A setting says how long it is from one look to the next.
+    /// Takes the period from a setting.
     pub(crate) const fn set_by(self, set: fn(&Periods) -> Duration) -> Self {
         Self {
             set: Some(set),
@@ -128,7 +128,7 @@ impl Reconciler {
         }
     }
 
-    /// Each server turns it for itself, until its last run has ended.
+    /// Lets each server turn it for itself, until its last run has ended.
     pub(crate) const fn on_every_replica(self) -> Self {
         Self {
             scope: Scope::EveryReplica,
@@ -158,7 +158,7 @@ impl Reconciler {
         }
     }
 
-    /// How long from one look to the next on this server.
+    /// Returns the time from one tick to the next on this server.
     pub fn every(&self, periods: &Periods) -> Duration {
         self.set.map_or(self.period, |set| set(periods))
     }
@@ -215,7 +215,7 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_mins(5),
         |ctx| Box::pin(statuses::tick(ctx)),
     ),
-    // All files of all checkouts are counted, so not too often.
+    // The disk reconciler counts all files of all checkouts, so it runs rarely.
     Reconciler::new(
         "disk",
         "Removes checkouts of closed pull requests, providers that nobody uses, and what takes more room than \
@@ -233,8 +233,7 @@ pub static RECONCILERS: &[Reconciler] = &[
     ),
 ];
 
-/// Tells commands of this process to stop that were asked to by another replica: for those who have heard of it before
-/// its timer has.
+/// Stops commands of this process that another replica cancelled, for callers that hear of it before the timer fires.
 pub async fn stops(ctx: &Ctx) -> anyhow::Result<()> {
     stops::tick(ctx).await.map(drop)
 }

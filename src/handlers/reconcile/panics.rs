@@ -1,4 +1,5 @@
-//! Panics of this server: each is a mistake in Lockkeeper that somebody should hear of, although the work goes on.
+//! Reports panics of this server: each is a bug in Lockkeeper that an administrator should hear of, although the work
+//! continues.
 
 use anyhow::bail;
 use chrono::{SecondsFormat, TimeDelta};
@@ -6,10 +7,10 @@ use chrono::{SecondsFormat, TimeDelta};
 use super::Found;
 use crate::context::Ctx;
 
-/// Older ones are in the log alone.
+/// Time for which a panic is reported. Older ones are only in the log.
 const TOLD_FOR: TimeDelta = TimeDelta::days(1);
 
-/// Looks whether there were any. There is nothing to repair.
+/// Fails if there were any panics. It has nothing to fix.
 pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let seen = ctx.panics.since(ctx.clock.now() - TOLD_FOR);
     if let Some(last) = seen.last() {

@@ -1,7 +1,7 @@
-//! What is old enough to be forgotten (P12).
+//! Deletes rows and files that are older than their retention period (P12).
 //!
-//! Everything is removed in pieces, each a transaction of its own, so that nobody waits long for the one writer of
-//! SQLite; what is left after so many pieces is for the next time.
+//! Everything is deleted in pieces, each in a transaction of its own, so that nobody waits long for the one writer of
+//! SQLite. After a limited number of pieces the rest waits for the next tick.
 
 use std::time::Duration;
 
@@ -13,45 +13,45 @@ use super::Found;
 use crate::context::Ctx;
 use crate::model::PlanId;
 
-/// Rows that one statement removes at most.
+/// Maximum number of rows that one statement deletes.
 const BATCH: i64 = 500;
-/// Statements for one kind of row in one look.
+/// Maximum number of statements for one kind of row in one tick.
 const BATCHES: usize = 200;
-/// Plan files whose records one query looks for.
+/// Maximum number of plan files whose records one query looks up.
 const FILES: usize = 500;
-/// Commands that one look removes, with everything below them.
+/// Maximum number of commands that one tick deletes, with everything below them.
 const COMMANDS: usize = 2_000;
 
-/// Somebody who looks for what happened last week still finds the jobs of it.
+/// Retention period of jobs. People who investigate last week still find its jobs.
 const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
-/// Somebody who looks for what happened last night still finds who was there.
+/// Retention period of replicas. People who investigate last night still find the servers of that time.
 const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
-/// Whoever begins to walk them has long begun by then.
+/// Retention period of repository events. All servers have begun to walk them by then.
 const KEEP_REPOSITORY_EVENTS: TimeDelta = TimeDelta::days(1);
-/// A data directory whose server was not there for so long is not waited for. If it comes back, everything on it is looked
-/// at anew.
+/// Time after which an absent data directory is not waited for. If its server comes back, it checks everything in the
+/// directory again.
 const KEEP_HOMES: TimeDelta = TimeDelta::days(7);
-/// A gate that was closed longer ago is open, whether it is known or not.
+/// Retention period of rate gates. A gate that was closed earlier is open, with or without its row.
 const KEEP_RATE_GATES: TimeDelta = TimeDelta::days(1);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
-/// The record follows its file within moments. The rest of the time is for clocks that differ: the file may lie on a disk of
-/// another machine.
+/// Minimum age of plan files without a record. The record follows its file within moments. The rest of the time
+/// allows for clocks that differ, because the file may be on a disk of another machine.
 const KEEP_UNRECORDED_PLAN_FILES: TimeDelta = TimeDelta::hours(1);
 
-/// What is removed when it was over by that time.
+/// Kinds of rows to delete, with the time before which they ended.
 #[derive(Clone, Copy)]
 enum Old {
     Deliveries(DateTime<Utc>),
     Jobs(DateTime<Utc>),
-    /// That every data directory has walked past.
+    /// Events that every data directory has walked past.
     RepositoryEvents(DateTime<Utc>),
-    /// Of plans that nobody can apply any more, at once.
+    /// Files of plans that nobody can apply any more, regardless of their age.
     PlanFiles,
-    /// With their files.
+    /// Discarded plans together with their files.
     DiscardedPlans(DateTime<Utc>),
 }
 
-/// Forgets what nobody will ask for any more.
+/// Deletes everything that is older than its retention period.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let (now, keep) = (ctx.clock.now(), &ctx.settings.retention);
     let mut gone = 0;
@@ -73,7 +73,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     Ok(Found::repaired(gone))
 }
 
-/// Nobody waits for data directories that were not heard of since then.
+/// Drops data directories without a sign of life since then, so that nobody waits for them.
 async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     let dropped = ctx.store.repository_event_drop_cursors(before).await?;
     for home in &dropped {
@@ -82,8 +82,8 @@ async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
     Ok(dropped.len() as u64)
 }
 
-/// Removes plan files that no record names: a server died between the file and its record. What a run that is queued or
-/// under way could have written stays.
+/// Deletes plan files without a record: a server died between the file and its record. Files that a queued or running
+/// run could have written stay.
 async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<u64> {
     let mut files = ctx
         .artifacts
@@ -101,7 +101,7 @@ async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<
     for files in files.chunks(FILES) {
         let plans: Vec<PlanId> = files.iter().map(|file| file.plan).collect();
         let recorded = ctx.store.plan_list_recorded(&plans).await?;
-        // The file of a record is whole; one that is not was given up by whoever wrote it.
+        // A file with a record is complete. The server that wrote an incomplete one gave up.
         for file in files
             .iter()
             .filter(|file| !file.is_whole || !recorded.contains(&file.plan))
@@ -121,7 +121,7 @@ fn older_than(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {
     now.checked_sub_signed(TimeDelta::from_std(keep).ok()?)
 }
 
-/// Removes until a piece is not full.
+/// Deletes in batches until one is not full.
 async fn in_batches(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
     let mut all = 0;
     for _ in 0..BATCHES {

@@ -1,4 +1,4 @@
-//! Turns reconcilers on one server: by hand or when their turn has come, and keeps what came of it.
+//! Turns reconcilers on one server, on request or when their turn has come, and records the results.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -16,30 +16,30 @@ use crate::leases::{LeaseKey, LeaseOutcome};
 use crate::store::ReconcilerRun;
 use crate::telemetry::Metric;
 
-/// A look that takes longer is given up: what it waits for will not come.
+/// Maximum duration of a tick. A longer one is aborted, because it waits for something that will not come.
 const LONGEST: Duration = Duration::from_mins(15);
-/// A look that found nothing, like the one before, is not written down more often than this: some look every two
+/// Minimum time between two records of a tick that found nothing, like the one before. Some reconcilers run every two
 /// seconds.
 const RECORD_EVERY: TimeDelta = TimeDelta::seconds(30);
 
-/// Whether it was our turn.
+/// Result of an attempt to turn a reconciler.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It was.
+    /// Turned by this server, with its result.
     Ours(Found),
-    /// Another server has looked in this period.
+    /// Already turned by another server in this period.
     Anothers,
 }
 
-/// The reconcilers of one server.
+/// Reconcilers of one server, with their last results.
 pub struct Rounds {
     ctx: Arc<Ctx>,
     replica: String,
     last: Mutex<HashMap<&'static str, Last>>,
 }
 
-/// What was written down last.
+/// Last recorded result of a reconciler.
 #[derive(Clone, Copy, Default)]
 struct Last {
     at: DateTime<Utc>,
@@ -47,7 +47,7 @@ struct Last {
 }
 
 impl Rounds {
-    /// For the server of that name. Every reconciler has its numbers from now on, even before its first look.
+    /// Prepares the reconcilers of the named server. Each has its metrics from now on, even before its first tick.
     pub fn new(
         ctx: Arc<Ctx>,
         replica: &str,
@@ -68,10 +68,12 @@ impl Rounds {
         }
     }
 
-    /// Looks if it is the turn of this server. What one per group does is under a lease as long as the period, which is
-    /// not given back: its end is when the next turn is. It begins with the name of the server, so a dead one keeps
-    /// nobody waiting, and after a failure it is given back, because another server may do better. A look whose lease is
-    /// lost is cut off, and another server repairs the same.
+    /// Turns a reconciler if it is the turn of this server.
+    ///
+    /// A reconciler for one server of the group needs a lease as long as the period. The lease is not released after
+    /// the tick, so that its end is the time of the next turn. Its owner begins with the name of the server, so a
+    /// dead server blocks nobody. After a failure the lease is released, because another server may succeed. A tick
+    /// that loses its lease is aborted, and another server does the same work.
     pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
         if which.scope == Scope::EveryReplica {
             return self.tick(which).await.map(Turn::Ours);
@@ -98,8 +100,8 @@ impl Rounds {
         }
     }
 
-    /// The first turn of a server that starts. Another may have looked just before, and so before this one could be told
-    /// of anything: what must not wait for the next period is looked at all the same.
+    /// Takes the first turn of a starting server. Another server may have had its turn just before, when this one
+    /// could not receive events yet. A reconciler that must not wait for the next period is turned anyway.
     pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
         match self.turn(which).await? {
             Turn::Anothers if which.looks_at_start => self.tick(which).await.map(Turn::Ours),
@@ -107,12 +109,12 @@ impl Rounds {
         }
     }
 
-    /// How long from one look to the next.
+    /// Returns the time from one tick to the next.
     pub fn every(&self, which: &Reconciler) -> Duration {
         which.every(&self.ctx.settings.periods)
     }
 
-    /// Looks now, whoever's turn it is.
+    /// Turns a reconciler now, even if it is the turn of another server.
     pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<Found> {
         let started_at = self.ctx.clock.now();
         let span = info_span!("reconciler", reconciler = which.name);
@@ -135,7 +137,7 @@ impl Rounds {
         Ok(found)
     }
 
-    /// Measured and logged.
+    /// Measures and logs the result.
     fn told(
         &self,
         which: &Reconciler,
@@ -160,7 +162,7 @@ impl Rounds {
         }
     }
 
-    /// Keeps what came of it, unless it is the same as a moment ago.
+    /// Records the result, unless it repeats a recent one.
     async fn record(
         &self,
         name: &'static str,

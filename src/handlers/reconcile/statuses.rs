@@ -1,5 +1,5 @@
-//! Statuses that stay pending although nobody works on them any more: the job of a command was lost, or the status that
-//! should have ended it could not be set for so long that it was given up.
+//! Ends statuses that stay pending although nothing works on them any more. The job of a command was lost, or the
+//! final status could not be set for so long that its job gave up.
 
 use chrono::TimeDelta;
 use tracing::{info, warn};
@@ -13,13 +13,13 @@ use crate::queue::{Job, JobError};
 use crate::render::status;
 use crate::store::PendingStatus;
 
-/// Most that is looked at in one go.
+/// Maximum number of commands and statuses in one tick.
 const AT_ONCE: i64 = 200;
-/// Nobody waits for the status of a commit this old.
+/// Retention period of statuses. Nobody waits for the status of an older commit.
 const KEEP: TimeDelta = TimeDelta::days(30);
 
-/// Gives up commands that no job is left of, and ends statuses that nothing else will end. Each is done once: a status
-/// that cannot be set this time either stays as it is.
+/// Gives up commands without a job, and ends statuses that nothing else will end. Each is done once: if a status
+/// cannot be set this time either, it stays as it is.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut found = lost_commands(ctx).await?;
     ctx.store.status_prune(ctx.clock.now() - KEEP).await?;
@@ -55,7 +55,8 @@ async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {
     })
 }
 
-/// The status that should have been set last, if that is on record; otherwise one that says what happened.
+/// Returns the status that should have been set last, if its job is stored. Otherwise it returns one that says what
+/// happened.
 async fn end_of(ctx: &Ctx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
     let interrupted = interrupted(left);
     let given_up = ctx.store.job_given_up_in(&interrupted.lane()).await?;

@@ -1,9 +1,9 @@
-//! Commands of this server that another one asks to stop.
+//! Stops commands of this server that people cancelled on another server.
 
 use super::Found;
 use crate::context::Ctx;
 
-/// Tells them.
+/// Stops the cancelled commands of this server.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let asked = ctx.store.command_list_stopping().await?;
     let told = ctx.stops.stop(&asked);

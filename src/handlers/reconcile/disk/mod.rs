@@ -1,11 +1,14 @@
-//! What may stay on this disk.
+//! Removes files from this disk that are not needed, or that exceed the quota.
 //!
-//! Checkouts of pulls that are not open go: their removal is a job, but the server may have died over it, or another
-//! server did the job on its own disk. Packages of providers that no `init` has used for long go, if no checkout links to
-//! them. Then, if there is a quota, downloaded programs that no run uses go until it is met, and after them mirrors, checkouts
-//! and packages; of each, those that were not used for longest first. Never removed are what a command uses right now, and checkouts of open pulls that hold a local Terraform
-//! state, which nobody could make anew; a mirror stays as long as there are checkouts of it, a package as long as one links
-//! to it.
+//! - Checkouts of pull requests that are not open are removed. A job removes them normally, but the server may have
+//!   died before it, or another server did the job on its own disk.
+//! - Packages of providers that no `init` has used for a long time are removed, unless a checkout links to them.
+//! - If there is a quota, downloaded programs that no run uses are removed until it is met. After them come mirrors,
+//!   checkouts and packages. In each group, the longest unused parts go first.
+//!
+//! Parts that a command uses now are never removed. Neither are checkouts of open pull requests with a local
+//! Terraform state, because nobody could recover it. A mirror stays as long as it has checkouts, and a package as
+//! long as a checkout links to it.
 
 mod parts;
 
@@ -20,13 +23,13 @@ use crate::model::{PullRef, PullState};
 
 use parts::{Part, PartUse, Remover};
 
-/// So many of the largest parts are named when the quota cannot be met.
+/// Maximum number of the largest parts in the message when the quota cannot be met.
 const NAMED: usize = 5;
 
-/// Packages of providers that were not used for so long go even if there is room.
+/// Time after which unused packages of providers are removed even if there is room.
 const IDLE: TimeDelta = TimeDelta::days(30);
 
-/// Removes what is left over, and what is over the quota.
+/// Removes unneeded parts, and then parts above the quota.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut found = Found::default();
     let mut remover = Remover::new(ctx);
@@ -56,7 +59,8 @@ async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
         .is_some_and(|state| state != PullState::Open))
 }
 
-/// A new version of a provider comes every week, and the old one is hardly ever asked for again.
+/// Removes packages of providers that were not used for a long time. A provider often has new versions, and the old
+/// ones are hardly ever used again.
 async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<Found> {
     let Some(cache) = &ctx.terraform.providers else {
         return Ok(Found::default());
@@ -73,7 +77,7 @@ async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<F
     Ok(found)
 }
 
-/// Why a part stays although there is no room for it.
+/// Reason why a part stays although there is no room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
     HasState,
@@ -120,8 +124,9 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// Downloaded programs first, which are had again in a moment; then those that were not used for longest, a mirror after its
-/// checkouts, and packages after those that link to them.
+/// Sorts the parts for removal. Downloaded programs come first, because they can be downloaded again quickly. The
+/// longest unused parts come next, with mirrors after their checkouts, and packages after the checkouts that link to
+/// them.
 fn in_order(parts: &mut [PartUse]) {
     let stays_longer = |part: &PartUse| !matches!(part.part, Part::Program(_));
     parts.sort_by(|a, b| {

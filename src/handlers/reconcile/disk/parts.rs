@@ -1,4 +1,4 @@
-//! Everything on this disk that may go to make room, whoever keeps it.
+//! Lists and removes all parts of this disk that may be removed to make room.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::context::Ctx;
 use crate::git::{DiskPart, DiskUse};
 use crate::workflow::{DownloadUse, Linked, PackagePath, PackageUse, ProviderCache};
 
-/// Something that is made anew when it is needed.
+/// Part of the disk that can be restored when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// A mirror, or the checkouts of a pull.
+    /// A mirror, or the checkouts of a pull request.
     Git(DiskPart),
     /// A package of a provider, which checkouts may link to.
     Provider(PackagePath),
@@ -30,13 +30,13 @@ impl fmt::Display for Part {
     }
 }
 
-/// What one of them takes.
+/// Disk use of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartUse {
     pub part: Part,
     pub bytes: u64,
     pub used_at: DateTime<Utc>,
-    /// Whether there is something in it that could not be made anew.
+    /// True if the part contains files that could not be restored.
     pub has_state: bool,
 }
 
@@ -93,7 +93,7 @@ impl From<DownloadUse> for PartUse {
     }
 }
 
-/// All of them.
+/// Lists all parts of the disk.
 pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
     let mut parts: Vec<PartUse> = ctx
         .checkouts
@@ -111,7 +111,7 @@ pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
     Ok(parts)
 }
 
-/// Removes parts; looks at who uses providers once, and only if one is to go.
+/// Removes parts. It looks up the links to providers once, and only if a provider is to be removed.
 pub(super) struct Remover<'a> {
     ctx: &'a Ctx,
     linked: Option<Linked>,
@@ -122,7 +122,7 @@ impl<'a> Remover<'a> {
         Self { ctx, linked: None }
     }
 
-    /// `false`: it stays; what went wrong is in the log.
+    /// Removes a part. Returns `false` if the part stays, and logs errors.
     pub async fn remove(&mut self, part: &Part) -> bool {
         let removed = match part {
             Part::Git(part) => self

@@ -177,7 +177,7 @@ pub async fn build_on(
     Ok(Arc::new(Ctx::new(store, services)))
 }
 
-/// Returns the data directory under its name in the registry of mirrors.
+/// Returns the name of the data directory in the registry of mirrors.
 fn home(config: &ServerConfig, parts: &Parts) -> anyhow::Result<HomeId> {
     let data_dir = &config.storage.data_dir;
     own_dir(data_dir).context("cannot make the data directory (--data-dir)")?;
@@ -361,7 +361,7 @@ fn terraform(
     }
 }
 
-/// Finds and downloads programs. A program that was downloaded once is found even if `--bin-dir` is set.
+/// Finds and downloads programs. A program that was downloaded once stays available even if `--tf-bin-dir` is set.
 fn tools(
     config: &ServerConfig,
     parts: &Parts,

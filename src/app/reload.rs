@@ -17,7 +17,7 @@ use crate::telemetry::Metric;
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the file of `--repo-config`. Its new content is in effect for every command that begins from now on. An
-/// error in it is logged, counted, and shown on the operators' page, and the previous content stays in effect.
+/// error in it is logged, counted, and shown on the page of operations, and the previous content stays in effect.
 pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     let Some(before) = ctx.live.file() else {
         return Ok(Look::Same);

@@ -28,7 +28,7 @@ pub struct Replica {
 }
 
 /// Returns the maximum number of concurrent commands of one repository. It is enough to use every permit that the
-/// repository may have in the pool, and never less than 16, because most commands wait for something else than a
+/// repository may have in the pool. It is never less than 16, because most commands wait for something else than a
 /// permit.
 pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
     i64::try_from(ctx.pool.places_of_a_repo())

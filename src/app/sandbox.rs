@@ -409,7 +409,7 @@ mod tests {
         };
         let (mut config, _) =
             ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
-        // No flag sets it here, because the file does not exist.
+        // The settings of this test do not add the file, because it does not exist.
         config.sandbox.fixed.push(OwnPath {
             path: "/etc/rules/repos.yaml".into(),
             what: "the rules".to_owned(),

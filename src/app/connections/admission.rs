@@ -36,8 +36,8 @@ pub(in crate::app) struct Limits {
     /// Maximum time between an answer and the next request.
     pub idle: Duration,
     /// Maximum idle time of trusted proxies, which send the requests of others over connections that they keep. It is
-    /// longer than the ten minutes of the most patient known load balancer, because a balancer loses a request that
-    /// it sends at the moment its connection is closed.
+    /// longer than the ten minutes of the most patient known load balancer. A balancer loses a request that it sends
+    /// at the moment its connection is closed.
     pub idle_of_proxies: Duration,
     /// Maximum time in which the other side accepts no byte of an answer.
     pub blocked: Duration,
@@ -281,7 +281,7 @@ mod tests {
         admission.admit(peer.parse().unwrap())
     }
 
-    /// A connection whose request is being answered.
+    /// Admits a connection whose request is being answered.
     fn busy(admission: &Arc<Admission>, peer: &str) -> Option<Place> {
         let place = admit(admission, peer)?;
         place.progress.request_begins(false);

@@ -8,9 +8,9 @@
 //!   its socket at once.
 //! - A socket of the user of runs (`--run-as`) belongs to a run. A socket of any other user but ours does not: runs
 //!   cannot change their user.
-//! - While any run is under way, a socket of our own user is served only if a process is found that has it and does
-//!   not belong to a run. If the owner cannot be determined, the connection is refused. A run could hide its
-//!   descriptors or pass them around during the search; it cannot make another process have them.
+//! - While any run is under way, a socket of our own user needs an owner: a process that has it and does not belong
+//!   to a run. If the owner cannot be determined, the connection is refused. A run could hide its descriptors or pass
+//!   them around during the search; it cannot make another process have them.
 
 use std::collections::BTreeSet;
 use std::fs;

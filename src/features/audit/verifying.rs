@@ -1,8 +1,8 @@
 //! Checks that nobody changed the audit log of locks.
 //!
 //! Two walks follow the chain. `new` follows its end, so that new events are verified within a period. `again` goes
-//! from the beginning to the end and then starts again, so that changes to events that were verified long ago are
-//! found, too. Each walk has a limited length per tick, so a tick costs the same for a log of any length.
+//! from the beginning to the end and then starts again. So it also finds changes to events that were verified long
+//! ago. Each walk has a limited length per tick, so a tick costs the same for a log of any length.
 
 use std::time::Duration;
 

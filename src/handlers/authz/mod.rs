@@ -1,10 +1,10 @@
 //! Decides who may do what, in one place for comments, pushes, pages, the API and the command line.
 //!
-//! The rules for people of the forge come from the teams they are in (`--gh-team-allowlist`), or from a program of
-//! the administrator (`team_authz`, which then replaces the list). If there is neither, people who may write to the
-//! repository have permission (`--allow-commenters`). `--web-allow` is the rule for the pages and the API. Accounts
-//! that are limited to owners (`--web-accounts-file`) reach the repositories that their owners have claimed.
-//! Everybody with a shell on the server, and Lockkeeper itself, may do everything.
+//! The teams of people on the forge decide about them (`--gh-team-allowlist`), or a program of the administrator
+//! (`team_authz`, which then replaces the list). If there is neither, people who may write to the repository have
+//! permission (`--allow-commenters`). `--web-allow` is the rule for the pages and the API. Accounts that are limited
+//! to owners (`--web-accounts-file`) reach the repositories that their owners have claimed. Everybody with a shell on
+//! the server, and Lockkeeper itself, may do everything.
 //!
 //! An unknown fact never grants anything (P6): it is an error, and the caller retries or gives up. A denial names the
 //! rule that forbids the action, the value found, and who can do it (P10).

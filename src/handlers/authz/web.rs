@@ -4,8 +4,8 @@ use super::{AuthzError, Decision, Denial, Resource, owners, quoted};
 use crate::config::access::{Action, Identity, Standing, WebAccounts, WebRules};
 use crate::store::Store;
 
-/// Decides by three rules: what the pages may be used for at all, what the account may do, and whether the resource
-/// belongs to the owners that the account is limited to.
+/// Decides by three rules: the use of the pages at all, the permissions of the account, and the owners that the
+/// account is limited to.
 pub async fn by_web(
     store: &Store,
     rules: &WebRules,

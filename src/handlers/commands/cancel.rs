@@ -1,8 +1,8 @@
 //! Runs `cancel`: queued commands will not run, running ones are interrupted. An apply, an import or a `state rm` is
 //! interrupted only with `--force`.
 //!
-//! It asks the forge for nothing but permissions, and has a lane of its own, so that it never waits for the commands
-//! that it is to stop. One transaction ends the commands, posts their replies, and posts its own reply.
+//! It asks the forge for nothing but permissions. It has a lane of its own, so that it never waits for the commands
+//! that it has to stop. One transaction ends the commands, posts their replies, and posts its own reply.
 
 use anyhow::Context;
 use tracing::info;

@@ -1,8 +1,8 @@
 //! Implements `automerge`: merges a pull request after its apply.
 //!
 //! The apply decides whether a merge follows, and says so in its reply. It leaves a job, which checks everything
-//! again and asks the forge to merge exactly the commit that was applied. An unknown fact prevents the merge (P6). If
-//! the pull request is merged already, the job finds nothing to do, so a crash between the merge and the end of the
+//! again and asks the forge to merge exactly the commit that was applied. An unknown fact prevents the merge (P6).
+//! The job finds nothing to do if the pull request is merged already. So a crash between the merge and the end of the
 //! job does no harm.
 
 use std::collections::btree_map::Entry;

@@ -79,7 +79,7 @@ pub(super) struct CommandCx<'a> {
     pub lost: CancellationToken,
     /// Settled once: before the first run of the command begins, or when the server is about to stop.
     fate: OnceLock<Fate>,
-    /// Place where its hooks run; empty until they have run.
+    /// Place where its hooks run; empty until the hooks before the command have run.
     hooks: OnceLock<hooks::Site>,
 }
 
@@ -172,8 +172,8 @@ impl CommandCx<'_> {
         Ok(())
     }
 
-    /// Records the end of a run. If the run had ended before, another replica took the command over and ended it,
-    /// even if this one does not know yet that the lease is lost.
+    /// Records the end of a run. If the run had ended before, another replica took the command over and ended it.
+    /// This one may not know yet that the lease is lost.
     pub async fn finish_run(&self, run: RunId, report: &ProjectReport) -> Result<(), JobError> {
         if !self
             .ctx

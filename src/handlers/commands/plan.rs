@@ -1,7 +1,7 @@
 //! Runs `plan`, by comment or because the pull request changed.
 //!
 //! First it takes the locks of all projects. Then each project needs a permit of the pool, runs Terraform, and stores
-//! the plan record. The record is kept only if the lock is still held at that moment, so a plan leaves nothing behind
+//! the plan record. The record is kept only if the lock is still held at that moment. So a plan leaves nothing behind
 //! if `unlock` or the end of the pull request overtakes it (P7). A project whose plan fails releases its lock.
 
 use std::collections::BTreeMap;
@@ -681,7 +681,7 @@ struct Reading {
     blocked: Option<String>,
 }
 
-/// Reads a plan. The plan file says what the plan would do, and the output of the built-in `plan` step has to say the
+/// Reads a plan. The plan file says what the plan would do. The output of the built-in `plan` step has to say the
 /// same, because people read both. Commands of the administrator may print text that a pull request controls, in a
 /// form of their own. So their text is not compared, and a plan that they make always counts as one to apply.
 fn read_output(made: &PlanMade) -> Reading {

@@ -95,8 +95,8 @@ impl Policies {
     }
 
     /// Builds the rules for an apply, from the configuration with which the plan was made. `written` is the command
-    /// whose hooks may have written it. If it cannot be read any more, or contains settings that the administrator
-    /// does not allow any more, the administrator's own rules are in effect. No lock is left out because of that
+    /// whose hooks may have written it. It may be unreadable by now, or contain settings that the administrator does
+    /// not allow any more. Then the administrator's own rules are in effect. No lock is left out because of that
     /// (P6).
     pub async fn of_plan(
         cx: &CommandCx<'_>,

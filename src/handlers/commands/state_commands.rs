@@ -5,8 +5,8 @@
 //! - the requirements of the project for an import;
 //! - a permit of the pool;
 //! - the checkout;
-//! - the gate, which checks the apply locks, the pull request and the project lock in one transaction, and records
-//!   that the change has begun.
+//! - the gate, which checks the apply locks, the pull request and the project lock. The same transaction records that
+//!   the change has begun.
 //!
 //! From there on a change is treated like an apply: it is never begun again automatically (P3), only `cancel --force`
 //! interrupts it, and its lock stays until it has ended. An earlier plan is discarded as soon as the state may have

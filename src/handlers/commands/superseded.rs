@@ -1,7 +1,7 @@
 //! Ends or repeats a plan when a newer event of the pull request leads to a newer plan that replaces it.
 //!
-//! A plan of the whole pull request, or of projects whose locks were handed over, ends without a reply, because the
-//! newer plan covers it. If a comment requested it, the newer plan replies to that comment (`command_stands_in`).
+//! The newer plan covers a plan of the whole pull request, or of projects whose locks were handed over. Such a plan
+//! ends without a reply. If a comment requested it, the newer plan replies to that comment (`command_stands_in`).
 //!
 //! People would miss a plan with a request of its own, such as one project or arguments for Terraform. While it waits
 //! it is left alone, because it will use the newest commit anyway. While it runs it is interrupted and begun again.

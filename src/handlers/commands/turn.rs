@@ -93,8 +93,8 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
     Ok(in_line::tell_left(ctx, pull, installation, &projects).await?)
 }
 
-/// Lists the projects of a command whose locks were handed over to the pull request, in this turn or in one that a
-/// push replaced.
+/// Lists the projects of a command whose locks were handed over to the pull request. That happened in this turn, or
+/// in a turn that a push replaced.
 pub(super) async fn projects_of(
     ctx: &Ctx,
     row: &CommandRow,

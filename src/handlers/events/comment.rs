@@ -69,8 +69,8 @@ pub(super) async fn handle(
 }
 
 /// Returns true for Lockkeeper's own comments, because the bot never answers itself. Every comment of the bot also
-/// ends with a hidden line. So even if the forge does not report our own name, or another Lockkeeper serves the
-/// repository too, no two of them answer each other forever.
+/// ends with a hidden line. So no two Lockkeepers answer each other forever, even if the forge does not report our
+/// own name or both serve the repository.
 async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
     if ctx.settings.grammar.is_own(&event.author) {
         return true;

@@ -76,7 +76,7 @@ type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<Found>>;
 
 /// A reconciler with its schedule.
 pub struct Reconciler {
-    /// Name in metrics and on the operators' page; it never changes.
+    /// Name in metrics and on the page of operations; it never changes.
     pub name: &'static str,
     /// Purpose of the reconciler, a sentence for people.
     pub repairs: &'static str,

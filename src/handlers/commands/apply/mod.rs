@@ -7,7 +7,7 @@
 //! - The code is checked out.
 //! - The requirements of the project must be met.
 //! - The current pull request is compared once more.
-//! - The gate checks the apply locks, the pull request, the project lock and the plan in one transaction, and records
+//! - The gate checks the apply locks, the pull request, the project lock and the plan. The same transaction records
 //!   that the apply has begun.
 //!
 //! Anything that cannot be determined refuses the apply (P6).

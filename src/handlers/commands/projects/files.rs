@@ -1,5 +1,5 @@
 //! Reads files of a checkout, such as the code for the search. It follows no links, except to the code of a project
-//! that is run, as the tool does, and then never out of the checkout.
+//! that is run, as the tool does. Even then it never leaves the checkout.
 
 use crate::config::text_of;
 use crate::discovery::{self, RequiredVersions};

@@ -59,8 +59,8 @@ async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
         .is_some_and(|state| state != PullState::Open))
 }
 
-/// Removes packages of providers that were not used for a long time. A provider often has new versions, and the old
-/// ones are hardly ever used again.
+/// Removes packages of providers that were not used for a long time. Some provider has a new version every week, and
+/// the old ones are hardly ever used again.
 async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<Found> {
     let Some(cache) = &ctx.terraform.providers else {
         return Ok(Found::default());

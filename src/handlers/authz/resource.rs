@@ -1,4 +1,4 @@
-//! Describes the target of an action, for which [`super::check`] decides.
+//! Describes the target of an action, about which [`super::check`] decides.
 
 use std::fmt;
 

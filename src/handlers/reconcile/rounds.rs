@@ -71,9 +71,9 @@ impl Rounds {
     /// Turns a reconciler if it is the turn of this server.
     ///
     /// A reconciler for one server of the group needs a lease as long as the period. The lease is not released after
-    /// the tick, so that its end is the time of the next turn. Its owner begins with the name of the server, so a
-    /// dead server blocks nobody. After a failure the lease is released, because another server may succeed. A tick
-    /// that loses its lease is aborted, and another server does the same work.
+    /// the tick, so that its end is the time of the next turn. The name of its holder begins with the name of the
+    /// server, so a dead server blocks nobody. After a failure the lease is released, because another server may
+    /// succeed. A tick that loses its lease is aborted, and another server does the same work.
     pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
         if which.scope == Scope::EveryReplica {
             return self.tick(which).await.map(Turn::Ours);

@@ -1,4 +1,4 @@
-//! Checks everything that an apply must find unchanged. The checks that can refuse it run in this order.
+//! Makes all checks that can refuse an apply, in the order of this file. An apply must find everything unchanged.
 
 use std::sync::Arc;
 
@@ -162,8 +162,8 @@ pub(super) async fn prepare(
     })
 }
 
-/// Returns the workflow that made the plan (P5). Its reader saw the result of these steps. If a plan has no file,
-/// only the workflow ties the apply to it.
+/// Returns the workflow that made the plan (P5). Readers of the plan saw the result of these steps. If a plan has no
+/// file, only the workflow ties the apply to it.
 fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> {
     let workflow = work.policies(&plan.project).workflow(&plan.project);
     if workflow.fingerprint() == plan.workflow {
@@ -244,7 +244,7 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
 }
 
 /// Checks `four_eyes`: another account than the one whose command made the plan has to request the apply. An unknown
-/// account is not another account (P6).
+/// account does not count as another one (P6).
 async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<(), Shut> {
     let four_eyes = work.rules().four_eyes();
     if !four_eyes.value {

@@ -1,4 +1,4 @@
-//! Makes all checks that can refuse an apply, in the order of this file. An apply must find everything unchanged.
+//! Makes the checks that can refuse an apply, because it must find everything unchanged. They have a fixed order.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Time and identifiers come in by the front door, so that tests can own both.
+//! Clocks and sources of identifiers, passed in from outside so that tests can control both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use uuid::Uuid;
 
-/// The present, cut to microseconds because PostgreSQL keeps no more.
+/// A source of the current time and of waits. Instants are cut to microseconds because PostgreSQL keeps no more.
 #[async_trait]
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Waits. A manual clock moves itself forward instead and returns at once.
+    /// Waits for the duration. A manual clock moves itself forward instead and returns at once.
     async fn sleep(&self, duration: Duration);
 }
 
@@ -37,7 +37,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until somebody moves it.
+/// A clock that stands still until a caller moves it.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<DateTime<Utc>>);
 
@@ -51,13 +51,13 @@ impl ManualClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves forward.
+    /// Moves the clock forward by the duration.
     pub fn advance(&self, duration: Duration) {
         let step = TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX);
         *self.lock() += step;
     }
 
-    /// Moves to the instant, unless it has passed already.
+    /// Moves the clock to the instant, unless it has passed already.
     pub fn advance_to(&self, instant: DateTime<Utc>) {
         let mut now = self.lock();
         *now = instant.trunc_subsecs(6).max(*now);
@@ -76,13 +76,13 @@ impl Clock for ManualClock {
     }
 }
 
-/// Where identifiers come from.
+/// A source of unique identifiers.
 pub trait Ids: Send + Sync + 'static {
-    /// A new identifier, later ones sort after earlier ones.
+    /// Returns a new identifier. Later ones sort after earlier ones.
     fn next(&self) -> Uuid;
 }
 
-/// Version 7 identifiers: time-ordered and unguessable enough to be names, never used as secrets.
+/// Version 7 identifiers: time-ordered, and unguessable enough to be names. Never used as secrets.
 #[derive(Debug, Default)]
 pub struct RandomIds;
 
@@ -96,7 +96,7 @@ impl Ids for RandomIds {
     }
 }
 
-/// Counts upwards: `00000000-0000-7000-8000-000000000001`, …
+/// A source of predictable identifiers for tests: `00000000-0000-7000-8000-000000000001`, `…2`, and so on.
 #[derive(Debug, Default)]
 pub struct CountingIds(AtomicU64);
 

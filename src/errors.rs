@@ -1,8 +1,8 @@
-//! Words for errors.
+//! Turns an error and its causes into text.
 
 use std::error::Error;
 
-/// An error and its causes in one line.
+/// Formats an error and its causes in one line.
 pub fn describe_error(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

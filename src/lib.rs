@@ -1,7 +1,7 @@
 //! Lockkeeper runs Terraform and OpenTofu from pull requests and keeps the locks.
 //!
-//! The rooms and who may import whom are described in `docs/architecture.md`; the test
-//! `imports_only_go_down` holds the table.
+//! `docs/architecture.md` describes the modules and their allowed imports. The test `imports_only_go_down` holds the
+//! table.
 
 pub mod app;
 pub mod atlantis;

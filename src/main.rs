@@ -1,4 +1,4 @@
-//! The program: everything is in the library.
+//! The entry point of the program. All other code is in the library.
 
 use std::process::ExitCode;
 

@@ -8,22 +8,22 @@ use std::path::Path;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// A secret text. `Debug` shows only that there is one; there is no `Display` and no serialisation.
+/// A secret text. `Debug` shows only a placeholder. The type has no `Display` and no serialisation.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// Wraps a text; surrounding white space (the newline at the end of a token file) is dropped.
+    /// Wraps a text and trims white space around it, such as the newline at the end of a token file.
     pub fn new(text: &str) -> Self {
         Self(SecretString::from(text.trim().to_owned()))
     }
 
-    /// Gives the text to the one place that has to send it.
+    /// Returns the text, for the one place that has to send it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// Whether nothing is left after trimming.
+    /// Returns true if nothing is left after trimming.
     pub fn is_empty(&self) -> bool {
         self.expose().is_empty()
     }
@@ -48,7 +48,7 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// Creates a file that only its owner may read, or fails if there is one.
+/// Creates a file that only its owner may read. Fails if the file exists.
 pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -57,8 +57,8 @@ pub fn create_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Takes an existing file of ours away from other users (mode 0600); returns whether anybody else could read or write it.
-/// A file that is missing, or that another user owns, is left alone.
+/// Restricts an existing file of this user to its owner (mode 0600). Returns true if other users could read or write
+/// it before. Leaves a file alone that is missing or belongs to another user.
 pub fn make_private(path: &Path) -> io::Result<bool> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -1,37 +1,37 @@
-//! The keys by which a host is known: lines of a `known_hosts` file (sshd(8), "`SSH_KNOWN_HOSTS` FILE FORMAT").
+//! Keys that identify a host: lines of a `known_hosts` file (sshd(8), "`SSH_KNOWN_HOSTS` FILE FORMAT").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::model::HostName;
 
-/// A host has a handful of keys.
+/// Maximum number of lines. A host has only a few keys.
 const MOST_LINES: usize = 64;
 const LONGEST: usize = 64 * 1024;
 
-/// Why the lines cannot be used.
+/// Reason to refuse the lines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKnownHosts {
-    /// A line is wrong.
+    /// One line has a fault.
     #[error("line {line}: {fault}")]
     Line {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the fault.
         fault: &'static str,
     },
-    /// No line is about the host.
+    /// No line names the host.
     #[error(
         "no line is about `{0}`, so that host could not be told from one that only says it is: \
          `ssh-keyscan HOST` prints its lines; compare them with what the host publishes"
     )]
     OtherHost(String),
-    /// Too much.
+    /// The text has too many lines or bytes.
     #[error("there are more than {MOST_LINES} lines or {LONGEST} bytes")]
     Long,
 }
 
-/// Whether the lines are about the host, each in a form that can be checked.
+/// Checks that a line names the host, and that every line has a form that can be checked.
 pub(super) fn check(text: &str, host: &HostName, port: u16) -> Result<(), InvalidKnownHosts> {
     if text.len() > LONGEST || text.lines().count() > MOST_LINES {
         return Err(InvalidKnownHosts::Long);
@@ -55,7 +55,7 @@ pub(super) fn check(text: &str, host: &HostName, port: u16) -> Result<(), Invali
     }
 }
 
-/// The names of a line.
+/// Checks a line and returns its names.
 fn check_line(line: &str) -> Result<&str, &'static str> {
     if line.starts_with('@') {
         return Err("lines that begin with a marker such as @cert-authority are not taken");
@@ -85,9 +85,9 @@ fn check_line(line: &str) -> Result<&str, &'static str> {
     Ok(names)
 }
 
-/// How OpenSSH looks a host up.
+/// Returns the name by which OpenSSH looks up a host.
 fn pattern(host: &HostName, port: u16) -> String {
-    // A port of the web server is not that of SSH.
+    // The port of the web server is not the port of SSH.
     let name = host.name();
     let name = name.trim_matches(['[', ']']);
     if port == super::SSH_PORT {
@@ -101,7 +101,7 @@ fn pattern(host: &HostName, port: u16) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A line with a key of the right form.
+    /// Returns a line with a key of the right form.
     pub fn line(names: &str) -> String {
         let key = [
             &[0, 0, 0, 11],

@@ -1,8 +1,7 @@
-//! What opens a repository: the kinds of credentials that an owner can give for one, what is demanded of each, and what
-//! of them may be shown.
+//! Kinds of credentials that an owner can store for a repository, their rules, and their public parts.
 //!
-//! Values are checked here, before anything is kept, so that a mistake is told to the person who makes it and not, weeks
-//! later, to somebody whose plan fails. No message repeats a value.
+//! Values are checked here before anything is stored. The person who makes a mistake sees it at once, and not
+//! somebody else weeks later whose plan fails. No message repeats a value.
 
 mod known_hosts;
 mod ssh_key;
@@ -21,7 +20,7 @@ pub use known_hosts::InvalidKnownHosts;
 pub use ssh_key::InvalidSshKey;
 
 text_enum! {
-    /// What kind of credential it is.
+    /// Kind of a credential.
     pub enum CredentialKind {
         /// A token, for the API and for git over HTTPS.
         Token = "token",
@@ -33,7 +32,7 @@ text_enum! {
 }
 
 impl CredentialKind {
-    /// For people: "a token".
+    /// Returns the words for people: "a token".
     pub const fn words(self) -> &'static str {
         match self {
             Self::Token => "a token",
@@ -43,39 +42,39 @@ impl CredentialKind {
     }
 }
 
-/// The account on which forges take SSH keys.
+/// Account on which forges accept SSH keys.
 const SSH_USER: &str = "git";
 const SSH_PORT: u16 = 22;
 
 /// A credential with its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A token.
+    /// A token for the API and git.
     Token {
-        /// The account it belongs to, for git; most forges take any name beside a token.
+        /// Account that the token belongs to, for git. Most forges accept any name beside a token.
         user: Option<String>,
-        /// The token.
+        /// Secret text of the token.
         token: Secret,
     },
     /// An installation of a GitHub App.
     App {
         /// Number of the App.
         app_id: u64,
-        /// Number of its installation.
+        /// Number of the installation.
         installation: u64,
         /// RSA key of the App in PEM.
         key: Secret,
     },
-    /// An SSH key.
+    /// An SSH key for git alone.
     Ssh(SshAccess),
 }
 
-/// An SSH key, and by which keys the host is known.
+/// An SSH key, and the keys that identify the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshAccess {
-    /// The account on the host, mostly `git`.
+    /// Account on the host, mostly `git`.
     pub user: String,
-    /// Mostly 22.
+    /// Port of the SSH server, mostly 22.
     pub port: u16,
     /// Private key in the format of OpenSSH, without a passphrase.
     pub key: Secret,
@@ -83,58 +82,59 @@ pub struct SshAccess {
     pub known_hosts: String,
 }
 
-/// Why a credential is not taken.
+/// Reason to refuse a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAccess {
-    /// The token.
+    /// The token is invalid.
     #[error("the token {0}")]
     Token(&'static str),
-    /// The name beside the token, or the account on an SSH host.
+    /// The name beside the token, or the account on an SSH host, is invalid.
     #[error(
         "the user name has 1 to 255 letters, digits, dots, hyphens, underscores or brackets, and begins with none of `-`"
     )]
     User,
-    /// A number.
+    /// The number of the App or of its installation is 0.
     #[error("the number of {0} is 0: GitHub counts from 1")]
     Zero(&'static str),
-    /// The key of the App.
+    /// The key of the App is invalid.
     #[error(
         "the key of the App is not an RSA private key in PEM ({0}): download one from the settings of the App"
     )]
     AppKey(String),
-    /// The SSH key.
+    /// The SSH key is invalid.
     #[error("the SSH key {0}")]
     SshKey(#[from] InvalidSshKey),
-    /// The keys of the host.
+    /// The keys of the host are invalid.
     #[error("known hosts: {0}")]
     KnownHosts(#[from] InvalidKnownHosts),
-    /// Port 0.
+    /// The port is 0.
     #[error("no host listens on port 0")]
     Port,
 }
 
-/// What of a credential may be shown.
+/// Parts of a credential that may be shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicParts {
-    /// Tells two secrets apart, and says nothing of them. That of an SSH key is what `ssh-keygen -l` shows.
+    /// Short hash that distinguishes two secrets and reveals nothing about them. For an SSH key it is the fingerprint
+    /// that `ssh-keygen -l` shows.
     pub fingerprint: String,
-    /// The account, if one was named.
+    /// Account, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Number of the App.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_id: Option<u64>,
-    /// Number of its installation.
+    /// Number of the App's installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installation: Option<u64>,
-    /// `ssh-ed25519`
+    /// Algorithm of the SSH key, such as `ssh-ed25519`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
 }
 
 impl fmt::Display for PublicParts {
-    /// In one line, for lists: `user ci-bot, 1f2e3d4c`.
+    /// Formats the parts in one line, for lists: `user ci-bot, 1f2e3d4c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
             write!(f, "user {user}, ")?;
@@ -162,7 +162,7 @@ impl PublicParts {
 }
 
 impl Access {
-    /// Which kind it is.
+    /// Returns the kind of the credential.
     pub const fn kind(&self) -> CredentialKind {
         match self {
             Self::Token { .. } => CredentialKind::Token,
@@ -171,7 +171,7 @@ impl Access {
         }
     }
 
-    /// An SSH key for the usual account and port where nothing else is said.
+    /// Creates an SSH credential, with the usual account and port as defaults.
     pub fn ssh(user: Option<String>, port: Option<u16>, key: Secret, known_hosts: String) -> Self {
         let user = user.unwrap_or_else(|| SSH_USER.to_owned());
         Self::Ssh(SshAccess {
@@ -182,7 +182,8 @@ impl Access {
         })
     }
 
-    /// Checks everything that can be checked without asking the host of the repository, and tells what may be shown.
+    /// Checks everything that can be checked without a request to the host of the repository. Returns the public
+    /// parts.
     pub fn check(&self, host: &HostName) -> Result<PublicParts, InvalidAccess> {
         match self {
             Self::Token { user, token } => {
@@ -212,7 +213,8 @@ impl Access {
         }
     }
 
-    /// What is sealed: everything, so that nothing that matters can be changed in the database.
+    /// Serialises the credential for sealing. The text has every field, so that nobody can change an important one in
+    /// the database.
     #[expect(
         clippy::missing_panics_doc,
         reason = "texts and numbers always become JSON"
@@ -248,9 +250,9 @@ impl Access {
         Secret::new(&secrecy::zeroize::Zeroizing::new(text))
     }
 
-    /// Reads it back.
+    /// Reads the text of [`Self::to_sealed_text`].
     pub fn from_sealed_text(text: &Secret) -> Result<Self, serde_json::Error> {
-        // The error tells of a line and a column, not of what stands there: the fields are texts and numbers.
+        // The error names a line and a column, but not the values there: the fields are texts and numbers.
         let kept: Kept<'_> = serde_json::from_str(text.expose())?;
         Ok(match kept {
             Kept::Token { user, token } => Self::Token {
@@ -298,7 +300,7 @@ impl SshAccess {
     }
 }
 
-/// As it lies under the seal.
+/// Form of a credential under the seal.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Kept<'a> {
@@ -319,8 +321,8 @@ enum Kept<'a> {
     },
 }
 
-/// What a sealed credential belongs to: it opens for no other row, owner or repository, nor as another kind. `url` is in
-/// normal form.
+/// Binds a sealed credential to its row, owner, repository and kind. It opens for no other row, owner or repository,
+/// nor as another kind. `url` is in normal form.
 pub fn binding(id: CredentialId, owner: OwnerId, url: &str, kind: CredentialKind) -> Binding {
     Binding::new(&[
         "credential",
@@ -350,7 +352,7 @@ fn check_number(number: u64, what: &'static str) -> Result<(), InvalidAccess> {
     }
 }
 
-/// A few bits of a hash: enough to tell two secrets apart, far too few to test guesses of one.
+/// Returns a few bits of a hash: enough to distinguish two secrets, far too few to test guesses of one.
 fn fingerprint(secret: &Secret) -> String {
     let hash = Sha256::new()
         .chain_update("lockkeeper credential\0")

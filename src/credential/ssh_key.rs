@@ -1,4 +1,4 @@
-//! Private keys in the format of OpenSSH (its `PROTOCOL.key`): what can be read without using them.
+//! Reads private keys in the format of OpenSSH (its `PROTOCOL.key`), without using them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -10,9 +10,9 @@ use crate::secret::Secret;
 const BEGIN: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";
 const END: &str = "-----END OPENSSH PRIVATE KEY-----";
 const MAGIC: &[u8] = b"openssh-key-v1\0";
-/// An RSA key of 16384 bits takes about 13,000.
+/// Maximum length in bytes. An RSA key of 16384 bits takes about 13,000.
 const LONGEST: usize = 32 * 1024;
-/// What hosts of repositories take; DSA is not among it.
+/// Algorithms that forges accept. DSA is not one of them.
 const ALGORITHMS: &[&str] = &[
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -21,43 +21,43 @@ const ALGORITHMS: &[&str] = &[
     "ssh-rsa",
 ];
 
-/// Why a text is no key that can be used.
+/// Reason to refuse an SSH key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSshKey {
-    /// Not of this format.
+    /// The text is not in this format.
     #[error(
         "is not a private key of OpenSSH (`-----BEGIN OPENSSH PRIVATE KEY-----`): `ssh-keygen -t ed25519` makes one, \
          `ssh-keygen -p -f FILE` rewrites an old one"
     )]
     Format,
-    /// A public key.
+    /// The text is a public key.
     #[error("is the public half: what is needed is the file beside it without `.pub`")]
     Public,
-    /// Damaged.
+    /// The key is damaged.
     #[error("is damaged: is all of it there?")]
     Damaged,
-    /// It asks for a passphrase.
+    /// A passphrase protects the key.
     #[error(
         "is protected by a passphrase, and nobody would be there to type it: `ssh-keygen -p -N '' -f COPY` takes it away \
          from a copy, or make a key for this purpose alone"
     )]
     Passphrase,
-    /// Of a kind that is not taken.
+    /// The algorithm of the key is not accepted.
     #[error("is of a kind that is not taken: use ed25519, ECDSA or RSA without a security key")]
     Algorithm,
-    /// Too long.
+    /// The text is too long.
     #[error("has more than {LONGEST} bytes")]
     Long,
 }
 
-/// What can be read of a key.
+/// Readable parts of a key.
 pub(super) struct SshKey {
     pub algorithm: String,
     public: Vec<u8>,
 }
 
 impl SshKey {
-    /// As `ssh-keygen -l` shows it.
+    /// Returns the fingerprint as `ssh-keygen -l` shows it.
     pub fn fingerprint(&self) -> String {
         format!(
             "SHA256:{}",
@@ -88,7 +88,7 @@ pub(super) fn read(key: &Secret) -> Result<SshKey, InvalidSshKey> {
     parse(body).ok_or(InvalidSshKey::Damaged)?
 }
 
-/// `None`: it ends too early.
+/// Reads the parts of a key. Returns `None` if the bytes end too early.
 fn parse(body: &[u8]) -> Option<Result<SshKey, InvalidSshKey>> {
     let (cipher, rest) = string(body)?;
     let (_kdf, rest) = string(rest)?;
@@ -115,7 +115,7 @@ fn parse(body: &[u8]) -> Option<Result<SshKey, InvalidSshKey>> {
     })
 }
 
-/// A length in four bytes, and as many bytes.
+/// Splits off a text: a length in four bytes, and as many bytes.
 fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -136,7 +136,7 @@ pub(super) mod tests {
         .concat()
     }
 
-    /// A key in the right format with nothing in it that could open anything.
+    /// Returns a key in the right format that opens nothing.
     pub fn made(cipher: &str, algorithm: &str) -> Secret {
         let public = [field(algorithm.as_bytes()), field(&[7; 32])].concat();
         let fields = [

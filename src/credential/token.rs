@@ -1,16 +1,16 @@
-//! Tokens, and the RSA keys of GitHub Apps.
+//! Checks tokens and the RSA keys of GitHub Apps.
 
 use octocrab::jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 
 use crate::secret::Secret;
 
-/// Shorter ones could be guessed, and their fingerprint would help with that.
+/// Minimum length of a token. Shorter ones could be guessed, and their fingerprint would help with that.
 const SHORTEST: usize = 16;
 const LONGEST: usize = 4096;
-/// The largest RSA keys in use have 16384 bits.
+/// Maximum length of an RSA key in bytes. The largest RSA keys in use have 16384 bits.
 const LONGEST_KEY: usize = 32 * 1024;
 
-/// Why it is no token.
+/// Checks a token. The error is the reason to refuse it.
 pub(super) fn check(token: &Secret) -> Result<(), &'static str> {
     let text = token.expose();
     if text.is_empty() {

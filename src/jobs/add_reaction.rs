@@ -1,4 +1,4 @@
-//! Reacts to a comment whose command was accepted, so that whoever wrote it sees at once that it was read.
+//! Reacts to a comment whose command was accepted, so that its author sees at once that Lockkeeper read it.
 //!
 //! A second run is harmless: the forge keeps one reaction of a kind per account and comment.
 
@@ -14,22 +14,22 @@ use crate::vcs::{ForgeError, Installation};
 /// A reaction to add.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddReaction {
-    /// In which repository.
+    /// Repository of the comment.
     pub repo: RepoId,
-    /// Through which installation of the forge's app.
+    /// Installation of the forge's app that sends the request.
     pub installation: Installation,
-    /// To which comment.
+    /// Identifier of the comment on the forge.
     pub comment: u64,
-    /// Which, in the forge's words: `eyes`.
+    /// Reaction, in the forge's words: `eyes`.
     pub content: String,
 }
 
 #[async_trait]
 impl Job<Ctx> for AddReaction {
     const KIND: &'static str = "add_reaction";
-    /// It is of use only before the answer is there.
+    /// A reaction is useful only before the reply arrives.
     const PRIORITY: i64 = 32;
-    /// A quarter of an hour; then nobody looks for it any more.
+    /// A quarter of an hour. Later, nobody looks for a reaction any more.
     const MAX_ATTEMPTS: i64 = 10;
 
     fn lane(&self) -> String {
@@ -43,7 +43,7 @@ impl Job<Ctx> for AddReaction {
             .await
         {
             Ok(()) => Ok(()),
-            // Somebody deleted the comment.
+            // The comment was deleted.
             Err(error @ ForgeError::NotFound { .. }) => Err(JobError::fail(error)),
             Err(error) => Err(error.into()),
         }

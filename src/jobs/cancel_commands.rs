@@ -1,6 +1,6 @@
-//! Carries out one `cancel`, beside the lane of its pull: it must not wait for what it is to stop.
+//! Carries out one `cancel`, outside the lane of its pull, because it must not wait for the commands that it stops.
 //!
-//! A second run is harmless: what was cancelled and the answer are one transaction.
+//! A second run is harmless: one transaction cancels the commands and stores the reply.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -13,16 +13,16 @@ use crate::queue::{Attempt, Job, JobError};
 /// A `cancel` to carry out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CancelCommands {
-    /// The row.
+    /// Row of the command.
     pub command: CommandId,
-    /// The pull.
+    /// Pull whose commands are cancelled.
     pub pull: PullRef,
 }
 
 #[async_trait]
 impl Job<Ctx> for CancelCommands {
     const KIND: &'static str = "cancel_commands";
-    /// Before what is to be posted, after what came in: the comment that asks is among that.
+    /// Before comments and statuses, and after deliveries: one of those carries the request to cancel.
     const PRIORITY: i64 = 35;
     const MAX_ATTEMPTS: i64 = 20;
 

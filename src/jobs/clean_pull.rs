@@ -1,5 +1,6 @@
-//! Removes what a closed pull left on this disk: its checkouts. Runs in the lane of the pull, so never under the feet
-//! of a run. A second run finds nothing.
+//! Removes the checkouts that a closed pull left on this disk.
+//!
+//! The job runs in the lane of the pull, so a run never loses its checkout. A second run finds nothing.
 
 use anyhow::Context;
 use async_trait::async_trait;
@@ -14,7 +15,7 @@ use crate::queue::{Attempt, Job, JobError};
 /// A pull to clean up after.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CleanPull {
-    /// The pull.
+    /// Pull that was closed.
     pub pull: PullRef,
 }
 

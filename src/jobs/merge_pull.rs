@@ -1,8 +1,8 @@
-//! Merges a pull after its apply (`automerge`), in the lane of everything that works on the pull, so that no plan or apply
-//! of it is under way.
+//! Merges a pull after its apply (`automerge`). The job runs in the lane of the pull, so that no plan or apply of it
+//! is under way.
 //!
-//! A second run is harmless: a pull that is merged already is left alone, the forge merges at the named commit only, and the
-//! comment that says why a pull is not merged is searched for before it is posted again.
+//! A second run is harmless: a merged pull is left alone, and the forge merges at the named commit only. The comment
+//! with the reason of a refused merge is searched for before it is posted again.
 
 use anyhow::anyhow;
 use async_trait::async_trait;
@@ -23,29 +23,29 @@ use crate::workflow::CheckoutError;
 /// A pull to merge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MergePull {
-    /// The pull.
+    /// Pull that is merged.
     pub pull: PullRef,
-    /// The apply after which it is merged.
+    /// Apply that caused the merge.
     pub command: CommandId,
-    /// The commit that was applied.
+    /// Commit that was applied.
     pub head: CommitSha,
-    /// Method that the apply named.
+    /// Merge method that the apply named.
     pub method: Option<MergeMethod>,
-    /// Number of requests that the forge has turned down.
+    /// Number of requests that the forge refused.
     #[serde(default)]
     pub refused: usize,
-    /// Name of the comment that says why the pull is not merged, as commands are named.
+    /// Identifier of the comment that says why the pull is not merged, in the form of a command's identifier.
     pub notice: CommandId,
-    /// That comment cannot be older.
+    /// Earliest time of that comment.
     pub since: DateTime<Utc>,
 }
 
 #[async_trait]
 impl Job<Ctx> for MergePull {
     const KIND: &'static str = "merge_pull";
-    /// After comments and statuses, one of which the branch may demand.
+    /// After comments and statuses, because the branch may require one of those statuses.
     const PRIORITY: i64 = 6;
-    /// An hour: nobody expects a pull to be merged much later than its apply.
+    /// An hour: nobody expects a merge much later than the apply.
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_REFUSED;
 
     fn lane(&self) -> String {
@@ -79,7 +79,7 @@ impl Job<Ctx> for MergePull {
             ctx.settings.executable
         );
         let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-        // Errors of the database and the like are for the log, which has them.
+        // Errors of the database and the like belong only in the log, which has them.
         let of_forge = error
             .downcast_ref::<ForgeError>()
             .map(|error| format!("{error}."));

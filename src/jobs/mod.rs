@@ -1,4 +1,4 @@
-//! The kinds of work in the queue, a file each, and the table that runs them by name.
+//! The kinds of jobs in the queue, one file each, and the table that runs them by name.
 
 mod add_reaction;
 mod cancel_commands;
@@ -47,7 +47,7 @@ use crate::vcs::{ForgeError, Permit, WritePermit};
 pub struct Jobs(Arc<Ctx>);
 
 impl Jobs {
-    /// Jobs over a context.
+    /// Creates the runner of jobs over a context.
     pub fn new(ctx: Arc<Ctx>) -> Self {
         Self(ctx)
     }
@@ -149,8 +149,8 @@ impl Runner for Jobs {
 }
 
 impl Jobs {
-    /// Where a job met a repository that has another name, everything that is kept of it is moved there, this job too, which
-    /// is then worked on again.
+    /// Moves the data of a repository after a job found that it has another name. The job moves as well, and is
+    /// retried.
     async fn after_move(&self, attempt: &Attempt, error: JobError) -> JobError {
         let Some(repo) = moved(&error) else {
             return error;
@@ -162,7 +162,7 @@ impl Jobs {
         match identity::look(&self.0.under(attempt), &repo, by).await {
             Ok(()) => {
                 let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-                // The job has its new name now. Where it has not, asking again and again would not help.
+                // The job has the new name now. If it has not, endless retries would not help.
                 let at = (attempt.lease.tries() <= TRIES_AFTER_A_MOVE).then(|| self.0.clock.now());
                 JobError::Retry { at, error }
             }
@@ -177,7 +177,7 @@ impl Jobs {
     }
 }
 
-/// A kind as a label: the queue may hold jobs of a newer version.
+/// Returns a kind as a label. The queue may hold jobs of a newer version.
 fn known_kind(kind: &str) -> &'static str {
     by_kind!(kind, J => <J as Job<Ctx>>::KIND, else => |_| "unknown")
 }
@@ -190,9 +190,9 @@ fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
     })
 }
 
-/// The right of a job to write to the forge: it has the lease of the job, and this server is heard of.
+/// The right of a job to write to the forge: the job holds its lease, and this server renews its leases in time.
 struct UnderLease {
-    /// Under the lease.
+    /// Store that writes under the lease.
     store: Store,
     pulse: Pulse,
 }
@@ -201,8 +201,8 @@ struct UnderLease {
 impl Permit for UnderLease {
     async fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.store.lease_check().await?;
-        // The answer of the database may be an old one: this process can have been paused since. Nobody else's clock is
-        // asked, and nothing is waited for.
+        // The answer of the database may be old, because this process may have been paused since. The check of the
+        // pulse uses no other clock and does not wait.
         if self.pulse.is_alive() {
             Ok(())
         } else {
@@ -211,7 +211,8 @@ impl Permit for UnderLease {
     }
 }
 
-/// The permit of what a job writes to the forge: of somebody who took the job over we would hear too late.
+/// Returns the permit for the writes of a job to the forge. Without it, a job would learn too late that another
+/// server took it over.
 fn write_permit(ctx: &Ctx) -> WritePermit {
     Arc::new(UnderLease {
         store: ctx.store.clone(),
@@ -219,14 +220,16 @@ fn write_permit(ctx: &Ctx) -> WritePermit {
     })
 }
 
-/// A job that is sent on is tried again at once so often.
+/// Maximum number of immediate retries of a job that was moved to another repository.
 const TRIES_AFTER_A_MOVE: i64 = 3;
 
-/// Waits before it is looked whether a request has arrived that had been given up: soon, because people see it, and once
-/// more for what was held up for longer. A request has a minute, so the first look is after whatever was under way.
+/// Waits before each search for a request that arrived after it timed out. The first is short, because people see the
+/// effect. The second finds requests that were held up for longer. A request has a minute, so the first search comes
+/// after all requests that were under way.
 const LOOKS: [TimeDelta; 2] = [TimeDelta::minutes(2), TimeDelta::minutes(15)];
 
-/// A job that looks for such requests, at the time for it after so many looks; `None`: there were enough.
+/// Returns a job that searches for such requests, delayed for its number of looks. `None` means that there were
+/// enough.
 fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
     LOOKS.get(looks).map(|wait| NewJob {
         run_after: Some(ctx.clock.now() + *wait),
@@ -234,7 +237,7 @@ fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
     })
 }
 
-/// The name by which a repository was asked for that has another one, if that is what went wrong.
+/// Returns the old name of a renamed repository, if the rename caused the error.
 fn moved(error: &JobError) -> Option<RepoId> {
     let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
     error.chain().find_map(|cause| match cause.downcast_ref() {
@@ -243,12 +246,13 @@ fn moved(error: &JobError) -> Option<RepoId> {
     })
 }
 
-/// What is waited for as long as a forge may be away: a day, at five minutes from one try to the next.
+/// Attempts while a forge may be unavailable: a day, with five minutes between them.
 const ATTEMPTS_WHILE_AWAY: i64 = 300;
-/// What a forge refuses is tried this often, which takes an hour: somebody may be mending the permissions.
+/// Attempts while a forge refuses a request: an hour, because somebody may be fixing the permissions.
 const ATTEMPTS_WHILE_REFUSED: i64 = 20;
 
-/// For work that only has to get through some time: a forge that is away is waited for, one that refuses is not for long.
+/// Limits retries of work that can wait. The job waits long for an unavailable forge, and only shortly for one that
+/// refuses.
 fn patient(error: JobError, attempt: &Attempt) -> JobError {
     let refused = |error: &anyhow::Error| {
         matches!(

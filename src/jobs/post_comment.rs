@@ -1,8 +1,8 @@
 //! Posts one comment of the bot.
 //!
-//! A second run is harmless: every comment carries a marker of its own, and before anything but the first attempt the
-//! comments of the pull are searched for it, because an attempt may have got through although its answer was lost. One
-//! that gets through later still is found by [`RemoveDuplicates`].
+//! A second run is harmless: every comment carries its own marker. Every attempt but the first searches the comments
+//! of the pull for it, because an attempt may have succeeded although its answer was lost. [`RemoveDuplicates`] finds
+//! a comment that arrives even later.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -15,21 +15,21 @@ use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
 use crate::vcs::Installation;
 
-/// How far the forge's clock may be behind ours.
+/// Maximum lag of the forge's clock behind ours.
 const SKEW: TimeDelta = TimeDelta::minutes(10);
 
 /// A comment to post.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PostComment {
-    /// On which pull.
+    /// Pull to comment on.
     pub pull: PullRef,
-    /// Through which installation of the forge's app.
+    /// Installation of the forge's app that sends the request.
     pub installation: Installation,
-    /// The Markdown.
+    /// Markdown of the comment.
     pub body: String,
-    /// A part of the hidden last line of the body that no other comment has there.
+    /// Part of the hidden last line of the body. No other comment has it there.
     pub marker: String,
-    /// The comment cannot be older than this by our clock; the forge's may differ by [`SKEW`].
+    /// Earliest time of the comment by our clock. The forge's clock may differ by [`SKEW`].
     pub since: DateTime<Utc>,
 }
 
@@ -49,7 +49,7 @@ impl PostComment {
         Ok(())
     }
 
-    /// An earlier attempt may have got through, or be still on its way.
+    /// Posts the comment unless an earlier attempt succeeded. Such an attempt may also be still under way.
     async fn post_again(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let (pull, since) = (self.pull.clone(), self.since - SKEW);
         let duplicates = RemoveDuplicates {

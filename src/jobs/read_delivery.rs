@@ -1,7 +1,7 @@
-//! Turns a delivery into what it asks for.
+//! Turns a delivery into the commands and changes that it requests.
 //!
-//! A second run is harmless: a delivery leads to one command at most, closing a pull again finds nothing left to close,
-//! and the comment about it is found by its marker.
+//! A second run is harmless: a delivery leads to one command at most, and closing a pull again finds nothing left to
+//! close. The marker of the comment about it prevents a second one.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -19,18 +19,18 @@ use crate::telemetry::Metric;
 /// A delivery to read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadDelivery {
-    /// The row.
+    /// Row of the delivery.
     pub delivery: DeliveryId,
-    /// What the forge's adapter understood.
+    /// Event that the forge's adapter read from the payload.
     pub event: Event,
-    /// The repository, if the payload named it by its identifier.
+    /// Repository, if the payload named it by its identifier.
     #[serde(default)]
     pub told: Option<ForgeRepo>,
 }
 
 impl ReadDelivery {
-    /// The event under the name that the repository has. A repository may have been renamed without a word, and a delivery
-    /// may be late.
+    /// Returns the event under the current name of the repository. A repository may have been renamed without an
+    /// event, and a delivery may be late.
     async fn settled(&self, ctx: &Ctx, attempt: &Attempt) -> Result<Event, JobError> {
         let Some(told) = &self.told else {
             return Ok(self.event.clone());

@@ -1,5 +1,4 @@
-//! Removes comments that stand twice: a request can arrive after whoever sent it had given it up, and the comment was
-//! posted again.
+//! Removes duplicate comments. A request can arrive after its sender gave it up and posted the comment again.
 //!
 //! A second run is harmless: it finds one comment and leaves it.
 
@@ -15,28 +14,28 @@ use crate::queue::{Attempt, Job, JobError};
 use crate::store::NewJob;
 use crate::vcs::Installation;
 
-/// A comment that may stand twice.
+/// A comment that may exist twice.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveDuplicates {
-    /// On which pull.
+    /// Pull of the comment.
     pub pull: PullRef,
-    /// Through which installation of the forge's app.
+    /// Installation of the forge's app that sends the request.
     pub installation: Installation,
-    /// See [`super::PostComment::marker`].
+    /// Marker of the comment, see [`super::PostComment::marker`].
     pub marker: String,
-    /// The comment is not older, by the clock of the forge.
+    /// Earliest time of the comment, by the clock of the forge.
     pub since: DateTime<Utc>,
     /// Number of looks before this one.
     pub looks: usize,
 }
 
 impl RemoveDuplicates {
-    /// The job of the next look, if there is one.
+    /// Returns the job of the next look, if there is one.
     pub(super) fn at_its_time(&self, ctx: &Ctx) -> Option<NewJob> {
         look_again(ctx, self.looks, self.to_new())
     }
 
-    /// Deletes all but the first of the comments: that is the one people have read and answered.
+    /// Deletes all but the first of the comments, because people have read and answered the first.
     pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[u64]) -> Result<(), JobError> {
         for later in found.iter().skip(1) {
             let deleted = ctx
@@ -58,9 +57,9 @@ impl RemoveDuplicates {
 #[async_trait]
 impl Job<Ctx> for RemoveDuplicates {
     const KIND: &'static str = "remove_duplicates";
-    /// After everything that somebody waits for.
+    /// After all work that somebody waits for.
     const PRIORITY: i64 = 5;
-    /// As long as a run may keep a repository that was renamed from being moved.
+    /// As long as a run may delay the move of a renamed repository.
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_REFUSED;
 
     fn lane(&self) -> String {

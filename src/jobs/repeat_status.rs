@@ -1,6 +1,6 @@
-//! Sets the newest status of a name once more: an older one can have arrived after it.
+//! Sets the newest status of a context again, because an older one can have arrived after it.
 //!
-//! A second run is harmless: it repeats what counts already.
+//! A second run is harmless: it repeats the status that is in effect.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -12,19 +12,19 @@ use crate::model::JobId;
 use crate::queue::{Attempt, Job, JobError};
 use crate::store::NewJob;
 
-/// A status that may have been overtaken by an older one.
+/// A status that an older one may have overwritten.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatStatus {
-    /// The lane of the statuses of this name on this commit.
+    /// Lane of the statuses of this context on this commit.
     pub statuses: String,
-    /// The job of which a request may be still on its way.
+    /// Job whose request may be still under way.
     pub since: JobId,
     /// Number of looks before this one.
     pub looks: usize,
 }
 
 impl RepeatStatus {
-    /// The job of the next look, if there is one.
+    /// Returns the job of the next look, if there is one.
     pub(super) fn at_its_time(&self, ctx: &Ctx) -> Option<NewJob> {
         look_again(ctx, self.looks, self.to_new())
     }
@@ -33,9 +33,9 @@ impl RepeatStatus {
 #[async_trait]
 impl Job<Ctx> for RepeatStatus {
     const KIND: &'static str = "repeat_status";
-    /// After everything that somebody waits for.
+    /// After all work that somebody waits for.
     const PRIORITY: i64 = 5;
-    /// Nothing but the database is asked.
+    /// The job uses nothing but the database.
     const MAX_ATTEMPTS: i64 = 10;
 
     fn lane(&self) -> String {

@@ -1,7 +1,7 @@
 //! Works on one command in the lane of its pull.
 //!
-//! A second run is harmless: a finished command is left alone, a plan is made anew, and an apply, an import or a `state rm`
-//! that had begun is reported as interrupted instead of being run again (P3).
+//! A second run is harmless: a finished command is left alone, and a plan is made again. An apply, an import or a
+//! `state rm` that had begun is reported as interrupted and does not run again (P3).
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -15,20 +15,20 @@ use crate::store::answers_share;
 /// A command to work on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunCommand {
-    /// The row.
+    /// Row of the command.
     pub command: CommandId,
-    /// The pull, whose commands run one at a time.
+    /// Pull of the command. Its commands run one at a time.
     pub pull: PullRef,
-    /// What is asked for; decides who goes first.
+    /// Kind of the command, which decides the priority.
     pub kind: CommandKind,
 }
 
 impl RunCommand {
-    /// Priority of commands that are answered at once: they wait neither for a place in the pool of runs nor for a mirror,
-    /// and have workers that no other command takes.
+    /// Priority of commands that are answered at once. They wait neither for a permit of the pool of runs nor for a
+    /// mirror, and have their own workers.
     pub const AT_ONCE: i64 = Self::PRIORITY + 5;
 
-    /// The lane of everything that works on a pull.
+    /// Returns the lane of all work on a pull.
     pub fn lane_of(pull: &PullRef) -> String {
         format!("pull:{pull}")
     }
@@ -38,17 +38,17 @@ impl RunCommand {
 impl Job<Ctx> for RunCommand {
     const KIND: &'static str = "run_command";
     const PRIORITY: i64 = 10;
-    /// An hour; what is tried less often says so itself.
+    /// An hour. Work with fewer retries limits them itself.
     const MAX_ATTEMPTS: i64 = 20;
-    /// A plan is made again three times; then somebody should hear of it.
+    /// A plan is made again three times. After that, somebody should know.
     const MAX_CUT_OFFS: i64 = 3;
 
     fn lane(&self) -> String {
         Self::lane_of(&self.pull)
     }
 
-    /// What somebody waits for goes first: what takes no time, what changes something, an explanation, a plan by comment, a
-    /// plan after a push.
+    /// Returns a higher priority for work that somebody waits for. The order is: instant commands, changes,
+    /// explanations, plans by comment, and plans after a push.
     fn priority(&self) -> i64 {
         match self.kind {
             CommandKind::Unlock

@@ -1,7 +1,8 @@
-//! Puts one status on a commit.
+//! Sets one status on a commit.
 //!
-//! A second run is harmless: the newest status of a name counts, and the statuses of one name on one commit are a lane,
-//! so an older one is sent before a newer one. One that arrives after it all the same is set right by [`RepeatStatus`].
+//! A second run is harmless: the newest status of a context is in effect. The statuses of one context on one commit
+//! share a lane, so an older one is sent before a newer one. [`RepeatStatus`] corrects one that arrives late all the
+//! same.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -17,26 +18,26 @@ use crate::vcs::Installation;
 /// A status to set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetStatus {
-    /// In which repository.
+    /// Repository of the commit.
     pub repo: RepoId,
-    /// Through which installation of the forge's app.
+    /// Installation of the forge's app that sends the request.
     pub installation: Installation,
-    /// On which commit.
+    /// Commit that gets the status.
     pub commit: CommitSha,
-    /// What.
+    /// Status that the commit gets.
     pub status: CommitStatus,
-    /// The command that is to end a status which is pending; `None`: it may stay as it is.
+    /// Command that will end a pending status. `None` means that the status may stay pending.
     #[serde(default)]
     pub promised: Option<CommandId>,
 }
 
 impl SetStatus {
-    /// The lane of a status of a commit.
+    /// Returns the lane of a status of a commit.
     pub fn lane_of(repo: &RepoId, commit: &CommitSha, context: &str) -> String {
         format!("status:{repo}@{commit}:{context}")
     }
 
-    /// What is pending now and must not stay so.
+    /// Records a status that is pending and must not stay so, or removes that record.
     async fn note(&self, ctx: &Ctx) -> Result<(), sqlx::Error> {
         let context = self.status.context.as_str();
         let Some(command) = self.promised else {
@@ -60,7 +61,7 @@ impl SetStatus {
 #[async_trait]
 impl Job<Ctx> for SetStatus {
     const KIND: &'static str = "set_status";
-    /// Comments first: people wait for them, and where writes are spaced many statuses take their time.
+    /// Comments go first, because people wait for them. Many statuses take long where writes are spaced.
     const PRIORITY: i64 = 28;
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
@@ -69,7 +70,7 @@ impl Job<Ctx> for SetStatus {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        // An older status must not come after a newer one, not even from a replica that was paused here.
+        // An older status must not follow a newer one, not even from a replica that was paused here.
         let permit = write_permit(ctx);
         let set = ctx
             .forge

@@ -1,4 +1,4 @@
-//! Finds out which repository a delivery has named that differs from what is on record, and moves what was renamed.
+//! Finds the repository that a delivery named differently from the stored one, and moves the data of a renamed one.
 //!
 //! A second run is harmless: it finds everything in its place.
 
@@ -17,9 +17,9 @@ use crate::vcs::Installation;
 /// A repository as a delivery named it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SettleRepository {
-    /// What the delivery said.
+    /// Repository in the words of the delivery.
     pub told: ForgeRepo,
-    /// Through which installation of the forge's app it came.
+    /// Installation of the forge's app that sent the delivery.
     pub installation: Installation,
 }
 

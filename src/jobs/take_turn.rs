@@ -1,5 +1,7 @@
-//! Plans for a pull that was handed a lock it waited for. The store puts the job into the queue with the hand-over;
-//! what was handed is on record with the locks, so a second run finds nothing left to do.
+//! Plans for a pull that was handed a lock it waited for.
+//!
+//! The store queues the job with the hand-over. The rows of the locks say what was handed over, so a second run finds
+//! nothing to do.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -10,10 +12,10 @@ use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
 use crate::store::TAKE_TURN;
 
-/// A pull whose turn it is.
+/// A pull whose turn has come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakeTurn {
-    /// The pull.
+    /// Pull that got the lock.
     pub pull: PullRef,
 }
 
@@ -21,7 +23,7 @@ pub struct TakeTurn {
 impl Job<Ctx> for TakeTurn {
     const KIND: &'static str = TAKE_TURN;
     const PRIORITY: i64 = 20;
-    /// Nothing but the database is asked.
+    /// The job uses nothing but the database.
     const MAX_ATTEMPTS: i64 = 100;
 
     fn lane(&self) -> String {
@@ -32,7 +34,7 @@ impl Job<Ctx> for TakeTurn {
         commands::begin_turn(ctx, &self.pull).await
     }
 
-    /// The locks go to whoever is next: nobody would plan under them.
+    /// Hands the locks over to the next pull, because this one would not plan under them.
     async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         commands::give_up_turn(ctx, &self.pull, &error.message()).await
     }

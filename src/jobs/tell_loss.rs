@@ -1,4 +1,4 @@
-//! Tells a pull that somebody took a lock from it.
+//! Notifies a pull that somebody took a lock from it.
 //!
 //! A second run is harmless: the comment has the marker of the notice, and is searched for before it is posted again.
 
@@ -17,13 +17,13 @@ use crate::render::LockLost;
 /// A lock that a pull lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TellLoss {
-    /// The pull.
+    /// Pull that lost the lock.
     pub pull: PullRef,
-    /// Names the notice, as commands are named.
+    /// Identifier of the notice, in the form of a command's identifier.
     pub notice: CommandId,
-    /// What happened.
+    /// Description of the loss.
     pub lost: LockLost,
-    /// When.
+    /// Time of the loss.
     pub since: DateTime<Utc>,
 }
 
@@ -33,7 +33,7 @@ impl Job<Ctx> for TellLoss {
     const PRIORITY: i64 = 30;
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
-    /// The lane of the pull's comments, so that they stay in order.
+    /// Returns the lane of the pull's comments, so that they stay in order.
     fn lane(&self) -> String {
         format!("comments:{}", self.pull)
     }

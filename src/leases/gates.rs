@@ -1,4 +1,4 @@
-//! Gates in front of a forge that all servers on one database share.
+//! Rate-limit gates in front of a forge, shared by all servers on one database.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::model::{RateScope, Traffic};
 use crate::store::Store;
 use crate::vcs::{GateError, RateGates};
 
-/// The gates in the database.
+/// Rate-limit gates that are stored in the database.
 pub struct SharedGates(Store);
 
 impl SharedGates {
-    /// The gates of all servers on this database.
+    /// Returns the gates of all servers on this database.
     pub fn new(store: Store) -> Self {
         Self(store)
     }

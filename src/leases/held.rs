@@ -1,4 +1,4 @@
-//! A lease that is held, as a value: whoever has it works, and dropping it gives it back.
+//! A held lease as a value: its holder may work, and dropping the value releases the lease.
 
 use std::sync::Arc;
 
@@ -8,18 +8,19 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 use crate::store::Hold;
 
-/// What came of work under a lease.
+/// Result of work under a lease.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseOutcome<T> {
-    /// It came to its end under the lease.
+    /// The work ended under the lease.
     Done(T),
-    /// The lease was lost: the work was dropped where it was, and others may do it now. Why is in the log.
+    /// The lease was lost and the work was dropped at that point, so that others may do it now. The log has the
+    /// reason.
     Lost,
 }
 
 impl<T> LeaseOutcome<T> {
-    /// What the work came to; `None`: it was cut off.
+    /// Returns the result of the work, or `None` if it was cut off.
     pub fn done(self) -> Option<T> {
         match self {
             Self::Done(value) => Some(value),
@@ -28,7 +29,7 @@ impl<T> LeaseOutcome<T> {
     }
 }
 
-/// A lease that is held, and renewed, until this is dropped.
+/// A lease that is held and renewed until this value is dropped.
 pub struct HeldLease {
     inner: Arc<Inner>,
     hold: Hold,
@@ -46,26 +47,29 @@ impl HeldLease {
         }
     }
 
-    /// The key and the holder, for rows that say who works on them.
+    /// Returns the key and the holder, for rows that name the holder of their work.
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Cancelled when the lease is lost, for work that has to see to its end by itself.
+    /// Returns a token that is cancelled when the lease is lost, for work that stops automatically.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
 
-    /// Does something under the lease, and gives it back whatever comes of it. When the lease is lost the work is dropped
-    /// where it is, so it must not leave threads or programs behind that go on.
+    /// Does the work under the lease and releases the lease afterwards, even if the work failed. When the lease is
+    /// lost, the
+    /// work is dropped at that point. It must not leave threads or programs behind that continue.
     pub async fn run<F: Future>(mut self, work: F) -> LeaseOutcome<F::Output> {
         let outcome = self.work(work).await;
         self.give_back().await;
         outcome
     }
 
-    /// The same for a turn that one server of a group takes in each period: after a success the lease is left to end by
-    /// its time, which is when the next turn is. After a failure another may do better at once.
+    /// Does the work of a turn that one server of a group takes in each period. After a success, the lease stays
+    /// until it
+    /// expires, which is the time of the next turn. After a failure it is released, because another server may do
+    /// better at once.
     pub async fn run_turn<T, E, F>(mut self, work: F) -> LeaseOutcome<Result<T, E>>
     where
         F: Future<Output = Result<T, E>>,
@@ -80,12 +84,13 @@ impl HeldLease {
         outcome
     }
 
-    /// Gives it back without having done anything.
+    /// Releases the lease without any work.
     pub async fn release(mut self) {
         self.give_back().await;
     }
 
-    /// From when the loss is known the work is not moved on any more. It is dropped before this returns.
+    /// Polls the work until it ends or the lease is known to be lost. In that case the work is dropped before this
+    /// returns.
     async fn work<F: Future>(&self, work: F) -> LeaseOutcome<F::Output> {
         tokio::select! {
             biased;
@@ -96,12 +101,12 @@ impl HeldLease {
 
     async fn give_back(&mut self) {
         self.inner.give_back(&self.hold).await;
-        // What the database has not heard is told again by the ticks.
+        // The ticks repeat a release that did not reach the database.
         self.is_open = false;
     }
 }
 
-/// The work was dropped or panicked.
+/// Releases the lease if the work was dropped or panicked.
 impl Drop for HeldLease {
     fn drop(&mut self) {
         if !self.is_open {

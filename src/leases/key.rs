@@ -1,29 +1,29 @@
-//! What a lease is for, as a text that is the same on every server.
+//! Keys of leases: texts that name exclusive work and are the same on every server.
 
 use std::fmt;
 
 use crate::model::RepoId;
 
-/// The name of something exclusive.
+/// The name of exclusive work.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseKey(String);
 
-/// What sort of work a lease is for: the first word of its key, and a label of metrics.
+/// Sort of work under a lease: the first word of its key, and a label of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseKind {
-    /// Something that changes a mirror.
+    /// A change of a mirror.
     RepositorySync,
     /// The turn of a reconciler.
     Reconciler,
-    /// What this release does not know.
+    /// Work that this release does not know.
     Other,
 }
 
 impl LeaseKind {
-    /// All of them.
+    /// All kinds of leases.
     pub const ALL: [Self; 3] = [Self::RepositorySync, Self::Reconciler, Self::Other];
 
-    /// As it stands in keys and metrics.
+    /// Returns the spelling in keys and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RepositorySync => "repository_sync",
@@ -34,23 +34,24 @@ impl LeaseKind {
 }
 
 impl LeaseKey {
-    /// The mirror of a repository below one data directory: `home` is the name of that directory, which outlives its
-    /// servers.
+    /// Returns the key for the mirror of a repository below one data directory. `home` is the name of that directory,
+    /// which
+    /// outlives its servers.
     pub fn repository_sync(home: &str, repo: &RepoId) -> Self {
         Self::of(LeaseKind::RepositorySync, &format!("{home}:{repo}"))
     }
 
-    /// What the keys of all mirrors below one data directory begin with.
+    /// Returns the common prefix of the keys of all mirrors below one data directory.
     pub fn beginning_of_home(home: &str) -> String {
         format!("{}:{home}:", LeaseKind::RepositorySync.as_str())
     }
 
-    /// The turn of a reconciler.
+    /// Returns the key for the turn of a reconciler.
     pub fn reconciler(name: &str) -> Self {
         Self::of(LeaseKind::Reconciler, name)
     }
 
-    /// A key as it stands in a row, or as a person gives it.
+    /// Wraps a key that was read from a row or entered by a person.
     pub fn of_text(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -59,7 +60,7 @@ impl LeaseKey {
         Self(format!("{}:{what}", kind.as_str()))
     }
 
-    /// What sort of work it is for.
+    /// Returns the sort of work that the key names.
     pub fn kind(&self) -> LeaseKind {
         let word = self.0.split_once(':').map_or("", |(word, _)| word);
         LeaseKind::ALL
@@ -68,7 +69,7 @@ impl LeaseKey {
             .unwrap_or(LeaseKind::Other)
     }
 
-    /// The repository whose mirror it is for, if it is for one.
+    /// Returns the repository of the mirror, if the key names one.
     pub fn repo(&self) -> Option<RepoId> {
         let what = self
             .0
@@ -77,7 +78,6 @@ impl LeaseKey {
         what.split_once(':')?.1.parse().ok()
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

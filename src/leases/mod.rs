@@ -1,23 +1,24 @@
-//! Exclusive work: at most one at a time on all servers, by a row of the database with an end time.
+//! Exclusive work: at most one holder at a time on all servers, by a database row with an end time.
 //!
-//! The need: a mirror is synchronised by one at a time, a repair is made by one server of a group. The row says who and
-//! until when; what is done under it must never go on when somebody else may have begun the same.
+//! The need: only one server at a time may synchronise a mirror, and one server of a group runs a reconciler. The row
+//! names the holder and the end time. Work under a lease must stop before another server can begin the same work.
 //!
-//! Invariants, and what holds them:
-//! - *One holder*: a lease is taken in one statement, which also decides whether its holder is gone (`store::leases`).
-//! - *No second while the first works*: whoever works renews ([`Leases::tick`]), and is cancelled before the lease can end
-//!   for others: when a renewal says that it is lost, when it could not be renewed for most of its time
-//!   ([`Leases::look`]), and when this server is not heard of any more ([`Leases::watch`]), after which others take over
-//!   everything that is its own. Work that was given up is dropped before its lease is given back. Within this process a
-//!   key is never asked for twice at once, whatever the database says: after a pause of the machine the row may be free
-//!   while the work has not been told yet.
-//! - *Given back whatever happens*: at the end of the work, after an error, a panic, or when the work is dropped; what
-//!   the database does not hear is told again with every tick; and all of it ends with its server, by the holder's
-//!   prefix.
+//! Invariants, and their enforcement:
+//! - *One holder*: one statement takes a lease, and also decides if its previous holder is gone (`store::leases`).
+//! - *No second while the first works*: a holder renews its lease ([`Leases::tick`]). Its work is cancelled before
+//!   others can take the lease. That happens when a renewal reports that the lease is lost, or when the lease could
+//!   not be renewed for most of its time ([`Leases::look`]). It also happens when this server does not reach the
+//!   database any more ([`Leases::watch`]), after which others take over everything that it holds. Cancelled work is
+//!   dropped before its lease is released. Within this process, a key is never requested twice at once, even if the
+//!   database shows it as free. After a pause of the machine the row may be free although the work has not been
+//!   cancelled yet.
+//! - *Released in every case*: a lease is released at the end of the work, after an error or a panic, and when the
+//!   work is dropped. Each tick repeats releases that did not reach the database. All leases end with their server,
+//!   by the prefix of the holder.
 //!
-//! The races: a lease that ends while it is being given back is gone either way; a renewal that overtakes the end of its
-//! work finds no row and nobody to cancel; a claim whose answer was lost is given back before the key is asked for
-//! again; a release by hand does not overtake a holder that may be at work, it takes away the renewal
+//! The races: a lease that expires during its release is gone either way. A renewal that overtakes the end of its
+//! work finds no row and no work to cancel. A claim whose answer was lost is released before the key is requested
+//! again. A release by an administrator does not overtake a holder that may be at work. It only prevents the renewal
 //! ([`crate::store::Store::lease_free`]).
 
 mod gates;
@@ -44,22 +45,22 @@ pub use self::gates::SharedGates;
 pub use self::held::{HeldLease, LeaseOutcome};
 pub use self::key::{LeaseKey, LeaseKind};
 
-/// How often a server turns [`Leases::tick`] and [`Leases::look`]: often enough for leases of a few seconds. Neither asks
-/// the database anything unless a renewal is due.
+/// Interval of [`Leases::tick`] and [`Leases::look`], short enough for leases of a few seconds. Neither queries the
+/// database unless a renewal is due.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What came of asking for a lease.
+/// Result of a request for a lease.
 #[must_use]
 pub enum Obtained {
-    /// It is ours.
+    /// Lease of this server.
     Held(HeldLease),
-    /// Somebody else has it.
+    /// Another holder has the lease.
     Busy {
-        /// What was asked for.
+        /// Key of the requested lease.
         key: LeaseKey,
-        /// Who has it.
+        /// Holder of the lease.
         holder: String,
-        /// When it ends unless it is renewed, by the clock of the judge (see `store::time`).
+        /// End of the lease unless it is renewed, by the clock that decides (see `store::time`).
         until: DateTime<Utc>,
     },
 }
@@ -72,19 +73,19 @@ struct Inner {
     store: Store,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    /// Holders are signed with it, and end with it.
+    /// Prefix of every holder. The leases end with this replica.
     replica: String,
     metrics: Metrics,
     registry: Registry,
 }
 
 impl Leases {
-    /// The name of this replica.
+    /// Returns the name of this replica.
     pub fn replica(&self) -> &str {
         &self.0.replica
     }
 
-    /// Leases that this replica takes.
+    /// Creates the registry for the leases of this replica, which holds none yet.
     pub fn new(
         store: Store,
         clock: Arc<dyn Clock>,
@@ -106,8 +107,8 @@ impl Leases {
         }))
     }
 
-    /// Asks for a lease, for `time` unless it is renewed. It does not wait: what somebody else holds is logged, counted,
-    /// and to be tried again later.
+    /// Requests a lease that lasts for `time` unless it is renewed. Does not wait: a lease that another holder has is
+    /// logged and counted, and the caller tries again later.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl Leases {
         Ok(obtained)
     }
 
-    /// Asks for a lease that others are expected to have: a turn that one server of a group takes in each period. `None`:
-    /// another did.
+    /// Requests a lease that others are expected to have: a turn that one server of a group takes in each period.
+    /// `None` means that another server took the turn.
     ///
     /// # Errors
     ///
@@ -146,8 +147,8 @@ impl Leases {
         })
     }
 
-    /// In a task of its own: who stops waiting half-way would not know whether it has the lease, and the task does. A
-    /// lease that nobody waits for any more is dropped, and so given back.
+    /// Requests the lease in its own task. A caller that stops waiting half-way would not know if it has the lease,
+    /// but the task knows. A lease without a waiting caller is dropped, and so released.
     async fn ask(
         &self,
         key: &LeaseKey,
@@ -163,7 +164,8 @@ impl Leases {
         }
     }
 
-    /// Renews what is due, and tells again what the database has not heard yet. To be turned every [`LOOK_EVERY`].
+    /// Renews the leases that are due, and repeats releases that did not reach the database. Call it every
+    /// [`LOOK_EVERY`].
     pub async fn tick(&self) {
         self.look();
         let now = self.0.moment();
@@ -173,15 +175,15 @@ impl Leases {
         tokio::join!(renewals, releases);
     }
 
-    /// Cancels work whose lease could not be renewed and is about to end. It waits for nothing, so that a database which
-    /// does not answer cannot keep it from doing so. To be turned every [`LOOK_EVERY`], beside the ticks.
+    /// Cancels work whose lease could not be renewed and is about to expire. Never waits, so a database that does not
+    /// answer cannot delay it. Call it every [`LOOK_EVERY`], beside the ticks.
     pub fn look(&self) {
         for hold in self.0.registry.cancel_old(self.0.moment()) {
             self.0.lost(&hold, "it could not be renewed");
         }
     }
 
-    /// Cancels all work whenever this server was not heard of for so long that others take its leases. Never returns.
+    /// Cancels all work whenever this server was out of touch for so long that others take its leases. Never returns.
     pub async fn watch(&self, pulse: &Pulse) {
         loop {
             pulse.ran_out().await;
@@ -235,7 +237,7 @@ impl Inner {
                 })
             }
             Err(error) => {
-                // Nobody knows what the database did: until it says otherwise it may be ours.
+                // The effect in the database is unknown: until a later answer, the lease may be held.
                 self.registry.end(&hold);
                 Err(error)
             }
@@ -256,7 +258,7 @@ impl Inner {
         }
     }
 
-    /// Its work is over, in one way or another.
+    /// Records that the work is over, and releases its lease.
     async fn give_back(&self, hold: &Hold) {
         self.registry.end(hold);
         match self.store.lease_release(hold).await {

@@ -1,4 +1,4 @@
-//! What this process holds, and how old the word is that it still does. No waiting, no database.
+//! The leases of this process and the age of their last renewal. The registry neither waits nor uses the database.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::Hold;
 
-/// A lease is renewed this often at least, however long it lasts, so that a holder soon hears when its lease was given
-/// back by hand.
+/// Maximum time between two renewals, even of a long lease, so that a holder soon learns that an administrator
+/// released its lease.
 const RENEW_WITHIN: Duration = Duration::from_secs(10);
-/// What the database did not take is told again after so long, or after a tenth of the time of a short lease.
+/// Wait before a failed request to the database is repeated. A short lease waits only a tenth of its time.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// A moment on two clocks: the one that the database judges by, which people and daemons may turn back, and the one of
-/// the machine, which stands still in a suspended machine and in tests.
+/// A moment on two clocks. The database judges by the first one, which people and daemons may turn back. The second
+/// is the clock of the machine, which stands still in a suspended machine and in tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     clock: DateTime<Utc>,
@@ -25,7 +25,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Now, by the clock.
+    /// Returns the present, with the given time on the clock.
     pub fn new(clock: DateTime<Utc>) -> Self {
         Self {
             clock,
@@ -33,29 +33,30 @@ impl Moment {
         }
     }
 
-    /// By the clock.
+    /// Returns the time on the clock.
     pub const fn clock(self) -> DateTime<Utc> {
         self.clock
     }
 
-    /// How long ago another moment was, by whichever clock says longer.
+    /// Returns the time since another moment, by the clock that says longer.
     fn since(self, other: Self) -> Duration {
         let by_clock = (self.clock - other.clock).to_std().unwrap_or_default();
         by_clock.max(self.machine.saturating_duration_since(other.machine))
     }
 }
 
-/// What is to be done about a lease of a given age.
+/// Next step for a lease of a given age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     Young,
-    /// It is to be renewed.
+    /// A renewal is due.
     Due,
-    /// Work under it has to stop: soon others may take it.
+    /// The work must stop, because others may soon take the lease.
     Old,
 }
 
-/// `age` counts from before the last renewal was asked for, `time` is how long the lease lasts from there.
+/// Judges the age of a lease. `age` counts from before the request for the last renewal, `time` is the duration of
+/// the lease from there.
 fn judge(age: Duration, time: Duration) -> Age {
     if age >= time / 10 * 9 {
         Age::Old
@@ -66,14 +67,14 @@ fn judge(age: Duration, time: Duration) -> Age {
     }
 }
 
-/// Where the work under a lease is.
+/// State of the work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It goes on, or has not begun.
+    /// The work goes on, or has not begun.
     Open,
-    /// It was told to stop and has not ended yet.
+    /// The work was told to stop and has not ended yet.
     Cancelled,
-    /// It has ended; the database may not have heard so.
+    /// The work has ended. The database may not know that yet.
     Over,
 }
 
@@ -81,17 +82,17 @@ struct Entry {
     holder: String,
     time: Duration,
     renewed: Moment,
-    /// When the database was last told something about it.
+    /// Time of the last message to the database about this lease.
     told: Option<Moment>,
     stage: Stage,
     lost: CancellationToken,
 }
 
-/// Who in this process has a lease.
+/// A lease of this process that prevents a second request for the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ours {
     pub holder: String,
-    /// How long it lasts unless it is renewed.
+    /// Remaining time unless the lease is renewed.
     pub left: Duration,
 }
 
@@ -104,7 +105,7 @@ impl Registry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lease is going to be asked for, unless this process has it or asks for it already.
+    /// Adds a lease before it is requested from the database. Fails if this process holds or requests it already.
     pub fn enter(
         &self,
         hold: &Hold,
@@ -149,12 +150,12 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// A renewal that was asked for then was granted.
+    /// Records that the renewal requested at `asked` was granted.
     pub fn renewed(&self, hold: &Hold, asked: Moment) {
         self.with(hold, |entry| entry.renewed = asked);
     }
 
-    /// The work has ended.
+    /// Records that the work has ended.
     pub fn end(&self, hold: &Hold) {
         self.with(hold, |entry| {
             if entry.stage != Stage::Over {
@@ -163,7 +164,7 @@ impl Registry {
         });
     }
 
-    /// The database knows that it is free; `false`: it had been told so before.
+    /// Removes a lease that the database knows to be free. Returns false if it was removed before.
     pub fn forget(&self, hold: &Hold) -> bool {
         let mut entries = self.lock();
         let is_there = entries
@@ -172,17 +173,17 @@ impl Registry {
         is_there && entries.remove(&hold.key).is_some()
     }
 
-    /// Tells the work to stop; `false`: it was told before, or has ended.
+    /// Tells the work to stop. Returns false if it was told before, or has ended.
     pub fn cancel(&self, hold: &Hold) -> bool {
         self.with(hold, Entry::cancel)
     }
 
-    /// Tells all work to stop, and which of it had not been told.
+    /// Tells all work to stop, and returns the leases whose work had not been told before.
     pub fn cancel_all(&self) -> Vec<Hold> {
         self.cancel_those(|_| true)
     }
 
-    /// Tells work to stop whose lease could not be renewed for too long.
+    /// Tells work to stop if its lease could not be renewed for too long.
     pub fn cancel_old(&self, now: Moment) -> Vec<Hold> {
         self.cancel_those(|entry| judge(now.since(entry.renewed), entry.time) == Age::Old)
     }
@@ -195,19 +196,19 @@ impl Registry {
         entries.iter_mut().filter_map(told).collect()
     }
 
-    /// What is to be renewed, and for how long each.
+    /// Returns the leases that are due for renewal, and the duration of each.
     pub fn due(&self, now: Moment) -> Vec<(Hold, Duration)> {
         let is_due = |entry: &Entry| judge(now.since(entry.renewed), entry.time) != Age::Young;
         self.to_tell(now, |entry| entry.stage == Stage::Open && is_due(entry))
     }
 
-    /// Leases whose work has ended and of which the database may not have heard.
+    /// Returns the leases whose work has ended and whose release may not have reached the database.
     pub fn over(&self, now: Moment) -> Vec<Hold> {
         let over = self.to_tell(now, |entry| entry.stage == Stage::Over);
         over.into_iter().map(|(hold, _)| hold).collect()
     }
 
-    /// Those of them that the database was not told of a moment ago; from now on it was.
+    /// Returns the matching leases without a recent message to the database, and marks them as sent now.
     fn to_tell(&self, now: Moment, which: impl Fn(&Entry) -> bool) -> Vec<(Hold, Duration)> {
         let mut entries = self.lock();
         let tell = |(key, entry): (&String, &mut Entry)| {
@@ -225,7 +226,7 @@ impl Entry {
         }
     }
 
-    /// `false`: that was done a moment ago.
+    /// Marks a message to the database as sent now. Returns false if one was sent a moment ago.
     fn tell(&mut self, now: Moment) -> bool {
         let wait = AGAIN_AFTER.min(self.time / 10);
         let is_time = self.told.is_none_or(|told| now.since(told) >= wait);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever renews every time it is due, within a tenth of the time, is never told to stop.
+        /// A holder that renews every time a renewal is due, within a tenth of the time, is never told to stop.
         #[test]
         fn there_is_time_to_renew_between_due_and_old(millis in 100_u64..100_000_000, late in 0_u64..=50) {
             let time = Duration::from_millis(millis);

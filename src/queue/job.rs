@@ -13,35 +13,36 @@ use crate::vcs::ForgeError;
 /// A kind of job over the context `C`. Its documentation says why a second run is harmless.
 #[async_trait]
 pub trait Job<C: Sync>: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Name in the table of jobs.
+    /// Name of the kind in the table of jobs.
     const KIND: &'static str;
-    /// Higher goes first among lanes.
+    /// Priority among lanes. Higher goes first.
     const PRIORITY: i64;
-    /// After this many attempts that came to an end, and not a good one, the job is given up.
+    /// Maximum number of attempts that ended in a failure. After that the job fails for good.
     const MAX_ATTEMPTS: i64;
-    /// So often the job is begun again after the server was gone in the middle of it: perhaps because of it.
+    /// Maximum number of restarts after the server died during the job, perhaps because of it.
     const MAX_CUT_OFFS: i64 = 10;
 
-    /// Jobs of one lane run one at a time, in order.
+    /// Returns the lane of the job. Jobs of one lane run one at a time, in order.
     fn lane(&self) -> String;
 
-    /// Higher goes first among lanes; for kinds whose jobs are not all alike.
+    /// Returns the priority among lanes, for kinds whose jobs differ. Higher goes first.
     fn priority(&self) -> i64 {
         Self::PRIORITY
     }
 
-    /// Jobs of one share may take only so many workers of a server; empty: any number.
+    /// Returns the share of the job. Jobs of one share occupy a limited number of workers of a server. Empty means no
+    /// limit.
     fn share(&self) -> String {
         String::new()
     }
 
-    /// Does the work.
+    /// Does the work of the job.
     async fn run(&self, ctx: &C, attempt: &Attempt) -> Result<(), JobError>;
 
-    /// The last attempt failed: tells whoever waits for it.
+    /// Reports the failure of the last attempt to the people who wait for the job.
     async fn gave_up(&self, ctx: &C, error: &JobError) -> anyhow::Result<()>;
 
-    /// The row for the queue.
+    /// Returns the row for the queue.
     fn to_new(&self) -> NewJob {
         NewJob {
             kind: Self::KIND,
@@ -54,22 +55,22 @@ pub trait Job<C: Sync>: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Why an attempt did not end well, and what is to be done about it.
+/// Reason of a failed attempt, and the next step.
 #[derive(Debug)]
 pub enum JobError {
-    /// Worth another try.
+    /// A retry may succeed.
     Retry {
-        /// Not before this time; `None` lets the queue back off.
+        /// Earliest time of the retry. `None` lets the queue back off.
         at: Option<DateTime<Utc>>,
-        /// What went wrong.
+        /// Cause of the failure.
         error: anyhow::Error,
     },
-    /// Another try would end the same way.
+    /// Another attempt would end the same way.
     Fail(anyhow::Error),
 }
 
 impl JobError {
-    /// Worth another try after the usual wait.
+    /// Returns an error that asks for a retry after the usual wait.
     pub fn retry(error: impl Into<anyhow::Error>) -> Self {
         Self::Retry {
             at: None,
@@ -77,18 +78,18 @@ impl JobError {
         }
     }
 
-    /// Another try would end the same way.
+    /// Returns an error that asks for no retry, because another attempt would end the same way.
     pub fn fail(error: impl Into<anyhow::Error>) -> Self {
         Self::Fail(error.into())
     }
 
-    /// Whether another replica has the job by now, so that there is nothing to be written down.
+    /// Returns true if another replica has the job by now, so that nothing must be written.
     pub fn is_lease_lost(&self) -> bool {
         let (Self::Retry { error, .. } | Self::Fail(error)) = self;
         LeaseLost::is_cause_of(error.as_ref())
     }
 
-    /// What went wrong, with its causes, in one line.
+    /// Returns the error with its causes, in one line.
     pub fn message(&self) -> String {
         match self {
             Self::Retry { error, .. } | Self::Fail(error) => format!("{error:#}"),
@@ -97,14 +98,14 @@ impl JobError {
 }
 
 impl From<sqlx::Error> for JobError {
-    /// The database is the truth: until it answers, nothing is decided.
+    /// Asks for a retry. The database is the truth: until it answers, nothing is decided.
     fn from(error: sqlx::Error) -> Self {
         Self::retry(anyhow::Error::new(error).context("the database did not do what was asked"))
     }
 }
 
 impl From<ForgeError> for JobError {
-    /// Wait, try again, or give up.
+    /// Decides between a wait, a retry and no retry.
     fn from(error: ForgeError) -> Self {
         match error {
             ForgeError::RateLimited { until, .. } => Self::Retry {
@@ -120,15 +121,15 @@ impl From<ForgeError> for JobError {
     }
 }
 
-/// The server was gone in the middle of a job as often as is borne.
+/// The server stopped during a job more often than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("the server stopped in the middle of it {times} times, perhaps because of it")]
 pub struct CutOff {
-    /// How often.
+    /// Number of interrupted attempts.
     pub times: i64,
 }
 
-/// The wait after a failed attempt: 1, 2, 4 … seconds, at most five minutes.
+/// Returns the wait after a failed attempt: 1, 2, 4 … seconds, at most five minutes.
 pub fn backoff(attempt: i64) -> Duration {
     const CEILING: Duration = Duration::from_mins(5);
     let doublings = u32::try_from(attempt.clamp(1, 16) - 1).unwrap_or(0);

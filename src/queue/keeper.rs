@@ -1,4 +1,4 @@
-//! Keeps what this replica holds, and puts back what a dead replica left.
+//! Renews the leases of this replica, and requeues the jobs of a dead replica.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::process::Pulse;
 use crate::store::{Presence, ReplicaId, Store};
 
-/// Renews the leases of one replica, and with them the word that it is there.
+/// Keeper of the leases of one replica. Each renewal also says that the replica is alive.
 pub struct LeaseKeeper {
     store: Store,
     clock: Arc<dyn Clock>,
@@ -22,7 +22,7 @@ pub struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// A keeper for the claims of a replica, which begins nothing more once `closing` is cancelled.
+    /// Creates a keeper for the claims of a replica. It reports the replica as stopping once `closing` is cancelled.
     pub fn new(
         store: Store,
         clock: Arc<dyn Clock>,
@@ -41,11 +41,11 @@ impl LeaseKeeper {
         }
     }
 
-    /// Renews the lease of every job that is worked on, and tells work whose lease is gone to stop.
+    /// Renews the lease of every running job, and tells work to stop if its lease is gone.
     ///
-    /// The list of running jobs is taken *before* the renewal: a job claimed in between has a new lease anyway, and one
-    /// that was finished in between is no longer there to be stopped. The pulse counts from before the renewal, too, so
-    /// that it never outlasts the lease.
+    /// The list of running jobs is taken *before* the renewal. A job claimed in between has a new lease anyway, and a
+    /// job finished in between needs no stop. The pulse counts from before the renewal, too, so that it never
+    /// outlasts the lease.
     pub async fn tick(&self) -> Result<(), sqlx::Error> {
         let (running, beat) = (self.running.list(), self.pulse.prepare());
         let presence = if self.closing.is_cancelled() {
@@ -66,8 +66,8 @@ impl LeaseKeeper {
         Ok(())
     }
 
-    /// Tells all work to stop whenever the leases could not be renewed for so long that somebody may have taken it over:
-    /// the database is out of reach, or this server was paused. Never returns.
+    /// Tells all work to stop whenever the leases could not be renewed for so long that another replica may have
+    /// taken it over. The database is out of reach then, or this server was paused. Never returns.
     pub async fn watch(&self) {
         loop {
             self.pulse.ran_out().await;
@@ -80,7 +80,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Ends in good order: whatever is still held is free at once.
+    /// Ends the replica in good order: all jobs that it still holds are free at once.
     pub async fn end(&self) -> Result<(), sqlx::Error> {
         let jobs = self.store.replica_end(&self.replica.name).await?;
         if jobs > 0 {
@@ -93,8 +93,8 @@ impl LeaseKeeper {
     }
 }
 
-/// Puts jobs whose lease ran out, or whose replica is gone, back into the queue, and ends the other leases of that
-/// replica. Idempotent; runs on a timer.
+/// Requeues jobs whose lease expired or whose replica is gone, and ends the other leases of that replica. Idempotent;
+/// runs on a timer.
 pub async fn requeue_orphans(
     store: &Store,
     clock: &dyn Clock,

@@ -1,13 +1,13 @@
-//! Work that must not be forgotten: claimed from the database, done under a lease, finished or put back.
+//! Work that must not be forgotten: claimed from the database, done under a lease, then finished or requeued.
 //!
-//! A [`Worker`] is a value with a `tick()`; the server loops over it, tests turn it by hand. Beside it stand the
-//! [`LeaseKeeper`], which renews what this replica holds and tells work that lost its lease to stop, and
-//! [`requeue_orphans`], which puts back what a dead replica left.
+//! A [`Worker`] is a value with a `tick()`. The server calls it in a loop, and tests call it directly. Two more parts
+//! help it: the [`LeaseKeeper`] renews the leases of this replica and stops work that lost its lease.
+//! [`requeue_orphans`] requeues the jobs of a dead replica.
 //!
 //! Invariants, by name (see also `store::jobs`):
 //! - *lost means silent*: work whose lease is gone is cancelled, and its result is not written;
 //! - *a panic is a failed attempt*, not a lost job;
-//! - *the job knows*: whether an error is worth another try is said by the job, not by the queue.
+//! - *the job knows*: the job, not the queue, decides if an error is worth a retry.
 
 mod job;
 mod keeper;
@@ -23,7 +23,7 @@ pub use worker::{Attempt, Kinds, Runner, Running, Tick, Worker};
 
 use std::time::Duration;
 
-/// How long a job may go without renewal before another replica takes it over.
+/// Duration of a lease: without a renewal for so long, another replica takes the job over.
 pub const LEASE: Duration = Duration::from_secs(45);
-/// How often a replica renews; three renewals may fail before the lease ends.
+/// Interval of renewals. Three of them may fail before the lease expires.
 pub const RENEW_EVERY: Duration = Duration::from_secs(10);

@@ -1,15 +1,15 @@
-//! A nudge shortens the wait for the next look at the queue; it carries no data.
+//! Nudges shorten the wait for the next look at the queue. They carry no data.
 
 use std::future::pending;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Tells the workers of this process that there may be something to do.
+/// Sender of nudges: wakes the workers of this process, because the queue may have work.
 #[derive(Clone, Debug)]
 pub struct Nudge(Arc<watch::Sender<()>>);
 
-/// Hears the nudges of this process. One that comes while nobody waits is heard by the next who does.
+/// Receiver of the nudges of this process. A nudge that arrives while nobody waits is kept for the next wait.
 #[derive(Debug)]
 pub struct Nudges(watch::Receiver<()>);
 
@@ -20,22 +20,22 @@ impl Default for Nudge {
 }
 
 impl Nudge {
-    /// There may be something to do.
+    /// Wakes all workers that listen.
     pub fn nudge(&self) {
         self.0.send_replace(());
     }
 
-    /// Hears every nudge from now on.
+    /// Returns a receiver of every nudge from now on.
     pub fn listen(&self) -> Nudges {
         Nudges(self.0.subscribe())
     }
 }
 
 impl Nudges {
-    /// Waits for a nudge, unless there was one since the last.
+    /// Waits for a nudge, unless one arrived since the last call.
     pub async fn heard(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody is left who could nudge.
+            // No sender is left that could nudge.
             pending::<()>().await;
         }
     }

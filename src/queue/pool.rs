@@ -1,14 +1,14 @@
-//! Places for runs: how many there may be at once, and who is next.
+//! Permits for runs: limits the number of concurrent runs and decides the order.
 //!
 //! Invariants, by name:
-//! - *never above*: not more places than there are in all, nor more for one repository than it may have;
-//! - *no place lies idle*: whenever somebody waits who may have a place, none is free;
-//! - *plans last*: whatever else is run somebody wants now, an apply most of all, and looks on;
-//! - *in turns*: among equals, pulls take turns, so that one with 500 projects does not keep waiting one with a single
-//!   project. Every applicant gets the number of a round when it comes: one later than that of its pull's last
-//!   applicant, and later than the round that is being served. The lowest round is served first. Whoever comes later
-//!   can therefore get at most one place per pull before one who waits: nobody starves;
-//! - *who leaves is forgotten*: an applicant that is dropped, waiting or placed, leaves nothing behind.
+//! - *never above*: no more permits than the limit in all, and no more for one repository than its own limit;
+//! - *no place lies idle*: no permit stays free while an applicant waits that may have it;
+//! - *plans last*: applies and other runs go before plans, because a person waits for them now;
+//! - *in turns*: among equals, pulls take turns, so that a pull with 500 projects does not delay a pull with a single
+//!   project. Each applicant gets a round number on arrival: one more than its pull's last applicant, and more than
+//!   the round that is being served. The lowest round is served first. Later applicants can therefore get at most one
+//!   permit per pull before one who waits: nobody starves;
+//! - *who leaves is forgotten*: an applicant that is dropped, with or without a permit, leaves nothing behind.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::model::{PullRef, RepoId, RunKind};
 
-/// Places for runs of one process.
+/// The permits for runs of one process.
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Mutex<Inner>>);
 
@@ -27,7 +27,7 @@ struct Inner {
     calls: HashMap<Ticket, oneshot::Sender<()>>,
 }
 
-/// The right to run something; given back when it is dropped.
+/// The right to run something. Dropping the value releases it.
 #[derive(Debug)]
 pub struct Place {
     pool: Pool,
@@ -35,7 +35,7 @@ pub struct Place {
 }
 
 impl Pool {
-    /// So many places in all, and so many for one repository at most.
+    /// Creates a pool with the number of permits in all and the limit for one repository.
     pub fn new(places: usize, per_repo: usize) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             row: Row::new(places, per_repo),
@@ -43,13 +43,13 @@ impl Pool {
         })))
     }
 
-    /// How many runs of one repository there can be at once.
+    /// Returns the maximum number of concurrent runs of one repository.
     pub fn places_of_a_repo(&self) -> usize {
         let row = &self.inner().row;
         row.places.min(row.per_repo)
     }
 
-    /// Waits for a place. Who drops the wait has left the row.
+    /// Waits for a permit. Dropping the future leaves the queue.
     pub async fn place(&self, kind: RunKind, pull: &PullRef) -> Place {
         let (call, called) = oneshot::channel();
         let place = {
@@ -62,7 +62,7 @@ impl Pool {
                 ticket,
             }
         };
-        // The sender is dropped only with the place.
+        // The sender is dropped only with the permit.
         called.await.ok();
         place
     }
@@ -76,7 +76,7 @@ impl Inner {
     fn call_up(&mut self) {
         while let Some(ticket) = self.row.serve() {
             if let Some(call) = self.calls.remove(&ticket) {
-                // Whoever does not listen any more is about to give the place back.
+                // A receiver that does not listen any more is about to release its permit.
                 call.send(()).ok();
             }
         }
@@ -92,26 +92,26 @@ impl Drop for Place {
     }
 }
 
-/// One applicant; tickets grow.
+/// Number of one applicant. Later applicants have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Ticket(u64);
 
 /// Order of service: the smallest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
-    /// `true` for a plan.
+    /// True for a plan.
     can_wait: bool,
     round: u64,
     ticket: Ticket,
 }
 
-/// Who waits and who has a place: the rules, without time and tasks.
+/// Queue of applicants and holders of permits: the rules, without time and tasks.
 #[derive(Debug)]
 struct Row {
     places: usize,
     per_repo: usize,
     next: u64,
-    /// The round that is being served, of what is wanted now and of what can wait.
+    /// Round that is being served, for urgent runs and for plans.
     served: [u64; 2],
     waiting: BTreeMap<Turn, PullRef>,
     turns: HashMap<Ticket, Turn>,
@@ -133,7 +133,7 @@ impl Row {
         }
     }
 
-    /// Somebody wants a place.
+    /// Adds an applicant to the queue.
     fn enter(&mut self, kind: RunKind, pull: &PullRef) -> Ticket {
         let can_wait = kind == RunKind::Plan;
         let before = self
@@ -155,7 +155,7 @@ impl Row {
         ticket
     }
 
-    /// Gives the next one a place, if there is somebody who may have one.
+    /// Grants the next applicant a permit, if one is free and somebody may have it.
     fn serve(&mut self) -> Option<Ticket> {
         if self.placed.len() >= self.places {
             return None;
@@ -180,7 +180,7 @@ impl Row {
         Some(turn.ticket)
     }
 
-    /// Somebody does not wait any more, or gives a place back.
+    /// Removes an applicant that stopped waiting or releases its permit.
     fn leave(&mut self, ticket: Ticket) {
         if let Some(turn) = self.turns.remove(&ticket) {
             self.waiting.remove(&turn);
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The next that are served when every place is given back at once.
+    /// Returns the order of service when every permit is released at once.
     fn served(row: &mut Row, count: usize) -> Vec<Ticket> {
         let mut order = Vec::new();
         for _ in 0..count {
@@ -280,7 +280,7 @@ mod tests {
         drop(second);
         drop(first);
         let third = third.now_or_never().expect("the place is free");
-        // One that was given a place, but is dropped before it hears of it, gives it back.
+        // An applicant that got a permit, but is dropped before it learns of it, releases the permit.
         let mut unheard = Box::pin(pool.place(RunKind::Apply, &one));
         assert!((&mut unheard).now_or_never().is_none());
         drop(third);
@@ -302,7 +302,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Move {
         Enter(bool, u8, i64),
-        /// One of those present, waiting or placed.
+        /// Index among the present applicants, waiting or served.
         Leave(usize),
     }
 

@@ -1,4 +1,4 @@
-//! Claims one job at a time and sees it through.
+//! Claims one job at a time, runs it and writes the result.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,31 +16,31 @@ use crate::model::JobId;
 use crate::process::Pulse;
 use crate::store::{Finish, JobLease, Store};
 
-/// After this many attempts a job that panics is given up.
+/// Number of attempts after which a job that panics fails for good.
 const ATTEMPTS_AT_A_PANIC: i64 = 6;
 
-/// A claimed job on its way, with the token that tells it to stop.
+/// A claimed job at work, with the token that tells it to stop.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// The claim.
+    /// Lease of the claimed job.
     pub lease: JobLease,
-    /// Cancelled when the lease is lost.
+    /// Token that is cancelled when the lease is lost.
     pub lost: CancellationToken,
 }
 
-/// Knows what to do with each kind of job.
+/// Runs each kind of job.
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
     /// Does the work of one job.
     async fn run(&self, attempt: &Attempt) -> Result<(), JobError>;
 
-    /// Tells whoever waits that a job was given up, and whether these attempts were the last allowed ones.
+    /// Reports a job that failed for good to the people who wait for it. `attempt` was its last one.
     async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()>;
 
-    /// After how many attempts a job of this kind is given up.
+    /// Returns the maximum number of attempts for a job of this kind.
     fn max_attempts(&self, kind: &str) -> i64;
 
-    /// How often a job of this kind is begun again after it was cut off.
+    /// Returns the maximum number of restarts for a job of this kind after it was cut off.
     fn max_cut_offs(&self, kind: &str) -> i64;
 }
 
@@ -52,7 +52,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Nothing yet, of a replica with this right to let things run.
+    /// Creates an empty list for a replica that may run jobs while the pulse is alive.
     pub fn new(pulse: Pulse) -> Self {
         Self {
             jobs: Arc::default(),
@@ -60,7 +60,7 @@ impl Running {
         }
     }
 
-    /// Whether this replica may begin anything: one that was not able to renew its leases for too long may not.
+    /// Returns true if this replica may begin a job. A replica that could not renew its leases for too long may not.
     fn may_begin(&self) -> bool {
         self.pulse.is_alive()
     }
@@ -90,7 +90,7 @@ impl Running {
             .remove(&job);
     }
 
-    /// The jobs of this moment.
+    /// Returns the jobs that run at this moment.
     pub fn list(&self) -> Vec<JobId> {
         self.jobs
             .lock()
@@ -100,7 +100,7 @@ impl Running {
             .collect()
     }
 
-    /// Tells a job to stop, if it is still worked on.
+    /// Tells a job to stop, if it still runs.
     pub fn cancel(&self, job: JobId) {
         if let Some(token) = self
             .jobs
@@ -112,7 +112,7 @@ impl Running {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of running jobs.
     pub fn count(&self) -> usize {
         self.jobs
             .lock()
@@ -121,26 +121,26 @@ impl Running {
     }
 }
 
-/// Which jobs a worker takes: long work has workers of its own, so that it never keeps short work waiting.
+/// Filter for the jobs of a worker. Long work has its own workers, so that it never delays short work.
 #[derive(Clone, Copy, Debug)]
 pub enum Kinds {
     /// Only jobs of this kind.
     Only(&'static str),
-    /// Any but jobs of this kind.
+    /// All jobs except those of this kind.
     Except(&'static str),
 }
 
-/// What a tick did.
+/// Outcome of a tick.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// One job; there may be more.
+    /// One job was worked on; more may be queued.
     Worked,
-    /// There was nothing to do now.
+    /// No job was ready.
     Idle,
 }
 
-/// Works off the queue.
+/// A worker that takes jobs from the queue.
 pub struct Worker<R> {
     store: Store,
     clock: Arc<dyn Clock>,
@@ -154,7 +154,7 @@ pub struct Worker<R> {
 }
 
 impl<R: Runner> Worker<R> {
-    /// A worker that signs its claims with `holder`, the name of this replica.
+    /// Creates a worker that signs its claims with `holder`, the name of this replica.
     pub fn new(
         store: Store,
         clock: Arc<dyn Clock>,
@@ -177,7 +177,7 @@ impl<R: Runner> Worker<R> {
         }
     }
 
-    /// Takes no job of a share of which this server works on so many already.
+    /// Limits how many jobs of one share this server works on at once.
     #[must_use]
     pub fn with_most_of_a_share(self, most_of_a_share: i64) -> Self {
         Self {
@@ -186,7 +186,7 @@ impl<R: Runner> Worker<R> {
         }
     }
 
-    /// Takes no job of a lower priority.
+    /// Sets the lowest priority that the worker takes.
     #[must_use]
     pub fn with_least_priority(self, least_priority: i64) -> Self {
         Self {
@@ -195,7 +195,7 @@ impl<R: Runner> Worker<R> {
         }
     }
 
-    /// Claims one job, if there is one, and sees it through.
+    /// Claims one job, if one is ready, and works on it until it ends.
     pub async fn tick(&self) -> Result<Tick, sqlx::Error> {
         let Some(lease) = self.claim().await? else {
             return Ok(Tick::Idle);
@@ -203,7 +203,7 @@ impl<R: Runner> Worker<R> {
         self.see_through(lease).await.map(|()| Tick::Worked)
     }
 
-    /// Claims the next job, if there is one.
+    /// Claims the next job, if one is ready.
     pub async fn claim(&self) -> Result<Option<JobLease>, sqlx::Error> {
         if !self.running.may_begin() {
             return Ok(None);
@@ -219,7 +219,7 @@ impl<R: Runner> Worker<R> {
             .await
     }
 
-    /// Works on a claimed job and writes down how it ended.
+    /// Works on a claimed job and writes its result.
     pub async fn see_through(&self, lease: JobLease) -> Result<(), sqlx::Error> {
         let span =
             info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
@@ -252,8 +252,8 @@ impl<R: Runner> Worker<R> {
         Ok(())
     }
 
-    /// The lease was lost, or could not be renewed for so long that it may be; if it turns out that nobody has taken the
-    /// job over, it is begun again.
+    /// Asks for another start of a job whose lease was lost, or could not be renewed for so long that it may be. If
+    /// no other replica has taken the job over, it begins again.
     async fn let_go(&self, lease: &JobLease) -> Result<(), sqlx::Error> {
         let again = self
             .store
@@ -272,7 +272,8 @@ impl<R: Runner> Worker<R> {
         Ok(())
     }
 
-    /// A job that takes the whole server down with it never gets as far as an error: it is given up by its count.
+    /// Runs a job, unless it was cut off too often. A job that takes the whole server down never gets as far as an
+    /// error, so its count ends it.
     async fn attempt(&self, attempt: &Attempt) -> Result<(), JobError> {
         let times = attempt.lease.cut_offs;
         if times > self.runner.max_cut_offs(&attempt.lease.kind) {
@@ -313,7 +314,8 @@ impl<R: Runner> Worker<R> {
     }
 }
 
-/// However patient the job is otherwise, a bug is not waited for.
+/// Returns a retry for the first panics of a job, then a failure. A bug does not go away, however patient the job is
+/// with other errors.
 fn after_panic(panic: &(dyn std::any::Any + Send), lease: &JobLease) -> JobError {
     let error = panic_error(panic);
     if lease.tries() < ATTEMPTS_AT_A_PANIC {

@@ -1,5 +1,5 @@
-//! The file of keys: a line for each, `NAME:` and 32 bytes in base64. Empty lines and those that begin with `#` do not
-//! count. No error repeats what stands in it.
+//! Reads the key file: one line per key, with `NAME:` and 32 bytes in base64. Empty lines and lines that begin with
+//! `#` are ignored. No error repeats the contents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,69 +8,69 @@ use secrecy::zeroize::Zeroizing;
 use super::{InvalidKeyName, KEY_BYTES, Key, KeyName, Keyring};
 use crate::secret::Secret;
 
-/// Most keys of a file.
+/// Maximum number of keys in a file.
 const MAX_KEYS: usize = 64;
 
-/// Why a text is no list of keys.
+/// Reason to refuse a key file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKeyring {
-    /// Something is wrong with a line.
+    /// One line has a fault.
     #[error("line {line}: {reason}")]
     Line {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// What.
+        /// Fault of the line.
         reason: LineFault,
     },
-    /// There is no key.
+    /// The file has no key.
     #[error("there is no key in it: `lockkeeper credentials keygen` prints a line for it")]
     Empty,
-    /// Others may read it.
+    /// Other users may read the file.
     #[error(
         "others than its owner may read or change it (its mode is {mode:04o}): `chmod 600` it, and replace its keys if \
          somebody may have looked"
     )]
     Open {
-        /// Permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
-    /// No colon.
+    /// The line has no colon.
     #[error(
         "there is no `:` between the name of a key and the key; expected `NAME:` and 32 bytes in base64"
     )]
     NoColon,
-    /// The name.
+    /// The name of the key is invalid.
     #[error(transparent)]
     Name(#[from] InvalidKeyName),
-    /// Not base64.
+    /// The key is not base64.
     #[error("the key is not base64 (with `=` at the end)")]
     NotBase64,
-    /// Another length.
+    /// The key has the wrong length.
     #[error("the key has {0} bytes, not 32")]
     Length(usize),
-    /// All bytes are the same.
+    /// All bytes of the key are the same.
     #[error("the key is not random: every byte of it is the same")]
     NotRandom,
-    /// The name was there before.
+    /// Another line has the same name.
     #[error("the name `{name}` stands in line {first} already")]
     NameTwice {
-        /// The name.
+        /// Name that occurs twice.
         name: KeyName,
-        /// Where it stood.
+        /// Number of the earlier line.
         first: usize,
     },
-    /// The key was there before.
+    /// Another line has the same key.
     #[error("it is the same key as in line {first}: two names for one key are one too many")]
     KeyTwice {
-        /// Where it stood.
+        /// Number of the earlier line.
         first: usize,
     },
-    /// Too many.
+    /// The file has too many keys.
     #[error(
         "there are more than {MAX_KEYS} keys: remove those that nothing is sealed with any more"
     )]
@@ -84,7 +84,7 @@ struct Line {
 }
 
 impl Keyring {
-    /// Reads the text of a file of keys.
+    /// Reads the text of a key file.
     pub fn parse(text: &str) -> Result<Self, InvalidKeyring> {
         let mut lines: Vec<Line> = Vec::new();
         for (at, text) in (1..).zip(text.lines()) {
@@ -145,8 +145,8 @@ fn unlike(lines: &[Line], new: Line) -> Result<Line, LineFault> {
     }
 }
 
-/// Whether a file with these permission bits is kept from others. Its group may read it: that is how mounted secrets are
-/// handed to the account of a container.
+/// Checks that a file with these permission bits is hidden from other users. Its group may read it, because mounted
+/// secrets reach the account of a container that way.
 pub fn check_mode(mode: u32) -> Result<(), InvalidKeyring> {
     const OTHERS: [u32; 2] = [0o030, 0o007];
     let mode = mode & 0o777;
@@ -157,7 +157,7 @@ pub fn check_mode(mode: u32) -> Result<(), InvalidKeyring> {
     }
 }
 
-/// The line of a key, for the file.
+/// Returns the line of a key, for the file.
 pub fn key_line(name: &KeyName, key: &[u8; KEY_BYTES]) -> Secret {
     let encoded = Zeroizing::new(STANDARD.encode(key));
     Secret::new(&Zeroizing::new(format!("{name}:{}", *encoded)))

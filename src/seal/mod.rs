@@ -1,15 +1,15 @@
 //! Encryption at rest, and (in `signing`) signatures of the audit log.
 //!
-//! The need: what opens the repositories of others lies in the database, and in every backup of it. Whoever has the
-//! database but not the file of `--encryption-key-file` must not be able to read it, and whoever may write to it must not
-//! be able to pass the secret of one row off as that of another.
+//! The need: the database and each of its backups contain the credentials of other people's repositories. A person
+//! with the database but without the file of `--encryption-key-file` must not be able to read them. A person who may
+//! write to the database must not be able to pass the secret of one row off as that of another.
 //!
-//! A [`Keyring`] is the file: the first key encrypts, all decrypt, so keys are replaced without a moment at which something
-//! cannot be opened. A [`Sealed`] text carries the name of its key. A [`Binding`] says what it belongs to; it is
-//! authenticated with it, and whoever opens it has to say the same again.
+//! A [`Keyring`] holds the keys of the file. The first key encrypts and all keys decrypt, so every text stays
+//! readable while keys are replaced. A [`Sealed`] text carries the name of its key. A [`Binding`] says what the text
+//! belongs to. The seal authenticates the binding, and a caller that opens the text has to present the same binding.
 //!
-//! XChaCha20-Poly1305, with a random nonce of 192 bits for each text: no count of nonces has to be kept, however many
-//! servers share a key.
+//! The cipher is XChaCha20-Poly1305, with a random nonce of 192 bits for each text. No count of nonces is needed,
+//! however many servers share a key.
 
 mod file;
 mod key_file;
@@ -30,22 +30,23 @@ pub(crate) use key_file::private_text;
 pub use name::{InvalidKeyName, KeyName};
 pub use signing::{Checkpoint, Pruned, PublicKey, Signature, SigningKey};
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
-/// What the bytes of a sealed text begin with, so that another way to seal can follow this one.
+/// First byte of a sealed text, so that another format can follow this one.
 const FORMAT: u8 = 1;
 
-/// What a sealed text belongs to. Two that differ in any part are never equal.
+/// Description of the place that a sealed text belongs to. Two that differ in any part are never equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding(Vec<u8>);
 
 impl Binding {
-    /// `parts` in an order that the caller keeps to: what it is, and everything that must not change without it.
+    /// Creates a binding from parts in a fixed order: the kind of the text, and everything that must not change
+    /// without it.
     pub fn new(parts: &[&str]) -> Self {
         let mut bytes = Vec::new();
         for part in parts {
-            // The length in front keeps `ab` and `c` apart from `a` and `bc`.
+            // The length in front distinguishes `ab` and `c` from `a` and `bc`.
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
@@ -56,9 +57,9 @@ impl Binding {
 /// A text that only the holder of a key can read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// The key it is sealed with.
+    /// Name of the key that sealed the text.
     pub key: KeyName,
-    /// Format, nonce, encrypted text and its seal.
+    /// Format, nonce, encrypted text and authentication tag.
     pub bytes: Vec<u8>,
 }
 
@@ -68,7 +69,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// Why a sealed text cannot be read.
+/// Reason why a sealed text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The key is not in the file.
@@ -77,23 +78,23 @@ pub enum OpenError {
          back, below the first"
     )]
     MissingKey(KeyName),
-    /// Another key of that name, other bytes, or bytes that belong to something else.
+    /// The text does not fit the key: another key had the name, the bytes changed, or they belong to something else.
     #[error(
         "the key `{0}` does not open it: either another key had that name when it was sealed, or it was changed in the \
          database since"
     )]
     Refused(KeyName),
-    /// There is no file.
+    /// The server has no key file.
     #[error("it is sealed with the key `{0}`, and this server was given no --encryption-key-file")]
     NoKeys(KeyName),
 }
 
-/// The keys of the file, the one that encrypts first.
+/// The keys of the file. The first one encrypts.
 pub struct Keyring(Vec<Key>);
 
 struct Key {
     name: KeyName,
-    /// Forgets the key when it is dropped.
+    /// Cipher that wipes its key when it is dropped.
     cipher: XChaCha20Poly1305,
 }
 
@@ -107,13 +108,13 @@ impl Key {
 }
 
 impl Keyring {
-    /// The name of the key that encrypts.
+    /// Returns the name of the key that encrypts.
     #[expect(clippy::missing_panics_doc, reason = "a file without keys is refused")]
     pub fn first(&self) -> &KeyName {
         &self.0.first().expect("a file without keys is refused").name
     }
 
-    /// Names of all keys, in the order of the file.
+    /// Returns the names of all keys, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &KeyName> {
         self.0.iter().map(|key| &key.name)
     }
@@ -150,7 +151,7 @@ impl Keyring {
     }
 }
 
-/// Reads a sealed text with the keys there are, if any.
+/// Reads a sealed text with the configured keys, if any.
 pub fn open(keys: Option<&Keyring>, sealed: &Sealed, to: &Binding) -> Result<Secret, OpenError> {
     keys.ok_or_else(|| OpenError::NoKeys(sealed.key.clone()))?
         .open(sealed, to)

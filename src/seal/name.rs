@@ -1,4 +1,4 @@
-//! How a key is called.
+//! Names of encryption keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,8 @@ use crate::model::text_type;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyName(String);
 
-/// Why a text is not the name of a key. Does not repeat it: it may be a key that stands in the wrong place.
+/// Error for a text that is not the name of a key. The message does not repeat the text, which may be a key in the
+/// wrong place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the name of a key has 1 to 64 letters, digits, dots, hyphens and underscores, as in `2026-11`"
@@ -17,7 +18,6 @@ pub struct KeyName(String);
 pub struct InvalidKeyName;
 
 impl KeyName {
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

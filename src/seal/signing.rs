@@ -1,11 +1,11 @@
 //! Signatures of the audit log.
 //!
-//! The need: who may write to the database can rewrite every row of a chain of hashes, or cut off its end. What the server
-//! has signed, with a key that is not in the database, cannot be made up, and a copy of it that lies elsewhere shows how
-//! far the log reached.
+//! The need: a person who may write to the database can rewrite every row of a chain of hashes, or cut off its end.
+//! The server signs with a key that is not in the database, so nobody can forge its statements. A copy of a statement
+//! elsewhere shows how far the log reached.
 //!
-//! Ed25519. A statement is one line of text; what is signed is that line without the signature at its end, so that every
-//! tool that knows Ed25519 can verify it.
+//! The algorithm is Ed25519. A statement is one line of text. The signature covers that line without the signature at
+//! its end, so that every tool that knows Ed25519 can verify it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ pub struct PublicKey([u8; 32]);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature([u8; 64]);
 
-/// Implements the text form of some bytes.
+/// Implements the text form of a byte array.
 macro_rules! base64_text {
     ($type:ident, $what:literal) => {
         impl fmt::Display for $type {
@@ -76,12 +76,12 @@ impl PublicKey {
     }
 }
 
-/// The key that the server signs with. It is wiped when it is dropped.
+/// The key that the server signs with. Dropping the value wipes the key.
 #[derive(Clone)]
 pub struct SigningKey(ed25519_dalek::SigningKey);
 
 impl SigningKey {
-    /// Makes a new key.
+    /// Generates a new key.
     pub fn generate() -> Self {
         Self(ed25519_dalek::SigningKey::from_bytes(&Zeroizing::new(
             rand::random(),
@@ -95,14 +95,14 @@ impl SigningKey {
         Some(Self(ed25519_dalek::SigningKey::from_bytes(bytes)))
     }
 
-    /// The private key in base64.
+    /// Returns the private key in base64.
     pub fn secret(&self) -> Secret {
         Secret::new(&Zeroizing::new(
             STANDARD.encode(Zeroizing::new(self.0.to_bytes()).as_slice()),
         ))
     }
 
-    /// The key that verifies what this one signs.
+    /// Returns the key that verifies the signatures of this one.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
@@ -118,18 +118,18 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// A signed statement that the log reached an event, and which hash that event has.
+/// A signed statement that the log reached an event with a given hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Number of the event.
     pub seq: i64,
-    /// Its hash, which covers everything before it.
+    /// Hash of the event, which covers everything before it.
     pub hash: Sha256Digest,
     /// Time of the signature, to the microsecond.
     pub signed_at: DateTime<Utc>,
-    /// The key that signed it.
+    /// Public half of the key that signed the statement.
     pub key: PublicKey,
-    /// The signature.
+    /// Signature of the statement.
     pub signature: Signature,
 }
 
@@ -147,7 +147,7 @@ impl Checkpoint {
         }
     }
 
-    /// Whether its key has signed exactly this.
+    /// Returns true if the named key signed exactly this statement.
     pub fn is_authentic(&self) -> bool {
         self.key.verifies(
             &Self::statement(self.seq, &self.hash, self.signed_at, self.key),
@@ -199,25 +199,25 @@ impl FromStr for Checkpoint {
 pub struct Pruned<'a> {
     /// Number of the last event that was removed.
     pub last_seq: i64,
-    /// Its hash.
+    /// Hash of that event.
     pub last_hash: &'a Sha256Digest,
     /// Time of that event.
     pub last_at: DateTime<Utc>,
-    /// How many events were removed.
+    /// Number of removed events.
     pub events: i64,
-    /// Who removed them.
+    /// Person or program that removed them.
     pub actor: &'a str,
-    /// When.
+    /// Time of the removal.
     pub at: DateTime<Utc>,
 }
 
 impl Pruned<'_> {
-    /// Signs it.
+    /// Signs the statement with the key.
     pub fn sign(self, key: &SigningKey) -> Signature {
         key.sign(&self.statement(key.public()))
     }
 
-    /// Whether the key has signed exactly this.
+    /// Returns true if the key signed exactly this statement.
     pub fn is_authentic(self, key: PublicKey, signature: &Signature) -> bool {
         key.verifies(&self.statement(key), signature)
     }
@@ -231,7 +231,7 @@ impl Pruned<'_> {
             actor,
             at,
         } = self;
-        // A name may have spaces and line ends in it.
+        // A name may contain spaces and line ends.
         let actor = serde_json::Value::from(actor);
         format!(
             "{PRUNED} {last_seq} {last_hash} {} {events} {} {actor} {key}",

@@ -223,9 +223,9 @@ fn write_permit(ctx: &Ctx) -> WritePermit {
 /// Maximum number of immediate retries of a job that was moved to another repository.
 const TRIES_AFTER_A_MOVE: i64 = 3;
 
-/// Waits before each search for a request that arrived after it timed out. The first is short, because people see the
-/// effect. The second finds requests that were held up for longer. A request has a minute, so the first search comes
-/// after all requests that were under way.
+/// Waits before each search for a request that arrived after its sender gave it up. The first is short, because
+/// people see the effect. The second finds requests that were held up for longer. A request has a minute, so the
+/// first search comes after all requests that were under way.
 const LOOKS: [TimeDelta; 2] = [TimeDelta::minutes(2), TimeDelta::minutes(15)];
 
 /// Returns a job that searches for such requests, delayed for its number of looks. `None` means that there were

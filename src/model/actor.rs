@@ -1,29 +1,29 @@
-//! Who did something, and by which way.
+//! Actors: the person or program behind a change, and the way of its request.
 
 use super::text::text_enum;
 
 text_enum! {
-    /// The way by which a wish reached us.
+    /// Way by which a request arrived.
     pub enum Origin {
         /// A comment on a pull.
         Comment = "comment",
-        /// The pull itself: opened, updated, closed.
+        /// A change of the pull: opened, updated, closed.
         Pull = "pull",
         /// A page of the dashboard.
         Page = "page",
-        /// The JSON API.
+        /// A request to the JSON API.
         Api = "api",
         /// The command line on the server's machine.
         Cli = "cli",
-        /// Lockkeeper's own repair.
+        /// A reconciler of Lockkeeper.
         Reconciler = "reconciler",
-        /// The line of those who wait for a lock.
+        /// The queue of a lock.
         Queue = "queue",
     }
 }
 
 impl Origin {
-    /// The way in words that follow what somebody did: "stopped on the dashboard".
+    /// Returns the way in words that follow a verb: "stopped on the dashboard".
     pub const fn way(self) -> &'static str {
         match self {
             Self::Comment => "by comment",
@@ -37,17 +37,17 @@ impl Origin {
     }
 }
 
-/// Somebody who acts.
+/// A person or program that acts.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Actor {
     /// Login on the forge, name of the web user, or `lockkeeper`.
     pub login: String,
-    /// By which way.
+    /// Way of the request.
     pub origin: Origin,
 }
 
 impl Actor {
-    /// A person or bot on the forge, by comment.
+    /// Returns a person or bot on the forge that wrote a comment.
     pub fn commenter(login: &str) -> Self {
         Self {
             login: login.to_owned(),
@@ -55,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// Lockkeeper itself.
+    /// Returns Lockkeeper as the actor.
     pub fn lockkeeper(origin: Origin) -> Self {
         Self {
             login: "lockkeeper".to_owned(),
@@ -63,7 +63,7 @@ impl Actor {
         }
     }
 
-    /// Who caused a change of a pull.
+    /// Returns the person who changed a pull.
     pub fn of_pull(login: &str) -> Self {
         Self {
             login: login.to_owned(),

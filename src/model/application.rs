@@ -1,5 +1,5 @@
-//! Applications: registered projects, as somebody asks for them by the API or on the command line. Both are read here, so
-//! that they want the same and say the same about what is wrong.
+//! Applications: registered projects, as requested by the API or on the command line. Both requests are read here, so
+//! that they have the same rules and the same messages.
 
 use std::fmt;
 
@@ -10,53 +10,53 @@ use super::repo_url::{ForgeHosts, RepoUrl};
 use super::text::text_enum;
 
 text_enum! {
-    /// Something that is asked for.
+    /// Field of a request.
     pub enum ApplicationField {
-        /// The repository.
+        /// URL of the repository.
         Url = "url",
-        /// The branch.
+        /// Branch of the repository.
         Branch = "branch",
-        /// The directory.
+        /// Directory with the code.
         Dir = "dir",
-        /// The workspace.
+        /// Workspace of the application.
         Workspace = "workspace",
-        /// The name.
+        /// Name of the application.
         Name = "name",
-        /// Whether the branch may be another than the default one.
+        /// Permission for a branch other than the default one.
         AnyBranch = "any_branch",
     }
 }
 
-/// What is wrong with a field, and what to write instead: sentences.
+/// Problem of a field, and the correct form of its value, in sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationProblem {
-    /// The field.
+    /// Field with the problem.
     pub field: ApplicationField,
-    /// The sentences.
+    /// Description of the problem, in sentences.
     pub text: String,
 }
 
-/// A registered project: a directory of a branch of a repository, in a workspace. No two are the same in these four.
+/// A registered project: a directory of a branch of a repository, in a workspace. No two have the same four values.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ApplicationSpec {
-    /// The repository.
+    /// URL of the repository.
     pub url: RepoUrl,
-    /// Which branch of it.
+    /// Branch of the repository.
     pub branch: BranchName,
-    /// Which directory.
+    /// Directory with the code.
     pub dir: RepoPath,
-    /// Which workspace.
+    /// Workspace of the application.
     pub workspace: WorkspaceName,
-    /// What people call it.
+    /// Name that people use, if there is one.
     pub name: Option<ProjectName>,
-    /// Whether the branch may be another than the default one of the repository; only the account of the whole server
-    /// allows it.
+    /// True if the branch may differ from the default branch of the repository. Only the account of the whole server
+    /// allows that.
     pub any_branch: bool,
 }
 
 impl ApplicationSpec {
-    /// What people know it by beside its repository: `network (branch main)`, by its name or else its directory, and the
-    /// workspace unless that is the usual one.
+    /// Returns the title beside the repository: `network (branch main)`. The title is the name, or else the
+    /// directory. The workspace follows unless it is the default one.
     #[must_use]
     pub fn title(&self) -> String {
         let called = self
@@ -73,7 +73,8 @@ impl ApplicationSpec {
 }
 
 impl fmt::Display for ApplicationSpec {
-    /// For records: `https://github.com/acme/infra branch main dir net workspace default (net)`.
+    /// Formats the application for the audit log and for logs: `https://github.com/acme/infra branch main dir net
+    /// workspace default (net)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -91,26 +92,26 @@ impl fmt::Display for ApplicationSpec {
     }
 }
 
-/// What is to become different; `None` stays as it is.
+/// Changes of an application. `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplicationChange {
-    /// The repository.
+    /// New repository URL, if it changes.
     pub url: Option<RepoUrl>,
-    /// The branch.
+    /// New branch, if it changes.
     pub branch: Option<BranchName>,
-    /// The directory.
+    /// New directory, if it changes.
     pub dir: Option<RepoPath>,
-    /// The workspace.
+    /// New workspace, if it changes.
     pub workspace: Option<WorkspaceName>,
-    /// The name; `Some(None)`: none any more.
+    /// New name, if it changes. `Some(None)` removes it.
     pub name: Option<Option<ProjectName>>,
-    /// Whether the branch may be another than the default one. Not said, it stays only with the repository and the branch
-    /// for which it was said.
+    /// Permission for a branch other than the default one. Without a new value, the permission stays only if the
+    /// repository and the branch stay.
     pub any_branch: Option<bool>,
 }
 
 impl ApplicationChange {
-    /// What comes of it.
+    /// Returns the application with the changes.
     #[must_use]
     pub fn of(&self, spec: &ApplicationSpec) -> ApplicationSpec {
         let is_moved = self.url.as_ref().is_some_and(|url| *url != spec.url)
@@ -129,28 +130,29 @@ impl ApplicationChange {
     }
 }
 
-/// What somebody wrote; `None` is not said.
+/// Fields as a person or program wrote them. `None` means that a field is absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplicationFields<'a> {
-    /// The repository, in any spelling.
+    /// Repository, in any spelling.
     pub url: Option<&'a str>,
-    /// The branch.
+    /// Name of the branch.
     pub branch: Option<&'a str>,
-    /// The directory; for a new one, not said is the root.
+    /// Directory. A new application without one uses the root.
     pub dir: Option<&'a str>,
-    /// The workspace; for a new one, not said is `default`.
+    /// Workspace. A new application without one uses `default`.
     pub workspace: Option<&'a str>,
-    /// The name; empty is none.
+    /// Name. An empty text means no name.
     pub name: Option<&'a str>,
-    /// Whether the branch may be another than the default one; for a new one, not said is `false`.
+    /// Permission for a branch other than the default one. A new application without a value has no such permission.
     pub any_branch: Option<bool>,
 }
 
-/// Longer than the branches that forges take; with an address and a directory it still fits an index of PostgreSQL.
+/// Maximum length of a branch. Forges accept no longer ones, and the length still fits an index of PostgreSQL beside
+/// an address and a directory.
 const LONGEST_BRANCH: usize = 255;
 
 impl ApplicationFields<'_> {
-    /// A new application, or everything that is wrong with it.
+    /// Returns a new application, or all problems of the fields.
     pub fn spec(&self, forges: &ForgeHosts) -> Result<ApplicationSpec, Vec<ApplicationProblem>> {
         let (change, mut problems) = self.read(forges);
         for (field, said) in [
@@ -182,7 +184,7 @@ impl ApplicationFields<'_> {
         }
     }
 
-    /// A change of one, or everything that is wrong with it.
+    /// Returns a change of an application, or all problems of the fields.
     pub fn change(
         &self,
         forges: &ForgeHosts,

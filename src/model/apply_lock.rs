@@ -1,4 +1,4 @@
-//! What stops applies: everywhere, in one repository, or in a directory of it and below.
+//! Apply locks: stops for applies on the whole server, in one repository, or in a directory and below.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::ids::ApplyLockId;
 use super::path::RepoPath;
 use super::repo::RepoId;
 
-/// Which applies an apply lock stops.
+/// Applies that an apply lock stops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ApplyScope {
     /// Every apply of this server.
@@ -17,17 +17,17 @@ pub enum ApplyScope {
     Repo(RepoId),
     /// Applies in a directory and everything below it, in any workspace.
     Path {
-        /// Repository.
+        /// Repository of the directory.
         repo: RepoId,
-        /// The directory.
+        /// Top directory of the stop.
         dir: RepoPath,
     },
-    /// What stands on record and is nothing that this version understands. It stops everything (P6).
+    /// A stored value that this version does not understand. It stops every apply (P6).
     Unknown(String),
 }
 
 impl ApplyScope {
-    /// A repository, or a directory in it; its root is the whole of it.
+    /// Returns the scope of a repository, or of a directory in it. The root stands for the whole repository.
     pub fn in_repo(repo: RepoId, dir: Option<RepoPath>) -> Self {
         match dir.filter(|dir| !dir.is_root()) {
             Some(dir) => Self::Path { repo, dir },
@@ -35,7 +35,7 @@ impl ApplyScope {
         }
     }
 
-    /// From the words it is kept as.
+    /// Reads the scope from its columns.
     pub fn from_columns(kind: &str, repo: &str, dir: &str) -> Self {
         let understood = match (kind, repo, dir) {
             ("server", "", "") => Some(Self::Server),
@@ -52,7 +52,7 @@ impl ApplyScope {
         understood.unwrap_or_else(|| Self::Unknown(words.collect::<Vec<_>>().join(" ")))
     }
 
-    /// Its first word on record, which programs are told too.
+    /// Returns the kind as stored in the database and sent to programs.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -62,7 +62,7 @@ impl ApplyScope {
         }
     }
 
-    /// The repository it is confined to.
+    /// Returns the repository that limits the scope, if there is one.
     pub const fn repo(&self) -> Option<&RepoId> {
         match self {
             Self::Repo(repo) | Self::Path { repo, .. } => Some(repo),
@@ -70,7 +70,7 @@ impl ApplyScope {
         }
     }
 
-    /// The directory it is confined to.
+    /// Returns the directory that limits the scope, if there is one.
     pub const fn dir(&self) -> Option<&RepoPath> {
         match self {
             Self::Path { dir, .. } => Some(dir),
@@ -78,7 +78,7 @@ impl ApplyScope {
         }
     }
 
-    /// Whether it stops applies in this directory of this repository.
+    /// Returns true if the lock stops applies in this directory of this repository.
     pub fn covers(&self, repo: &RepoId, dir: &RepoPath) -> bool {
         match self {
             Self::Server | Self::Unknown(_) => true,
@@ -92,7 +92,8 @@ impl ApplyScope {
 }
 
 impl fmt::Display for ApplyScope {
-    /// For logs and terminals: `everywhere`, `github.com/acme/infra`, `network in github.com/acme/infra`.
+    /// Formats the scope for logs and terminals: `everywhere`, `github.com/acme/infra`, `network in
+    /// github.com/acme/infra`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server => f.write_str("everywhere"),
@@ -106,22 +107,22 @@ impl fmt::Display for ApplyScope {
 /// An apply lock that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyLock {
-    /// Identity, from being set until it is ended.
+    /// Identifier from its start until its end.
     pub id: ApplyLockId,
-    /// Which applies it stops.
+    /// Applies that the lock stops.
     pub scope: ApplyScope,
-    /// Who set it.
+    /// Login of the person who set it.
     pub holder: String,
-    /// Why.
+    /// Reason that people see.
     pub reason: String,
-    /// Since when.
+    /// Start of the lock.
     pub taken_at: DateTime<Utc>,
-    /// Until when; `None`: until somebody allows applies again.
+    /// End of the lock. `None` means that it stays until somebody allows applies again.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
 impl ApplyLock {
-    /// Whether its time is over, from which moment it stops nothing.
+    /// Returns true if the lock has expired. From then on it stops nothing.
     pub fn has_ended(&self, now: DateTime<Utc>) -> bool {
         self.ends_at.is_some_and(|end| end <= now)
     }

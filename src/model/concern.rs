@@ -1,4 +1,4 @@
-//! What an event of the audit log concerns where no lock, no pull and no applies say it.
+//! Subjects of events in the audit log that concern no lock, pull or applies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,29 @@ use super::owner::{InvalidOwnerName, OwnerName};
 use super::repo::{InvalidRepo, RepoId};
 use super::text::text_type;
 
-/// An owner or a repository, e.g. `net` or `github.com/acme/infra`. A repository has a slash and the name of an owner never
-/// has, so the text alone tells which it is.
+/// An owner or a repository, e.g. `net` or `github.com/acme/infra`. A repository has a slash and the name of an owner
+/// never has, so the text alone distinguishes the two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Concern {
     /// An owner: itself, its claims, applications and credentials.
     Owner(OwnerName),
-    /// A repository: its mirrors, and the leases of these.
+    /// A repository: its mirrors and their leases.
     Repo(RepoId),
 }
 
-/// Why a text is neither.
+/// Reason why a text is neither of the two.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConcern {
-    /// It has no slash and is no owner.
+    /// The text has no slash and is not a valid owner.
     #[error(transparent)]
     Owner(#[from] InvalidOwnerName),
-    /// It has a slash and is no repository.
+    /// The text has a slash and is not a valid repository.
     #[error(transparent)]
     Repo(#[from] InvalidRepo),
 }
 
 impl Concern {
-    /// The owner, if it is one.
+    /// Returns the owner, unless the subject is a repository.
     pub const fn owner(&self) -> Option<&OwnerName> {
         match self {
             Self::Owner(owner) => Some(owner),
@@ -37,7 +37,7 @@ impl Concern {
         }
     }
 
-    /// The repository, if it is one.
+    /// Returns the repository, unless the subject is an owner.
     pub const fn repo(&self) -> Option<&RepoId> {
         match self {
             Self::Owner(_) => None,

@@ -1,4 +1,4 @@
-//! What a delivery means, in our words; no forge's field names.
+//! Events: the meaning of deliveries in our own words, without the field names of a forge.
 
 use super::mirror::RepositoryEventKind;
 use super::pull::{BranchName, CommitSha, PullHead, PullRef};
@@ -8,56 +8,56 @@ use super::repo::RepoId;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Something happened to a pull.
+    /// A change of a pull.
     Pull(PullEvent),
-    /// Somebody commented on a pull.
+    /// A new comment on a pull.
     Comment(CommentEvent),
-    /// Something happened to repositories as a whole: mirrors of them are to be brought in step.
+    /// A change of whole repositories, whose mirrors need a sync.
     Repositories {
-        /// To which, and what; at least one.
+        /// Changed repositories; at least one.
         news: Vec<RepositoryNews>,
     },
-    /// Nothing to do; the reason is kept with the delivery.
+    /// A delivery that needs no action. The reason is stored with the delivery.
     Ignored {
         /// One sentence for the page of deliveries.
         reason: String,
     },
 }
 
-/// Something happened to a repository.
+/// A change of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RepositoryNews {
-    /// To which.
+    /// Repository of the change.
     pub repo: RepoId,
-    /// What.
+    /// Kind of the change.
     pub kind: RepositoryEventKind,
-    /// GitHub App installation through which we heard of it.
+    /// GitHub App installation that sent the event.
     pub installation: Option<u64>,
 }
 
 /// A change of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PullEvent {
-    /// The pull.
+    /// Pull of the change.
     pub pull: PullRef,
-    /// What happened.
+    /// Kind of the change.
     pub action: PullAction,
-    /// Whether the pull is a draft now.
+    /// True if the pull is a draft now.
     pub draft: bool,
-    /// Its newest commit, if the forge said it.
+    /// Newest commit of the pull, if the forge named it.
     #[serde(default)]
     pub head: Option<CommitSha>,
-    /// The branch it wants to change, if the forge said it.
+    /// Branch that the pull wants to change, if the forge named it.
     #[serde(default)]
     pub base_branch: Option<BranchName>,
-    /// Login of who did it.
+    /// Login of the person who changed the pull.
     pub sender: String,
-    /// GitHub App installation the event came through.
+    /// GitHub App installation that sent the event.
     pub installation: Option<u64>,
 }
 
 impl PullEvent {
-    /// Where the pull stood when it happened, if the forge said all of it.
+    /// Returns the state of the pull after the event, if the forge sent all of it.
     pub fn standing(&self) -> Option<PullHead> {
         let (head, base_branch) = (self.head.clone()?, self.base_branch.clone()?);
         Some(PullHead {
@@ -68,7 +68,7 @@ impl PullEvent {
     }
 }
 
-/// What can happen to a pull.
+/// Kinds of changes of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullAction {
@@ -76,35 +76,35 @@ pub enum PullAction {
     Opened,
     /// Opened again after it was closed.
     Reopened,
-    /// No longer a draft.
+    /// Changed from a draft to a normal pull.
     ReadyForReview,
-    /// New commits.
+    /// Updated with new commits.
     Updated,
-    /// Another base branch.
+    /// Moved to another base branch.
     BaseChanged,
-    /// Closed or merged.
+    /// Closed, with or without a merge.
     Closed,
 }
 
 /// A new comment on a pull.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CommentEvent {
-    /// The pull.
+    /// Pull with the comment.
     pub pull: PullRef,
-    /// The forge's id of the comment; the same comment is one command, however often it is delivered (P2).
+    /// Identifier of the comment on the forge. One comment is one command, however often it is delivered (P2).
     pub comment: u64,
-    /// Raw Markdown.
+    /// Raw Markdown of the comment.
     pub body: String,
-    /// Login of who wrote it.
+    /// Login of the author.
     pub author: String,
-    /// Whether the forge says the author is a bot.
+    /// True if the forge says that the author is a bot.
     pub author_is_bot: bool,
-    /// GitHub App installation the event came through.
+    /// GitHub App installation that sent the event.
     pub installation: Option<u64>,
 }
 
 impl Event {
-    /// The repository the event is about.
+    /// Returns the repository of the event.
     pub fn repo(&self) -> Option<&RepoId> {
         match self {
             Self::Pull(event) => Some(&event.pull.repo),
@@ -114,7 +114,7 @@ impl Event {
         }
     }
 
-    /// GitHub App installation the event came through.
+    /// Returns the GitHub App installation that sent the event.
     pub fn installation(&self) -> Option<u64> {
         match self {
             Self::Pull(event) => event.installation,
@@ -124,7 +124,7 @@ impl Event {
         }
     }
 
-    /// The same event of a pull, in a repository that has another name by now.
+    /// Returns the event of a pull with the new name of its repository.
     #[must_use]
     pub fn in_repo(mut self, name: &RepoId) -> Self {
         match &mut self {
@@ -135,7 +135,7 @@ impl Event {
         self
     }
 
-    /// The repositories that were changed, if any were.
+    /// Returns the repositories that changed, if any.
     pub fn news(&self) -> Vec<RepositoryNews> {
         match self {
             Self::Pull(event) => {

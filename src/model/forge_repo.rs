@@ -2,20 +2,20 @@
 
 use super::repo::RepoId;
 
-/// A repository with the identifier that its forge gave it. It keeps the identifier for good; the name is an attribute.
+/// A repository with the identifier that its forge gave it. The identifier never changes; the name is an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ForgeRepo {
-    /// The forge's own identifier.
+    /// Identifier on the forge.
     pub id: u64,
-    /// Name at the moment when this was told.
+    /// Name at the time of the message.
     pub repo: RepoId,
-    /// Name before, where that is what is told.
+    /// Previous name, if the message reports a rename.
     #[serde(default)]
     pub was: Option<RepoId>,
 }
 
 impl ForgeRepo {
-    /// A repository under the name it has.
+    /// Returns a repository with its current name.
     pub const fn new(id: u64, repo: RepoId) -> Self {
         Self {
             id,
@@ -24,8 +24,8 @@ impl ForgeRepo {
         }
     }
 
-    /// Name under which the rows of a repository go on that is gone and whose name another one has taken. No repository of a
-    /// forge can have it, so nothing new comes to be under it.
+    /// Returns the name for the rows of a deleted repository whose name another one has taken. No repository of a
+    /// forge can have this name, so no new rows appear under it.
     #[expect(
         clippy::missing_panics_doc,
         reason = "a name with a number at its end is one that a record may hold"

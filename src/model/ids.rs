@@ -1,4 +1,4 @@
-//! Identifiers. Each kind is its own type so that one cannot be passed for another.
+//! Identifiers. Each kind is a type, so that one cannot be passed for another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ macro_rules! id_type {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Takes the next identifier.
+            /// Returns the next identifier.
             pub fn next(ids: &dyn Ids) -> Self {
                 Self(ids.next())
             }
@@ -52,11 +52,11 @@ macro_rules! id_type {
 }
 
 id_type!(
-    /// One webhook request as kept in the `deliveries` table (not the forge's own id of it).
+    /// One webhook request, stored in the `deliveries` table (not the forge's own identifier of it).
     DeliveryId
 );
 id_type!(
-    /// One thing asked for on a pull.
+    /// One command requested on a pull.
     CommandId
 );
 id_type!(
@@ -68,15 +68,15 @@ id_type!(
     JobId
 );
 id_type!(
-    /// One lock, from the moment it is taken until it is released.
+    /// One lock, from the moment when it is taken until its release.
     LockId
 );
 id_type!(
-    /// One apply lock, from the moment it is set until it is ended.
+    /// One apply lock, from its start until its end.
     ApplyLockId
 );
 id_type!(
-    /// One plan record.
+    /// One plan record of a project.
     PlanId
 );
 id_type!(
@@ -84,11 +84,11 @@ id_type!(
     OwnerId
 );
 id_type!(
-    /// One claim on a repository, from the moment it is acquired until nothing refers to it.
+    /// One claim on a repository, until nothing refers to it any more.
     ClaimId
 );
 id_type!(
-    /// One registered project.
+    /// One registered project, also called application.
     ApplicationId
 );
 id_type!(

@@ -12,24 +12,24 @@ use super::project::{ProjectKey, ProjectName, WorkspaceName};
 use super::pull::PullRef;
 use super::repo::RepoId;
 
-/// What a lock protects. The separate columns are the key; the text form is for people.
+/// Subject of a lock. The separate columns are the key; the text form is for people.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct LockKey {
     /// Repository, with its host.
     pub repo: RepoId,
-    /// Path.
+    /// Directory of the project.
     pub dir: RepoPath,
-    /// Workspace.
+    /// Workspace of the project.
     pub workspace: WorkspaceName,
-    /// The project, where each project has a lock of its own (`repo_locks.scope: project`); else the lock covers
+    /// Name of the project, if each project has its own lock (`repo_locks.scope: project`). Otherwise the lock covers
     /// everything in the directory and workspace.
     pub project: Option<ProjectName>,
 }
 
 impl LockKey {
-    /// The lock of everything in the project's directory and workspace.
+    /// Returns the lock of everything in the project's directory and workspace.
     pub fn of(repo: &RepoId, project: &ProjectKey) -> Self {
         Self {
             repo: repo.clone(),
@@ -39,7 +39,7 @@ impl LockKey {
         }
     }
 
-    /// The lock of the project alone. One without a name has none of its own and takes that of the directory.
+    /// Returns the lock of the project alone. A project without a name takes the lock of its directory.
     pub fn of_project(repo: &RepoId, project: &ProjectKey) -> Self {
         Self {
             project: project.name.clone(),
@@ -47,7 +47,7 @@ impl LockKey {
         }
     }
 
-    /// The lock of the project in this scope.
+    /// Returns the lock of the project in this scope.
     pub fn in_scope(scope: LockScope, repo: &RepoId, project: &ProjectKey) -> Self {
         match scope {
             LockScope::Workspace => Self::of(repo, project),
@@ -55,7 +55,7 @@ impl LockKey {
         }
     }
 
-    /// Whether a project needs this lock.
+    /// Returns true if the project needs this lock.
     pub fn covers(&self, project: &ProjectKey) -> bool {
         self.dir == project.dir
             && self.workspace == project.workspace
@@ -64,7 +64,8 @@ impl LockKey {
 }
 
 impl fmt::Display for LockKey {
-    /// The classic text form: `owner/repo/path/workspace`, with `/project` behind it if it is the lock of one project.
+    /// Formats the classic text form: `owner/repo/path/workspace`, followed by `/project` if the lock covers one
+    /// project.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -79,70 +80,70 @@ impl fmt::Display for LockKey {
     }
 }
 
-/// A lock that is held.
+/// A lock that a pull holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Identity of this holding.
+    /// Identifier of the lock, until its release.
     pub id: LockId,
-    /// What it protects.
+    /// Subject of the lock.
     pub key: LockKey,
-    /// Project for which it was taken.
+    /// Project for which the lock was taken.
     pub project: ProjectKey,
-    /// The pull that holds it.
+    /// Pull that holds the lock.
     pub pull: PullRef,
-    /// What an application that holds it is called; a pull goes by its number.
+    /// Name of the application that holds the lock. A pull needs none, because it has a number.
     pub title: Option<String>,
     /// Page of that pull for people.
     pub pull_url: String,
-    /// Who caused it to be taken.
+    /// Login of the person who caused the lock to be taken.
     pub holder: String,
-    /// Why it was taken, one clause: "planned by `lockkeeper plan`".
+    /// Reason of the lock, in one clause: "planned by `lockkeeper plan`".
     pub reason: String,
-    /// Since when.
+    /// Time when the lock was taken.
     pub taken_at: DateTime<Utc>,
-    /// When the pull was last active; its time limit counts from here.
+    /// Time of the last activity of the pull. The time limit of the lock counts from here.
     pub active_at: DateTime<Utc>,
 }
 
 impl Lock {
-    /// For people: `pull request #12`, `application network (branch main)`.
+    /// Returns the name of the holder for people: `pull request #12`, `application network (branch main)`.
     pub fn called(&self) -> String {
         self.pull.number.called(self.title.as_deref())
     }
 }
 
-/// What goes on under a lock, for those who would take it from its pull.
+/// Work under a lock, for a check before the lock is taken from its pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockStanding {
-    /// An apply, an import or a `state rm` is changing things under it.
+    /// True if an apply, an import or a `state rm` makes changes under the lock.
     pub applying: bool,
-    /// Commands that work under it or are about to: plans, and applies that have not begun to change anything.
+    /// Commands that work under the lock or are about to: plans, and applies that have not begun to make changes.
     pub at_work: Vec<(CommandId, CommandKind)>,
-    /// Something was applied under it, which the base branch does not have yet: the next plan of another pull would
-    /// undo it.
+    /// True if an apply under the lock made changes that the base branch does not have yet. The next plan of another
+    /// pull would undo them.
     pub applied: bool,
 }
 
 impl LockStanding {
-    /// Whether it can be taken from its pull without harm.
+    /// Returns true if the lock can be taken from its pull without harm.
     pub fn is_idle(&self) -> bool {
         !self.applying && self.at_work.is_empty() && !self.applied
     }
 }
 
-/// A place in the line for a lock.
+/// An entry in the queue of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// The lock.
+    /// Lock that the pull waits for.
     pub key: LockKey,
-    /// The pull that waits.
+    /// Pull in the queue.
     pub pull: PullRef,
     /// Page of that pull for people.
     pub pull_url: String,
-    /// Project for which it waits.
+    /// Project for which the pull waits.
     pub project: ProjectKey,
-    /// Who asked.
+    /// Login of the person who requested it.
     pub asker: String,
-    /// Since when.
+    /// Time of the request.
     pub since: DateTime<Utc>,
 }

@@ -1,5 +1,7 @@
-//! What happens to locks, as the audit log keeps it: append-only. An event is written with the change it tells of; a
-//! moment later the sealer gives it a number and makes it a part of the chain, with the hash of the event before.
+//! Events of locks, as stored in the audit log, which is append-only.
+//!
+//! An event is written in the transaction of its change. A moment later the sealer numbers it and adds it to the
+//! chain, with the hash of the event before.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -15,39 +17,39 @@ use super::repo::RepoId;
 use super::text::text_enum;
 
 text_enum! {
-    /// What happened.
+    /// Kinds of events in the audit log.
     pub enum LockEventKind {
         /// A pull holds the lock from here on.
         Taken = "taken",
-        /// The pull that holds it was active again, so its time limit starts anew.
+        /// The pull with the lock was active again, so the time limit of the lock starts again.
         Renewed = "renewed",
-        /// A pull waits in line for it.
+        /// A pull is queued for the lock.
         Queued = "queued",
-        /// A pull waits no more.
+        /// A pull left the queue.
         Left = "left",
-        /// It was given back: by the pull that held it, by the end of that pull, or by somebody who saw that nothing went on
-        /// under it.
+        /// The lock was released: by the pull with the lock, by the end of that pull, or by somebody who saw that no
+        /// work used it.
         Released = "released",
-        /// Somebody took it away from the pull that held it: by force, or to hand it to another.
+        /// The lock was taken away from its pull: by force, or to hand it over to another.
         Stolen = "stolen",
-        /// Its time limit ran out.
+        /// The time limit of the lock is over.
         Expired = "expired",
-        /// Somebody was not allowed to do something.
+        /// A person or program lacked the permission for an action.
         Denied = "denied",
-        /// Applies were stopped.
+        /// Applies were stopped by an apply lock.
         ApplyLocked = "apply_locked",
         /// Applies were allowed again.
         ApplyUnlocked = "apply_unlocked",
-        /// Somebody gave a lease back by hand. It is no lock: the reason names it.
+        /// An administrator released a lease. A lease is not a lock, so the reason names it.
         LeaseReleased = "lease_released",
-        /// Somebody asked for the mirrors of a repository to be brought in step. The reason names it.
+        /// A sync of the mirrors of a repository was requested. The reason names the repository.
         SyncAsked = "sync_asked",
-        /// A repository has another name: everything that was kept under the old one goes on under the new one. The reason
-        /// names both.
+        /// A repository has another name. Everything that was stored under the old one continues under the new one.
+        /// The reason names both.
         RepositoryRenamed = "repository_renamed",
-        /// A repository became an owner's.
+        /// An owner claimed a repository.
         Claimed = "claimed",
-        /// A repository is nobody's any more.
+        /// The claim on a repository ended.
         Unclaimed = "unclaimed",
         /// An owner, an application or a credential was added or changed.
         Registered = "registered",
@@ -61,7 +63,7 @@ text_enum! {
 }
 
 impl LockEventKind {
-    /// Whether it is what happened to an apply lock.
+    /// Returns true for the kinds that concern apply locks.
     pub const fn is_of_applies(self) -> bool {
         match self {
             Self::ApplyLocked | Self::ApplyUnlocked => true,
@@ -86,19 +88,19 @@ impl LockEventKind {
     }
 }
 
-/// Who does something to a lock, and why.
+/// Actor and reason of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Who, and by which way.
+    /// Person or program, and the way of the request.
     pub actor: Actor,
-    /// Address the wish came from, where it came over the network from a person.
+    /// Network address of the person who sent the request, if it came over the network.
     pub remote: Option<String>,
-    /// Why, in a clause.
+    /// Reason of the change, in a clause.
     pub reason: String,
 }
 
 impl Cause {
-    /// Somebody, for a reason.
+    /// Creates a cause from an actor and a reason.
     pub fn new(actor: Actor, reason: impl Into<String>) -> Self {
         Self {
             actor,
@@ -107,7 +109,7 @@ impl Cause {
         }
     }
 
-    /// Over the network from this address.
+    /// Adds the network address of the request.
     #[must_use]
     pub fn from_address(mut self, remote: Option<String>) -> Self {
         self.remote = remote;
@@ -115,27 +117,27 @@ impl Cause {
     }
 }
 
-/// An event as it is to be kept.
+/// An event before it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLockEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: LockEventKind,
-    /// To which lock; `None` for apply locks and for what concerns no lock in particular.
+    /// Lock of the event. `None` for apply locks and for events that concern no lock.
     pub key: Option<LockKey>,
-    /// Which applies it is about; `None` unless it concerns an apply lock. Kept in the columns of repository and
+    /// Applies of the event. `None` unless it concerns an apply lock. Stored in the columns of repository and
     /// directory, without a workspace.
     pub scope: Option<ApplyScope>,
-    /// Which pull.
+    /// Pull of the event, if there is one.
     pub pull: Option<PullRef>,
-    /// The owner or the repository it is about; `None` where one of the three above says it, or where it is about the whole
-    /// server.
+    /// Owner or repository of the event. `None` if one of the three fields above says it, or if the event concerns
+    /// the whole server.
     pub concern: Option<Concern>,
-    /// Who did it, and why.
+    /// Actor and reason of the event.
     pub cause: Cause,
 }
 
 impl NewLockEvent {
-    /// The repository of its lock, applies or pull.
+    /// Returns the repository of the lock, the applies or the pull.
     pub fn repo(&self) -> Option<&RepoId> {
         let of_key = self.key.as_ref().map(|key| &key.repo);
         let of_scope = || self.scope.as_ref().and_then(ApplyScope::repo);
@@ -144,13 +146,13 @@ impl NewLockEvent {
             .or_else(|| self.pull.as_ref().map(|pull| &pull.repo))
     }
 
-    /// The repository it is about, whatever says so.
+    /// Returns the repository of the event, from any field that names one.
     pub fn about_repo(&self) -> Option<&RepoId> {
         self.repo()
             .or_else(|| self.concern.as_ref().and_then(Concern::repo))
     }
 
-    /// The directory it is about.
+    /// Returns the directory of the event, if there is one.
     pub fn dir(&self) -> Option<&RepoPath> {
         self.key
             .as_ref()
@@ -159,37 +161,37 @@ impl NewLockEvent {
     }
 }
 
-/// An event as lists show it, in the chain or on its way there.
+/// An event as lists show it, sealed into the chain or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockEvent {
-    /// Place in lists: greater than those of all events before. The number of an event that has one.
+    /// Position in lists, greater than the positions of all events before. A sealed event has its number here.
     pub place: i64,
-    /// When it happened.
+    /// Time of the event.
     pub at: DateTime<Utc>,
-    /// What happened.
+    /// Content of the event.
     pub event: NewLockEvent,
-    /// Its link of the chain; `None` until it is sealed.
+    /// Link of the event in the chain. `None` until the event is sealed.
     pub link: Option<ChainLink>,
-    /// What an application is called now that it is about; no part of what was kept.
+    /// Current title of the application that the event concerns. Not part of the stored event.
     pub title: Option<String>,
 }
 
-/// Place of an event in the chain.
+/// Position of an event in the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainLink {
     /// Number of the event, from 1, without gaps.
     pub seq: i64,
-    /// Hash of this event and all before.
+    /// Hash of this event and all events before.
     pub hash: Sha256Digest,
 }
 
 impl LockEvent {
-    /// Its number, once it is sealed.
+    /// Returns the number of the event, once it is sealed.
     pub fn seq(&self) -> Option<i64> {
         self.link.as_ref().map(|link| link.seq)
     }
 
-    /// The pull, or application, that it is about, for lists: `#12`, `application network (branch main)`.
+    /// Returns the pull or application of the event, for lists: `#12`, `application network (branch main)`.
     pub fn of_whom(&self) -> Option<String> {
         self.event
             .pull
@@ -201,19 +203,19 @@ impl LockEvent {
 /// A link of the chain with its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainedEvent {
-    /// Its place in the chain, from 1, without gaps.
+    /// Number of the event, from 1, without gaps.
     pub seq: i64,
-    /// When it happened.
+    /// Time of the event.
     pub at: DateTime<Utc>,
-    /// What happened.
+    /// Content of the event.
     pub event: NewLockEvent,
-    /// Hash of the event before; of the first, [`ChainedEvent::genesis`].
+    /// Hash of the event before. The first event has [`ChainedEvent::genesis`].
     pub previous: Sha256Digest,
     /// Hash of this event and the one before.
     pub hash: Sha256Digest,
 }
 
-/// What is hashed: every field, in this order. A change here breaks every chain that exists.
+/// Hashed fields of an event, in this order. A change here breaks every existing chain.
 #[derive(Serialize)]
 struct Sealed<'a> {
     previous: &'a str,
@@ -229,18 +231,19 @@ struct Sealed<'a> {
     origin: &'a str,
     remote: Option<&'a str>,
     reason: &'a str,
-    /// Left out where there is none: chains from before there were any go on to be whole.
+    /// Omitted if there is none, so that chains from before this field stay valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     concern: Option<String>,
 }
 
 impl ChainedEvent {
-    /// What stands before the first event.
+    /// Returns the hash that precedes the first event.
     pub fn genesis() -> Sha256Digest {
         Sha256Digest::of(b"")
     }
 
-    /// The hash that an event at this place must have. Times count to the microsecond, which both databases keep.
+    /// Returns the hash that an event at this position must have. Times count to the microsecond, which both
+    /// databases keep.
     #[expect(clippy::missing_panics_doc, reason = "texts and numbers are JSON")]
     pub fn hash_of(
         seq: i64,
@@ -271,7 +274,7 @@ impl ChainedEvent {
         Sha256Digest::of(&serde_json::to_vec(&sealed).expect("texts and numbers are JSON"))
     }
 
-    /// Whether the event is as it was when it was kept.
+    /// Returns true if the event has not changed since it was stored.
     pub fn is_intact(&self) -> bool {
         self.hash == Self::hash_of(self.seq, self.at, &self.event, &self.previous)
     }

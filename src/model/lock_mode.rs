@@ -1,42 +1,43 @@
-//! When a lock is taken and what it covers: the words of `repo_locks` (reference 7.2).
+//! The words of `repo_locks` (reference 7.2): when a lock is taken, and which projects share it.
 
 use super::text::text_enum;
 
 text_enum! {
-    /// When the lock of a project is taken.
+    /// Time at which the lock of a project is taken.
     #[derive(Default)]
     pub enum LockMode {
-        /// By the first plan; an apply takes or verifies it.
+        /// The first plan takes the lock; an apply takes or verifies it.
         #[default]
         OnPlan = "on_plan",
-        /// By an apply; pulls may plan side by side.
+        /// An apply takes the lock; pulls may plan side by side.
         OnApply = "on_apply",
-        /// Never.
+        /// No command takes a lock.
         Disabled = "disabled",
     }
 }
 
 impl LockMode {
-    /// Whether a plan takes the lock before it runs.
+    /// Returns true if a plan takes the lock before it runs.
     pub const fn taken_by_plan(self) -> bool {
         matches!(self, Self::OnPlan)
     }
 
-    /// Whether an apply needs the lock: it takes it, or verifies that it is held.
+    /// Returns true if an apply needs the lock. The apply takes it, or verifies that its pull holds it.
     pub const fn taken_by_apply(self) -> bool {
         matches!(self, Self::OnPlan | Self::OnApply)
     }
 }
 
 text_enum! {
-    /// Which projects share a lock.
+    /// Projects that share a lock.
     #[derive(Default)]
     pub enum LockScope {
-        /// Those with the same directory and workspace, whatever they are called: they share a state.
+        /// Projects with the same directory and workspace share a lock, because they share a state. Their names do
+        /// not matter.
         #[default]
         Workspace = "workspace",
-        /// None: each name has a lock of its own, for repositories that keep several states in one directory and
-        /// workspace.
+        /// No projects share a lock: each name has its own. This is for repositories that keep several states in one
+        /// directory and workspace.
         Project = "project",
     }
 }

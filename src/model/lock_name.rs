@@ -1,12 +1,14 @@
-//! The classic text form of a lock id: `owner/repo/path/workspace`, and what people and Atlantis put around it.
+//! Reads the classic text form of a lock's identifier: `owner/repo/path/workspace`, and the forms around it that
+//! people and Atlantis use.
 //!
 //! ```text
 //! [host/]owner/repo/path/workspace[/[project]]
 //! ```
 //!
 //! Atlantis writes four parts with a slash at the end when the project has no name; earlier releases wrote three
-//! (reference 7.1). Paths, the names of some repositories and of some projects hold slashes themselves, so a text alone
-//! can have several readings: a name is compared with locks that are held, and never taken apart on its own.
+//! (reference 7.1). Paths, and the names of some repositories and projects, contain slashes themselves. A text alone
+//! can therefore have several readings, so a name is compared with the locks that are held, and never taken apart on
+//! its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,47 +17,47 @@ use super::lock::{Lock, LockKey};
 use super::project::ProjectName;
 use super::repo::RepoId;
 
-/// Why a text cannot be the name of a lock.
+/// Reason why a text cannot be the name of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLockName {
-    /// Too few segments.
+    /// The text has too few segments.
     #[error(
         "it has fewer than four parts; write `owner/repo/path/workspace`, with the path `.` for the root"
     )]
     TooShort,
-    /// Two slashes follow each other, or it begins with one.
+    /// The text has two slashes in a row, or begins with one.
     #[error("it has an empty part; write `owner/repo/path/workspace`")]
     EmptyPart,
-    /// It holds a NUL or another control character.
+    /// The text has a NUL or another control character.
     #[error("it has a control character")]
     Control,
-    /// It is longer than any real name.
+    /// The text is longer than any real name.
     #[error("it is longer than {} bytes", LockName::MAX_BYTES)]
     TooLong,
 }
 
-/// A lock as people write it. [`Self::fit`] tells which locks it can mean.
+/// A lock as people write it. [`Self::fit`] compares it with locks that are held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockName {
-    /// Without the slash at the end.
+    /// Text without the slash at the end.
     text: String,
     has_slash: bool,
 }
 
-/// How well a name fits a lock. The best fit wins; two equally good ones are ambiguous.
+/// Quality of a match between a name and a lock. The best fit wins; two equally good ones are ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// Host, repository, path and workspace are the lock's; the name of the project was left out.
+    /// Host, repository, path and workspace match. The name of the project was left out.
     WithoutProject,
-    /// Everything is the lock's, and so is the name of the project or its absence.
+    /// All parts match, including the name of the project or its absence.
     Exact,
 }
 
 impl LockName {
-    /// Longer than repository, path, workspace and project name together can be.
+    /// Maximum length in bytes, above that of repository, path, workspace and project name together.
     pub const MAX_BYTES: usize = 2600;
 
-    /// Checks the form; whether such a lock is held is another question.
+    /// Checks the form only, and not if such a lock is held.
     pub fn new(text: &str) -> Result<Self, InvalidLockName> {
         if text.len() > Self::MAX_BYTES {
             return Err(InvalidLockName::TooLong);
@@ -78,7 +80,7 @@ impl LockName {
         })
     }
 
-    /// How Atlantis names a lock in its database, its page and its API: always with the slash after the workspace.
+    /// Returns the name of a lock in Atlantis' database, page and API: always with the slash after the workspace.
     pub fn of_atlantis(key: &LockKey, project: Option<&ProjectName>) -> String {
         format!(
             "{key}/{}",
@@ -86,26 +88,28 @@ impl LockName {
         )
     }
 
-    /// Whether the lock may be one of this repository: cheaper than [`Self::fit`], and never wrong when it says no.
+    /// Returns false if the lock cannot be one of this repository. The check is cheaper than [`Self::fit`] and never
+    /// wrong about that.
     pub fn may_be_of(&self, repo: &RepoId) -> bool {
         self.after(repo.full_name()).is_some() || self.after(&repo.to_string()).is_some()
     }
 
-    /// Whether this names the lock. Repositories are compared without regard to case, everything else with it.
+    /// Returns how well the name fits the lock, if it does. Repositories are compared without regard to case,
+    /// everything else with it.
     pub fn fit(&self, lock: &Lock) -> Option<Fit> {
         self.fit_key(&lock.key, lock.project.name.as_ref())
     }
 
-    /// The same for a key and the project it was taken for.
+    /// Works like [`Self::fit`], for a key and the project it was taken for.
     pub fn fit_key(&self, key: &LockKey, project: Option<&ProjectName>) -> Option<Fit> {
         let repo = key.repo.full_name();
         let reading = |rest: Option<&str>| self.fit_rest(rest?, key, project);
         reading(self.after(repo)).max(reading(self.after(&key.repo.to_string())))
     }
 
-    /// What follows the repository and a slash.
+    /// Returns the text after the repository and a slash.
     fn after(&self, repo: &str) -> Option<&str> {
-        // Lower-casing can change how long a text is, so it is done segment by segment.
+        // Lower-casing can change the length of a text, so it is done segment by segment.
         let count = repo.split('/').count();
         let end = self.text.match_indices('/').nth(count - 1)?.0;
         let (start, rest) = self.text.split_at(end);
@@ -127,7 +131,7 @@ impl LockName {
         }
     }
 
-    /// The best of those that fit; `Err` gives the first two that fit equally well.
+    /// Returns the lock that fits best. `Err` has the first two that fit equally well.
     pub fn choose(
         &self,
         held: impl IntoIterator<Item = Lock>,

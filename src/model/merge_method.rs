@@ -1,4 +1,4 @@
-//! Methods of merging a pull.
+//! Methods to merge a pull.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeMethod {
-    /// With a merge commit.
+    /// Adds a merge commit.
     Merge,
-    /// Commits on top of the base branch.
+    /// Puts the commits on top of the base branch.
     Rebase,
-    /// As one commit.
+    /// Squashes all commits into one.
     Squash,
 }
 
 impl MergeMethod {
-    /// Every method, in the order in which one is chosen where none is named.
+    /// Every method, in order of preference when no method is named.
     pub const ALL: [Self; 3] = [Self::Merge, Self::Rebase, Self::Squash];
 
-    /// As GitHub's REST API spells it.
+    /// Returns the spelling of GitHub's REST API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Merge => "merge",
@@ -38,7 +38,7 @@ impl fmt::Display for MergeMethod {
 impl FromStr for MergeMethod {
     type Err = UnknownMethod;
 
-    /// Case does not matter.
+    /// Reads a method. Case does not matter.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -47,7 +47,7 @@ impl FromStr for MergeMethod {
     }
 }
 
-/// A text that is no way to merge.
+/// Error for a text that is no merge method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the methods are `merge`, `rebase` and `squash`")]
 pub struct UnknownMethod;

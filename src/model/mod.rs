@@ -1,4 +1,4 @@
-//! The words of `docs/architecture.md` as types. Only constructors normalise; nothing here does I/O.
+//! The nouns of `docs/architecture.md` as types. Only constructors normalise, and no type does I/O.
 
 mod actor;
 mod application;

@@ -1,9 +1,9 @@
-//! Kinds of commands and runs and how they can end (design section 8).
+//! Kinds of commands and runs, and their outcomes (design section 8).
 
 use super::text::text_enum;
 
 text_enum! {
-    /// What can be asked for on a pull.
+    /// Commands that can be requested on a pull.
     pub enum CommandKind {
         /// `plan` by comment.
         Plan = "plan",
@@ -23,29 +23,29 @@ text_enum! {
         Import = "import",
         /// `state rm`.
         StateRm = "state_rm",
-        /// `help`, and the answer to a command that could not be read.
+        /// `help`, and the reply to a command that could not be read.
         Help = "help",
     }
 }
 
 text_enum! {
-    /// What is run on one project.
+    /// Work on one project.
     pub enum RunKind {
-        /// Stage `plan`.
+        /// The stage `plan` of the workflow.
         Plan = "plan",
-        /// Stage `apply`.
+        /// The stage `apply` of the workflow.
         Apply = "apply",
-        /// Asks the program for its version.
+        /// The version query of the program.
         Version = "version",
-        /// Stage `import`.
+        /// The stage `import` of the workflow.
         Import = "import",
-        /// Stage `state_rm`.
+        /// The stage `state_rm` of the workflow.
         StateRm = "state_rm",
     }
 }
 
 impl CommandKind {
-    /// What it runs on projects, if anything.
+    /// Returns the kind of run on each project, if the command has runs.
     pub const fn runs(self) -> Option<RunKind> {
         match self {
             Self::Plan | Self::Autoplan => Some(RunKind::Plan),
@@ -57,8 +57,8 @@ impl CommandKind {
         }
     }
 
-    /// Whether it changes infrastructure or a state: it is never begun again by itself (P3), nothing but a person
-    /// interrupts it, and an apply lock stops it.
+    /// Returns true if the command changes infrastructure or a state. Such a command is never restarted automatically
+    /// (P3), only a person interrupts it, and an apply lock stops it.
     pub const fn changes(self) -> bool {
         match self {
             Self::Apply | Self::Import | Self::StateRm => true,
@@ -72,7 +72,7 @@ impl CommandKind {
         }
     }
 
-    /// The name in the words of Atlantis: of hooks (`commands`, `COMMAND_NAME`) and of `--allow-commands`.
+    /// Returns the name in the words of Atlantis: of hooks (`commands`, `COMMAND_NAME`) and of `--allow-commands`.
     pub const fn classic_name(self) -> &'static str {
         match self {
             Self::StateRm => "state",
@@ -90,7 +90,7 @@ impl CommandKind {
 }
 
 impl RunKind {
-    /// Whether statuses of the commit tell of it (reference 9.1: of plans and applies only).
+    /// Returns true if the commit has statuses for this kind (reference 9.1: for plans and applies only).
     pub const fn has_status(self) -> bool {
         match self {
             Self::Plan | Self::Apply => true,
@@ -100,61 +100,61 @@ impl RunKind {
 }
 
 text_enum! {
-    /// How a whole command ended.
+    /// Outcome of a whole command.
     pub enum CommandOutcome {
-        /// Every project ended well.
+        /// All projects got the requested result.
         Success = "success",
-        /// Some did, some did not.
+        /// At least one project succeeded, and at least one did not.
         Partial = "partial",
-        /// None did, or something broke.
+        /// No project succeeded, or an error ended the command.
         Failure = "failure",
-        /// A rule forbade it; nothing was run.
+        /// A rule forbade the command; no project ran.
         Refused = "refused",
-        /// Nothing went wrong, and something waits in line for a lock: it is done when its turn comes.
+        /// No project failed, and at least one is queued for a lock. The command continues when its turn comes.
         Waiting = "waiting",
     }
 }
 
 text_enum! {
-    /// How one project ended.
+    /// Outcome of one project.
     pub enum ProjectOutcome {
-        /// A plan with changes is waiting to be applied.
+        /// The plan has changes and waits for an apply.
         Planned = "planned",
-        /// Nothing to change.
+        /// The plan has no changes.
         NoChanges = "no_changes",
         /// The plan was applied.
         Applied = "applied",
-        /// Apply found nothing to do.
+        /// The apply found nothing to do.
         UpToDate = "up_to_date",
         /// A resource was imported.
         Imported = "imported",
-        /// A resource was taken out of the state.
+        /// A resource was removed from the state.
         StateRemoved = "state_removed",
-        /// What was asked about was told; nothing is different now.
+        /// The question was answered and nothing changed.
         Told = "told",
-        /// The plan was thrown away.
+        /// The plan was discarded.
         Discarded = "discarded",
-        /// Another pull holds the lock, and this one is in line for it.
+        /// Another pull holds the lock, and this one is queued for it.
         Waiting = "waiting",
         /// Another pull holds the lock.
         Locked = "locked",
-        /// A rule forbade it.
+        /// A rule forbade the run.
         Refused = "refused",
-        /// Something broke.
+        /// An error ended the run.
         Failed = "failed",
-        /// Somebody or a shutdown stopped it.
+        /// A person or a shutdown stopped the run.
         Cancelled = "cancelled",
-        /// Not tried because something before it failed.
+        /// The run did not start because an earlier one failed.
         Skipped = "skipped",
-        /// Policies hold.
+        /// All policies of the project passed.
         PolicyPassed = "policy_passed",
-        /// Policies do not hold.
+        /// At least one policy failed.
         PolicyFailed = "policy_failed",
     }
 }
 
 impl ProjectOutcome {
-    /// Whether the project got what was asked for.
+    /// Returns true if the project got the requested result.
     pub fn is_success(self) -> bool {
         match self {
             Self::Planned
@@ -178,7 +178,7 @@ impl ProjectOutcome {
 }
 
 impl CommandOutcome {
-    /// What the outcomes of the projects amount to; no projects at all is a success.
+    /// Combines the outcomes of the projects. No projects at all is a success.
     pub fn of(projects: impl IntoIterator<Item = ProjectOutcome>) -> Self {
         let (mut good, mut bad, mut refused, mut waiting) = (0, 0, 0, 0);
         for outcome in projects {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::text::text_type;
 
-/// Why a text is not the name of an owner.
+/// Error for a text that is not the name of an owner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not the name of an owner: write 1 to {max} letters, digits, `.`, `-` or `_`, with a letter or digit first",
@@ -13,12 +13,12 @@ use super::text::text_type;
 )]
 pub struct InvalidOwnerName(String);
 
-/// The name of an owner, e.g. `team-net`. Names that differ by case are one.
+/// The name of an owner, e.g. `team-net`. Names that differ only by case are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerName(String);
 
 impl OwnerName {
-    /// Longest name.
+    /// Maximum length in bytes.
     pub const MAX_BYTES: usize = 64;
 
     /// Lower-cases and checks a name.
@@ -33,7 +33,6 @@ impl OwnerName {
         Ok(Self(text.to_ascii_lowercase()))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -55,13 +54,13 @@ impl FromStr for OwnerName {
 
 text_type!(OwnerName);
 
-/// What whoever registers something for an owner may decide by that.
+/// Rights of the account that registers something for an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// All of it: the account of the whole server, and whoever uses the command line on its database.
+    /// All rights: the account of the whole server, and everyone who uses the command line on its database.
     Whole,
-    /// An account that is limited to owners uses what these have claimed. It claims nothing that nobody has claimed, and
-    /// allows no other branch than the default one.
+    /// Rights of an account that is limited to owners. It uses what these have claimed. It claims nothing that nobody
+    /// has claimed, and allows no other branch than the default one.
     Limited,
 }
 

@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use super::text::text_type;
 
-/// Why a text is not a path inside a repository.
+/// Reason why a text is not a path inside a repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPath {
-    /// It climbs above the root of the repository.
+    /// The path climbs above the root of the repository.
     #[error("`{0}` leaves the repository")]
     Leaves(String),
-    /// It holds a NUL or another control character.
+    /// The path has a NUL or another control character.
     #[error("{0:?} has a control character")]
     Control(String),
-    /// It is longer than any real path.
+    /// The path is longer than any real path.
     #[error("the path is longer than {} bytes", RepoPath::MAX_BYTES)]
     TooLong,
 }
@@ -25,10 +25,11 @@ pub enum InvalidPath {
 pub struct RepoPath(String);
 
 impl RepoPath {
-    /// Longer than the paths of real repositories; a longer one fits in no index of PostgreSQL.
+    /// Maximum length in bytes. Paths of real repositories are shorter, and longer ones fit in no index of
+    /// PostgreSQL.
     pub const MAX_BYTES: usize = 1024;
 
-    /// The root of the repository.
+    /// Returns the root of the repository.
     pub fn root() -> Self {
         Self(".".to_owned())
     }
@@ -58,17 +59,17 @@ impl RepoPath {
         })
     }
 
-    /// The cleaned text.
+    /// Returns the cleaned text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is the root.
+    /// Returns true for the root.
     pub fn is_root(&self) -> bool {
         self.0 == "."
     }
 
-    /// The directory that holds this path; the root's parent is the root.
+    /// Returns the directory that contains this path. The root's parent is the root.
     #[must_use]
     pub fn parent(&self) -> Self {
         self.0
@@ -76,14 +77,14 @@ impl RepoPath {
             .map_or_else(Self::root, |(parent, _)| Self(parent.to_owned()))
     }
 
-    /// The last segment; `.` for the root.
+    /// Returns the last segment; `.` for the root.
     pub fn file_name(&self) -> &str {
         self.0
             .rsplit_once('/')
             .map_or(self.0.as_str(), |(_, name)| name)
     }
 
-    /// Joins and cleans; an error when the result leaves the repository.
+    /// Joins and cleans. Fails when the result leaves the repository.
     pub fn join(&self, relative: &str) -> Result<Self, InvalidPath> {
         if self.is_root() {
             return Self::new(relative.trim_start_matches('/'));
@@ -91,8 +92,8 @@ impl RepoPath {
         Self::new(&format!("{}/{}", self.0, relative))
     }
 
-    /// Goes on by one part of a path, as [`Self::join`] does; what was clean is not cleaned again. After an error it is
-    /// where it was.
+    /// Appends one part of a path, as [`Self::join`] does, without cleaning the rest again. After an error the path
+    /// is unchanged.
     pub fn enter(&mut self, part: &str) -> Result<(), InvalidPath> {
         match part {
             "" | "." => {}
@@ -116,7 +117,7 @@ impl RepoPath {
         Ok(())
     }
 
-    /// Whether `other` is this path or lies below it.
+    /// Returns true if `other` is this path or lies below it.
     pub fn contains(&self, other: &Self) -> bool {
         self.is_root()
             || self == other

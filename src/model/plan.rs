@@ -1,4 +1,4 @@
-//! A plan is a record with an identity, not a file found on disk (P5).
+//! Plan records. A plan is a record with an identity, not a file found on disk (P5).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,17 +12,17 @@ use super::pull::{BranchName, CommitSha, PullRef};
 use super::text::{text_enum, text_type};
 
 text_enum! {
-    /// Which program runs the code.
+    /// Program that runs the code.
     pub enum Distribution {
-        /// HashiCorp's `terraform`.
+        /// The program `terraform` of HashiCorp.
         Terraform = "terraform",
-        /// The Linux Foundation's `tofu`.
+        /// The program `tofu` of the Linux Foundation.
         OpenTofu = "opentofu",
     }
 }
 
 impl Distribution {
-    /// Name of the executable.
+    /// Returns the name of the executable.
     pub fn program(self) -> &'static str {
         match self {
             Self::Terraform => "terraform",
@@ -30,7 +30,7 @@ impl Distribution {
         }
     }
 
-    /// Name for people.
+    /// Returns the name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Terraform => "Terraform",
@@ -40,34 +40,34 @@ impl Distribution {
 }
 
 text_enum! {
-    /// What became of a plan.
+    /// State of a plan.
     pub enum PlanState {
-        /// Waiting to be applied.
+        /// The plan waits for an apply.
         Planned = "planned",
-        /// Nothing to apply.
+        /// The plan has nothing to apply.
         NoChanges = "no_changes",
-        /// An apply of it is under way or was cut off.
+        /// An apply of the plan is under way or was cut off.
         Applying = "applying",
-        /// Applied.
+        /// The plan was applied.
         Applied = "applied",
-        /// An apply of it failed.
+        /// An apply of the plan failed.
         ApplyFailed = "apply_failed",
-        /// Thrown away by a newer plan, `unlock`, or the dashboard.
+        /// The plan was discarded by a newer plan, `unlock`, or the dashboard.
         Discarded = "discarded",
     }
 }
 
-/// SHA-256 of a file, lower-case hexadecimal.
+/// SHA-256 of a file, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sha256Digest(String);
 
 impl Sha256Digest {
-    /// The digest of some bytes.
+    /// Returns the digest of the bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(hex::encode(Sha256::digest(bytes)))
     }
 
-    /// The hexadecimal text.
+    /// Returns the hexadecimal text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -94,30 +94,30 @@ impl FromStr for Sha256Digest {
 
 text_type!(Sha256Digest);
 
-/// What a plan would do, counted.
+/// Numbers of the changes in a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PlanCounts {
-    /// Resources to create.
+    /// Number of resources to create.
     pub add: u32,
-    /// Resources to change in place.
+    /// Number of resources to change in place.
     pub change: u32,
-    /// Resources to destroy.
+    /// Number of resources to destroy.
     pub destroy: u32,
-    /// Resources to import.
+    /// Number of resources to import.
     pub import: u32,
-    /// Resources to drop from the state.
+    /// Number of resources to remove from the state without destroying them.
     pub forget: u32,
 }
 
 impl PlanCounts {
-    /// Whether nothing would happen.
+    /// Returns true if the plan has no changes.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 }
 
 impl fmt::Display for PlanCounts {
-    /// Terraform's own sentence: `Plan: 1 to add, 0 to change, 0 to destroy.` (reference 9.6).
+    /// Formats Terraform's own sentence: `Plan: 1 to add, 0 to change, 0 to destroy.` (reference 9.6).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Plan: ")?;
         if self.import > 0 {
@@ -135,16 +135,16 @@ impl fmt::Display for PlanCounts {
     }
 }
 
-/// A plan that was made, and everything an apply of it has to find unchanged.
+/// A plan, and everything that its apply must find unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRecord {
-    /// Identity.
+    /// Identifier of the plan.
     pub id: PlanId,
-    /// The pull it was made for.
+    /// Pull of the plan.
     pub pull: PullRef,
-    /// The project it was made for.
+    /// Project of the plan.
     pub project: ProjectKey,
-    /// The run that made it.
+    /// Run that made the plan.
     pub run: RunId,
     /// Head commit of the pull.
     pub head: CommitSha,
@@ -152,22 +152,24 @@ pub struct PlanRecord {
     pub base_branch: BranchName,
     /// Commit of the base branch (merged into the checkout with the strategy `merge`).
     pub base: CommitSha,
-    /// Which program made it.
+    /// Program that made the plan.
     pub distribution: Distribution,
-    /// Its version.
+    /// Version of that program.
     pub tool_version: semver::Version,
-    /// What the workflow that made it does ([`crate::config::workflow::Workflow::fingerprint`]); no other one applies it.
+    /// Fingerprint of the workflow that made the plan ([`crate::config::workflow::Workflow::fingerprint`]). No other
+    /// workflow applies it.
     pub workflow: Sha256Digest,
-    /// Its group in the order in which it was planned: `execution_order_group`, or its place among the units of Terragrunt.
+    /// Group in the order of the plans: `execution_order_group`, or the position among the units of Terragrunt.
     pub order_group: i32,
-    /// Digest of the plan file; `None` when there is nothing to apply, or when the workflow needs no file.
+    /// Digest of the plan file. `None` when there is nothing to apply, or when the workflow needs no file.
     pub digest: Option<Sha256Digest>,
-    /// What it would do.
+    /// Numbers of the planned changes.
     pub counts: PlanCounts,
-    /// Why it must never be applied, a clause for people: its text and its file disagree, or the file cannot be shown.
+    /// Reason why the plan must never be applied, in a clause for people: its text and its file disagree, or the file
+    /// cannot be shown.
     pub blocked: Option<String>,
-    /// What became of it.
+    /// State of the plan.
     pub state: PlanState,
-    /// When it was made.
+    /// Time when the plan was made.
     pub created_at: DateTime<Utc>,
 }

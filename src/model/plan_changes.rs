@@ -1,8 +1,8 @@
-//! What a plan would do, resource by resource, as the machine-readable form of its file says.
+//! Changes of a plan, resource by resource, from the machine-readable form of its file.
 
 use super::plan::PlanCounts;
 
-/// The effect of a plan on one resource, in the order of the list: what is lost comes first.
+/// Effect of a plan on one resource. The order is that of the list: losses come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlannedAction {
     /// The object is destroyed.
@@ -30,7 +30,7 @@ pub enum PlannedAction {
 }
 
 impl PlannedAction {
-    /// All of them, in the order of the list.
+    /// All actions, in the order of the list.
     pub const ALL: [Self; 11] = [
         Self::Destroy,
         Self::Replace,
@@ -45,7 +45,7 @@ impl PlannedAction {
         Self::Invoke,
     ];
 
-    /// The verb for people.
+    /// Returns the verb for people.
     pub fn verb(self) -> &'static str {
         match self {
             Self::Destroy => "destroy",
@@ -62,7 +62,7 @@ impl PlannedAction {
         }
     }
 
-    /// Whether people have to look twice: an object is lost, or nobody can say.
+    /// Returns true if people have to look twice, because the action loses an object or is unknown.
     pub fn is_marked(self) -> bool {
         matches!(
             self,
@@ -71,22 +71,22 @@ impl PlannedAction {
     }
 }
 
-/// One entry of the list. It has no values, so that nothing sensitive can be among them.
+/// An entry of the list. It has no values, so that nothing sensitive can be among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceChange {
     /// Address of the resource, for example `module.net.aws_vpc.main["a"]`.
     pub address: String,
-    /// Key of a deposed object, if it is about one.
+    /// Key of a deposed object, if the change concerns one.
     pub deposed: Option<String>,
     /// Address before a move.
     pub previous: Option<String>,
-    /// The effect.
+    /// Effect of the plan on the resource.
     pub action: PlannedAction,
-    /// Whether the object is imported first.
+    /// True if the object is imported first.
     pub imported: bool,
 }
 
-/// Everything a plan would do.
+/// All changes of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanChanges {
     /// Resources that the text of the plan shows, in the order of the file.
@@ -96,12 +96,12 @@ pub struct PlanChanges {
 }
 
 impl PlanChanges {
-    /// Whether an apply would change neither objects nor outputs.
+    /// Returns true if an apply would change neither objects nor outputs.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.outputs == 0
     }
 
-    /// The number of entries with an action.
+    /// Returns the number of entries with an action.
     pub fn number(&self, action: PlannedAction) -> usize {
         self.resources
             .iter()
@@ -109,8 +109,8 @@ impl PlanChanges {
             .count()
     }
 
-    /// The numbers of the `Plan:` line: a replacement counts as one to add and one to destroy, and what is imported
-    /// counts once more if it is changed as well.
+    /// Returns the numbers of the `Plan:` line. A replacement counts as one to add and one to destroy. An import
+    /// counts twice if the object changes as well.
     pub fn counts(&self) -> PlanCounts {
         let number = |action| u32::try_from(self.number(action)).unwrap_or(u32::MAX);
         let (replace, forgotten) = (

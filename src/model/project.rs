@@ -1,4 +1,4 @@
-//! Projects: a directory, a workspace and perhaps a name.
+//! Projects: a directory, a workspace and an optional name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use super::path::RepoPath;
 use super::text::text_type;
 use super::words::{is_hidden, literal_dir, quote};
 
-/// Why a text is not a workspace or project name.
+/// Error for a text that is not a workspace or project name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {what} {text:?}: {rule}")]
 pub struct InvalidName {
@@ -21,7 +21,7 @@ pub struct InvalidName {
 pub struct WorkspaceName(String);
 
 impl WorkspaceName {
-    /// Checks a name; the empty text stands for `default`.
+    /// Checks a name. The empty text stands for `default`.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let invalid = |rule| {
             Err(InvalidName {
@@ -51,12 +51,11 @@ impl WorkspaceName {
         Ok(Self(text.to_owned()))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is `default`.
+    /// Returns true for `default`.
     pub fn is_default(&self) -> bool {
         self.0 == "default"
     }
@@ -89,7 +88,7 @@ text_type!(WorkspaceName);
 pub struct ProjectName(String);
 
 impl ProjectName {
-    /// Letters, digits, `-`, `_`, `.`, `~` and `/`; not empty.
+    /// Checks a name: letters, digits, `-`, `_`, `.`, `~` and `/`; not empty.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '/');
         if text.is_empty() || text.len() > 255 || !text.chars().all(fine) {
@@ -102,7 +101,6 @@ impl ProjectName {
         Ok(Self(text.to_owned()))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -124,21 +122,21 @@ impl FromStr for ProjectName {
 
 text_type!(ProjectName);
 
-/// What tells one project of a repository from another.
+/// Key of a project in its repository.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct ProjectKey {
     /// Directory with Terraform code.
     pub dir: RepoPath,
-    /// Workspace.
+    /// Workspace of the project.
     pub workspace: WorkspaceName,
     /// Name from the repository configuration.
     pub name: Option<ProjectName>,
 }
 
 impl ProjectKey {
-    /// The project of a directory in the default workspace, without a name.
+    /// Returns the project of a directory in the default workspace, without a name.
     pub fn of_dir(dir: RepoPath) -> Self {
         Self {
             dir,
@@ -147,7 +145,7 @@ impl ProjectKey {
         }
     }
 
-    /// The name, else `dir/workspace`: the last part of a per-project status (reference 9.1).
+    /// Returns the name, or else `dir/workspace`: the last part of a per-project status (reference 9.1).
     pub fn status_id(&self) -> String {
         self.name.as_ref().map_or_else(
             || format!("{}/{}", self.dir, self.workspace),
@@ -155,8 +153,8 @@ impl ProjectKey {
         )
     }
 
-    /// The shortest flags that name this project in a comment (reference 1.4), quoted as comments are read: `-p net`,
-    /// `-d .`, `-d a -w prod`. `None`: no comment can, because of a character that is not seen.
+    /// Returns the shortest flags that name this project in a comment (reference 1.4), quoted as comments are read:
+    /// `-p net`, `-d .`, `-d a -w prod`. `None` means that no comment can name it, because of an invisible character.
     pub fn flags(&self) -> Option<String> {
         if let Some(name) = &self.name {
             return Some(flag('p', "project", name.as_str()));
@@ -177,7 +175,7 @@ impl ProjectKey {
     }
 }
 
-/// A flag with its value, in one word where the value could be read as a flag itself.
+/// Formats a flag with its value, in one word if the value could be read as a flag itself.
 fn flag(short: char, long: &str, value: &str) -> String {
     if value.starts_with('-') {
         format!("--{long}={}", quote(value))
@@ -187,7 +185,7 @@ fn flag(short: char, long: &str, value: &str) -> String {
 }
 
 impl fmt::Display for ProjectKey {
-    /// As comments label it: ``project: `net` dir: `infra/net` workspace: `default` ``.
+    /// Formats the label in comments: ``project: `net` dir: `infra/net` workspace: `default` ``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
             write!(f, "project: `{name}` ")?;

@@ -7,7 +7,7 @@ use super::path::RepoPath;
 use super::repo::RepoId;
 use super::text::{text_enum, text_type};
 
-/// Why a text is not a commit, branch or pull number.
+/// Error for a text that is not a commit, branch or pull number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {what}")]
 pub struct InvalidRef {
@@ -15,12 +15,12 @@ pub struct InvalidRef {
     text: String,
 }
 
-/// A full commit id, lower-case hexadecimal (SHA-1 or SHA-256).
+/// A full commit id, in lower-case hexadecimal (SHA-1 or SHA-256).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommitSha(String);
 
 impl CommitSha {
-    /// Only full ids: a prefix can come to mean another commit.
+    /// Checks an id. Only full ids are accepted, because a prefix can come to mean another commit.
     pub fn new(text: &str) -> Result<Self, InvalidRef> {
         let hex = text.chars().all(|c| c.is_ascii_hexdigit());
         if !hex || !matches!(text.len(), 40 | 64) {
@@ -32,12 +32,11 @@ impl CommitSha {
         Ok(Self(text.to_ascii_lowercase()))
     }
 
-    /// The id.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first eight characters, for people.
+    /// Returns the first eight characters, for people.
     pub fn short(&self) -> &str {
         &self.0[..8]
     }
@@ -65,12 +64,12 @@ impl FromStr for CommitSha {
 
 text_type!(CommitSha);
 
-/// The short name of a branch (`main`), safe to hand to git (the rules of `git check-ref-format`).
+/// The short name of a branch (`main`), safe to pass to git (the rules of `git check-ref-format`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BranchName(String);
 
 impl BranchName {
-    /// Checks a name.
+    /// Checks the name of a branch.
     pub fn new(text: &str) -> Result<Self, InvalidRef> {
         let bad_char =
             |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
@@ -95,7 +94,6 @@ impl BranchName {
         Ok(Self(text.to_owned()))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -135,24 +133,24 @@ text_type!(BranchName);
 #[sqlx(transparent)]
 pub struct PullNumber(pub i64);
 
-/// What works on a repository under a number.
+/// A pull or an application that works on a repository under a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A pull, by its number on the forge.
+    /// A pull, with its number on the forge.
     Pull(i64),
-    /// A registered project, of which the forge knows nothing, by its number on this server.
+    /// A registered project that the forge does not know, with its number on this server.
     Application(i64),
 }
 
 impl PullNumber {
-    /// The number of an application. It has locks, plans and commands as a pull has, so it has a number of the same kind;
-    /// forges count from 1, so that no pull ever has this one.
+    /// Returns the number of an application. An application has locks, plans and commands like a pull, so it has a
+    /// number of the same kind. Forges count from 1, so no pull ever has a negative number.
     #[must_use]
     pub const fn of_application(serial: i64) -> Self {
         Self(-serial)
     }
 
-    /// What it is the number of.
+    /// Returns the pull or application with this number.
     #[must_use]
     pub const fn subject(self) -> Subject {
         if self.0 < 0 {
@@ -162,13 +160,14 @@ impl PullNumber {
         }
     }
 
-    /// Whether it is that of an application: the forge is asked and told nothing about it.
+    /// Returns true for an application. Lockkeeper neither asks the forge about it nor reports anything there.
     #[must_use]
     pub const fn is_application(self) -> bool {
         matches!(self.subject(), Subject::Application(_))
     }
 
-    /// For people: `pull request #12`; `application network (branch main)`, by what that is called if it is known.
+    /// Returns the name for people: `pull request #12`; `application network (branch main)`, with the title if it is
+    /// known.
     #[must_use]
     pub fn called(self, title: Option<&str>) -> String {
         match (self.subject(), title) {
@@ -178,7 +177,8 @@ impl PullNumber {
         }
     }
 
-    /// For lists, where everything is a pull or an application: `#12`, `application network (branch main)`.
+    /// Returns the name for lists that contain only pulls and applications: `#12`, `application network (branch
+    /// main)`.
     #[must_use]
     pub fn called_short(self, title: Option<&str>) -> String {
         match self.subject() {
@@ -194,19 +194,19 @@ impl fmt::Display for PullNumber {
     }
 }
 
-/// A pull on a host.
+/// A pull in a repository of a host.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct PullRef {
-    /// The repository the pull wants to change.
+    /// Repository that the pull wants to change.
     pub repo: RepoId,
-    /// Its number there.
+    /// Number of the pull there.
     pub number: PullNumber,
 }
 
 impl fmt::Display for PullRef {
-    /// `github.com/acme/infra#12`, `github.com/acme/infra application 3`.
+    /// Formats `github.com/acme/infra#12`, or `github.com/acme/infra application 3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number.subject() {
             Subject::Pull(number) => write!(f, "{}#{number}", self.repo),
@@ -216,31 +216,29 @@ impl fmt::Display for PullRef {
 }
 
 text_enum! {
-    /// Whether a pull can still change.
+    /// State of a pull.
     pub enum PullState {
         /// Open, perhaps as a draft.
         Open = "open",
-        /// Closed without merging.
+        /// Closed, but not merged.
         Closed = "closed",
-        /// Merged.
         Merged = "merged",
     }
 }
 
-/// What the forge says of a pull right now.
+/// Current data of a pull on the forge.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pull {
-    /// Repository and number.
+    /// Repository and number of the pull.
     pub at: PullRef,
-    /// The forge's identifier of its repository, if it was told.
+    /// Identifier of its repository on the forge, if it is known.
     #[serde(default)]
     pub repo_id: Option<u64>,
-    /// Whether nothing in its repository can be changed any more.
+    /// True if its repository is archived and cannot be changed any more.
     #[serde(default)]
     pub archived: bool,
-    /// Title.
     pub title: String,
-    /// Login of who opened it.
+    /// Login of the person who opened it.
     pub author: String,
     /// Page of the pull for people.
     pub url: String,
@@ -248,7 +246,7 @@ pub struct Pull {
     pub head: CommitSha,
     /// Branch the pull comes from.
     pub head_branch: BranchName,
-    /// Repository the pull comes from; `None` when it was deleted. Another one than `at.repo` is a fork.
+    /// Repository the pull comes from. `None` when it was deleted. A repository other than `at.repo` is a fork.
     pub head_repo: Option<RepoId>,
     /// Branch the pull wants to change.
     pub base_branch: BranchName,
@@ -256,15 +254,13 @@ pub struct Pull {
     pub base: CommitSha,
     /// Open, closed or merged.
     pub state: PullState,
-    /// Whether it is a draft.
     pub draft: bool,
-    /// Its labels.
     #[serde(default)]
     pub labels: Vec<String>,
 }
 
 impl Pull {
-    /// What decides whether it is to be planned anew.
+    /// Returns the values that decide if the pull needs a new plan.
     pub fn standing(&self) -> PullHead {
         PullHead {
             head: self.head.clone(),
@@ -273,38 +269,35 @@ impl Pull {
         }
     }
 
-    /// Whether it has a label; GitHub tells labels apart without regard to case.
+    /// Returns true if the pull has the label. GitHub compares labels without regard to case.
     pub fn has_label(&self, label: &str) -> bool {
         self.labels
             .iter()
             .any(|own| own.to_lowercase() == label.to_lowercase())
     }
 
-    /// Whether the change comes from another repository.
+    /// Returns true if the change comes from another repository.
     pub fn is_fork(&self) -> bool {
         self.head_repo.as_ref() != Some(&self.at.repo)
     }
 }
 
-/// What of an open pull decides whether it is to be planned anew.
+/// Values of an open pull that decide if it needs a new plan.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PullHead {
     /// Newest commit of the pull.
     pub head: CommitSha,
     /// Branch the pull wants to change.
     pub base_branch: BranchName,
-    /// Whether it is a draft.
     pub draft: bool,
 }
 
 text_enum! {
-    /// What happened to a file.
+    /// Kinds of changes of a file.
     pub enum ChangeKind {
-        /// New.
         Added = "added",
         /// Content or mode changed.
         Modified = "modified",
-        /// Gone.
         Removed = "removed",
         /// Moved, perhaps changed as well.
         Renamed = "renamed",
@@ -316,11 +309,11 @@ text_enum! {
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct ChangedFile {
-    /// Path at the head (for a removed file: where it was).
+    /// Path at the head. For a removed file, the path at the base.
     pub path: RepoPath,
     /// Path at the base of a renamed file.
     pub previous: Option<RepoPath>,
-    /// What happened.
+    /// Kind of the change.
     pub kind: ChangeKind,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that a forge counts together.
+//! Requests that a forge counts together against one rate limit.
 
 use super::repo::HostName;
 use super::text::text_enum;
@@ -6,18 +6,19 @@ use super::text::text_enum;
 text_enum! {
     /// Effect of a request on the forge.
     pub enum Traffic {
-        /// Changes nothing that anybody sees.
+        /// The request changes nothing that people see.
         Read = "read",
-        /// Creates, changes or deletes something.
+        /// The request creates, changes or deletes something.
         Write = "write",
     }
 }
 
-/// Requests that a forge counts together: those with the credentials of one installation of an App, one App or one token.
+/// Requests that a forge counts together: those with the credentials of one installation of an App, one App or one
+/// token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RateScope {
-    /// The forge.
+    /// Host of the forge.
     pub host: HostName,
-    /// Name of the credentials; it tells nothing of a secret.
+    /// Name of the credentials, which reveals nothing of a secret.
     pub credential: String,
 }

@@ -1,19 +1,19 @@
-//! Why somebody does something that others have to live with.
+//! Reasons of people for changes that affect others.
 
-/// Why somebody stops applies, or takes a lock from a pull: a line of 1 to [`Self::MAX_CHARS`] characters.
+/// A reason to stop applies or to take a lock from a pull: one line of 1 to [`Self::MAX_CHARS`] characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(String);
 
-/// The text is too long to be kept; so many characters it has.
+/// Error for a text that is too long to be stored, with its number of characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it has {0} characters, and at most {max} are kept", max = Reason::MAX_CHARS)]
 pub struct InvalidReason(pub usize);
 
 impl Reason {
-    /// Longest reason.
+    /// Maximum length in characters.
     pub const MAX_CHARS: usize = 300;
 
-    /// Reads what somebody wrote, on one line; blanks alone are no reason.
+    /// Reads a text and joins its lines into one. A text of blanks alone is no reason.
     pub fn read(text: &str) -> Result<Option<Self>, InvalidReason> {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.chars().count() {
@@ -23,7 +23,6 @@ impl Reason {
         }
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

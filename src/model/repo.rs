@@ -1,11 +1,11 @@
-//! Repositories and the hosts they live on.
+//! Repositories and their hosts.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::text::text_type;
 
-/// Why a text is not a repository.
+/// Error for a text that is not a repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a repository: {reason}")]
 pub struct InvalidRepo {
@@ -15,7 +15,7 @@ pub struct InvalidRepo {
 
 const FORM: &str = "expected `host/owner/name`";
 
-/// The name of a forge host, lower-cased, with a port only where the forge is addressed by one.
+/// The lower-case name of a forge host, with a port only where the address of the forge has one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName(String);
 
@@ -40,12 +40,12 @@ impl HostName {
         Ok(Self(text.to_ascii_lowercase()))
     }
 
-    /// The name, with the port if there is one.
+    /// Returns the name, with the port if there is one.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name without a port.
+    /// Returns the name without a port.
     pub fn name(&self) -> &str {
         match self.0.rsplit_once(':') {
             // A colon inside of brackets is part of an address.
@@ -71,8 +71,8 @@ impl FromStr for HostName {
 
 text_type!(HostName);
 
-/// A repository on one host, e.g. `github.com/acme/infra`. Forges compare these names without regard to
-/// case, so the constructor lower-cases.
+/// A repository on one host, e.g. `github.com/acme/infra`. Forges compare these names without regard to case, so the
+/// constructor lower-cases them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RepoId {
     host: HostName,
@@ -80,8 +80,10 @@ pub struct RepoId {
 }
 
 impl RepoId {
-    /// `path` is what follows the host: `owner/name`, on some forges with more segments. Names are ASCII, as those of
-    /// GitHub are: of letters of all scripts some look alike, and some are made alike by whoever compares.
+    /// Checks a name. `path` is the part after the host: `owner/name`, on some forges with more segments.
+    ///
+    /// Names are ASCII, like those of GitHub. In other scripts, some letters look alike, and some compare as equal
+    /// after a change of case.
     pub fn new(host: HostName, path: &str) -> Result<Self, InvalidRepo> {
         let invalid = |reason| InvalidRepo {
             text: path.to_owned(),
@@ -111,8 +113,8 @@ impl RepoId {
         }
     }
 
-    /// From what stands on record, `host/path`. Older releases took letters of all scripts, blanks, `~` and `+`, which no
-    /// repository of GitHub has; such a row is shown, and nothing new comes to be under its name.
+    /// Reads a stored name, `host/path`. Older releases accepted letters of all scripts, blanks, `~` and `+`, which
+    /// no repository of GitHub has. Such a row is shown, but no new rows appear under its name.
     pub fn of_record(text: &str) -> Result<Self, InvalidRepo> {
         let invalid = |reason| InvalidRepo {
             text: text.to_owned(),
@@ -126,13 +128,14 @@ impl RepoId {
         })
     }
 
-    /// Without a reason it is for the characters.
+    /// Checks the segments of a path. An error without a reason means that a segment has an invalid character or
+    /// form.
     fn read(
         host: HostName,
         path: &str,
         may_hold: impl Fn(char) -> bool,
     ) -> Result<Self, Option<&'static str>> {
-        // Before it is looked at: there are letters whose lower case is none.
+        // The path is lower-cased before the check, because some letters change into other characters.
         let path = path.to_lowercase();
         if path.len() > 512 {
             return Err(Some("the name is longer than 512 characters"));
@@ -155,22 +158,22 @@ impl RepoId {
         }
     }
 
-    /// The host.
+    /// Returns the host of the repository.
     pub fn host(&self) -> &HostName {
         &self.host
     }
 
-    /// `owner/name`, as Atlantis calls the full name.
+    /// Returns `owner/name`, which Atlantis calls the full name.
     pub fn full_name(&self) -> &str {
         &self.path
     }
 
-    /// Everything before the last slash of [`Self::full_name`].
+    /// Returns everything before the last slash of [`Self::full_name`].
     pub fn owner(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(owner, _)| owner)
     }
 
-    /// The last segment of [`Self::full_name`].
+    /// Returns the last segment of [`Self::full_name`].
     pub fn name(&self) -> &str {
         self.path
             .rsplit_once('/')
@@ -223,7 +226,8 @@ mod tests {
             let repo: RepoId = format!("github.com/{path}").parse().unwrap();
             assert_eq!(repo.full_name(), path.to_ascii_lowercase());
         }
-        // The long s becomes a plain one in capitals, and so do the Kelvin sign and the dotted I in small letters.
+        // The long s becomes a plain one in capitals. The Kelvin sign and the dotted I become plain letters in lower
+        // case.
         for (path, reason) in [
             ("acme/\u{17f}ecret", "names of repositories are ASCII"),
             ("\u{212a}im/infra", "names of repositories are ASCII"),

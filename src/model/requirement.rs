@@ -1,12 +1,12 @@
-//! What must hold of a pull before something is done for it (reference 8).
+//! Requirements: conditions that a pull must meet before a command runs (reference 8).
 
 use super::text::text_enum;
 
 impl Requirement {
-    /// Those that are written as one word.
+    /// Requirements that are written as one word.
     pub const WORDS: &[Self] = &[Self::Approved, Self::Mergeable, Self::Undiverged];
 
-    /// Whether a pull that meets this requirement meets the other one, too.
+    /// Returns true if a pull that meets this requirement also meets the other one.
     pub fn implies(self, other: Self) -> bool {
         self == other || (self, other) == (Self::Approved, Self::ApprovedOnce)
     }
@@ -15,9 +15,9 @@ impl Requirement {
 text_enum! {
     /// A condition of a plan, an apply or an import.
     pub enum Requirement {
-        /// Somebody else approves of the head commit of the pull.
+        /// Another person approves of the head commit of the pull.
         Approved = "approved",
-        /// Somebody else approved of the pull, of whatever commit.
+        /// Another person approved of the pull, at any commit.
         ApprovedOnce = "approved: {stale: true}",
         /// The forge would let the pull be merged.
         Mergeable = "mergeable",

@@ -1,118 +1,117 @@
-//! What a forge says about a pull before something is done for it: who approves of it, and whether it could be merged
-//! (reference 8.2, 8.3).
+//! Approvals and mergeability of a pull, as its forge reports them before a command runs (reference 8.2, 8.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::RunKind;
 use super::pull::CommitSha;
 
-/// What people other than the author said of a pull; of each only the newest word counts.
+/// Reviews of a pull by people other than its author. Only the newest review of each person counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approval {
-    /// Who approves, each with the commit that the review is of; `None`: the forge does not tell which.
+    /// People who approve, each with the reviewed commit. `None` means that the forge does not name the commit.
     pub by: BTreeMap<String, Option<CommitSha>>,
-    /// Who asks for changes.
+    /// People who request changes.
     pub asking: BTreeSet<String>,
-    /// Whose word was dismissed.
+    /// People whose review was dismissed.
     pub dismissed: BTreeSet<String>,
-    /// Who approves, but could not merge it either: anybody can do that in a public repository.
+    /// People who approve but could not merge the pull. In a public repository, anybody can approve.
     pub onlookers: BTreeSet<String>,
 }
 
 impl Approval {
-    /// Whether somebody approves of this very commit.
+    /// Returns true if somebody approves of this very commit.
     pub fn is_given_for(&self, head: &CommitSha) -> bool {
         self.by.values().any(|commit| commit.as_ref() == Some(head))
     }
 
-    /// Whether somebody approves, of whatever commit.
+    /// Returns true if somebody approves, at any commit.
     pub fn is_given_once(&self) -> bool {
         !self.by.is_empty()
     }
 }
 
-/// Whether the forge would let a pull be merged.
+/// Mergeability of a pull, as the forge judges it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mergeability {
-    /// It would.
+    /// The pull can be merged.
     Yes,
-    /// It would, but for these statuses, which are to be left aside ([`Aside`]).
+    /// The pull could be merged but for these statuses, which are ignored ([`Aside`]).
     ButFor {
-        /// Their names.
+        /// Names of the statuses.
         statuses: BTreeSet<String>,
-        /// Whether the forge also demands that the pull contains the newest commit of the base branch, which is not
-        /// looked at here.
+        /// True if the forge also requires the newest commit of the base branch in the pull, which is not checked
+        /// here.
         up_to_date: bool,
     },
-    /// It would not, for these reasons.
+    /// The pull cannot be merged, for these reasons.
     No(Vec<Obstacle>),
-    /// It is still finding out, even after it was asked several times.
+    /// The forge is still computing the answer, even after several requests.
     NotKnownYet,
 }
 
-/// What stands in the way of merging a pull.
+/// Obstacle to the merge of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It is a draft.
+    /// The pull is a draft.
     Draft,
-    /// It conflicts with the base branch.
+    /// The pull conflicts with the base branch.
     Conflicts,
-    /// The base branch has newer commits, and the forge wants them in the pull.
+    /// The base branch has newer commits, and the forge requires them in the pull.
     Behind,
-    /// A check that is required did not pass.
+    /// A required check did not pass.
     Check {
-        /// Its name.
+        /// Name of the check.
         name: String,
-        /// What it says.
+        /// State of the check.
         state: CheckState,
     },
-    /// There are fewer approvals of people who may merge than the forge wants.
+    /// The pull has fewer approvals of people who may merge than the forge requires.
     Approvals {
-        /// How many it wants.
+        /// Number of required approvals.
         wanted: u32,
-        /// Whose there are.
+        /// Logins of people who approved.
         given: BTreeSet<String>,
     },
-    /// These people, who may merge, ask for changes.
+    /// People who may merge request changes.
     ChangesAsked(BTreeSet<String>),
-    /// A rule that cannot be looked at from here; whether it holds is not known.
+    /// A rule that Lockkeeper cannot read, so the result is unknown.
     Hidden {
-        /// The rule, a noun.
+        /// Name of the rule, a noun.
         rule: String,
-        /// Why it cannot be looked at, or what Lockkeeper would need; a clause.
+        /// Reason why the rule cannot be read, or the permission that Lockkeeper would need, in a clause.
         why: String,
     },
-    /// The forge's own word.
+    /// An obstacle in the forge's own words.
     Other(String),
-    /// The forge does not say what, and every rule that it tells of holds.
+    /// An obstacle that the forge does not name. Every rule that it reports is met.
     Unexplained,
 }
 
-/// What a required check says.
+/// State of a required check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckState {
-    /// Nobody has set it.
+    /// No program has set the check.
     Missing,
-    /// It is under way.
+    /// The check is under way.
     Pending,
-    /// It did not pass.
+    /// The check did not pass.
     Failed,
 }
 
-/// Statuses that do not count when it is asked whether a pull could be merged: those that Lockkeeper sets itself at the
-/// end of what is asked for, and those of installations beside it (`--ignore-vcs-status-names`).
+/// Statuses to ignore in a check of the mergeability of a pull. Lockkeeper sets one part of them at the end of the
+/// command. The others belong to installations beside it (`--ignore-vcs-status-names`).
 #[derive(Debug, Clone, Copy)]
 pub struct Aside<'a> {
     /// First part of the statuses of this installation.
     pub name: &'a str,
-    /// What is yet to be done; its statuses cannot be a success before.
+    /// Kinds of runs that are still to come. Their statuses cannot be a success before.
     pub kinds: &'a [RunKind],
     /// First parts of the statuses of others.
     pub others: &'a [String],
 }
 
 impl Aside<'_> {
-    /// Whether a status is left aside. Forges compare the names without regard to case.
+    /// Returns true if a status is ignored. Forges compare the names without regard to case.
     pub fn covers(&self, context: &str) -> bool {
         let first = context.split('/').next().unwrap_or_default();
         if self
@@ -128,7 +127,7 @@ impl Aside<'_> {
     }
 }
 
-/// The combined status itself, or that of one project.
+/// Returns true for the combined status itself, and for that of one project.
 fn is_of(context: &str, combined: &str) -> bool {
     let Some((start, rest)) = context.split_at_checked(combined.len()) else {
         return false;

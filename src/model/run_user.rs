@@ -1,4 +1,4 @@
-//! Who runs are, if not the server.
+//! The user of runs, if it differs from the user of the server.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -7,19 +7,19 @@ use std::str::FromStr;
 /// A user and its only group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunUser {
-    /// Number of the user; neither root nor a number that the kernel reserves.
+    /// Number of the user, neither root nor a number that the kernel reserves.
     pub uid: u32,
     /// Number of the group.
     pub gid: u32,
 }
 
-/// Text that names no user for runs.
+/// Error for a text that names no user for runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUser {
-    /// Not `UID` or `UID:GID`.
+    /// The text is neither `UID` nor `UID:GID`.
     #[error("expected numbers, such as 4343 or 4343:4343")]
     Number(#[from] ParseIntError),
-    /// Root, or the number that stands for nobody at all.
+    /// The number is root, or one that the kernel reserves for no user.
     #[error("neither root (0) nor {} can be the user or group of runs", u32::MAX)]
     Reserved,
 }
@@ -27,7 +27,7 @@ pub enum InvalidUser {
 impl FromStr for RunUser {
     type Err = InvalidUser;
 
-    /// Without a group it has the number of the user.
+    /// Reads a user. Without a group, the group has the number of the user.
     fn from_str(text: &str) -> Result<Self, InvalidUser> {
         let (uid, gid) = text.split_once(':').unwrap_or((text, text));
         let (uid, gid) = (uid.parse()?, gid.parse()?);

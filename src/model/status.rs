@@ -1,4 +1,4 @@
-//! Commit statuses.
+//! Statuses of commits, as forges show them.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use sha2::{Digest, Sha256};
 use super::text::text_enum;
 
 text_enum! {
-    /// The three states a status can have in the words of GitHub's REST API.
+    /// State of a status, in the words of GitHub's REST API.
     pub enum CommitState {
-        /// Under way.
+        /// The work is under way.
         Pending = "pending",
-        /// Fine.
+        /// The work ended with a success.
         Success = "success",
-        /// Not fine.
+        /// The work ended with a failure.
         Failure = "failure",
     }
 }
@@ -26,10 +26,10 @@ text_enum! {
 pub struct StatusContext(String);
 
 impl StatusContext {
-    /// Longest context; a longer one ends in a hash of the whole (reference 9.1).
+    /// Maximum length in characters. A longer name ends in a hash of the whole (reference 9.1).
     pub const MAX_CHARS: usize = 255;
 
-    /// Cuts a name that is too long without letting two long names become one.
+    /// Creates a name. Shortens one that is too long so that two long names stay different.
     pub fn new(text: &str) -> Self {
         if text.chars().count() <= Self::MAX_CHARS {
             return Self(text.to_owned());
@@ -39,7 +39,6 @@ impl StatusContext {
         Self(format!("{kept}-{hash}"))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,16 +50,16 @@ impl fmt::Display for StatusContext {
     }
 }
 
-/// A status to put on a commit.
+/// A status to set on a commit.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CommitStatus {
-    /// Its name.
+    /// Name of the status.
     pub context: StatusContext,
-    /// Its state.
+    /// State of the status.
     pub state: CommitState,
     /// One line for people.
     pub description: String,
-    /// Page with details.
+    /// URL of the page with details.
     pub url: Option<String>,
 }
 

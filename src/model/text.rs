@@ -1,12 +1,12 @@
-//! How a type that is a text in disguise reads and writes itself everywhere the same way.
+//! Macros for types with a text form, so that each one reads and writes the same text everywhere.
 
-/// Implements `Serialize`, `Deserialize` and the sqlx traits (as `TEXT`, on any database) through
-/// the type's own `Display` and `FromStr`.
+/// Implements `Serialize`, `Deserialize` and the sqlx traits (as `TEXT`, on any database) through the type's own
+/// `Display` and `FromStr`.
 macro_rules! text_type {
     ($type:ty) => {
         $crate::model::text_type!($type, of_row: str::parse::<$type>);
     };
-    // Rows may hold what was taken by the rules of an older release.
+    // Rows may have values that were valid under the rules of an older release.
     ($type:ty, of_row: $of_row:expr) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -58,7 +58,7 @@ macro_rules! text_type {
     };
 }
 
-/// An enum without data and its one spelling per variant: `Display`, `FromStr` and [`text_type!`].
+/// Declares an enum without data and with one spelling per variant: `Display`, `FromStr` and [`text_type!`].
 macro_rules! text_enum {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
@@ -69,7 +69,7 @@ macro_rules! text_enum {
             /// Every variant, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The spelling used in tables, JSON and comments.
+            /// Returns the spelling in tables, JSON and comments.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }

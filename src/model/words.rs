@@ -1,7 +1,7 @@
-//! Words of a command as people copy them.
+//! Quotes words of commands so that people can copy them.
 
-/// Whether a character has no form of its own: no comment that is read as a command may have it, because nobody would see
-/// what it says.
+/// Returns true if a character is invisible. A comment that is read as a command may not have one, because nobody
+/// would see the meaning.
 pub fn is_hidden(c: char) -> bool {
     let invisible = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -10,7 +10,7 @@ pub fn is_hidden(c: char) -> bool {
     invisible || (c.is_control() && c != '\t')
 }
 
-/// Quotes a word so that a shell, and whoever reads comments, gives it back.
+/// Quotes a word so that a shell, or a reader of comments, returns the same word.
 pub fn quote(word: &str) -> String {
     // The only error is NUL, which is allowed here.
     shlex::Quoter::new()
@@ -19,10 +19,10 @@ pub fn quote(word: &str) -> String {
         .map_or_else(|_| word.to_owned(), Into::into)
 }
 
-/// Characters that make a pattern of a directory.
+/// Characters that make a directory a pattern.
 pub const PATTERN: [char; 3] = ['*', '?', '['];
 
-/// A directory as a comment names it: what would make a pattern of it stands after a backslash.
+/// Returns a directory as a comment names it, with a backslash before each character that would make it a pattern.
 pub fn literal_dir(dir: &str) -> String {
     if !dir.contains(PATTERN) {
         return dir.to_owned();
@@ -37,7 +37,7 @@ pub fn literal_dir(dir: &str) -> String {
     text
 }
 
-/// The directory that was written by [`literal_dir`]; `None`: it is a pattern.
+/// Reads a directory that [`literal_dir`] wrote. Returns `None` for a pattern.
 pub fn read_literal_dir(text: &str) -> Option<String> {
     if !text.contains(PATTERN) {
         return Some(text.to_owned());

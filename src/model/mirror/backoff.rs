@@ -1,16 +1,16 @@
-//! How long to wait: twice as long after every failure, up to a ceiling, and never all at the same moment.
+//! Waits between attempts: they double after every failure, up to a ceiling, and are spread over time.
 
 use chrono::TimeDelta;
 
 use super::FailureKind;
 use crate::model::plan::Sha256Digest;
 
-/// Spreads what would otherwise happen at one moment: 0 to 255 of 256 parts.
+/// A share of a wait, from 0 to 255 of 256 parts. It spreads events that would otherwise happen at the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jitter(pub u8);
 
 impl Jitter {
-    /// The same for the same text, and evenly spread over many.
+    /// Returns the same jitter for the same text, evenly spread over many texts.
     pub fn of(text: &str) -> Self {
         let digest = Sha256Digest::of(text.as_bytes()).to_string();
         Self(
@@ -21,14 +21,14 @@ impl Jitter {
         )
     }
 
-    /// Three quarters of a time, and up to another quarter, in whole milliseconds.
+    /// Returns three quarters of a time and up to another quarter, in whole milliseconds.
     pub fn spread(self, time: TimeDelta) -> TimeDelta {
         let spread = time * 3 / 4 + time / 4 / 256 * i32::from(self.0);
         TimeDelta::milliseconds(spread.num_milliseconds())
     }
 }
 
-/// How long to wait after so many failures in a row, at least one. Never more than the longest wait of the kind.
+/// Returns the wait after a number of failures in a row, at least one. Never more than the longest wait of the kind.
 pub(super) fn wait(kind: FailureKind, failures: u32, jitter: Jitter) -> TimeDelta {
     let doublings = failures.saturating_sub(1).min(16);
     let full = kind

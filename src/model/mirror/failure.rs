@@ -1,42 +1,42 @@
-//! Why a mirror could not be brought in step, and what helps.
+//! Failures of mirror syncs, and their fixes.
 
 use chrono::TimeDelta;
 
 use crate::model::text::text_enum;
 
 text_enum! {
-    /// What the failure of an attempt is about.
+    /// Kind of a failed attempt.
     pub enum FailureKind {
         /// The forge refused the credentials.
         Authentication = "authentication",
-        /// The forge does not know the repository, or does not show it to us.
+        /// The forge does not know the repository, or hides it from this server.
         NotFound = "not_found",
         /// The forge did not answer, or broke off.
         Unreachable = "unreachable",
-        /// It took too long.
+        /// The attempt took too long.
         TimedOut = "timed_out",
-        /// The copy on this disk is damaged.
+        /// The mirror on this disk is damaged.
         Corrupt = "corrupt",
-        /// What was fetched is not what the forge advertises.
+        /// The fetched references differ from those that the forge advertises.
         Verification = "verification",
         /// The server ended, or lost its claim, before the attempt did.
         Interrupted = "interrupted",
-        /// Anything else; the message says what.
+        /// Any other failure. The message describes it.
         Other = "other",
     }
 }
 
-/// Why an attempt failed.
+/// Failure of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncFailure {
-    /// What it is about.
+    /// Kind of the failure.
     pub kind: FailureKind,
-    /// What happened, without secrets.
+    /// Description of the failure, without secrets.
     pub message: String,
 }
 
 impl FailureKind {
-    /// Whether trying again soon is of no use: somebody has to do something first.
+    /// Returns true if a person must act first, so that an early retry is useless.
     pub const fn needs_somebody(self) -> bool {
         match self {
             Self::Authentication | Self::NotFound => true,
@@ -49,7 +49,7 @@ impl FailureKind {
         }
     }
 
-    /// The wait after the first failure; it doubles with each that follows.
+    /// Returns the wait after the first failure. It doubles with each failure that follows.
     pub const fn first_wait(self) -> TimeDelta {
         if self.needs_somebody() {
             TimeDelta::minutes(10)
@@ -58,7 +58,7 @@ impl FailureKind {
         }
     }
 
-    /// The longest wait.
+    /// Returns the maximum wait after a failure.
     pub const fn longest_wait(self) -> TimeDelta {
         if self.needs_somebody() {
             TimeDelta::hours(24)
@@ -67,7 +67,7 @@ impl FailureKind {
         }
     }
 
-    /// What helps, in a sentence or two for whoever runs the server.
+    /// Returns the fix, in a sentence or two for administrators.
     pub const fn fix(self) -> &'static str {
         match self {
             Self::Authentication => {

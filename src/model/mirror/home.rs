@@ -1,21 +1,21 @@
-//! Whose disk a mirror lies on. Names of servers change with every start; mirrors outlive them.
+//! Identifiers of data directories, which name the disk of a mirror. Names of servers change with every start, but
+//! mirrors outlive them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::model::text::text_type;
 
-/// The id of a data directory, kept in its file `replica-id`.
+/// The identifier of a data directory, stored in its file `replica-id`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HomeId(String);
 
-/// The text is not the id of a data directory.
+/// Error for a text that is not the identifier of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id consists of 1 to 64 lower-case letters, digits and `-`")]
 pub struct InvalidHomeId;
 
 impl HomeId {
-    /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,9 @@
-//! Where the mirror of a repository stands, on one data directory. The forge is the primary: a mirror is a copy that is
-//! brought in step again and again, and what is known of it is a row that outlives the server.
+//! State of the mirror of a repository, on one data directory.
 //!
-//! [`MirrorState::next`] is the whole state machine; the store only carries out what it says.
+//! The forge is the primary. A mirror is a copy that Lockkeeper syncs again and again, and its state is a row that
+//! outlives the server.
+//!
+//! [`MirrorState::next`] is the whole state machine; the store only applies its results.
 
 mod backoff;
 mod failure;
@@ -19,206 +21,207 @@ pub use home::{HomeId, InvalidHomeId};
 pub use next::NotAllowed;
 
 text_enum! {
-    /// Where a mirror stands.
+    /// State of a mirror.
     pub enum SyncState {
-        /// It is to be brought in step.
+        /// The mirror needs a sync.
         Pending = "pending",
-        /// Somebody is at it, under a lease.
+        /// A sync is under way, under a lease.
         Started = "started",
-        /// It was in step when that was last looked at, and nobody has told of a change since.
+        /// The mirror was in sync at the last check, and no event has reported a change since.
         Synced = "synced",
-        /// The last attempt failed; there is a time for the next.
+        /// The last attempt failed. The next one has a time.
         Failed = "failed",
     }
 }
 
 text_enum! {
-    /// Whether the references of a mirror are those that the forge advertises.
+    /// Result of the comparison of a mirror's references with those that the forge advertises.
     pub enum Verification {
-        /// Nobody has compared them yet.
+        /// The references have not been compared yet.
         Unknown = "unknown",
-        /// They were when they were last compared.
+        /// The references were the same at the last comparison.
         Verified = "verified",
-        /// They were not.
+        /// The references differed at the last comparison.
         Mismatch = "mismatch",
     }
 }
 
 text_enum! {
-    /// What happened to a repository.
+    /// Kinds of events of a repository.
     pub enum RepositoryEventKind {
-        /// Branches or tags were pushed, made or deleted.
+        /// Branches or tags were pushed, created or deleted.
         Push = "push",
         /// A pull was opened, changed or closed.
         Pull = "pull",
-        /// It has another name or owner now.
+        /// The repository has another name or owner now.
         Renamed = "renamed",
-        /// It was deleted, or the forge's app may not see it any more.
+        /// The repository was deleted, or the forge's app may not see it any more.
         Deleted = "deleted",
-        /// Something else about it changed: it was made, archived, made public or private.
+        /// Another property changed: the repository was created, archived, made public or private.
         Changed = "changed",
-        /// Nobody had told of a change that was found.
+        /// A check found a change that no event had reported.
         Found = "found",
     }
 }
 
-/// Somebody wants a mirror to be brought in step now.
+/// A request to sync a mirror now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// When.
+    /// Time of the request.
     pub at: DateTime<Utc>,
-    /// Who, as people are named in the audit log.
+    /// Requester, in the form of the audit log.
     pub by: String,
-    /// Why.
+    /// Reason of the requester, if one was given.
     pub reason: Option<String>,
 }
 
-/// The claim under which an attempt is made.
+/// The lease under which an attempt runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptLease {
-    /// Its key.
+    /// Key of the lease.
     pub key: String,
-    /// Its holder, unlike that of any other attempt.
+    /// Holder of the lease, different for every attempt.
     pub holder: String,
 }
 
-/// What an attempt that came to its end found.
+/// Results of a successful attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncFacts {
-    /// Over names and ids of all references, as the forge advertised them.
+    /// Checksum over names and ids of all references, as the forge advertised them.
     pub checksum: Sha256Digest,
-    /// How many references those are.
+    /// Number of those references.
     pub refs: u64,
-    /// References that git refused, each with the reason: the mirror does not have them.
+    /// References that git refused, each with the reason. The mirror does not have them.
     pub refused: Vec<String>,
-    /// Room the mirror takes, in bytes, if that was measured.
+    /// Size of the mirror in bytes, if it was measured.
     pub bytes: Option<u64>,
-    /// Every object was found to be there.
+    /// True if the attempt found every object.
     pub connectivity: bool,
-    /// The mirror was tidied up.
+    /// True if the attempt cleaned up the mirror.
     pub maintained: bool,
 }
 
-/// What is known of a mirror.
+/// Stored knowledge about a mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorState {
-    /// Where it stands.
+    /// Current state of the mirror.
     pub state: SyncState,
-    /// Since when there has been a reason to bring it in step, the newest of them.
+    /// Time of the newest reason for a sync.
     pub pending_at: DateTime<Utc>,
-    /// When the last attempt began.
+    /// Start of the last attempt.
     pub started_at: Option<DateTime<Utc>>,
-    /// What came in while the attempt runs: when that has ended, another is made.
+    /// Time of a change that arrived during the attempt. Another attempt follows.
     pub again_at: Option<DateTime<Utc>>,
-    /// Under what the attempt runs; only of one that is under way.
+    /// Lease of the attempt, while one is under way.
     pub lease: Option<AttemptLease>,
-    /// When the last attempt ended.
+    /// End of the last attempt.
     pub synced_at: Option<DateTime<Utc>>,
-    /// When one last succeeded.
+    /// End of the last successful attempt.
     pub succeeded_at: Option<DateTime<Utc>>,
-    /// When an event last told of a change of the repository.
+    /// Time of the last event that reported a change of the repository.
     pub updated_at: Option<DateTime<Utc>>,
-    /// Who asked for an attempt, until one has succeeded.
+    /// Request for a sync, until an attempt succeeds.
     pub asked: Option<Asked>,
-    /// Attempts in a row that failed.
+    /// Number of failed attempts in a row.
     pub retry_count: u32,
-    /// When the next attempt may be made after a failure.
+    /// Earliest time of the next attempt after a failure.
     pub retry_at: Option<DateTime<Utc>>,
-    /// Why the last attempt failed.
+    /// Failure of the last attempt.
     pub failure: Option<SyncFailure>,
-    /// When it is looked at again although nobody has told of a change.
+    /// Time of the next check, even if no event reports a change.
     pub refresh_at: Option<DateTime<Utc>>,
-    /// Whether it holds what the forge advertises.
+    /// Result of the comparison with the forge.
     pub verification: Verification,
-    /// Over the references, when they were last found to be right.
+    /// Checksum over the references at the last successful comparison.
     pub checksum: Option<Sha256Digest>,
-    /// How many they were.
+    /// Number of references at that comparison.
     pub refs: Option<u64>,
-    /// References that were left out then because git refused what is in them, each with the reason, one a line.
+    /// References that were omitted at that comparison because git refused their objects, each with the reason, one
+    /// per line.
     pub refused: Option<String>,
-    /// When that was.
+    /// Time of the last successful comparison.
     pub verified_at: Option<DateTime<Utc>>,
-    /// Attempts in a row that fetched, and did not hold what the forge advertises.
+    /// Number of attempts in a row that fetched but did not match the forge.
     pub verification_retry_count: u32,
-    /// What differed then.
+    /// Difference at the last failed comparison.
     pub verification_failure: Option<String>,
-    /// When every object was last found to be there.
+    /// Time of the last check that found every object.
     pub connectivity_at: Option<DateTime<Utc>>,
-    /// When it was last tidied up.
+    /// Time of the last cleanup.
     pub maintained_at: Option<DateTime<Utc>>,
-    /// When a command last used it.
+    /// Time of the last use by a command.
     pub used_at: Option<DateTime<Utc>>,
-    /// When it was removed to make room; nothing is done for it until somebody uses it.
+    /// Time of the removal to free disk space. The mirror is not synced again until it is used.
     pub evicted_at: Option<DateTime<Utc>>,
-    /// Room it took when that was last measured.
+    /// Size in bytes when it was last measured.
     pub bytes: Option<u64>,
 }
 
-/// What can happen to a mirror.
+/// Events of a mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorEvent {
     /// The repository was changed.
     Updated {
-        /// When that was taken up.
+        /// Time when the change was recorded.
         at: DateTime<Utc>,
     },
-    /// Somebody wants it to be brought in step now.
+    /// A person or program requested a sync now.
     Asked(Asked),
-    /// Its time to be looked at has come although nobody has told of a change.
+    /// The time for a check has come although no event has reported a change.
     Due {
-        /// Now.
+        /// Current time of the event.
         at: DateTime<Utc>,
     },
-    /// An attempt begins.
+    /// An attempt began under a lease.
     Started {
-        /// When.
+        /// Start of the attempt.
         at: DateTime<Utc>,
-        /// Under what.
+        /// Lease of the attempt.
         lease: AttemptLease,
     },
-    /// The attempt came to its end, and the mirror holds what the forge advertises.
+    /// The attempt succeeded, and the mirror matches the forge.
     Succeeded {
-        /// When.
+        /// End of the attempt.
         at: DateTime<Utc>,
-        /// Whose attempt.
+        /// Holder of the attempt's lease.
         holder: String,
-        /// What it found.
+        /// Results of the attempt.
         facts: SyncFacts,
-        /// Spreads the next look.
+        /// Jitter of the next check.
         jitter: Jitter,
     },
-    /// The attempt failed.
+    /// An attempt ended with a failure.
     Failed {
-        /// When.
+        /// End of the attempt.
         at: DateTime<Utc>,
-        /// Whose attempt.
+        /// Holder of the attempt's lease.
         holder: String,
-        /// Why.
+        /// Failure of the attempt.
         failure: SyncFailure,
-        /// Spreads the next attempt.
+        /// Jitter of the next attempt.
         jitter: Jitter,
     },
-    /// The attempt's lease is over, and nobody will end it.
+    /// The attempt's lease is over, so its holder cannot end it.
     Orphaned {
-        /// When that was found.
+        /// Time when that was found.
         at: DateTime<Utc>,
-        /// Spreads the next attempt.
+        /// Jitter of the next attempt.
         jitter: Jitter,
     },
-    /// A command used it, or fetched what it needs.
+    /// A command used the mirror, or fetched commits that it needs.
     Used {
-        /// When.
+        /// Time of the use.
         at: DateTime<Utc>,
     },
-    /// It was removed to make room.
+    /// The mirror was removed to free disk space.
     Evicted {
-        /// When.
+        /// Time of the removal.
         at: DateTime<Utc>,
     },
 }
 
 impl MirrorEvent {
-    /// Its name for people and logs.
+    /// Returns the name of the event for people and logs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Updated { .. } => "updated",

@@ -1,4 +1,4 @@
-//! The state machine of a mirror: what follows from what, and what may not happen.
+//! The state machine of a mirror: the next state after each event, and the events that are not allowed.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -9,10 +9,10 @@ use super::{
     SyncState,
 };
 
-/// A mirror of which nobody tells is looked at this often at least.
+/// Maximum interval between checks of a mirror without any reported change.
 const REFRESH: TimeDelta = TimeDelta::hours(6);
 
-/// Why something may not happen to a mirror.
+/// Reason why an event is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAllowed {
     /// An attempt begins only when one is due.
@@ -21,16 +21,16 @@ pub enum NotAllowed {
     /// Another attempt is under way.
     #[error("an attempt is under way")]
     UnderWay,
-    /// Only an attempt that is under way ends.
+    /// Only an attempt that is under way can end.
     #[error("no attempt is under way")]
     NotUnderWay,
-    /// Only who began an attempt ends it.
+    /// Only the holder of an attempt can end it.
     #[error("the attempt that is under way is somebody else's")]
     NotYours,
 }
 
 impl MirrorState {
-    /// A mirror that was never brought in step.
+    /// Returns the state of a mirror that was never synced.
     pub fn new(at: DateTime<Utc>) -> Self {
         Self {
             state: SyncState::Pending,
@@ -61,7 +61,7 @@ impl MirrorState {
         }
     }
 
-    /// Whether an attempt may begin at this time.
+    /// Returns true if an attempt may begin at this time.
     pub fn is_due(&self, at: DateTime<Utc>) -> bool {
         match self.state {
             SyncState::Pending => self.evicted_at.is_none(),
@@ -70,8 +70,8 @@ impl MirrorState {
         }
     }
 
-    /// Whether the next attempt makes the mirror anew instead of fetching into it: it is damaged, or holds something else
-    /// than the forge advertises for the second, fourth, eighth time.
+    /// Returns true if the next attempt creates the mirror again instead of fetching into it. That is the case for a
+    /// damaged mirror, and at the second, fourth, eighth … failed verification in a row.
     pub fn needs_rebuild(&self) -> bool {
         let is_corrupt = self
             .failure
@@ -82,7 +82,7 @@ impl MirrorState {
                 && self.verification_retry_count.is_power_of_two())
     }
 
-    /// What follows from an event, or why it may not happen.
+    /// Returns the state after an event, or the reason why the event is not allowed.
     pub fn next(&self, event: &MirrorEvent) -> Result<Self, NotAllowed> {
         let new = self.clone();
         match event {
@@ -124,8 +124,8 @@ impl MirrorState {
         }
     }
 
-    /// News of a repository that could not be synced shorten the wait, but never below the first one: whoever pushes every
-    /// second does not make us ask every second.
+    /// Records a change of the repository. After a failure, a change shortens the wait, but never below the first
+    /// one. A person who pushes every second does not cause a request every second.
     fn updated(mut self, at: DateTime<Utc>) -> Self {
         self.updated_at = Some(at);
         let waits = self.waits();
@@ -149,13 +149,13 @@ impl MirrorState {
         self
     }
 
-    /// Whether it has a place in the line already, which it keeps: whoever pushes all the time must not go to the end of the
-    /// line with every push.
+    /// Returns true if the mirror is already queued. It keeps its position, so that frequent pushes do not move it to
+    /// the end of the queue.
     fn waits(&self) -> bool {
         self.state == SyncState::Pending || self.again_at.is_some()
     }
 
-    /// Who asks is not made to wait for the end of a backoff.
+    /// Records a request for a sync. A request does not wait for the end of a backoff.
     fn asked(mut self, asked: &Asked) -> Self {
         let pending_at = if self.waits() {
             self.pending_at
@@ -205,7 +205,8 @@ impl MirrorState {
         })
     }
 
-    /// What came in meanwhile may or may not be in what was fetched, so it is looked at again.
+    /// Ends a successful attempt. A change that arrived meanwhile may be missing from the fetch, so another attempt
+    /// follows.
     fn succeeded(self, at: DateTime<Utc>, facts: &SyncFacts, jitter: Jitter) -> Self {
         let state = if self.again_at.is_some() {
             SyncState::Pending
@@ -245,7 +246,7 @@ impl MirrorState {
         }
     }
 
-    /// The next attempt brings in step whatever came in meanwhile.
+    /// Ends a failed attempt. The next attempt also syncs the changes that arrived meanwhile.
     fn failed(mut self, at: DateTime<Utc>, failure: SyncFailure, jitter: Jitter) -> Self {
         self.retry_count = self.retry_count.saturating_add(1);
         if failure.kind == FailureKind::Verification {
@@ -291,7 +292,7 @@ impl MirrorState {
         if self.state == SyncState::Started {
             return Err(NotAllowed::UnderWay);
         }
-        // What somebody has asked for is made all the same.
+        // A requested sync is done all the same.
         let evicted_at = Some(at).filter(|_| self.asked.is_none());
         Ok(Self {
             succeeded_at: self.succeeded_at,
@@ -691,7 +692,7 @@ mod tests {
         assert!(after(&gone, &[asked(7)]).is_due(at(9)));
     }
 
-    /// Something that may come next, at a time.
+    /// Generates an event at a time.
     fn any_event() -> impl Strategy<Value = MirrorEvent> {
         (
             0..9_usize,
@@ -739,7 +740,7 @@ mod tests {
     }
 
     proptest! {
-        /// `owed`: something came in that no attempt which began later has brought in step.
+        /// `owed` is true while a change arrived that no later attempt has synced.
         #[test]
         fn an_update_is_never_lost(events in prop::collection::vec(any_event(), 1..80)) {
             let (mut state, mut owed, mut failures) = (MirrorState::new(at(0)), true, 0);

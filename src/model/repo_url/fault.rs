@@ -1,102 +1,102 @@
-//! Why a text is not the address of a repository, said without repeating what must stay secret.
+//! Reasons why a text is not the address of a repository. Messages never repeat secrets.
 
 use percent_encoding::percent_decode_str;
 
 use super::RepoUrl;
 
-/// Why a text is not the address of a repository. Safe to show: secrets in the text are left out.
+/// Error for a text that is not the address of a repository. Safe to show: secrets in the text are left out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{shown} is not the address of a repository: {fault}")]
 pub struct InvalidRepoUrl {
     pub(super) shown: String,
-    /// What is wrong with it.
+    /// Fault of the address.
     pub fault: RepoUrlFault,
 }
 
-/// What is wrong with an address, and the way out.
+/// Fault of an address, and its fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RepoUrlFault {
-    /// Nothing but blanks.
+    /// The text is empty, or has only blanks.
     #[error("it is empty; write for example `https://github.com/acme/infra`")]
     Empty,
-    /// Longer than [`RepoUrl::MAX_BYTES`].
+    /// The text is longer than [`RepoUrl::MAX_BYTES`].
     #[error("it is longer than {} bytes", RepoUrl::MAX_BYTES)]
     TooLong,
-    /// A control character, plain or encoded.
+    /// The text has a control character, plain or encoded.
     #[error("it has a control character; leave that out")]
     Control,
-    /// A path on a machine, or a text without a host.
+    /// The text is a path on a machine, or has no host.
     #[error(
         "it is a path on a machine; write the address under which the forge serves it, `https://host/owner/name`"
     )]
     LocalPath,
-    /// As [`Self::LocalPath`], where the first part looks like a host.
+    /// The text has no scheme, like [`Self::LocalPath`], but its first part looks like a host.
     #[error("it does not say how to reach the host; write `https://` before it")]
     NoScheme,
-    /// `file://`.
+    /// The scheme is `file://`.
     #[error(
         "`file` addresses mean something else on every machine; write the address under which the forge serves it"
     )]
     File,
-    /// A scheme that git does not fetch by.
+    /// Git does not fetch by this scheme.
     #[error("its scheme is none of https, http, ssh and git; write `https://host/owner/name`")]
     Scheme,
-    /// A password, or a user name that looks like a token.
+    /// The text has a password, or a user name that looks like a token.
     #[error(
         "it has a password or a token in it, which would be kept and shown; leave that out, store it with \
          `lockkeeper credentials add`, and have it replaced if others could read it"
     )]
     Credentials,
-    /// No host, or none that a name server could know.
+    /// The text has no host, or one that no name server could know.
     #[error("its host is not a host name; write `https://host/owner/name`")]
     Host,
-    /// Not a number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("its port is not a number from 1 to 65535; leave it out where it is the default one")]
     Port,
-    /// A port by which one cannot tell which forge it is.
+    /// The port does not identify the forge.
     #[error(
         "port {0} of ssh or git does not tell which forge it belongs to; write the https address of the repository"
     )]
     SshPort(u16),
-    /// A `?` or `#`.
+    /// The text has a `?` or `#`.
     #[error(
         "it has a `?` or `#`, and what follows these is no part of a repository; leave that out"
     )]
     Query,
-    /// A `%` that no two hexadecimal digits follow, or bytes that are no text.
+    /// A `%` is not followed by two hexadecimal digits, or the decoded bytes are no text.
     #[error("its percent-encoding cannot be read; write `%25` for a plain percent sign")]
     Escape,
-    /// `.` or `..` in the path.
+    /// The path has `.` or `..` as a part.
     #[error("its path has `.` or `..` as a part; write the path that is meant")]
     Dots,
-    /// Two slashes in a row, or no path at all.
+    /// The path has two slashes in a row, or is missing.
     #[error("its path is empty or has an empty part; write `https://host/owner/name`")]
     EmptyPart,
-    /// A backslash, or a slash in encoded form.
+    /// The path has a backslash, or an encoded slash.
     #[error(
         "its path has a backslash or an encoded slash, which forges read in different ways; write a plain slash"
     )]
     Slash,
-    /// A part that begins with a hyphen.
+    /// A part of the path begins with a hyphen.
     #[error(
         "a part of its path begins with `-`, as no repository's does; write the address without what is behind the name"
     )]
     Hyphen,
-    /// `.git.git`.
+    /// The path ends in `.git.git`.
     #[error("its name ends in `.git` twice; write it once or not at all")]
     TwiceGit,
-    /// Not the shape of addresses of this forge.
+    /// The path does not have the shape of addresses of this forge.
     #[error("on this forge it is `{0}`; write it without what is before or behind that")]
     Shape(&'static str),
-    /// It is an address, in another form.
+    /// The text is an address in another form than the normal one.
     #[error("it is not in normal form; write `{0}`")]
     NotNormal(String),
 }
 
-/// How much of a text an error repeats.
+/// Maximum number of characters that an error repeats.
 const SHOWN_CHARS: usize = 120;
 
-/// How tokens of the forges begin.
+/// Prefixes of the forges' tokens, in lower case.
 const TOKENS: &[&str] = &[
     "ghp_",
     "gho_",
@@ -118,21 +118,21 @@ const TOKENS: &[&str] = &[
     "atoat",
 ];
 
-/// Whether a user name is more likely a token. Nobody needs a user name in an address, so erring is cheap.
+/// Returns true if a user name is more likely a token. An address needs no user name, so an error does little harm.
 pub(super) fn is_token(user: &str) -> bool {
     has_token(user)
         || (user.len() >= 20 && user.bytes().any(|byte| byte.is_ascii_digit()))
         || user.len() >= 40
 }
 
-/// Whether something in the text begins as tokens do.
+/// Returns true if a word in the text begins like a token.
 pub(super) fn has_token(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-'));
     words.any(|word| word.len() >= 12 && TOKENS.iter().any(|token| word.starts_with(token)))
 }
 
-/// Whether a text may give a secret away: a user other than `git`, a query, or something that looks like a token.
+/// Returns true if a text may reveal a secret: a user other than `git`, a query, or a word that looks like a token.
 pub(super) fn may_hold_secret(text: &str) -> bool {
     let plain = percent_decode_str(text.trim()).decode_utf8_lossy();
     let user = plain
@@ -141,7 +141,7 @@ pub(super) fn may_hold_secret(text: &str) -> bool {
     has_token(&plain) || plain.contains(['?', '#']) || user.is_some_and(|user| user != "git")
 }
 
-/// The text as an error may show it: nothing of a user, a query or a token.
+/// Returns the part of the text that an error may show, without user, query and token.
 pub(super) fn shown(text: &str) -> String {
     let text = text.trim();
     let plain = percent_decode_str(text).decode_utf8_lossy();

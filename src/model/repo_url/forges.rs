@@ -1,4 +1,4 @@
-//! What is known about single hosts: which are forges, their second names, and the shape of their addresses.
+//! Known hosts: the forges, their second names, and the shape of their addresses.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::model::repo::{HostName, RepoId};
 const AZURE: &str = "dev.azure.com";
 const AZURE_SHAPE: &str = "https://dev.azure.com/organisation/project/_git/name";
 
-/// Forges that everybody knows. All compare names without case.
+/// Public forges. All of them compare names without regard to case.
 const PUBLIC: &[&str] = &[
     "github.com",
     "gitlab.com",
@@ -19,7 +19,7 @@ const PUBLIC: &[&str] = &[
     "gitea.com",
 ];
 
-/// Second names of forges, for networks that let only some ports out.
+/// Second names of forges, for networks that block most outgoing ports.
 const SECOND_NAMES: &[(&str, &str)] = &[
     ("www.github.com", "github.com"),
     ("ssh.github.com", "github.com"),
@@ -29,25 +29,25 @@ const SECOND_NAMES: &[(&str, &str)] = &[
     ("altssh.bitbucket.org", "bitbucket.org"),
 ];
 
-/// Hosts that are forges: the public ones and those the server works for. On these the case of a path means nothing, and
-/// every port of `ssh` belongs to the forge.
+/// Hosts that are forges: the public ones and those that the server works for. On these, the case of a path has no
+/// meaning, and every port of `ssh` belongs to the forge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForgeHosts(BTreeSet<HostName>);
 
-/// Where a repository is.
+/// Location of a repository: its host and path.
 pub(super) struct Place {
-    /// With its port unless that is the default one.
+    /// Host, with its port unless that is the default one.
     pub host: String,
     pub segments: Vec<String>,
 }
 
 impl ForgeHosts {
-    /// The public ones alone.
+    /// Returns the public forges alone.
     pub fn public() -> Self {
         Self::default()
     }
 
-    /// These as well.
+    /// Returns the public forges and these hosts.
     pub fn with(hosts: impl IntoIterator<Item = HostName>) -> Self {
         Self(hosts.into_iter().collect())
     }
@@ -79,7 +79,7 @@ impl ForgeHosts {
         }
     }
 
-    /// The forge that `ssh` or `git` reaches on a machine.
+    /// Returns the forge that `ssh` or `git` reaches on a machine.
     fn behind(&self, name: &str, port: Option<u16>) -> Result<String, RepoUrlFault> {
         let mut there: BTreeSet<&str> = self
             .0
@@ -104,20 +104,20 @@ impl ForgeHosts {
     }
 }
 
-/// GitHub's clouds of single enterprises have a name each.
+/// Returns true for public forges. GitHub's enterprise clouds have a host name each.
 fn is_public(host: &str) -> bool {
     PUBLIC.contains(&host) || host.ends_with(".ghe.com")
 }
 
-/// Whether a forge, perhaps with a port, is on the machine of this name.
+/// Returns true if a forge, perhaps with a port, is on the machine of this name.
 fn is_on(forge: &str, name: &str) -> bool {
     forge
         .strip_prefix(name)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
-/// In lower case. That may make of a text what none may be: there are capital letters outside of ASCII whose small ones
-/// are in it.
+/// Lower-cases the segments, and checks them again. Some capital letters outside of ASCII have small ones in ASCII,
+/// so the result can be invalid.
 fn folded(segments: &[String]) -> Result<Vec<String>, RepoUrlFault> {
     let fold = |segment: &String| {
         let folded = segment.to_lowercase();
@@ -126,7 +126,7 @@ fn folded(segments: &[String]) -> Result<Vec<String>, RepoUrlFault> {
     segments.iter().map(fold).collect()
 }
 
-/// Git serves `name` and `name.git` as one.
+/// Removes `.git` from the end, because Git serves `name` and `name.git` as one.
 fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
     let Some(name) = segments.last_mut() else {
         return Err(RepoUrlFault::EmptyPart);
@@ -157,7 +157,8 @@ fn check_shape(host: &str, parts: usize) -> Result<(), RepoUrlFault> {
     }
 }
 
-/// Azure DevOps has an address for each way, and older ones with the organisation as a host.
+/// Reads an address of Azure DevOps, which has one form per protocol, and older forms with the organisation as a
+/// host.
 fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
     if spelling.way == Way::Web && spelling.port.is_some() {
         return Ok(None);
@@ -201,7 +202,7 @@ fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
     }))
 }
 
-/// The path of the address of a repository.
+/// Returns the path of a repository's address.
 pub(super) fn path_of(repo: &RepoId) -> String {
     match (repo.host().as_str(), repo.full_name().rsplit_once('/')) {
         (AZURE, Some((owner, name))) => format!("{owner}/_git/{name}"),
@@ -209,7 +210,7 @@ pub(super) fn path_of(repo: &RepoId) -> String {
     }
 }
 
-/// The name of a repository by the path of its address.
+/// Returns the name of a repository from the path of its address.
 pub(super) fn name_of(host: &str, path: &str) -> String {
     if host == AZURE {
         path.replacen("/_git/", "/", 1)

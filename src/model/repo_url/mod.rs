@@ -1,24 +1,27 @@
-//! The address of a repository, in one form for every way people write it.
+//! The address of a repository, in one normal form for every spelling.
 //!
-//! A claim is unique by this text, so two things must hold: two spellings of one repository end as the same text, and two
-//! repositories never do. The normal form is
+//! A claim is unique by this text, so two rules must hold: two spellings of one repository have the same normal form,
+//! and two repositories never do. The normal form is
 //!
 //! ```text
 //! https://host[:port]/path
 //! ```
 //!
-//! - The *scheme* is always `https`, whatever was written (`http`, `ssh`, `git`, `git@host:path`): it is a name, not a way.
-//! - The *host* is lower-case ASCII (`bücher.example` becomes `xn--bcher-kva.example`), without a dot at its end. Second
-//!   names of the public forges (`ssh.github.com`, `acme.visualstudio.com` …) become the first.
-//! - The *port* of `https` and `http` stays unless it is 443 or 80: another port is another server. A port of `ssh`
-//!   or `git` tells nothing about that of `https`. Where the host is known as a forge ([`ForgeHosts`]) the address of that
-//!   forge is taken; on another host any but the default port is refused, and the way out is the `https` address.
-//! - The *path* has no `.git` and no slash at its end, each character percent-encoded exactly if it is none of letters,
-//!   digits and `-._~+`; in lower case where the host is known as a forge, because forges compare names without case.
-//! - *User* names are left out; a password or a token is refused and never repeated.
+//! - The *scheme* is always `https`, for every written scheme (`http`, `ssh`, `git`, `git@host:path`): the address is
+//!   a name, not a protocol.
+//! - The *host* is lower-case ASCII (`bücher.example` becomes `xn--bcher-kva.example`), without a dot at its end.
+//!   Second names of the public forges (`ssh.github.com`, `acme.visualstudio.com` …) become the first.
+//! - The *port* of `https` and `http` stays unless it is 443 or 80, because another port is another server. A port of
+//!   `ssh` or `git` reveals nothing about that of `https`. If the host is known as a forge ([`ForgeHosts`]), the
+//!   address of that forge is used. On another host, every port but the default one is refused, and the user has to
+//!   write the `https` address.
+//! - The *path* has no `.git` and no slash at its end. Letters, digits and `-._~+` stay, and every other character is
+//!   percent-encoded. The path is in lower case if the host is known as a forge, because forges compare names without
+//!   regard to case.
+//! - *User* names are left out. A password or a token is refused and never repeated.
 //!
-//! Not told apart: `host:path` and `ssh://host/path`, which mean two directories to a bare SSH server and the same
-//! repository to every forge.
+//! The normal form does not distinguish `host:path` from `ssh://host/path`. These are two directories to a bare SSH
+//! server, and the same repository to every forge.
 
 mod fault;
 mod forges;
@@ -39,7 +42,7 @@ use super::text::text_type;
 pub use self::fault::{InvalidRepoUrl, RepoUrlFault};
 pub use self::forges::ForgeHosts;
 
-/// What stands as itself in a path.
+/// Characters that are encoded in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -54,15 +57,16 @@ const SCHEME: &str = "https://";
 pub struct RepoUrl(String);
 
 impl RepoUrl {
-    /// Longer than any real address; fits the indexes of PostgreSQL together with a branch and a directory.
+    /// Maximum length in bytes, above that of any real address. The text fits the indexes of PostgreSQL together with
+    /// a branch and a directory.
     pub const MAX_BYTES: usize = 512;
 
-    /// Normalises any spelling; only the public forges are known as such.
+    /// Normalises any spelling. Only the public forges are known as such.
     pub fn parse(text: &str) -> Result<Self, InvalidRepoUrl> {
         Self::parse_at(text, &ForgeHosts::public())
     }
 
-    /// Normalises any spelling where these hosts are forges besides the public ones. What comes out is in normal form by
+    /// Normalises any spelling, with these hosts as forges besides the public ones. The result is in normal form by
     /// [`Self::normalised`] as well.
     pub fn parse_at(text: &str, forges: &ForgeHosts) -> Result<Self, InvalidRepoUrl> {
         Self::read(text, forges).map_err(|fault| InvalidRepoUrl {
@@ -71,7 +75,7 @@ impl RepoUrl {
         })
     }
 
-    /// Takes a text that is in normal form, and refuses every other spelling.
+    /// Reads a text in normal form, and refuses every other spelling.
     pub fn normalised(text: &str) -> Result<Self, InvalidRepoUrl> {
         let url = Self::parse(text)?;
         if url.0 == text {
@@ -83,7 +87,7 @@ impl RepoUrl {
         })
     }
 
-    /// The address of a repository on a forge.
+    /// Returns the address of a repository on a forge.
     pub fn of(repo: &RepoId) -> Result<Self, InvalidRepoUrl> {
         let path = forges::path_of(repo);
         let path: Vec<String> = path.split('/').map(encoded).collect();
@@ -94,7 +98,7 @@ impl RepoUrl {
         )
     }
 
-    /// Rows are read back through [`Self::normalised`], so nothing else may ever come out.
+    /// Normalises a spelling, and checks that [`Self::normalised`] accepts the result, because rows are read with it.
     fn read(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
         let url = Self::rewritten(text, forges)?;
         let again = Self::rewritten(&url.0, &ForgeHosts::public())?;
@@ -121,17 +125,16 @@ impl RepoUrl {
         }
     }
 
-    /// Whether a text that is meant as an address may hold a secret, so that nobody repeats it.
+    /// Returns true if a text that is meant as an address may contain a secret, so that callers do not repeat it.
     pub fn may_hold_secret(text: &str) -> bool {
         fault::may_hold_secret(text)
     }
 
-    /// The normal form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The host, with its port unless that is the default one.
+    /// Returns the host, with its port unless that is the default one.
     #[expect(
         clippy::missing_panics_doc,
         reason = "the host was checked by the constructor"
@@ -140,8 +143,8 @@ impl RepoUrl {
         HostName::new(self.halves().0).expect("the host was checked by the constructor")
     }
 
-    /// The repository as deliveries name it; `None` for an address that no forge has, such as one without an owner.
-    /// Repositories of unknown hosts that differ only by case have the same one.
+    /// Returns the repository as deliveries name it. Returns `None` for an address that no forge has, such as one
+    /// without an owner. Repositories of unknown hosts that differ only by case have the same result.
     pub fn repo_id(&self) -> Option<RepoId> {
         let (host, path) = self.halves();
         let path = percent_decode_str(path).decode_utf8().ok()?;
@@ -168,7 +171,7 @@ impl fmt::Display for RepoUrl {
 impl FromStr for RepoUrl {
     type Err = InvalidRepoUrl;
 
-    /// As rows and JSON hold it: [`RepoUrl::normalised`]. What people write goes through [`RepoUrl::parse_at`].
+    /// Reads the form of rows and JSON: [`RepoUrl::normalised`]. Input of people goes through [`RepoUrl::parse_at`].
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::normalised(text)
     }

@@ -1,4 +1,4 @@
-//! Takes an address apart as git would, without knowing any forge.
+//! Splits an address into its parts as git does, without knowledge of any forge.
 
 use percent_encoding::percent_decode_str;
 
@@ -6,12 +6,12 @@ use super::RepoUrl;
 use super::fault::{RepoUrlFault, has_token, is_token};
 use crate::model::repo::HostName;
 
-/// How the repository would be reached.
+/// Protocol family of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// `https` or `http`: its port is that of the forge.
+    /// `https` or `http`. The port is that of the forge.
     Web,
-    /// `ssh`, `git@host:path` or `git`: its port is another one.
+    /// `ssh`, `git@host:path` or `git`. The port differs from that of the forge.
     Shell,
 }
 
@@ -19,11 +19,11 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Spelling {
     pub way: Way,
-    /// Lower-case ASCII, without a port.
+    /// Host in lower-case ASCII, without a port.
     pub host: String,
-    /// `None` for the default one.
+    /// Port, or `None` for the default one.
     pub port: Option<u16>,
-    /// Decoded, each checked.
+    /// Segments of the path, decoded and checked.
     pub segments: Vec<String>,
 }
 
@@ -45,9 +45,9 @@ impl Spelling {
         }
     }
 
-    /// `scheme://[user[:password]@]host[:port]/path`.
+    /// Reads an address with a scheme: `scheme://[user[:password]@]host[:port]/path`.
     fn of_url(scheme: &str, rest: &str) -> Result<Self, RepoUrlFault> {
-        // What is written for one of the two schemes of the web is a name for both.
+        // An address with one of the two web schemes is a name for both.
         let (way, defaults): (Way, &[u16]) = match scheme {
             "https" | "http" => (Way::Web, &[443, 80]),
             "ssh" | "git+ssh" | "ssh+git" => (Way::Shell, &[22]),
@@ -73,7 +73,7 @@ impl Spelling {
         })
     }
 
-    /// `[user@]host:path`; with a slash before the first colon it is a path, as git has it.
+    /// Reads `[user@]host:path`. A slash before the first colon makes the text a path, as in git.
     fn of_shell(text: &str) -> Result<Self, RepoUrlFault> {
         let (address, path) = split_shell(text).ok_or_else(|| no_address(text))?;
         let (user, host) = address
@@ -99,7 +99,7 @@ impl Spelling {
     }
 }
 
-/// The first colon outside brackets, if no slash is before it.
+/// Splits at the first colon outside brackets, if no slash is before it.
 fn split_shell(text: &str) -> Option<(&str, &str)> {
     let bracket = text
         .find('[')
@@ -151,7 +151,7 @@ fn split_port(address: &str) -> Result<(&str, Option<u16>), RepoUrlFault> {
         .ok_or(RepoUrlFault::Port)
 }
 
-/// As browsers write it: lower-case, in the ASCII form of international names.
+/// Returns the host as browsers write it: in lower case, in the ASCII form of international names.
 fn host_name(text: &str) -> Result<String, RepoUrlFault> {
     let host = url::Host::parse(text)
         .map_err(|_| RepoUrlFault::Host)?
@@ -163,7 +163,7 @@ fn host_name(text: &str) -> Result<String, RepoUrlFault> {
     Ok(host.to_ascii_lowercase())
 }
 
-/// The parts of a path, decoded; a slash at the end is nothing.
+/// Returns the parts of a path, decoded. A slash at the end is ignored.
 fn segments(path: &str) -> Result<Vec<String>, RepoUrlFault> {
     if path.contains(['?', '#']) {
         return Err(RepoUrlFault::Query);
@@ -186,7 +186,7 @@ fn segment(text: &str) -> Result<String, RepoUrlFault> {
     Ok(text.into_owned())
 }
 
-/// What no part of a path may be; also asked again when `.git` is off, and of what becomes one.
+/// Checks a part of a path. Callers check again after they remove `.git` or lower-case the part.
 pub(super) fn check_segment(text: &str) -> Result<(), RepoUrlFault> {
     match text {
         "" => Err(RepoUrlFault::EmptyPart),

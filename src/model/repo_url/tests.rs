@@ -1,4 +1,4 @@
-//! Spellings of one repository are one, two repositories are two, and what is neither is refused.
+//! Tests that spellings of one repository are equal, that two repositories differ, and that other texts are refused.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -379,7 +379,8 @@ fn the_names_of_deliveries_and_addresses_stand_for_each_other() {
         assert_eq!(RepoUrl::of(&repo).unwrap().as_str(), url);
         assert_eq!(RepoUrl::of(&repo).unwrap().repo_id(), Some(repo));
     }
-    // No repository of GitHub has such a name. Claims of them are kept and shown; nothing is done in them.
+    // No repository of GitHub has such a name. Claims of them are kept and shown, but Lockkeeper does not work in
+    // them.
     for url in [
         "https://git.acme.com/infra",
         "https://git.acme.com/net/%C3%BC",
@@ -396,7 +397,7 @@ fn the_names_of_deliveries_and_addresses_stand_for_each_other() {
     );
 }
 
-/// What a repository is, before anybody writes it down.
+/// A repository, independent of its spelling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Repository {
     host: &'static str,
@@ -414,7 +415,8 @@ fn repositories() -> impl Strategy<Value = Repository> {
         "git.example.org",
         "xn--bcher-kva.example",
     ]);
-    // Few letters, so that names are often nearly the same; upper case and blanks only mean something on unknown hosts.
+    // The parts use few letters, so that names are often nearly the same. Upper case and blanks have a meaning only
+    // on unknown hosts.
     let part = select(vec![
         "a", "b", "A", "a-b", "a.b", "a_b", "ü", "a b", "a%b", "a+b", "gitx", "git",
     ]);
@@ -437,7 +439,7 @@ fn repositories() -> impl Strategy<Value = Repository> {
     })
 }
 
-/// One way to write it, chosen by numbers.
+/// Returns one spelling of a repository, chosen by numbers.
 fn spelled(repository: &Repository, dice: &[u8]) -> String {
     let mut dice = dice.iter().copied().cycle();
     let mut roll = |sides: u8| dice.next().unwrap_or(0) % sides;

@@ -1,7 +1,7 @@
 //! Kinds of credentials that an owner can store for a repository, their rules, and their public parts.
 //!
-//! Values are checked here before anything is stored. The person who makes a mistake sees it at once, and not
-//! somebody else weeks later whose plan fails. No message repeats a value.
+//! Values are checked here before anything is stored, so that the person who makes a mistake sees the message at once.
+//! Otherwise, somebody else would see it weeks later, when a plan fails. No message repeats a value.
 
 mod known_hosts;
 mod ssh_key;

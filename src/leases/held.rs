@@ -52,14 +52,13 @@ impl HeldLease {
         &self.hold
     }
 
-    /// Returns a token that is cancelled when the lease is lost, for work that stops automatically.
+    /// Returns a token that is cancelled when the lease is lost, for work that has to end itself in an orderly way.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
 
     /// Does the work under the lease and releases the lease afterwards, even if the work failed. When the lease is
-    /// lost, the
-    /// work is dropped at that point. It must not leave threads or programs behind that continue.
+    /// lost, the work is dropped at that point. It must not leave threads or programs behind that continue.
     pub async fn run<F: Future>(mut self, work: F) -> LeaseOutcome<F::Output> {
         let outcome = self.work(work).await;
         self.give_back().await;
@@ -67,9 +66,8 @@ impl HeldLease {
     }
 
     /// Does the work of a turn that one server of a group takes in each period. After a success, the lease stays
-    /// until it
-    /// expires, which is the time of the next turn. After a failure it is released, because another server may do
-    /// better at once.
+    /// until it expires, which is the time of the next turn. After a failure it is released, because another server
+    /// may do better at once.
     pub async fn run_turn<T, E, F>(mut self, work: F) -> LeaseOutcome<Result<T, E>>
     where
         F: Future<Output = Result<T, E>>,

@@ -35,8 +35,7 @@ impl LeaseKind {
 
 impl LeaseKey {
     /// Returns the key for the mirror of a repository below one data directory. `home` is the name of that directory,
-    /// which
-    /// outlives its servers.
+    /// which outlives its servers.
     pub fn repository_sync(home: &str, repo: &RepoId) -> Self {
         Self::of(LeaseKind::RepositorySync, &format!("{home}:{repo}"))
     }

@@ -7,8 +7,8 @@
 //!
 //! Atlantis writes four parts with a slash at the end when the project has no name; earlier releases wrote three
 //! (reference 7.1). Paths, and the names of some repositories and projects, contain slashes themselves. A text alone
-//! can therefore have several readings, so a name is compared with the locks that are held, and never taken apart on
-//! its own.
+//! can therefore have several readings. For that reason, a name is compared with the locks that are held, and never
+//! taken apart on its own.
 
 use std::fmt;
 use std::str::FromStr;

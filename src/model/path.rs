@@ -19,8 +19,8 @@ pub enum InvalidPath {
     TooLong,
 }
 
-/// A path relative to the root of a repository, cleaned once: `.` for the root, no leading or trailing
-/// slash, no `.` or `..` segments, never outside the repository.
+/// A path relative to the root of a repository, cleaned once: `.` for the root, no leading or trailing slash, no `.`
+/// or `..` segments, never outside the repository.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RepoPath(String);
 

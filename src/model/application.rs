@@ -73,8 +73,8 @@ impl ApplicationSpec {
 }
 
 impl fmt::Display for ApplicationSpec {
-    /// Formats the application for the audit log and for logs: `https://github.com/acme/infra branch main dir net
-    /// workspace default (net)`.
+    /// Formats the application for the audit log and for logs:
+    /// `https://github.com/acme/infra branch main dir net workspace default (net)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -92,8 +92,8 @@ impl ApplyScope {
 }
 
 impl fmt::Display for ApplyScope {
-    /// Formats the scope for logs and terminals: `everywhere`, `github.com/acme/infra`, `network in
-    /// github.com/acme/infra`.
+    /// Formats the scope for logs and terminals: `everywhere`, `github.com/acme/infra`,
+    /// `network in github.com/acme/infra`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server => f.write_str("everywhere"),

@@ -177,8 +177,8 @@ impl PullNumber {
         }
     }
 
-    /// Returns the name for lists that contain only pulls and applications: `#12`, `application network (branch
-    /// main)`.
+    /// Returns the name for lists that contain only pulls and applications: `#12`,
+    /// `application network (branch main)`.
     #[must_use]
     pub fn called_short(self, title: Option<&str>) -> String {
         match self.subject() {

@@ -1,32 +1,32 @@
-//! Which base branches something is about: `branch` of a project or of an entry of the server (reference 3.11).
+//! Filters of base branches: the key `branch` of a project or of an entry of the server's file (reference 3.11).
 
 use regex::Regex;
 
 use super::yaml::{Fields, Reader};
 use crate::model::BranchName;
 
-/// A regular expression that a base branch has to match, anywhere in its name unless it has anchors.
+/// A regular expression for the name of a base branch. It may match anywhere in the name unless it has anchors.
 #[derive(Debug, Clone)]
 pub struct BranchFilter(Regex);
 
 impl BranchFilter {
-    /// From the expression between the slashes.
+    /// Creates a filter from the expression between the slashes.
     pub fn new(expression: Regex) -> Self {
         Self(expression)
     }
 
-    /// Takes `branch` out of a mapping.
+    /// Reads `branch` from a mapping.
     pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<Self> {
         let text = reader.text(fields, "branch")?;
         reader.slashed_expression(&text, "branch").map(Self)
     }
 
-    /// Whether it is about a branch.
+    /// Returns true if the filter matches the branch.
     pub fn fits(&self, branch: &BranchName) -> bool {
         self.0.is_match(branch.as_str())
     }
 
-    /// The expression, without slashes.
+    /// Returns the expression without slashes.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }

@@ -1,11 +1,11 @@
-//! Lengths of time as people write them.
+//! Parses durations that people write, such as `1h30m`.
 
 use std::time::Duration;
 
-/// A year: nothing here takes longer, and sums with it cannot overflow.
+/// One year. No setting needs more, and sums of such durations cannot overflow.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 
-/// Reads `45s`, `90m`, `2h`, `1d` and sums such as `1h30m`; a unit is required, zero is refused.
+/// Parses `45s`, `90m`, `2h`, `1d` and sums such as `1h30m`. A unit is required, and zero is refused.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("`{text}` is not a length of time");
     let mut total = Duration::ZERO;

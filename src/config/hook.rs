@@ -1,24 +1,24 @@
-//! Commands of the operator around a command on a pull (reference 5.3, 6.9).
+//! Hooks: commands that the administrator runs before or after a command on a pull (reference 5.3, 6.9).
 
 use super::workflow::{SHELL_ARGS, Shell, read_command, read_shell};
 use super::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, list_of, shown};
 use crate::model::CommandKind;
 
-/// A command that is run before or after a command on a pull, once, in the root of the checkout.
+/// A shell command that runs once before or after a command on a pull, in the root of the checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     /// Source for the shell.
     pub command: String,
-    /// The shell.
+    /// Program that runs the command, with its arguments.
     pub shell: Shell,
-    /// What its status calls it; `None`: its place in the list.
+    /// Name of the hook in its status. `None` stands for its position in the list.
     pub description: Option<String>,
-    /// The commands it is run for; empty: all.
+    /// Commands that the hook runs for. An empty list stands for all commands.
     pub commands: Vec<CommandKind>,
 }
 
 impl Hook {
-    /// Whether it is run for a command. A plan that a push asks for is a plan.
+    /// Returns true if the hook runs for the command. A hook for `plan` also runs for a plan that a push triggers.
     pub fn is_for(&self, command: CommandKind) -> bool {
         let is_named = |command| self.commands.contains(&command);
         let is_plan = command == CommandKind::Autoplan && is_named(CommandKind::Plan);
@@ -26,7 +26,7 @@ impl Hook {
     }
 }
 
-/// The keys of a hook.
+/// Keys of a hook.
 pub(in crate::config) static HOOK: Keys = Keys::new(
     "a hook",
     &[
@@ -62,10 +62,11 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
     ],
 );
 
-/// Commands of Atlantis that this version does not have; a hook is never run for them.
+/// Commands of Atlantis that this version does not have. A hook never runs for them.
 const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
 
-/// Takes a list of hooks out of an entry of the server's file. A hook for commands that do not exist here is left out.
+/// Reads a list of hooks from an entry of the server's file. Leaves out a hook that names only commands of
+/// `ELSEWHERE`.
 pub(in crate::config) fn read_hooks(
     reader: &mut Reader,
     fields: &Fields<'_>,
@@ -95,7 +96,7 @@ fn read_hook(reader: &mut Reader, node: &Node) -> Option<Hook> {
     })
 }
 
-/// `None`: there are no such commands, so it is never run.
+/// Reads `commands`. Returns `None` if none of the listed commands exists here, so that the hook never runs.
 fn read_commands(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<CommandKind>> {
     let Some(node) = fields.get("commands") else {
         return Some(Vec::new());

@@ -1,6 +1,6 @@
-//! Every key of both files (reference 4, 5, 6.2), by the tables that the readers go by: absent, without a value, with
-//! the value of the documentation, with values of a wrong kind or an unknown word, and without permission. The list of
-//! all keys with what was told is the snapshot, so that a key without a test cannot be.
+//! Tests every key of both files (reference 4, 5, 6.2) with the tables that the readers use. Each key is tested
+//! absent, without a value, with the value of the documentation, with a value of a wrong kind or an unknown word, and
+//! without permission. The snapshot lists all keys with their messages, so that no key is left without a test.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::repo::{OverrideKey, Permissions, RepoConfig};
 use super::repos::{self, ServerRepos};
 use super::yaml::{ConfigErrors, Key, Keys, Kind};
 
-/// A mapping, the text around its entries (`%`), and the entries that it needs beside the one that is tested.
+/// A mapping, the text around its entries (`%`), and the entries that it needs beside the tested one.
 type Around = (
     &'static str,
     &'static str,
@@ -159,7 +159,7 @@ const SERVER: &[Around] = &[
     ),
 ];
 
-/// Values that look right and are not: `mapping.key`, and the value.
+/// Values that look right but are not. The first text is `mapping.key`, the second is the value.
 const BAD: &[(&str, &str)] = &[
     ("the file.version", "4"),
     ("the file.workflows", "{'': {}}"),
@@ -225,7 +225,7 @@ const BAD: &[(&str, &str)] = &[
 
 fn document(around: &Around, key: &str, value: &str) -> String {
     let (_, text, siblings) = around;
-    // A value is not run, so that it has no command and no shell.
+    // `value` excludes `command` and `shell`, because a value does not run.
     let is_needed = |other: &str| other != key && !(key == "value" && other != "name");
     let beside: Vec<String> = siblings
         .iter()
@@ -235,7 +235,7 @@ fn document(around: &Around, key: &str, value: &str) -> String {
     text.replace('%', &format!("{key}: {value}{}", beside.concat()))
 }
 
-/// What is written where nothing of the mapping is but what it needs.
+/// Returns the document with only the required entries of the mapping.
 fn without(around: &Around) -> String {
     let (_, text, siblings) = around;
     let all: Vec<String> = siblings
@@ -261,7 +261,7 @@ fn wrong(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// A file that may say everything.
+/// Returns the permissions of a file that may set every key.
 fn wide() -> Permissions {
     let all: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
     let text = format!(
@@ -303,7 +303,7 @@ fn told(errors: &ConfigErrors) -> String {
         .join("; ")
 }
 
-/// All documents that may be written with a key: whether they are fine, and what is told.
+/// Parses all documents that a test can write with the key. Checks which of them are valid, and writes the messages.
 fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
     let (of, ..) = around;
     if *of != "a step" {
@@ -347,7 +347,7 @@ fn check_file(parse: Parse, top: &'static Keys, all: &'static [Around]) -> Strin
     out
 }
 
-/// A key with a letter too few is an error, and the nearest name is told.
+/// Checks that a key without its last letter is an error that suggests the right name.
 fn check_unknown(parse: Parse, around: &Around, keys: &Keys) {
     for key in keys.list.iter().filter(|key| key.name.len() > 3) {
         let mistyped = &key.name[..key.name.len() - 1];
@@ -388,7 +388,7 @@ fn every_bad_value_belongs_to_a_key() {
     }
 }
 
-/// The reference counts them, and names them.
+/// Compares the keys of Atlantis with the numbers and names of the reference.
 #[test]
 fn no_key_of_atlantis_is_missing() {
     let names = |keys: &Keys| {
@@ -403,11 +403,12 @@ fn no_key_of_atlantis_is_missing() {
     7: environment_profiles external_stores metrics policies repos team_authz workflows
     22: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge environment_profile four_eyes id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
     ");
-    // `environment_profiles`, `environment_profile`, `repo_config_source` and `four_eyes` are our own.
+    // `environment_profiles`, `environment_profile`, `repo_config_source` and `four_eyes` are keys of Lockkeeper
+    // only.
     assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6 + 1, 19 + 3]);
 }
 
-/// Keys that need the permission of the server are refused without it, each by name.
+/// Checks that the server refuses each key that needs permission, and names it.
 #[test]
 fn every_key_that_needs_permission_is_refused_without_it() {
     let mut refused = Vec::new();
@@ -440,12 +441,12 @@ fn every_key_that_needs_permission_is_refused_without_it() {
     ");
 }
 
-/// YAML as a validator in an editor sees it.
+/// Parses YAML as the validator of an editor does.
 fn json(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What a schema cannot know: which names exist, what an expression is, and rules between keys.
+/// Values that a schema cannot check: existing names, syntax of expressions, and rules between keys.
 const UNSEEN: &[&str] = &[
     "../a",
     "'a['",
@@ -520,7 +521,7 @@ fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
     }
 }
 
-/// What is for later is compared with its shape, so that a mistake in it is told now.
+/// Checks the shape of values that this version does not use yet, so that mistakes in them show now.
 #[test]
 fn the_shape_of_what_is_for_later_is_checked() {
     let texts = [

@@ -1,12 +1,12 @@
-//! Lists of words that both files have: requirements, and which comments are left out (reference 4.2, 5.2).
+//! Reads lists of words that both files have: requirements, and runs without comments (reference 4.2, 5.2).
 
 use super::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, words};
 use crate::model::{Requirement, RunKind};
 
-/// What [`read_silence`] knows: runs whose comments can be left out.
+/// Runs that [`read_silence`] accepts, because their comments can be left out.
 const SILENT: [RunKind; 2] = [RunKind::Plan, RunKind::Apply];
 
-/// A list of requirements.
+/// Kind of a list of requirements.
 pub(in crate::config) const REQUIREMENTS: Kind = Kind::List(&Kind::Any(&[
     Kind::Words(|| words(Requirement::WORDS, Requirement::as_str)),
     Kind::Map(&REQUIREMENT),
@@ -35,7 +35,6 @@ static APPROVED: Keys = Keys::new(
     )],
 );
 
-/// `silence_pr_comments`.
 pub(in crate::config) const SILENCE: Key = Key::new(
     "silence_pr_comments",
     Kind::List(&Kind::Words(|| words(&SILENT, RunKind::as_str))),
@@ -44,7 +43,7 @@ pub(in crate::config) const SILENCE: Key = Key::new(
     "[plan]",
 );
 
-/// Takes a list of requirements.
+/// Reads a list of requirements.
 pub(in crate::config) fn read_requirements(
     reader: &mut Reader,
     fields: &Fields<'_>,
@@ -67,7 +66,7 @@ fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requi
     read_word(reader, &text, key)
 }
 
-/// `approved: {stale: true}`
+/// Reads the form `approved: {stale: true}`.
 fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
     let fields = reader.fields(item, &REQUIREMENT)?;
     let Some(node) = fields.get("approved") else {
@@ -90,7 +89,8 @@ fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
 const HELP: &str =
     "write `approved`, or `approved: {stale: true}` where reviews of older commits are to count";
 
-/// `policies_passed` is a word of the answers of Atlantis, so people write it.
+/// Reads a requirement that is one word. Accepts `policies_passed`, because people copy it from the answers of
+/// Atlantis.
 fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requirement> {
     if text.text.trim() == "policies_passed" {
         reader.later(text.place, &format!("`policies_passed` in `{key}`"));
@@ -103,7 +103,7 @@ fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requireme
     )
 }
 
-/// Takes `silence_pr_comments`.
+/// Reads the list of runs whose comments are left out.
 pub(in crate::config) fn read_silence(
     reader: &mut Reader,
     fields: &Fields<'_>,

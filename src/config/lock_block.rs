@@ -1,4 +1,4 @@
-//! `repo_locks`, as the file of the server and the one of a repository write it (reference 4.1, 4.2, 5.2).
+//! Reads `repo_locks` of the server's file and of a repository's file (reference 4.1, 4.2, 5.2).
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use super::overrides::{AllowedOverrides, OverrideKey};
 use super::yaml::{Fields, Key, Keys, Kind, Located, Reader, shown, words};
 use crate::model::{LockMode, LockScope};
 
-/// When the lock is to be taken, as a repository says it.
+/// The time at which a repository requests its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockWish {
-    /// When.
     pub mode: LockMode,
-    /// Line of the file that says so, from 1.
+    /// Line of the file with the request, counted from 1.
     pub line: usize,
-    /// `repo_locking`, the old form. Its `true` has the mode `on_plan`, and counts only where no lock would be taken.
+    /// True for `repo_locking`, the old form. Its `true` stands for the mode `on_plan`, and counts only if no lock
+    /// would be taken otherwise.
     pub is_old_form: bool,
 }
 
-/// What an entry of the server's file says about locks. What it leaves out is left to the entries before it.
+/// Locks in an entry of the server's file. A missing value leaves the one of an earlier entry in effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::config) struct LockBlock {
     pub(in crate::config) mode: Option<LockMode>,
@@ -26,7 +26,7 @@ pub(in crate::config) struct LockBlock {
     pub(in crate::config) ttl: Option<TimeLimit>,
 }
 
-/// How long a lock may be idle; without a time for ever, which takes back the limit of an earlier entry.
+/// Idle time after which a lock expires. `None` removes the limit of an earlier entry: the lock then never expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct TimeLimit(pub(in crate::config) Option<Duration>);
 
@@ -38,7 +38,7 @@ const MODE: Key = Key::new(
     "on_apply",
 );
 
-/// `repo_locks` of the server.
+/// Keys of `repo_locks` in the server's file.
 pub(in crate::config) static OF_SERVER: Keys = Keys::new(
     "`repo_locks`",
     &[
@@ -60,7 +60,8 @@ pub(in crate::config) static OF_SERVER: Keys = Keys::new(
     ],
 );
 
-/// `repo_locks` of a repository. A pull request may not widen what a lock covers, nor keep it from ending.
+/// Keys of `repo_locks` in a repository's file. A pull request may neither widen the scope of a lock nor keep it from
+/// expiring.
 pub(in crate::config) static OF_REPO: Keys = Keys {
     of: "`repo_locks`",
     list: &[MODE],
@@ -68,7 +69,7 @@ pub(in crate::config) static OF_REPO: Keys = Keys {
     is_choice: false,
 };
 
-/// Takes `repo_locks` out of an entry of the server's file.
+/// Reads `repo_locks` from an entry of the server's file.
 pub(in crate::config) fn read_of_server(
     reader: &mut Reader,
     fields: &Fields<'_>,
@@ -82,7 +83,7 @@ pub(in crate::config) fn read_of_server(
     let is_silent = ["mode", "scope", "ttl"]
         .iter()
         .all(|key| block.get(key).is_none());
-    // As Atlantis reads a block that says nothing.
+    // Atlantis reads a block without keys as the default mode.
     Some(if is_silent {
         LockBlock {
             mode: Some(LockMode::default()),
@@ -93,7 +94,7 @@ pub(in crate::config) fn read_of_server(
     })
 }
 
-/// Takes `repo_locks` out of the file of a repository, at its top or in a project.
+/// Reads `repo_locks` from a repository's file, at its top level or in a project.
 pub(in crate::config) fn read_of_repo(
     reader: &mut Reader,
     fields: &Fields<'_>,
@@ -115,7 +116,7 @@ pub(in crate::config) fn read_of_repo(
     })
 }
 
-/// Takes `repo_locks` or `repo_locking`, its old form, out of a project.
+/// Reads `repo_locks`, or its old form `repo_locking`, from a project.
 pub(in crate::config) fn read_of_project(
     reader: &mut Reader,
     fields: &Fields<'_>,

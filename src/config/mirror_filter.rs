@@ -1,18 +1,18 @@
-//! What mirrors leave at the forge.
+//! Filters for the content that mirrors leave at the forge.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a new mirror leaves at the forge.
+/// Content that a new mirror leaves at the forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorFilter {
     /// The content of all files (`blob:none`).
     Files,
-    /// The content of files of so many bytes or more (`blob:limit=1m`).
+    /// The content of files with at least this number of bytes (`blob:limit=1m`).
     LargeFiles(u64),
 }
 
-/// Why a text is no filter.
+/// The text is not a filter for mirrors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a filter for mirrors; `blob:none` leaves the content of all files at the forge until it is needed, \
@@ -36,7 +36,7 @@ impl FromStr for MirrorFilter {
     }
 }
 
-/// `500`, `10k`, `1m`, `2g`.
+/// Parses `500`, `10k`, `1m`, `2g`.
 fn bytes(text: &str) -> Option<u64> {
     let unit = text.bytes().last()?.to_ascii_lowercase();
     let shift = match unit {
@@ -57,7 +57,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl fmt::Display for MirrorFilter {
-    /// As git wants it.
+    /// Writes the filter in the syntax of git.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files => f.write_str("blob:none"),

@@ -1,4 +1,4 @@
-//! What people configure: the operator the server and its repositories, a repository its projects.
+//! Configuration: the administrator configures the server and its repositories, and a repository its projects.
 
 pub mod access;
 mod branch;

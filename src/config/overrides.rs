@@ -1,4 +1,4 @@
-//! What a repository may decide itself: `allowed_overrides` (reference 5.2).
+//! Keys that a repository may set in its own file: `allowed_overrides` (reference 5.2).
 
 use std::collections::BTreeSet;
 
@@ -6,35 +6,34 @@ use super::yaml::{Fields, Key, Kind, Reader, words};
 use crate::model::text_enum;
 
 text_enum! {
-    /// What a repository needs the permission of the server for: keys of its own file (reference 4.3).
+    /// Keys of a repository's own file that need the permission of the server (reference 4.3).
     pub enum OverrideKey {
-        /// What must hold before a plan.
+        /// Requirements for a plan.
         PlanRequirements = "plan_requirements",
-        /// What must hold before an apply.
+        /// Requirements for an apply.
         ApplyRequirements = "apply_requirements",
-        /// What must hold before an import.
+        /// Requirements for an import.
         ImportRequirements = "import_requirements",
-        /// Which steps are run.
+        /// The workflow of a project.
         Workflow = "workflow",
-        /// Whether a merge deletes the branch.
+        /// Deletion of the branch after a merge.
         DeleteSourceBranchOnMerge = "delete_source_branch_on_merge",
         /// The old form of `repo_locks`.
         RepoLocking = "repo_locking",
-        /// When locks are taken.
+        /// The time at which locks are taken.
         RepoLocks = "repo_locks",
-        /// Whether policies are checked.
+        /// Checks of policies before an apply.
         PolicyCheck = "policy_check",
-        /// Whether policies are checked by the repository's own steps.
+        /// Checks of policies by the repository's own steps.
         CustomPolicyCheck = "custom_policy_check",
-        /// Which comments are left out.
+        /// Runs whose comments are left out.
         SilencePrComments = "silence_pr_comments",
-        /// No key, but a word of our own: what a project lists under a key of requirements then holds in place of what
-        /// the server demands, not beside it.
+        /// A word of Lockkeeper, not a key. With it, the requirements of a project replace those of the server.
+        /// Without it, both lists are in effect.
         FewerRequirements = "fewer_requirements",
     }
 }
 
-/// `allowed_overrides`.
 pub(in crate::config) const ALLOWED_OVERRIDES: Key = Key::new(
     "allowed_overrides",
     Kind::List(&Kind::Words(|| {
@@ -46,17 +45,17 @@ pub(in crate::config) const ALLOWED_OVERRIDES: Key = Key::new(
     "[workflow, apply_requirements]",
 );
 
-/// The keys that a repository may set; none unless the server says so.
+/// Keys that a repository may set. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedOverrides(BTreeSet<OverrideKey>);
 
 impl AllowedOverrides {
-    /// Whether the repository may set the key.
+    /// Returns true if the repository may set the key.
     pub fn allows(&self, key: OverrideKey) -> bool {
         self.0.contains(&key)
     }
 
-    /// Takes the list out of an entry of the server's file; `None` when the entry has none.
+    /// Reads the list from an entry of the server's file. Returns `None` if the entry has no list.
     pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<Self> {
         const KEY: &str = "allowed_overrides";
         let words: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
@@ -67,8 +66,8 @@ impl AllowedOverrides {
         Some(keys.collect())
     }
 
-    /// Whether the repository's file may say what it says about a key. If not, its people are told what would have to
-    /// change.
+    /// Returns true if the repository's file may set the key, or does not set it. Otherwise reports a problem that
+    /// says how to get permission.
     pub(in crate::config) fn check(
         &self,
         reader: &mut Reader,
@@ -92,8 +91,8 @@ impl AllowedOverrides {
         is_allowed
     }
 
-    /// The same of a key that can only be `false` in this version. Of `true` nobody is sent for permission: that it is
-    /// not available is told already, and it would be refused with permission too.
+    /// Checks a key that can only be `false` in this version. Does not report missing permission for `true`: another
+    /// problem says that the value is not available, and permission would not change that.
     pub(in crate::config) fn check_only_false(
         &self,
         reader: &mut Reader,

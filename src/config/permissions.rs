@@ -1,4 +1,4 @@
-//! What the server lets the file of one repository say (reference 4.3).
+//! Permissions that the server gives to the file of one repository (reference 4.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,35 +6,36 @@ use std::sync::Arc;
 use super::overrides::{AllowedOverrides, OverrideKey};
 use super::workflow::Workflow;
 
-/// What a repository may decide itself. The default is nothing.
+/// Settings that a repository may decide itself. The default is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions {
     pub(in crate::config) overrides: AllowedOverrides,
-    /// Whether it may bring workflows along (`allow_custom_workflows`).
+    /// True if the file may define workflows (`allow_custom_workflows`).
     pub(in crate::config) custom_workflows: bool,
-    /// Workflows that its projects may choose; none: all (`allowed_workflows`). Its own are not asked about.
+    /// Workflows that the projects of the repository may choose (`allowed_workflows`). An empty set stands for all.
+    /// The repository's own workflows are not checked against it.
     pub(in crate::config) allowed_workflows: Arc<BTreeSet<String>>,
-    /// Workflows of the server.
+    /// Workflows of the server, by name.
     pub(in crate::config) workflows: Arc<BTreeMap<String, Arc<Workflow>>>,
 }
 
 impl Permissions {
-    /// Keys of its file that need permission.
+    /// Returns the keys that the repository's file may set.
     pub fn overrides(&self) -> &AllowedOverrides {
         &self.overrides
     }
 
-    /// Whether it may set a key.
+    /// Returns true if the repository may set the key.
     pub fn allows(&self, key: OverrideKey) -> bool {
         self.overrides.allows(key)
     }
 
-    /// Whether it may bring workflows along.
+    /// Returns true if the repository may define workflows.
     pub fn allows_custom_workflows(&self) -> bool {
         self.custom_workflows
     }
 
-    /// Names of the workflows that the server defines, with the built-in one.
+    /// Returns the names of the workflows that the server defines, and of the built-in one.
     pub(in crate::config) fn names(&self) -> impl Iterator<Item = &str> {
         let own = self
             .workflows

@@ -1,9 +1,9 @@
-//! Amounts of bytes as people write them.
+//! Parses and shows amounts of bytes that people write, such as `20GiB`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An amount of bytes that is not zero.
+/// An amount of bytes, never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(u64);
 
@@ -19,7 +19,7 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 impl ByteSize {
-    /// The bytes.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -28,7 +28,7 @@ impl ByteSize {
 impl FromStr for ByteSize {
     type Err = String;
 
-    /// Reads `20GiB`, `500 MB`; a unit is required, zero is refused.
+    /// Parses `20GiB`, `500 MB`. A unit is required, and zero is refused.
     fn from_str(text: &str) -> Result<Self, String> {
         let invalid = || format!("`{text}` is not a size");
         let digits = text
@@ -59,7 +59,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// An amount of bytes for people: `1.5 GiB`, `12 KiB`; rounded down.
+/// Formats an amount of bytes for people, rounded down: `1.5 GiB`, `12 KiB`.
 pub fn shown(bytes: u64) -> String {
     let unit = UNITS[..4].iter().rev().find(|(_, factor)| bytes >= *factor);
     let Some((name, factor)) = unit else {

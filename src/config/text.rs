@@ -1,12 +1,12 @@
-//! The bytes of a configuration file as text. Of bytes that are none it is said where they are.
+//! Reads configuration files as UTF-8 text. An error names the line with the first invalid byte.
 
 use std::io::{self, Read};
 
-/// A file that is no text.
+/// A file is not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is not UTF-8; save the file as UTF-8")]
 pub struct NotUtf8 {
-    /// Line of the first byte that is none, from 1.
+    /// Line of the first invalid byte, counted from 1.
     line: usize,
 }
 
@@ -16,7 +16,7 @@ impl From<NotUtf8> for io::Error {
     }
 }
 
-/// The text of a file of which all bytes are there.
+/// Decodes the complete content of a file.
 pub fn text_of(bytes: Vec<u8>) -> Result<String, NotUtf8> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -26,13 +26,13 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String, NotUtf8> {
     })
 }
 
-/// Reads a text of up to `most` bytes. Of a longer one a part is given that is longer too, so that whoever takes it sees
-/// that it is too large.
+/// Reads a text of up to `most` bytes. Returns only the beginning of a longer text, but more than `most` bytes of it,
+/// so that the caller sees that it is too large.
 pub fn read_text(from: impl Read, most: usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     from.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most {
-        // It may end within a character.
+        // The cut can be inside a character.
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
     text_of(bytes).map_err(io::Error::from)

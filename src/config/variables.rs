@@ -1,17 +1,17 @@
-//! Names of the variables of the server's environment: which ones are never handed over, and which ones stay readable.
+//! Names of environment variables of the server: those that no child process gets, and those that stay readable.
 
-/// Beginnings of the names of the server's own settings, secrets among them.
+/// Prefixes of the names of the server's own settings, including secrets.
 const OF_SERVER: [&str; 2] = ["LOCKKEEPER_", "ATLANTIS_"];
 
 /// Settings of the server under names that many programs know.
 const WELL_KNOWN: [&str; 2] = ["DATABASE_URL", PGPASSWORD];
 
-/// Password of the database where its URL has none. It is taken out of the environment although the driver would read it
-/// there.
+/// Password of the database, for a URL without one. The server removes it from the environment, although the driver
+/// could read it there.
 pub(crate) const PGPASSWORD: &str = "PGPASSWORD";
 
-/// Variables that stay where every program with the right to look can read them (`/proc/PID/environ`): what libraries in
-/// the process of the server read by themselves. Everything else may be a secret.
+/// Variables that stay in the environment of the process, where other programs of the same user can read them
+/// (`/proc/PID/environ`). Libraries in the process read them directly. Every other variable may be a secret.
 const KEPT: &[&str] = &[
     "PATH",
     "HOME",
@@ -41,16 +41,18 @@ const KEPT: &[&str] = &[
     "JOURNAL_STREAM",
 ];
 
-/// Beginnings of names that stay as well: locale, what the PostgreSQL driver reads, and by what the program itself is loaded.
+/// Prefixes of further names that stay: the locale, variables of the PostgreSQL driver, and variables of the dynamic
+/// loader.
 const KEPT_PREFIXES: [&str; 3] = ["LC_", "PG", "LD_"];
 
-/// Whether a variable is a setting of the server, in upper or lower case. Nothing that runs gets it.
+/// Returns true if the variable is a setting of the server, in upper or lower case. Child processes never get it.
 pub(crate) fn is_of_server(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     WELL_KNOWN.contains(&upper.as_str()) || OF_SERVER.iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// Whether a variable stays in the environment of the server's process, where other processes of its user can read it.
+/// Returns true if the variable stays in the environment of the server's process, where other processes of its user
+/// can read it.
 pub(crate) fn stays(name: &str) -> bool {
     name != PGPASSWORD
         && (KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))

@@ -1,13 +1,14 @@
 //! Accounts of the pages and the API that are limited to owners: the file of `--web-accounts-file`.
 //!
 //! ```text
-//! # A line for each. Words are apart by blanks; a password has none in it.
+//! # One line for each account. Blanks separate the words, so a password has no blanks.
 //! user=kim owners=net,dns allow=plan,apply,discard password=correct-horse-battery-staple
 //! user=watch owners=net allow=none password=…
 //! ```
 //!
-//! The account of `--web-username` stays that of the whole server. What an account may do is what `--web-allow` gives *and*
-//! its own `allow`, which is nothing where it has none; and only what concerns its owners (`handlers::authz`).
+//! The account of `--web-username` stays the account for the whole server. A limited account may do an action only if
+//! both `--web-allow` and its own `allow` list it. A line without `allow` permits no action. All actions are limited
+//! to the repositories, applications and credentials of its owners (`handlers::authz`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,42 +20,43 @@ use crate::secret::Secret;
 /// An account that is limited to owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebAccount {
-    /// The user's name.
+    /// Name of the user.
     pub name: String,
-    /// Whose repositories, applications and credentials it is limited to; one at least.
+    /// Owners whose repositories, applications and credentials the account can use. There is at least one.
     pub owners: BTreeSet<OwnerName>,
-    /// What it may do of what the pages may be used for; `None`: its line says nothing of that, so it changes nothing.
+    /// Actions of the account, on top of the rules for all pages. `None` stands for a line without `allow`: the
+    /// account changes nothing.
     pub allow: Option<WebRules>,
-    /// The password.
+    /// Password of the account, from its line of the file.
     pub password: Secret,
 }
 
 impl WebAccount {
-    /// Whether its own line allows something.
+    /// Returns true if the account's own line allows the action.
     pub fn may(&self, action: Action) -> bool {
         self.allow.as_ref().is_some_and(|own| own.allows(action))
     }
 
-    /// `` `net` and `dns` ``, for messages.
+    /// Formats the owners for messages: `` `net` and `dns` ``.
     pub fn owners_quoted(&self) -> String {
         let names: Vec<String> = self.owners.iter().map(|name| format!("`{name}`")).collect();
         names.join(" and ")
     }
 }
 
-/// How far somebody's reach goes on the pages and in the API.
+/// Part of the server that a user can reach on the pages and in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing<'a> {
-    /// The whole server.
+    /// The whole server, without a limit to owners.
     Whole,
-    /// What is of the owners of this account.
+    /// Everything that belongs to the owners of this account.
     Limited(&'a WebAccount),
-    /// Nothing: there is a file of accounts, and this is none of them. Whoever asked for something that is done later may have been
-    /// taken out of the file in between.
+    /// Nothing: there is a file of accounts, and it does not list this one. An account can be removed from the file
+    /// before a job that it requested runs.
     Unknown,
 }
 
-/// Every account that is limited, and the one that is not.
+/// All limited accounts, and the name of the account for the whole server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebAccounts {
     /// `None`: there is no file, and nobody is limited.
@@ -62,64 +64,64 @@ pub struct WebAccounts {
     limited: Vec<WebAccount>,
 }
 
-/// Why the file cannot be used. Never repeats what may be a password.
+/// The file of accounts cannot be used. The message never repeats a text that may be a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct InvalidAccounts {
-    /// Counted from 1.
+    /// Line of the file, counted from 1.
     pub line: usize,
-    /// What is wrong in it.
+    /// Mistake in this line.
     pub fault: AccountFault,
 }
 
-/// What is wrong with an account, and the way out.
+/// A mistake in the line of an account, and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountFault {
-    /// Not `key=value`, or an unknown key.
+    /// A word is not `key=value`, or its key is unknown.
     #[error(
         "its word {0} is none of user=, owners=, allow= and password=; a password has no blanks in it"
     )]
     Word(usize),
-    /// The same key again.
+    /// A key is there twice.
     #[error("`{0}=` stands there twice")]
     Twice(&'static str),
-    /// A key is missing.
+    /// A required key is missing.
     #[error("`{0}=` is missing")]
     Missing(&'static str),
-    /// The name is no name.
+    /// The name of the user is invalid.
     #[error("the user has to be 1 to {max} characters without `:`", max = WebAccounts::LONGEST_NAME)]
     User,
-    /// The name is there already.
+    /// Another account has the same name.
     #[error("there is another account of this user")]
     Known,
     /// The name is that of the account for the whole server.
     #[error("this user is --web-username, the account for the whole server: choose another name")]
     Main,
-    /// An owner is none.
+    /// The name of an owner is invalid.
     #[error(transparent)]
     Owner(#[from] InvalidOwnerName),
-    /// An action is none.
+    /// A word of `allow` is not an action.
     #[error("`allow`: {0}: {fix}", fix = .0.fix())]
     Allow(#[from] InvalidWebRule),
     /// The password is too easy to guess.
     #[error("the password has fewer than {min} characters", min = WebAccounts::SHORTEST_PASSWORD)]
     Password,
-    /// Too many.
+    /// The file has too many accounts.
     #[error("there are more than {max} accounts", max = WebAccounts::MOST)]
     TooMany,
 }
 
 impl WebAccounts {
-    /// Nobody waits longer to be let in for the number of others.
+    /// Maximum number of accounts. It keeps the check of a password fast.
     pub const MOST: usize = 500;
-    /// Accounts that a warning names.
+    /// Maximum number of accounts that a warning names.
     const MOST_NAMED: usize = 20;
-    /// Longest name of a user.
+    /// Maximum length of a user name, in characters.
     pub const LONGEST_NAME: usize = 64;
-    /// Nothing slows down somebody who guesses.
+    /// Minimum length of a password, in characters. The server does not slow down guesses.
     pub const SHORTEST_PASSWORD: usize = 16;
 
-    /// Reads the file; `main` is the account for the whole server.
+    /// Parses the file. `main` is the name of the account for the whole server.
     pub fn parse(text: &str, main: &str) -> Result<Self, InvalidAccounts> {
         let mut accounts = Self {
             main: Some(main.to_owned()),
@@ -150,12 +152,12 @@ impl WebAccounts {
         }
     }
 
-    /// Reads another text of the same file.
+    /// Parses a newer text of the same file.
     pub fn read_again(&self, text: &str) -> Result<Self, InvalidAccounts> {
         Self::parse(text, self.main.as_deref().unwrap_or_default())
     }
 
-    /// What whoever operates the server should know of the file: a sentence each, for the log.
+    /// Returns warnings about the file for the administrator's log, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let silent = self
             .limited
@@ -179,13 +181,13 @@ impl WebAccounts {
         )]
     }
 
-    /// Those that are limited.
+    /// Returns the limited accounts.
     pub fn limited(&self) -> &[WebAccount] {
         &self.limited
     }
 
-    /// How far the reach of a user goes. Where there is no file, everybody who may look at pages is the whole server. One in
-    /// which nobody is left is not the same: whoever was in it a moment ago must not come to reach everything.
+    /// Returns the part of the server that the user can reach. Without a file, every user of the pages can reach the
+    /// whole server. An empty file is different: an account that was just removed must not gain access to everything.
     pub fn standing(&self, name: &str) -> Standing<'_> {
         if self.main.as_deref().is_none_or(|main| main == name) {
             return Standing::Whole;
@@ -197,7 +199,7 @@ impl WebAccounts {
     }
 }
 
-/// The words of a line, before they are read.
+/// The words of a line, before they are parsed.
 #[derive(Default)]
 struct Words<'a> {
     user: Option<&'a str>,
@@ -254,7 +256,7 @@ fn read(line: &str) -> Result<WebAccount, AccountFault> {
 }
 
 impl fmt::Display for WebAccounts {
-    /// For the log: who is limited to what.
+    /// Writes the accounts and their owners for the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, account) in self.limited.iter().enumerate() {
             let (comma, owners) = (

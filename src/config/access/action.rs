@@ -1,45 +1,45 @@
-//! What a rule can give or withhold.
+//! Actions that a rule can permit or refuse.
 
 use crate::model::text_enum;
 
 text_enum! {
-    /// Something that not everybody may do.
+    /// An action that needs permission.
     pub enum Action {
-        /// Plan, by comment or because the pull changed.
+        /// Plan, requested by a comment or by a change of the pull.
         Plan = "plan",
-        /// Apply plans.
+        /// Apply plans of a pull.
         Apply = "apply",
-        /// Give back the locks of the own pull by comment.
+        /// Release the locks of the own pull by a comment.
         Unlock = "unlock",
-        /// Take the lock of any pull away by force, or hand it to one that waits for it, from outside of that pull.
+        /// Release the lock of any pull by force, or hand it over to a queued pull, without a comment on that pull.
         UnlockAny = "unlock_any",
-        /// Release a lock of which nothing is in use, and throw away the plans under it, from outside of its pull.
+        /// Release an idle lock and discard its plans, without a comment on its pull.
         Discard = "discard",
-        /// Stop applies, everywhere or somewhere, or allow them again.
+        /// Set or remove an apply lock, for the whole server or a part of it.
         ApplyLock = "apply_lock",
         /// Take the lease of exclusive work away from the server that holds it.
         Lease = "lease",
-        /// Ask for a mirror to be brought in step now.
+        /// Request that a mirror is synchronised now.
         Sync = "sync",
-        /// Stop what waits or is being planned on the own pull.
+        /// Cancel queued work and running plans of the own pull.
         Cancel = "cancel",
-        /// Interrupt an apply.
+        /// Interrupt a running apply.
         CancelForce = "cancel_force",
-        /// Take something that exists into the state.
+        /// Import an existing resource into the state.
         Import = "import",
-        /// Let something leave the state.
+        /// Remove a resource from the state.
         StateRm = "state_rm",
         /// Let plans pass although policies failed.
         ApprovePolicies = "approve_policies",
-        /// Ask which tool would run.
+        /// Show the version of the tool that would run.
         Version = "version",
-        /// Change owners, and what belongs to them: applications, credentials.
+        /// Change owners, and their applications and credentials.
         Owners = "owners",
     }
 }
 
 impl Action {
-    /// Reads a word of a list, in any case. `state` is how Atlantis calls `state_rm` there.
+    /// Parses a word of a list, in any case. `state` is the word of Atlantis for `state_rm`.
     pub fn of_word(word: &str) -> Option<Self> {
         let word = word.to_ascii_lowercase();
         if word == "state" {
@@ -48,7 +48,7 @@ impl Action {
         word.parse().ok()
     }
 
-    /// Every word, for messages: `plan, apply, …`.
+    /// Returns all words for messages: `plan, apply, …`.
     pub(super) fn words() -> String {
         Self::ALL
             .iter()
@@ -57,8 +57,9 @@ impl Action {
             .join(", ")
     }
 
-    /// Whether only people who have signed in can do it on the pages, whatever the operator allows others: all but what the pages
-    /// of Atlantis have for everybody, and harmless neighbours of it.
+    /// Returns true if only signed-in people can do the action on the pages, even if the administrator allows it to
+    /// anonymous visitors. The exceptions are actions that the pages of Atlantis offer to everybody, and similar
+    /// harmless ones.
     pub const fn needs_account(self) -> bool {
         match self {
             Self::UnlockAny | Self::Discard | Self::ApplyLock | Self::Sync | Self::Cancel => false,
@@ -75,7 +76,7 @@ impl Action {
         }
     }
 
-    /// What follows "may not" and "may": "apply", "stop applies or allow them again".
+    /// Returns the words that follow "may" or "may not" in a message: "apply", "stop applies or allow them again".
     pub const fn deed(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -96,7 +97,7 @@ impl Action {
         }
     }
 
-    /// The name of the command in the words of Atlantis, which external programs are told (reference 1.8).
+    /// Returns the name that Atlantis gives the command. External programs expect it (reference 1.8).
     pub const fn command_name(self) -> &'static str {
         match self {
             Self::StateRm => "state",

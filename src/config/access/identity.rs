@@ -1,50 +1,51 @@
-//! Who wants to do something.
+//! Identities of people and programs that request an action.
 
 use crate::model::{Actor, Origin};
 
-/// Who uses the pages or the API of a server that asks for no password.
+/// Name of a user of the pages or the API if the server requires no password.
 pub const NOBODY: &str = "somebody at the dashboard";
 
-/// Somebody who wants to do something, by the way on which we know who it is.
+/// A person or program that requests an action, and how Lockkeeper knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// An account of the forge, by comment.
+    /// An account of the forge, by a comment.
     Commenter(String),
     /// An account of the forge, by opening or changing a pull.
     Pusher(String),
     /// A user of the pages.
     Web(String),
-    /// A program that uses the API, with the name of the account whose password it has.
+    /// A program that uses the API, with the name of the account whose password it sent.
     Api(String),
-    /// A user of the machine who runs our command line: whoever may read the database may do everything anyway.
+    /// A user of the command line on the server's machine. Such a user can read the database, so no rule can limit
+    /// them.
     Cli(String),
-    /// Lockkeeper itself, and which part of it.
+    /// Lockkeeper itself, with the name of the component.
     System(&'static str),
 }
 
-/// Somebody who asks over the network.
+/// A requester over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Who it is.
+    /// Identity of the requester.
     pub who: Identity,
-    /// The address the wish came from, as far as it is known.
+    /// Address that the request came from, if known.
     pub remote: Option<String>,
 }
 
 impl Asker {
-    /// The same for records, without the address.
+    /// Returns the actor for stored events, without the address.
     pub fn actor(&self) -> Actor {
         self.who.actor()
     }
 
-    /// The name, for messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         self.who.name()
     }
 }
 
 impl Identity {
-    /// Who is behind a command on a pull.
+    /// Returns the identity of the actor of a command.
     pub fn of_actor(actor: &Actor) -> Self {
         let login = actor.login.clone();
         match actor.origin {
@@ -58,7 +59,7 @@ impl Identity {
         }
     }
 
-    /// The same for records.
+    /// Returns the actor for stored events.
     pub fn actor(&self) -> Actor {
         let (login, origin) = match self {
             Self::Commenter(login) => (login.as_str(), Origin::Comment),
@@ -74,11 +75,11 @@ impl Identity {
         }
     }
 
-    /// The account behind it: the same one whether it comments or pushes, and whether it uses the pages or the API. `None`:
-    /// no account is known.
+    /// Returns the account of the identity. Comments and pushes have the same account, and so have the pages and the
+    /// API. Returns `None` if the account is unknown.
     pub fn account(&self) -> Option<Account> {
         match self {
-            // `ghost` stands for every account that is gone.
+            // GitHub shows `ghost` in place of every deleted account.
             Self::Commenter(login) | Self::Pusher(login) if login.eq_ignore_ascii_case("ghost") => {
                 None
             }
@@ -92,7 +93,7 @@ impl Identity {
         }
     }
 
-    /// The name, for messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         match self {
             Self::Commenter(name)
@@ -105,14 +106,15 @@ impl Identity {
     }
 }
 
-/// An account, by where it is one. What goes by the same name in two places is two accounts.
+/// An account and the place where it exists. Two accounts in different places differ, even if they have the same
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// On the forge, where case does not matter.
+    /// An account of the forge. Case does not matter.
     Forge(String),
-    /// Of the pages and the API.
+    /// An account of the pages and the API.
     Pages(String),
-    /// On a server's machine.
+    /// A user of a server's machine.
     Server(String),
 }
 

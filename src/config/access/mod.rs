@@ -1,9 +1,10 @@
-//! Who may do what: the words for it, and the rules that can be decided without asking anybody.
+//! Access rules: their words, and the decisions that need no request to a forge.
 //!
-//! An [`Action`] is what a rule can give, an [`Identity`] is who wants it, [`TeamRules`] are the rules for people of the
-//! forge (`--gh-team-allowlist`, reference 1.8), [`WebRules`] those for whoever uses the pages and the API
-//! (`--web-allow`), and [`WebAccounts`] say who of these is limited to owners (`--web-accounts-file`). `handlers::authz`
-//! puts them together with what the forge knows of teams; nobody else decides.
+//! A rule permits an [`Action`] to an [`Identity`]. [`TeamRules`] are the rules for people of the forge
+//! (`--gh-team-allowlist`, reference 1.8). [`WebRules`] are the rules for users of the pages and the API
+//! (`--web-allow`). [`WebAccounts`] are the accounts that are limited to owners (`--web-accounts-file`).
+//! `handlers::authz` combines these rules with the teams that the forge reports. No other module decides about
+//! access.
 
 mod accounts;
 mod action;
@@ -17,12 +18,12 @@ pub use identity::{Account, Asker, Identity, NOBODY};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};
 pub use web::{InvalidWebRule, WebRules};
 
-/// A program of the operator that decides in place of the list of teams (`team_authz` of the server-side
-/// configuration, reference 5.7).
+/// A program of the administrator that replaces the list of teams (`team_authz` of the server-side configuration,
+/// reference 5.7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeamAuthz {
-    /// The program: a path, or a name on the `PATH`. Not a line for a shell.
+    /// The program: a path, or a name on the `PATH`. A shell does not parse it.
     pub command: String,
-    /// What it is given before the arguments of the protocol.
+    /// Arguments before those of the protocol.
     pub args: Vec<String>,
 }

@@ -1,55 +1,55 @@
-//! Which team of the forge may do what: `--gh-team-allowlist` (reference 1.8).
+//! Rules for the actions of teams of the forge: `--gh-team-allowlist` (reference 1.8).
 //!
-//! `team:command,team:command`, compared without case, `*` for every team or every command. Rules only give: whoever is
-//! in a team that one rule gives an action to may do it. What no rule gives is given to nobody. An empty list is no rule:
-//! `--allow-commenters` decides then (`handlers::authz`). Teams are named by their slug (`platform-eng`), never by their display name, which
-//! two teams can share.
+//! The format is `team:command,team:command`. Case does not matter, and `*` stands for every team or every command.
+//! Rules only permit: a member of a team may do every action that one rule gives to the team. An action without a
+//! rule is refused. An empty list is no rule, so that `--allow-commenters` decides (`handlers::authz`). Rules name
+//! teams by their slug (`platform-eng`), never by their display name, because two teams can share a display name.
 
 use std::fmt;
 
 use super::Action;
 
-/// Each team may have to be asked about at the forge before a command begins.
+/// Maximum number of teams. Lockkeeper may have to ask the forge about each team before a command begins.
 const MAX_TEAMS: usize = 100;
 
-/// Commands of Atlantis' list that are nothing of their own here.
+/// A command in the lists of Atlantis that is a part of `plan` here.
 const PART_OF_PLAN: &str = "policy_check";
 
-/// Why an entry of the list is no rule. Its `Display` says what is wrong, [`Self::fix`] what to write.
+/// An entry of the list is not a rule. `Display` describes the mistake, [`Self::fix`] the correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTeamRule {
-    /// There is no colon.
+    /// The entry has no colon.
     #[error("the entry `{0}` names no command")]
     NoCommand(String),
-    /// Nothing stands before the colon.
+    /// The entry has no team before the colon.
     #[error("the entry `{0}` names no team")]
     NoTeam(String),
-    /// There are several colons.
+    /// The entry has several colons.
     #[error("the entry `{0}` has more than one colon")]
     TwoColons(String),
-    /// It is no slug.
+    /// The name of the team is not a slug.
     #[error("in the entry `{entry}`, `{team}` is not the slug of a team")]
     Team {
-        /// As it stands in the list.
+        /// Entry of the list.
         entry: String,
-        /// What is to be a team.
+        /// Text in the place of the team.
         team: String,
     },
-    /// There is no such command.
+    /// The command does not exist.
     #[error("in the entry `{entry}`, `{command}` is not a command")]
     Command {
-        /// As it stands in the list.
+        /// Entry of the list.
         entry: String,
-        /// What is to be a command.
+        /// Text in the place of the command.
         command: String,
     },
-    /// The list is too long.
+    /// The list has too many teams.
     #[error("the list names {0} teams, and {MAX_TEAMS} are the most")]
     TooMany(usize),
 }
 
 impl InvalidTeamRule {
-    /// What to write instead.
+    /// Returns the correction to suggest.
     pub fn fix(&self) -> String {
         match self {
             Self::NoCommand(entry) => {
@@ -71,7 +71,7 @@ impl InvalidTeamRule {
     }
 }
 
-/// What GitHub would make of a name: small letters, everything else becomes `-`.
+/// Returns the slug that GitHub would make of a name: lower-case letters, with `-` for every other character.
 fn slug_of(name: &str) -> String {
     let lower = name
         .rsplit('/')
@@ -102,21 +102,21 @@ struct TeamRule {
     action: Option<Action>,
 }
 
-/// The list. Empty: it decides nothing.
+/// The list of rules. An empty list decides nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TeamRules(Vec<TeamRule>);
 
-/// Whom the rules give an action.
+/// People to whom the rules give an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grantees<'a> {
-    /// Everybody.
+    /// Every person, because a rule has `*` as its team.
     Everybody,
-    /// Members of these teams, each named once, in the order of the list; perhaps of none.
+    /// Members of these teams, each named once, in the order of the list. The list can be empty.
     Teams(Vec<&'a str>),
 }
 
 impl TeamRules {
-    /// Reads the entries; reports everything that is wrong with any of them.
+    /// Parses the entries. Reports every mistake in any of them.
     pub fn new(entries: &[impl AsRef<str>]) -> Result<Self, Vec<InvalidTeamRule>> {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
         for entry in entries
@@ -141,17 +141,17 @@ impl TeamRules {
         }
     }
 
-    /// Whether there are no rules, so that something else decides.
+    /// Returns true if there are no rules, so that another setting decides.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every team on the list, once.
+    /// Returns every team on the list once.
     pub fn teams(&self) -> Vec<&str> {
         distinct(self.0.iter().filter_map(|rule| rule.team.as_deref()))
     }
 
-    /// Who may do it.
+    /// Returns the people who may do the action.
     pub fn grantees(&self, action: Action) -> Grantees<'_> {
         let giving: Vec<&TeamRule> = self
             .0
@@ -166,7 +166,7 @@ impl TeamRules {
         ))
     }
 
-    /// Whether somebody who is in exactly these teams may do it.
+    /// Returns true if a member of exactly these teams may do the action.
     pub fn allows(&self, action: Action, member_of: &[impl AsRef<str>]) -> bool {
         let is_member = |team: &&str| {
             member_of
@@ -181,7 +181,7 @@ impl TeamRules {
 }
 
 impl fmt::Display for TeamRules {
-    /// As it could have been written.
+    /// Writes the rules in the syntax of the flag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, rule) in self.0.iter().enumerate() {
             let (comma, team) = (
@@ -241,7 +241,7 @@ fn read_team(entry: &str, team: &str) -> Result<Option<String>, InvalidTeamRule>
 }
 
 fn read_action(entry: &str, command: &str) -> Result<Option<Action>, InvalidTeamRule> {
-    // Who may plan may have what was planned checked.
+    // A team that may plan may also have its plans checked against policies.
     let word = if command.eq_ignore_ascii_case(PART_OF_PLAN) {
         "plan"
     } else {

@@ -1,27 +1,27 @@
-//! What the pages and the API may be used for: `--web-allow`.
+//! Rules for actions on the pages and in the API: `--web-allow`.
 //!
-//! There is one account for both (`--web-basic-auth`), so this is a list of actions and not of people. Without that account
-//! anybody who reaches the server uses the pages, so they only show; `--allow-anonymous-web` adds the actions of the list,
-//! but never one that needs an account ([`Action::needs_account`]).
+//! One account covers both (`--web-basic-auth`), so the list has actions and no people. Without that account, every
+//! visitor can use the pages, so the pages only show. `--allow-anonymous-web` then adds the actions of the list,
+//! except those that need an account ([`Action::needs_account`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Action;
 
-/// Why a word of the list is no rule.
+/// The list of actions is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWebRule {
-    /// There is no such action.
+    /// A word is not an action.
     #[error("`{0}` is not an action")]
     Unknown(String),
-    /// `none` beside something.
+    /// `none` is in the list together with other words.
     #[error("`none` stands beside other words")]
     NoneAndMore,
 }
 
 impl InvalidWebRule {
-    /// What to write instead.
+    /// Returns the correction to suggest.
     pub fn fix(&self) -> String {
         match self {
             Self::Unknown(_) => {
@@ -32,16 +32,16 @@ impl InvalidWebRule {
     }
 }
 
-/// The actions that may be done on the pages and by scripts.
+/// Actions that are allowed on the pages and in the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebRules {
     allowed: BTreeSet<Action>,
-    /// Nobody signs in, so these are the actions of anybody who reaches the server.
+    /// True if nobody signs in, so that every visitor may do these actions.
     anonymous: bool,
 }
 
 impl Default for WebRules {
-    /// Everything, for those who have signed in.
+    /// Allows everything to people who have signed in.
     fn default() -> Self {
         Self {
             allowed: Action::ALL.iter().copied().collect(),
@@ -51,7 +51,7 @@ impl Default for WebRules {
 }
 
 impl WebRules {
-    /// Reads the words of the list: actions, `all`, or `none`.
+    /// Parses the words of the list: actions, `all`, or `none`.
     pub fn new(words: &[impl AsRef<str>]) -> Result<Self, InvalidWebRule> {
         let words: Vec<String> = words
             .iter()
@@ -82,7 +82,7 @@ impl WebRules {
         })
     }
 
-    /// Returns the rules of a server on which nobody signs in: without the actions that need an account.
+    /// Returns the rules of a server without sign-in: the rules without the actions that need an account.
     #[must_use]
     pub fn without_account(mut self) -> Self {
         self.allowed.retain(|action| !action.needs_account());
@@ -92,7 +92,7 @@ impl WebRules {
         }
     }
 
-    /// Returns the rules of a server on which nobody signs in and nothing can be changed.
+    /// Returns the rules of a server without sign-in on which nothing can be changed.
     pub fn read_only() -> Self {
         Self {
             allowed: BTreeSet::new(),
@@ -100,17 +100,17 @@ impl WebRules {
         }
     }
 
-    /// Whether nobody signs in, so that the rules hold for anybody who reaches the server.
+    /// Returns true if nobody signs in, so that the rules are in effect for every visitor.
     pub fn is_anonymous(&self) -> bool {
         self.anonymous
     }
 
-    /// Whether nothing may be done.
+    /// Returns true if no action is allowed.
     pub fn is_empty(&self) -> bool {
         self.allowed.is_empty()
     }
 
-    /// The actions that need an account.
+    /// Returns the allowed actions that need an account.
     pub fn needing_account(&self) -> impl Iterator<Item = Action> + '_ {
         self.allowed
             .iter()
@@ -118,14 +118,14 @@ impl WebRules {
             .filter(|action| action.needs_account())
     }
 
-    /// Whether it may be done.
+    /// Returns true if the action is allowed.
     pub fn allows(&self, action: Action) -> bool {
         self.allowed.contains(&action)
     }
 }
 
 impl fmt::Display for WebRules {
-    /// As it could have been written.
+    /// Writes the rules in the syntax of the flag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<&str> = self.allowed.iter().map(|action| action.as_str()).collect();
         f.write_str(&if words.is_empty() {

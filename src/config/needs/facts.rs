@@ -1,13 +1,13 @@
-//! What has been found out about a pull.
+//! Facts about a pull that requirements depend on.
 
 use crate::model::{Approval, Mergeability};
 
-/// Something that was looked for.
+/// A fact about a pull, if it could be found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact<T> {
-    /// It is so.
+    /// The value that was found.
     Known(T),
-    /// It could not be found out; why, in one line.
+    /// The reason why the fact could not be found out, in one line.
     Unknown(String),
 }
 
@@ -17,24 +17,24 @@ impl<T> Default for Fact<T> {
     }
 }
 
-/// What has been found out about a pull, as far as it was needed.
+/// Facts about a pull, as far as the requirements need them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Who approves of it.
+    /// Reviews that approve or reject the pull.
     pub approval: Fact<Approval>,
-    /// Whether it could be merged.
+    /// Answer of the forge whether the pull can be merged.
     pub mergeability: Fact<Mergeability>,
-    /// How far the base branch is ahead.
+    /// Commits of the base branch that the pull does not have.
     pub base: Fact<BaseGap>,
 }
 
-/// How many commits of the base branch, as it is now, are missing.
+/// Number of commits of the current base branch that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BaseGap {
-    /// In the head of the pull.
+    /// Number missing in the head of the pull.
     pub in_head: u64,
-    /// In what is planned or applied: the head, or its merge with the base branch.
+    /// Number missing in the commit that is planned or applied: the head, or its merge with the base branch.
     pub in_planned: u64,
-    /// Whether that is the merge (`--checkout-strategy=merge`).
+    /// True if that commit is the merge (`--checkout-strategy=merge`).
     pub is_merged: bool,
 }

@@ -1,4 +1,5 @@
-//! `mergeable`: what the forge says, minus what Lockkeeper itself has yet to do (reference 8.3).
+//! Checks `mergeable`: the answer of the forge, without the obstacles that Lockkeeper itself still has to remove
+//! (reference 8.3).
 
 use super::words::{Words, name, names, then, unknown};
 use super::{Fact, Facts, Mergeability, Refusal};
@@ -23,7 +24,8 @@ pub(super) fn mergeable(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
     }
 }
 
-/// A rule that the forge has beside the statuses that are left aside.
+/// Checks that the head contains the base branch. A forge can require this in addition to the statuses that
+/// Lockkeeper ignores.
 fn contains_base(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
     match &facts.base {
         Fact::Known(gap) if gap.in_head == 0 => None,
@@ -32,7 +34,7 @@ fn contains_base(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
     }
 }
 
-/// All obstacles at once: whoever clears one should not only then hear of the next.
+/// Refuses with all obstacles at once, so that nobody clears one only to learn about the next.
 fn blocked(obstacles: &[Obstacle], words: &Words<'_>) -> Refusal {
     let clauses: Vec<String> = obstacles
         .iter()

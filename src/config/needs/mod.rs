@@ -1,5 +1,7 @@
-//! Whether what is demanded of a pull holds (reference 8), and if not, what to tell whoever asked: the rule and who
-//! made it, how things are, and who can change that (P10). What is not known does not hold (P6).
+//! Checks the requirements of a pull (reference 8).
+//!
+//! A refusal names the rule and who made it, the state that was found, and who can change that state (P10). An
+//! unknown fact does not meet a requirement (P6).
 
 mod facts;
 mod merging;
@@ -11,19 +13,19 @@ pub use words::{Unmet, Words};
 use super::repos::{Decided, Demands};
 use crate::model::{Approval, CommitSha, Mergeability, Requirement};
 
-/// Which facts a decision needs.
+/// Facts that a decision depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needed {
-    /// Who approves.
+    /// True if the decision depends on the approvals.
     pub approval: bool,
-    /// Whether it could be merged.
+    /// True if the decision depends on the mergeability.
     pub mergeability: bool,
-    /// Whether the base branch has more.
+    /// True if the decision depends on new commits of the base branch.
     pub base: bool,
 }
 
 impl Needed {
-    /// What deciding on these demands needs.
+    /// Returns the facts that these demands depend on.
     pub fn by(demands: &Demands) -> Self {
         let any = |wanted| demands.iter().any(|demand| demand.value == wanted);
         Self {
@@ -34,7 +36,7 @@ impl Needed {
     }
 }
 
-/// Every demand that does not hold for this head commit, in the order of the demands.
+/// Returns every demand that is not met for this head commit, in the order of the demands.
 pub fn unmet(demands: &Demands, head: &CommitSha, facts: &Facts, words: &Words<'_>) -> Vec<Unmet> {
     demands
         .iter()
@@ -60,10 +62,10 @@ fn check(
     })
 }
 
-/// Why something does not hold, a clause, and ways out.
+/// The reason why a requirement is not met, as a clause, and the ways to meet it.
 type Refusal = (String, Vec<String>);
 
-/// `head` is the commit that reviews have to be of; `None`: any will do.
+/// Checks the approvals. `head` is the commit that reviews must be about; `None` accepts reviews of any commit.
 fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) -> Option<Refusal> {
     let approval = match fact {
         Fact::Known(approval) => approval,

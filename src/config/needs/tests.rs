@@ -29,7 +29,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The newest commit of the pull.
+/// Returns the newest commit of the pull.
 fn head() -> CommitSha {
     CommitSha::new(&"de".repeat(20)).unwrap()
 }

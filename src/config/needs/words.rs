@@ -1,32 +1,32 @@
-//! How refusals are worded.
+//! Words the refusals of requirements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::CommitSha;
 
-/// A demand that does not hold.
+/// A demand that is not met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmet {
-    /// The rule, who made it, and how things are; one sentence.
+    /// The rule, who made it, and the state that was found, in one sentence.
     pub message: String,
-    /// Ways out, each with who can go it.
+    /// Ways to meet the demand, each with the people who can do it.
     pub hints: Vec<String>,
 }
 
-/// What the sentences talk about.
+/// Names that the sentences contain.
 #[derive(Debug, Clone, Copy)]
 pub struct Words<'a> {
-    /// Who opened the pull.
+    /// Login of the person who opened the pull.
     pub author: &'a str,
-    /// Its base branch.
+    /// Base branch of the pull.
     pub base: &'a str,
-    /// The word that opens commands.
+    /// Word that begins a command.
     pub executable: &'a str,
-    /// First part of the statuses of this installation.
+    /// First part of the names of this installation's statuses.
     pub status_name: &'a str,
 }
 
-/// A fact that could not be found out.
+/// Returns the refusal for a fact that could not be found out.
 pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
     let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can \
                      look into it.";
@@ -36,22 +36,23 @@ pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
     )
 }
 
-/// A way out, after which the command is given once more.
+/// Returns a hint after which the command has to be repeated.
 pub(super) fn then(way: &str) -> String {
     format!("{way}; then comment the command again.")
 }
 
-/// Something from outside as code, so that it addresses nobody and breaks nothing.
+/// Formats an external text as code, so that it mentions nobody and breaks no markup.
 pub(super) fn name(text: &str) -> String {
     format!("`{}`", text.replace('`', "'"))
 }
 
-/// `` `abc12345` ``
+/// Formats a commit: `` `abc12345` ``.
 pub(super) fn commit(commit: &CommitSha) -> String {
     format!("`{}`", commit.short())
 }
 
-/// `` 1 approval is of an older commit (`abc12345`, by `bob`) ``; `None`: there are none.
+/// Lists approvals of older commits: `` 1 approval is of an older commit (`abc12345`, by `bob`) ``. Returns `None` if
+/// there are none.
 pub(super) fn approvals_of_older(all: &BTreeMap<String, Option<CommitSha>>) -> Option<String> {
     let of = |(login, of): (&String, &Option<CommitSha>)| {
         let of = of.as_ref().map_or_else(|| "unknown".to_owned(), commit);
@@ -69,10 +70,10 @@ pub(super) fn approvals_of_older(all: &BTreeMap<String, Option<CommitSha>>) -> O
     }
 }
 
-/// Most names that are listed.
+/// Maximum number of listed names.
 const SHOWN: usize = 10;
 
-/// `` `a`, `b` and `c` ``
+/// Lists names: `` `a`, `b` and `c` ``.
 pub(super) fn names(all: &BTreeSet<String>) -> String {
     let mut shown: Vec<String> = all.iter().take(SHOWN).map(|text| name(text)).collect();
     if all.len() > SHOWN {

@@ -1,11 +1,13 @@
-//! What tells one workflow from another: a plan says which one made it, so that no other one applies it (P5).
+//! Identifies a workflow by a digest. A plan stores the digest of its workflow, so that no other workflow applies it
+//! (P5).
 
 use super::{EnvValue, OutputFilter, Shell, Stage, Step, Workflow};
 use crate::model::Sha256Digest;
 
 impl Workflow {
-    /// A digest of what plan and apply do. The name and the other stages are no part of it. The same for every version
-    /// of Lockkeeper, which is why it is not made of anything that is meant for people or for programs.
+    /// Returns a digest of the steps of plan and apply. The name and the other stages are not part of it. Every
+    /// version of Lockkeeper must compute the same digest, so it is not computed from any text or format that may
+    /// change.
     pub fn fingerprint(&self) -> Sha256Digest {
         let mut text = String::new();
         for (name, stage) in [("plan", &self.plan), ("apply", &self.apply)] {
@@ -61,7 +63,7 @@ fn add_filter(text: &mut String, filter: &OutputFilter) {
     }
 }
 
-/// Lengths keep what follows each other apart, whatever it is.
+/// Adds the words with their lengths, so that no two lists of words give the same text.
 fn add(text: &mut String, words: &[&str]) {
     for word in words {
         text.push_str(&word.len().to_string());

@@ -1,9 +1,9 @@
-//! The keys of workflows and their steps (reference 6.2).
+//! Keys of workflows and their steps (reference 6.2).
 
 use super::Builtin;
 use crate::config::yaml::{Key, Keys, Kind, words};
 
-/// One workflow.
+/// Keys of a workflow.
 pub(in crate::config) static WORKFLOW: Keys = Keys::new(
     "a workflow",
     &[
@@ -47,7 +47,7 @@ pub(in crate::config) static WORKFLOW: Keys = Keys::new(
 
 const STAGE_KIND: Kind = Kind::Map(&STAGE);
 
-/// One stage.
+/// Keys of a stage.
 pub(super) static STAGE: Keys = Keys::new(
     "a stage",
     &[Key::new(
@@ -67,7 +67,7 @@ fn builtins() -> Vec<&'static str> {
 
 const ARGS: Kind = Kind::Map(&BUILTIN);
 
-/// A step that is more than a word.
+/// Keys of a step that is a mapping.
 pub(super) static STEP: Keys = Keys::choice(
     "a step",
     &[
@@ -144,7 +144,7 @@ pub(super) static STEP: Keys = Keys::choice(
     ],
 );
 
-/// What a built-in step may be given.
+/// Keys of the options of an `init`, `plan` or other step of Lockkeeper.
 pub(super) static BUILTIN: Keys = Keys::new(
     "a built-in step",
     &[Key::new(
@@ -164,7 +164,7 @@ const SHELL: Key = Key::new(
     "bash",
 );
 
-/// `shellArgs`, as steps and hooks have it.
+/// The key `shellArgs` of steps and hooks.
 pub(in crate::config) const SHELL_ARGS: Key = Key::new(
     "shellArgs",
     Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
@@ -173,7 +173,7 @@ pub(in crate::config) const SHELL_ARGS: Key = Key::new(
     "[-e, -c]",
 );
 
-/// `run`.
+/// Keys of a `run` step.
 pub(super) static RUN: Keys = Keys::new(
     "`run`",
     &[
@@ -202,7 +202,7 @@ fn outputs() -> Vec<&'static str> {
 
 static OUTPUT_ITEM: Kind = Kind::Any(&[Kind::Words(outputs), Kind::Map(&FILTER)]);
 
-/// An item of `output`.
+/// Keys of an item of `output`.
 pub(super) static FILTER: Keys = Keys::new(
     "an item of `output`",
     &[Key::new(
@@ -214,7 +214,7 @@ pub(super) static FILTER: Keys = Keys::new(
     )],
 );
 
-/// `env`.
+/// Keys of an `env` step.
 pub(super) static ENV: Keys = Keys::new(
     "`env`",
     &[
@@ -244,7 +244,7 @@ pub(super) static ENV: Keys = Keys::new(
     ],
 );
 
-/// `multienv`.
+/// Keys of a `multienv` step.
 pub(super) static MULTIENV: Keys = Keys::new(
     "`multienv`",
     &[

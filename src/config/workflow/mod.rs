@@ -1,5 +1,7 @@
-//! Workflows: which steps make a plan, an apply, an import (reference 6). They are the operator's, or a repository's
-//! where the operator allows that; nothing of a pull is ever spliced into them.
+//! Workflows: the steps of a plan, an apply or an import (reference 6).
+//!
+//! The administrator defines workflows. A repository can define its own if the administrator allows that. No text of
+//! a pull is ever inserted into a workflow.
 
 mod fingerprint;
 mod keys;
@@ -20,55 +22,54 @@ pub(super) use step::{read_command, read_shell};
 /// The steps of every stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workflow {
-    /// What projects call it by.
+    /// Name that projects use for the workflow.
     pub name: String,
-    /// Makes a plan.
+    /// Stage that makes a plan.
     pub plan: Stage,
-    /// Carries it out.
+    /// Stage that applies a plan.
     pub apply: Stage,
-    /// Looks at it.
+    /// Stage that checks a plan against policies.
     pub policy_check: Stage,
-    /// Takes something that exists into the state.
+    /// Stage that imports an existing resource into the state.
     pub import: Stage,
-    /// Takes something out of the state.
+    /// Stage that removes a resource from the state.
     pub state_rm: Stage,
 }
 
-/// The steps of one stage, in their order. None: the stage succeeds and does nothing.
+/// The steps of one stage, in order. A stage without steps does nothing and succeeds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stage {
-    /// The steps.
     pub steps: Arc<[Step]>,
 }
 
-/// One step.
+/// One step of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A step that Lockkeeper knows how to do.
+    /// A step that is built into Lockkeeper.
     Builtin {
-        /// Which.
+        /// Command or action of the step.
         step: Builtin,
         /// Arguments of the configuration; `$VAR` and `${VAR}` in them are replaced.
         extra_args: Vec<String>,
     },
-    /// A command of its author.
+    /// A command of the workflow's author.
     Run(RunStep),
-    /// A variable for the steps that follow.
+    /// A variable for the following steps.
     Env(EnvStep),
-    /// Variables for the steps that follow, printed by a command.
+    /// Variables for the following steps, printed by a command.
     Multienv(MultienvStep),
 }
 
 text_enum! {
-    /// The steps that Lockkeeper knows how to do.
+    /// Steps that are built into Lockkeeper.
     pub enum Builtin {
         /// `init`.
         Init = "init",
         /// `plan` into the plan file.
         Plan = "plan",
-        /// The plan file as JSON.
+        /// `show` of the plan file as JSON.
         Show = "show",
-        /// Policies against that.
+        /// A check of that JSON against policies.
         PolicyCheck = "policy_check",
         /// `apply` of the plan file.
         Apply = "apply",
@@ -79,10 +80,10 @@ text_enum! {
     }
 }
 
-/// What a command is handed to: the program, its arguments, then the command as the last one.
+/// A program that runs a command: the program, its arguments, then the command as the last argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shell {
-    /// The program, found along the search path.
+    /// The program, found on the `PATH`.
     pub program: String,
     /// Arguments before the command.
     pub args: Vec<String>,
@@ -97,59 +98,60 @@ impl Default for Shell {
     }
 }
 
-/// `run`.
+/// A `run` step: a command of the workflow's author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunStep {
     /// Source for the shell.
     pub command: String,
-    /// The shell.
+    /// Program that runs the command, with its arguments.
     pub shell: Shell,
-    /// What becomes of the output before it is part of a comment, in this order. The page of the run has all of it.
+    /// Filters for the output before it becomes part of a comment, in order. The page of the run shows the full
+    /// output.
     pub output: Vec<OutputFilter>,
 }
 
-/// `env`.
+/// An `env` step: one variable for the following steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvStep {
     /// Name of the variable.
     pub name: String,
-    /// Its value.
+    /// Value of the variable.
     pub value: EnvValue,
 }
 
-/// Where the value of a variable comes from.
+/// Source of the value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnvValue {
-    /// From the configuration.
+    /// A value of the configuration.
     Literal(String),
-    /// What a command prints, without the line break at its end.
+    /// Output of a command, without the line break at its end.
     Printed {
         /// Source for the shell.
         command: String,
-        /// The shell.
+        /// Program that runs the command, with its arguments.
         shell: Shell,
     },
 }
 
-/// `multienv`.
+/// A `multienv` step: variables that a command prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MultienvStep {
-    /// Source for the shell; it prints `NAME=value,…`.
+    /// Source for the shell; the command prints `NAME=value,…`.
     pub command: String,
-    /// The shell.
+    /// Program that runs the command, with its arguments.
     pub shell: Shell,
-    /// Whether the comment names the variables.
+    /// True if the comment names the variables.
     pub is_shown: bool,
 }
 
-/// What is done to the output of a step before it is part of a comment (reference 6.3).
+/// A filter for the output of a step before it becomes part of a comment (reference 6.3).
 #[derive(Debug, Clone)]
 pub enum OutputFilter {
-    /// Nothing of it is left, unless the step fails.
+    /// Hides the whole output, unless the step fails.
     Hide,
-    /// As with the built-in `plan`: nothing up to the last line about refreshing.
+    /// Hides everything up to the last line about refreshing, like the built-in `plan`.
     StripRefreshing,
-    /// Each match becomes its first group, `<redacted>`, and its second group.
+    /// Replaces each match by its first group, `<redacted>`, and its second group.
     Redact(Regex),
 }
 
@@ -166,20 +168,20 @@ impl PartialEq for OutputFilter {
 impl Eq for OutputFilter {}
 
 impl Workflow {
-    /// Name of the workflow that holds where nobody chooses one.
+    /// Name of the workflow of a project that chooses none.
     pub const DEFAULT: &str = "default";
 
-    /// The workflow that holds where nobody defines one (reference 6.1).
+    /// Returns the workflow that is in effect if nobody defines `default` (reference 6.1).
     pub fn builtin() -> Arc<Self> {
         Arc::clone(&BUILTIN)
     }
 
-    /// Whether parts of what plan and apply print are to be on pages only and in no comment.
+    /// Returns true if parts of the output of plan and apply must appear on pages only, never in a comment.
     pub fn keeps_output_private(&self) -> bool {
         self.plan.keeps_output_private() || self.apply.keeps_output_private()
     }
 
-    /// Whether the built-in `apply` is among the steps that apply, so that there has to be a plan file.
+    /// Returns true if the built-in `apply` is a step of the apply stage, so that a plan file is required.
     pub fn applies_plan_file(&self) -> bool {
         self.apply.steps.iter().any(|step| {
             matches!(
@@ -192,7 +194,7 @@ impl Workflow {
         })
     }
 
-    /// The commands and arguments of all stages, as they are written.
+    /// Returns the unexpanded commands and arguments of all stages.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let stages = [
             &self.plan,
@@ -207,7 +209,7 @@ impl Workflow {
             .flat_map(Step::texts)
     }
 
-    /// Whether plan or apply run a command of their author.
+    /// Returns true if plan or apply run a command of the workflow's author.
     pub fn runs_commands(&self) -> bool {
         let is_command = |step: &Step| match step {
             Step::Run(_) | Step::Multienv(_) => true,
@@ -240,7 +242,7 @@ impl Step {
 }
 
 impl Stage {
-    /// Built-in steps without further arguments.
+    /// Creates a stage of built-in steps without further arguments.
     pub fn of(steps: &[Builtin]) -> Self {
         let step = |step: &Builtin| Step::Builtin {
             step: *step,
@@ -251,7 +253,7 @@ impl Stage {
         }
     }
 
-    /// Whether parts of what it prints are to be on pages only and in no comment.
+    /// Returns true if parts of the stage's output must appear on pages only, never in a comment.
     pub fn keeps_output_private(&self) -> bool {
         let is_private =
             |filter: &OutputFilter| matches!(filter, OutputFilter::Hide | OutputFilter::Redact(_));

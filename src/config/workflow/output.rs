@@ -1,13 +1,13 @@
-//! `output` of a step: what of it is part of a comment (reference 6.2, 6.3).
+//! Reads `output` of a step: filters for the part of the output that a comment shows (reference 6.2, 6.3).
 
 use super::OutputFilter;
 use super::keys::FILTER;
 use crate::config::yaml::{Fields, Located, Node, Reader, Value, list_of, quoted, shown};
 
-/// The words of `output` of `run`.
+/// Words that `output` of `run` accepts.
 pub(super) const WORDS: [&str; 3] = ["show", "hide", "strip_refreshing"];
 
-/// Takes `output` out of `run`.
+/// Reads `output` from `run`.
 pub(super) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Vec<OutputFilter> {
     let Some(node) = fields.get("output") else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `workflows`, as the file of the server and the one of a repository write it (reference 5.4, 6).
+//! Reads `workflows` of the server's file and of a repository's file (reference 5.4, 6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use super::keys::{STAGE, WORKFLOW};
 use super::{Stage, Step, Workflow, step};
 use crate::config::yaml::{Fields, Located, Node, Reader, Value, shown};
 
-/// Which rules hold for commands (reference 4.1).
+/// Version of a repository's file, which decides how commands are read (reference 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum FileVersion {
-    /// Commands of plan and apply lose their quotes.
+    /// Version 2: commands of plan and apply lose their quotes.
     Two,
-    /// Commands are run as they are written.
+    /// Version 3: commands run as they are written.
     Three,
 }
 
-/// Steps of one stage; nobody writes that many.
+/// Maximum number of steps in one stage. No real workflow has so many.
 const MAX_STEPS: usize = 200;
 
-/// Characters of the name of a workflow.
+/// Maximum length of the name of a workflow, in characters.
 const MAX_NAME: usize = 255;
 
-/// Takes `workflows` out of a file.
+/// Reads `workflows` from a file.
 pub(in crate::config) fn read_workflows(
     reader: &mut Reader,
     fields: &Fields<'_>,
@@ -78,7 +78,7 @@ fn read_workflow(
         ("state_rm", state_rm),
     ];
     for (key, stage) in stages {
-        // Version 2 differs in these two only.
+        // Version 2 differs only in these two stages.
         let version = if matches!(key, "plan" | "apply") {
             version
         } else {
@@ -101,7 +101,7 @@ fn read_workflow(
     Some(workflow)
 }
 
-/// `None` leaves the default steps.
+/// Reads a stage. `None` keeps the default steps.
 fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<Stage> {
     let fields = reader.fields(node, &STAGE)?;
     let nodes = reader.list(&fields, "steps")?;
@@ -125,8 +125,8 @@ fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<
     })
 }
 
-/// Version 2 takes commands apart at spaces and puts them together again, so that quotes are lost. A command that would
-/// be changed by that is refused: it was written by somebody who does not know it, or for somebody who does.
+/// Refuses a command that version 2 would change. Version 2 splits commands at spaces and joins them again, so that
+/// quotes are lost. The author either does not know this rule, or relies on it.
 fn check_quotes(reader: &mut Reader, node: &Node, step: &Step) {
     let Step::Run(run) = step else { return };
     let split = shlex::split(&run.command).map(|words| words.join(" "));

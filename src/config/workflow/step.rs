@@ -1,4 +1,4 @@
-//! One step: a word, or a mapping with one key (reference 6.2).
+//! Reads one step: a word, or a mapping with one key (reference 6.2).
 
 use super::keys::{BUILTIN, ENV, MULTIENV, RUN, STEP};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
@@ -8,7 +8,7 @@ const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with 
 const ENV_HELP: &str = "write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`";
 const MULTIENV_HELP: &str = "write `multienv: COMMAND`; the command prints `NAME=value,…`";
 
-/// Reads a step; `None` when it is none.
+/// Reads a step. Returns `None` if the node is not a step.
 pub(super) fn read(reader: &mut Reader, node: &Node) -> Option<Step> {
     match &node.value {
         Value::Scalar(_, word) => read_word(reader, node.place, word),
@@ -158,7 +158,7 @@ fn read_multienv(reader: &mut Reader, key: &Located, value: &Node) -> Option<Mul
     })
 }
 
-/// The short form: the command and nothing else.
+/// Reads the short form, which is only a command.
 fn read_source(reader: &mut Reader, key: &Located, value: &Node, help: &str) -> Option<String> {
     if value.value == Value::Null {
         reader.problem(key.place, format!("`{}` has no command", key.text), help);
@@ -168,7 +168,7 @@ fn read_source(reader: &mut Reader, key: &Located, value: &Node, help: &str) -> 
     check_source(reader, &text, &format!("`{}`", key.text))
 }
 
-/// Takes the command out of a mapping that needs one; `of` names the mapping.
+/// Reads the command from a mapping that needs one. `of` names the mapping in messages.
 pub(in crate::config) fn read_command(
     reader: &mut Reader,
     node: &Node,
@@ -200,7 +200,7 @@ fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<Strin
     without_nul(reader, text)
 }
 
-/// No program can be given a text with a zero byte.
+/// Refuses a zero byte, because no program can receive it in an argument.
 fn without_nul(reader: &mut Reader, text: &Located) -> Option<String> {
     if text.text.contains('\0') {
         let what = format!("`{}` has a zero byte", shown(&text.text));
@@ -214,7 +214,7 @@ fn without_nul(reader: &mut Reader, text: &Located) -> Option<String> {
     Some(text.text.clone())
 }
 
-/// Takes `shell` and `shellArgs` out of a mapping that has a command.
+/// Reads `shell` and `shellArgs` from a mapping that has a command.
 pub(in crate::config) fn read_shell(reader: &mut Reader, fields: &Fields<'_>) -> Shell {
     let (program, args) = (reader.text(fields, "shell"), read_args(reader, fields));
     let default = Shell::default();

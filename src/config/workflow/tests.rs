@@ -1,4 +1,4 @@
-//! Every form of a step, and what a person is told about those that are none.
+//! Tests every form of a step, and the messages for invalid steps.
 
 use std::fmt::Write as _;
 
@@ -328,7 +328,7 @@ fn a_command_that_version_2_would_change_is_refused_there() {
         let text = with_step(&format!("{{run: {command}}}"));
         assert_eq!(parse(&text, FileVersion::Two).is_ok(), is_fine, "{command}");
         assert!(parse(&text, FileVersion::Three).is_ok(), "{command}");
-        // Only commands of plan and apply are changed.
+        // Version 2 changes only commands of plan and apply.
         assert!(
             parse(&text.replace("plan:", "import:"), FileVersion::Two).is_ok(),
             "{command}"

@@ -1,18 +1,18 @@
-//! Flags of Atlantis that this version does not have (reference 10.1 to 10.3). They are recognised so that
-//! nobody believes in a setting that does nothing.
+//! Flags of Atlantis that this version does not have (reference 10.1 to 10.3). The server recognises them, so that
+//! nobody relies on a setting without effect.
 
 use super::setting::{Kind, PREFIXES, variable};
 
-/// Why a flag of Atlantis is not there.
+/// The reason why a flag of Atlantis is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It is to come.
+    /// Refused until a later version supports the flag.
     NotYet,
-    /// It is refused; another setting or part does what it was for.
+    /// Refused, because another setting or component does the same.
     Instead(&'static str),
-    /// It is accepted and has no effect: what it is for is not here, and to do without it weakens nothing.
+    /// Accepted without effect: the feature behind the flag does not exist here, and its absence weakens nothing.
     WithoutEffect(&'static str),
-    /// What it asks for is always the case; setting it is only worth a warning.
+    /// Accepted with a warning, because the requested behaviour is always on.
     Always(&'static str),
 }
 
@@ -21,14 +21,15 @@ pub enum Reason {
 pub struct Absent {
     /// Name of the flag, without dashes.
     pub flag: &'static str,
-    /// Kind of value; it is checked although nothing is done with it.
+    /// Kind of value. The server checks the value, although it does not use it.
     pub kind: Kind,
-    /// Values that ask for what is the case anyway, mostly the default of Atlantis: no reason to refuse.
+    /// Values that request the behaviour that is in effect anyway, mostly the default of Atlantis. The server accepts
+    /// them.
     pub harmless: &'static [&'static str],
-    /// Why.
+    /// The reason why the flag is missing.
     pub reason: Reason,
-    /// Of a switch whose work is always done: what holds for whoever switches it off all the same, with the way out.
-    /// `None`: off asks for nothing that is not so.
+    /// Warning for a switch that cannot be switched off: the alternative for people who try. `None`: switching it off
+    /// requests nothing that differs from the current behaviour.
     pub off: Option<&'static str>,
 }
 
@@ -55,7 +56,7 @@ impl Absent {
         self
     }
 
-    /// Whether the bare flag means `true`.
+    /// Returns true if the bare flag means `true`.
     pub const fn is_switch(&self) -> bool {
         matches!(self.kind, Kind::Switch)
     }
@@ -70,13 +71,13 @@ impl Absent {
         self
     }
 
-    /// The variables of Atlantis and ours.
+    /// Returns the variable of Lockkeeper and the one of Atlantis.
     pub fn variables(&self) -> [String; 2] {
         PREFIXES.map(|prefix| variable(prefix, self.flag))
     }
 }
 
-/// Any whole number.
+/// Kind for any whole number.
 const COUNT: Kind = Kind::Number(0, u64::MAX);
 const POSTGRES: Reason =
     Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
@@ -101,7 +102,7 @@ const COSMETIC: Reason = Reason::WithoutEffect("it only changes how comments loo
 const OTHER_FORGE: Reason =
     Reason::WithoutEffect("it is only about forges that this version does not serve");
 
-/// The flags.
+/// All flags of Atlantis that this version does not have.
 pub static ABSENT: &[Absent] = &[
     Absent::value("api-secret", &[]).taking(Kind::Secret),
     Absent::value("azuredevops-hostname", &["dev.azure.com"]),
@@ -197,7 +198,7 @@ pub static ABSENT: &[Absent] = &[
 mod tests {
     use super::*;
 
-    /// Switches whose work is always done, and what off asks for is so all the same.
+    /// Switches that are always on, although switching them off would request nothing different.
     const OFF_IS_SO: &[(&str, &str)] = &[(
         "skip-clone-no-changes",
         "the repository is fetched whatever changed",

@@ -1,11 +1,13 @@
-//! Which repositories are served: `--repo-allowlist` (reference 2.8, without its slips: entries are trimmed, and
-//! `*` is a wildcard wherever it stands), and with `--require-claims` only those that have an owner.
+//! Selects the repositories to serve: `--repo-allowlist` (reference 2.8).
+//!
+//! Two slips of the reference are fixed: entries are trimmed, and `*` is a wildcard at any position. With
+//! `--require-claims`, a listed repository must also have an owner.
 
 use std::fmt;
 
 use crate::model::RepoId;
 
-/// Why a text is not a list of repositories.
+/// The text is not a list of repositories.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAllowlist {
     /// An entry begins like a URL.
@@ -14,13 +16,13 @@ pub enum InvalidAllowlist {
     /// An entry cannot match any repository.
     #[error("`{0}` is not of the form host/owner/name")]
     Form(String),
-    /// Only exclusions.
+    /// The list has only exclusions.
     #[error("everything listed is an exclusion, so no repository would be served")]
     NothingIncluded,
 }
 
-/// The repositories that are served: at least one rule includes it and none excludes it, in whatever order. Whether one must
-/// have an owner besides is kept with the list, so that whoever is handed the list cannot miss it.
+/// The repositories to serve. At least one rule must include a repository, and no rule may exclude it; the order does
+/// not matter. The list also stores whether a repository must have an owner, so that no user of the list can miss it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepoAllowlist {
     include: Vec<String>,
@@ -29,7 +31,7 @@ pub struct RepoAllowlist {
 }
 
 impl RepoAllowlist {
-    /// Reads the entries of the list.
+    /// Parses the entries of the list.
     pub fn new(entries: &[impl AsRef<str>]) -> Result<Self, InvalidAllowlist> {
         let (mut include, mut exclude) = (Vec::new(), Vec::new());
         for entry in entries
@@ -52,7 +54,7 @@ impl RepoAllowlist {
         })
     }
 
-    /// Only repositories that somebody has claimed are served, or also others (`--require-claims`).
+    /// Sets whether an owner must have claimed a repository (`--require-claims`).
     #[must_use]
     pub fn demanding_claims(self, demands_claims: bool) -> Self {
         Self {
@@ -61,18 +63,18 @@ impl RepoAllowlist {
         }
     }
 
-    /// Whether what is on the list is only served if somebody has claimed it, which the database knows.
+    /// Returns true if a listed repository is served only with a claim. The database knows the claims.
     pub fn demands_claims(&self) -> bool {
         self.demands_claims
     }
 
-    /// The repositories that the list names one by one, without a wildcard.
+    /// Returns the repositories that the list names without a wildcard.
     pub fn named(&self) -> impl Iterator<Item = RepoId> {
         let exact = self.include.iter().filter(|pattern| !pattern.contains('*'));
         exact.filter_map(|name| name.parse().ok())
     }
 
-    /// Whether the repository is on the list.
+    /// Returns true if the repository is on the list.
     pub fn allows(&self, repo: &RepoId) -> bool {
         let id = repo.to_string().to_lowercase();
         let any = |patterns: &[String]| {
@@ -93,7 +95,7 @@ impl fmt::Display for RepoAllowlist {
     }
 }
 
-/// Without a wildcard an entry must name a repository in full, or it could never match.
+/// Checks an entry. An entry without a wildcard must be the full name of a repository, or it could never match.
 fn pattern_of(entry: &str) -> Result<String, InvalidAllowlist> {
     if entry.contains("://") {
         return Err(InvalidAllowlist::Url(entry.to_owned()));
@@ -104,7 +106,7 @@ fn pattern_of(entry: &str) -> Result<String, InvalidAllowlist> {
     Ok(entry.to_lowercase())
 }
 
-/// Matches the whole text; `*` stands for any characters, none and slashes included. Runs in at most
+/// Matches the whole text. `*` stands for any number of characters, including slashes. The match takes at most
 /// `pattern × text` steps, so that no entry can be slow.
 pub(super) fn wildcard_matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
@@ -222,7 +224,7 @@ mod tests {
         }
     }
 
-    /// What a wildcard means, in the plainest way.
+    /// Matches a wildcard pattern by its definition, as the reference for the fast version.
     fn matches_by_definition(pattern: &[char], text: &[char]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

@@ -1,6 +1,6 @@
-//! Settings that are one of some words.
+//! Settings with a fixed list of words.
 
-/// An enum without data, and the one spelling of each variant in flags and variables.
+/// Defines an enum without data, and the one spelling of each variant in flags and variables.
 macro_rules! choice {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! What comments may ask for and what is answered.
+//! Settings for commands in comments, and for the replies.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,21 +20,21 @@ const COMMANDS: [CommandKind; 8] = [
     CommandKind::StateRm,
 ];
 
-/// Commands of Atlantis that are to come (reference 1.7).
+/// Commands of Atlantis that a later version will have (reference 1.7).
 const COMMANDS_TO_COME: [&str; 1] = ["approve_policies"];
 
-/// Commands and answers.
+/// Settings for commands in comments, and for the replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommentConfig {
-    /// Words that open a command, at least one; the first is used in hints.
+    /// Words that open a command, at least one. Hints use the first.
     pub executable_names: Vec<String>,
-    /// What the names of commit statuses begin with.
+    /// First part of the names of commit statuses.
     pub status_name: String,
-    /// What the names of statuses of others begin with that do not keep a pull from being mergeable.
+    /// First parts of the names of other programs' statuses that do not prevent a merge.
     pub ignored_status_names: Vec<String>,
-    /// Which commands comments may give.
+    /// Commands that comments may contain.
     pub allowed: BTreeSet<CommandKind>,
-    /// Arguments after `--` that are allowed besides the usual ones.
+    /// Arguments after `--` that are allowed in addition to the usual ones.
     pub added_extra_args: Vec<AddedArg>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,
@@ -42,30 +42,30 @@ pub struct CommentConfig {
     pub var_file_dirs: Vec<PathBuf>,
     /// Reaction to a comment whose command was accepted, in GitHub's words.
     pub reaction: Option<String>,
-    /// Output is cut after this many comments; `None` is never.
+    /// Maximum number of comments for the output of one command. The rest is cut. `None` stands for no limit.
     pub max_comments: Option<u32>,
-    /// When not to answer.
+    /// Cases in which Lockkeeper does not reply.
     pub silence: SilenceConfig,
-    /// Whether what follows `-p` may be a regular expression.
+    /// True if the value of `-p` may be a regular expression.
     pub regexp: bool,
-    /// How answers look.
+    /// Appearance of the replies.
     pub look: LookConfig,
 }
 
-/// How answers look.
+/// Appearance of the replies, and the form of `apply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
 )]
 pub struct LookConfig {
-    /// Whether `apply` has to name a project.
+    /// True if `apply` has to name a project.
     pub disable_apply_all: bool,
-    /// Whether nothing is folded.
+    /// True if replies fold nothing.
     pub disable_folding: bool,
-    /// Whether projects without changes are left out.
+    /// True if replies leave out projects without changes.
     pub hide_unchanged: bool,
-    /// Whether every change of a plan is coloured.
+    /// True if replies colour every change of a plan.
     pub diff_markdown: bool,
 }
 
@@ -84,18 +84,18 @@ impl LookConfig {
     }
 }
 
-/// When not to answer.
+/// Cases in which Lockkeeper does not reply or sets no status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
 )]
 pub struct SilenceConfig {
-    /// In repositories that are not served.
+    /// No reply in repositories that are not served.
     pub allowlist_errors: bool,
-    /// On pulls from forks.
+    /// No reply on pulls from forks.
     pub fork_errors: bool,
-    /// When a pull touches no project.
+    /// No reply when a pull touches no project.
     pub no_projects: bool,
     /// No statuses when a push touches no project.
     pub status_no_plans: bool,
@@ -155,7 +155,7 @@ impl SilenceConfig {
     }
 }
 
-/// GitHub REST: the contents of a reaction.
+/// Contents of a reaction in the REST API of GitHub.
 const REACTIONS: [&str; 8] = [
     "eyes", "+1", "-1", "laugh", "confused", "heart", "hooray", "rocket",
 ];
@@ -248,7 +248,7 @@ fn read_allowed(reader: &mut Reader<'_>) -> Read<BTreeSet<CommandKind>> {
     result.map(|()| allowed)
 }
 
-/// `state` as Atlantis calls it, or `state_rm` as everything else here does.
+/// Compares with both names of a command: Atlantis says `state`, and everything else here says `state_rm`.
 fn is_called(kind: CommandKind, name: &str) -> bool {
     kind.classic_name() == name || kind.as_str() == name
 }

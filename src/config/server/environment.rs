@@ -1,12 +1,12 @@
-//! Which of the server's variables Terraform and steps get. Pull requests decide what runs there, so the list
-//! names what is handed over; everything else stays with the server.
+//! Variables of the server that Terraform and steps get. Pull requests decide which code runs there, so a list names
+//! the variables that runs get. All others stay with the server.
 
 use super::allowlist::wildcard_matches;
 use super::problems::Problem;
 use super::reader::{Read, Reader};
 use crate::config::variables::is_of_server;
 
-/// Handed over always: what programs need to work at all, and what the usual providers authenticate with.
+/// Variables that every run gets: those that programs need to work at all, and the credentials of common providers.
 const ALWAYS: &[&str] = &[
     "PATH",
     "HOME",
@@ -31,7 +31,7 @@ const ALWAYS: &[&str] = &[
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "TF_*",
-    // Not `TG_*`, its newer ones: other programs have variables of that name, some of them secret.
+    // Not `TG_*`, the newer prefix: other programs have variables with such names, and some are secret.
     "TERRAGRUNT_*",
     "AWS_*",
     "ARM_*",
@@ -45,13 +45,13 @@ const ALWAYS: &[&str] = &[
 /// Part of the work of a run that may have credentials of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStage {
-    /// Reads: plans, and what runs around them.
+    /// Stage that reads: plans, and the hooks around them.
     Plan,
-    /// Changes: applies, imports and `state rm`, and what runs around them.
+    /// Stage that changes: applies, imports and `state rm`, and the hooks around them.
     Apply,
 }
 
-/// Which of the server's variables children get.
+/// Variables of the server that child processes get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassEnvironment {
     more: Vec<String>,
@@ -60,7 +60,7 @@ pub struct PassEnvironment {
 }
 
 impl PassEnvironment {
-    /// The built-in list and `more` names, in which `*` stands for any characters.
+    /// Creates the list from the built-in names and `more`, in which `*` stands for any characters.
     pub fn new(more: Vec<String>) -> Self {
         Self {
             more,
@@ -68,7 +68,8 @@ impl PassEnvironment {
         }
     }
 
-    /// Keeps some names for one stage: what is named for plans is not handed to applies, and the other way round.
+    /// Limits some names to one stage: applies do not get variables that are listed for plans, and the other way
+    /// round.
     #[must_use]
     pub fn of_stages(self, plan: Vec<String>, apply: Vec<String>) -> Self {
         Self {
@@ -78,8 +79,8 @@ impl PassEnvironment {
         }
     }
 
-    /// Whether a variable of this name is handed to a stage. Names are compared exactly, as Unix does; what is never
-    /// handed over is compared without case.
+    /// Returns true if a stage gets a variable of this name. Names are compared exactly, as on Unix. Only the names
+    /// of the server's own settings, which no stage gets, are compared without case.
     pub fn passes(&self, name: &str, stage: RunStage) -> bool {
         let is_in = |patterns: &[String]| {
             patterns

@@ -1,5 +1,5 @@
-//! The file of `--config`: the same settings as flags and variables, with the names of the flags as keys
-//! (reference 10). It may hold secrets, so no line with a secret is ever shown.
+//! Reads the file of `--config`: the settings of flags and variables, with the names of the flags as keys (reference
+//! 10). The file may contain secrets, so messages never show a line with a secret.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::strangers::nearest_flag;
 use super::table::SETTINGS;
 use crate::config::yaml::{self, Located, Node, Place, Value, shown};
 
-/// What a file of settings says.
+/// Content of a settings file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SettingsFile {
     path: String,
@@ -18,16 +18,16 @@ pub struct SettingsFile {
     readable_by_all: bool,
 }
 
-/// The value of one setting, and where it stands.
+/// Value of one setting, and its place in the file.
 #[derive(Clone, PartialEq, Eq)]
 struct Entry {
     text: String,
     place: Place,
-    /// The line and what to underline; empty where it could show a secret.
+    /// The line and the underlined part. Empty if it could show a secret.
     excerpt: Vec<String>,
 }
 
-/// What a key names.
+/// The setting or missing flag that a key names.
 enum Known {
     Setting(&'static Setting),
     Absent(&'static Absent),
@@ -61,11 +61,11 @@ impl Known {
 }
 
 impl SettingsFile {
-    /// Size of the file in bytes.
+    /// Maximum size of the file, in bytes.
     pub const MAX_BYTES: usize = 1 << 20;
 
-    /// Reads the file. What is wrong with it comes beside what could be read, so that problems of flags can be told in
-    /// the same go.
+    /// Parses the file. Returns its problems together with the settings that could be read, so that they appear in
+    /// one list with the problems of the flags.
     pub fn parse(path: &str, text: &str) -> (Self, Vec<Problem>) {
         let mut file = Self {
             path: path.to_owned(),
@@ -88,7 +88,7 @@ impl SettingsFile {
                 "the file is not a mapping",
                 "write `flag: value` lines, such as `port: 4141`",
             )),
-            // The words of the YAML reader may repeat what stands in the file.
+            // Messages of the YAML reader can repeat text of the file, so they are not shown.
             Err(yaml::Problem { place, .. }) => problems.push(file.wrong_at(
                 place.unwrap_or(Place::START),
                 "this is not valid YAML, or a key is there twice",
@@ -98,7 +98,7 @@ impl SettingsFile {
         (file, problems)
     }
 
-    /// Notes that every account of the machine can read the file.
+    /// Marks the file as readable by every account of the machine.
     #[must_use]
     pub fn readable_by_all(self) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl SettingsFile {
         }
     }
 
-    /// What it says about a flag, and where; an empty value counts as not given.
+    /// Returns the value of a flag and its place in the file. An empty value counts as not set.
     pub(super) fn value(&self, flag: &str) -> Option<(&str, String)> {
         let entry = self
             .entries
@@ -116,7 +116,7 @@ impl SettingsFile {
         Some((&entry.text, self.position(entry.place)))
     }
 
-    /// Lines to show for a flag.
+    /// Returns the lines of the file to show for a flag.
     pub(super) fn excerpt(&self, flag: &str) -> Vec<String> {
         self.entries
             .get(flag)
@@ -124,7 +124,7 @@ impl SettingsFile {
             .unwrap_or_default()
     }
 
-    /// Said if there are secrets that everybody on the machine can read.
+    /// Returns a warning if every account of the machine can read secrets in the file.
     pub(super) fn warning(&self) -> Option<Warning> {
         let is_secret =
             |flag: &&&str| Known::find(flag).is_some_and(|known| known.kind().is_secret());
@@ -195,7 +195,7 @@ impl SettingsFile {
     }
 }
 
-/// A value as it would be written after a flag; or what it should have been.
+/// Returns the value in the syntax of a flag, or a description of the expected value.
 fn value_text(kind: Kind, node: &Node) -> Result<String, &'static str> {
     match (&node.value, separator(kind)) {
         (Value::Null, _) => Ok(String::new()),
@@ -229,7 +229,7 @@ fn scalar(node: &Node) -> Option<&str> {
     }
 }
 
-/// What stands between several values of one setting.
+/// Returns the separator between several values of one setting.
 fn separator(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::List => Some(","),

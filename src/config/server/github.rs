@@ -1,4 +1,4 @@
-//! Who Lockkeeper is on GitHub, and where GitHub is.
+//! Settings for GitHub: its address, and the credentials of Lockkeeper there.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,52 +11,53 @@ use super::reader::{Read, Reader, Recorded};
 use crate::model::{ForgeHosts, HostName};
 use crate::secret::Secret;
 
-/// A secret, or the file it is in. The file is read by whoever needs the secret, when it is needed.
+/// A secret, or the file that contains it. The file is read each time the secret is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// The secret itself.
+    /// The text of the secret.
     Inline(Secret),
-    /// A file with nothing but the secret in it; may change at any time.
+    /// A file that contains only the secret, and may change at any time.
     File(PathBuf),
 }
 
-/// How Lockkeeper proves who it is.
+/// Credentials of Lockkeeper at GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GithubAuth {
-    /// As an account with a personal access token.
+    /// An account with a personal access token.
     Token {
         /// Name of the account, without `@`.
         user: String,
-        /// Its token.
+        /// Token of the account.
         token: SecretSource,
     },
-    /// As a GitHub App.
+    /// A GitHub App with a private key.
     App {
         /// Number of the App.
         id: u64,
-        /// Its private key, PEM.
+        /// Private key of the App, PEM.
         key: SecretSource,
-        /// Installation to use where an event names none.
+        /// Installation for events that name none.
         installation: Option<u64>,
-        /// Its name in URLs, if known.
+        /// Name of the App in URLs, if known.
         slug: Option<String>,
     },
 }
 
-/// Everything about GitHub.
+/// Address of a GitHub, and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GithubConfig {
     /// Host in the ids of repositories.
     pub host: HostName,
     /// Root of the REST API, ends with a slash.
     pub api_url: Url,
-    /// Who Lockkeeper is.
+    /// Credentials of Lockkeeper at GitHub.
     pub auth: GithubAuth,
-    /// Pause between two writes; `None`: as the host asks for. No flag sets it: it is for stand-ins of a GitHub.
+    /// Pause between two writes. `None` stands for the pause that the host requests. No flag sets it: only fakes of
+    /// GitHub need it.
     pub write_pause: Option<Duration>,
 }
 
-/// Hosts that are forges by these settings, for commands that need nothing else of the server.
+/// Returns the hosts that are forges with these settings, for commands that need no other setting of the server.
 pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, ConfigErrors> {
     let mut reader = Reader::new(raw, Vec::new());
     let host = read_host(&mut reader);
@@ -113,7 +114,7 @@ fn read_api_url(reader: &mut Reader<'_>) -> Read<Option<Url>> {
     Ok(url)
 }
 
-/// Reads an http(s) URL and makes it end with a slash, so that joining a path appends to it.
+/// Parses an http(s) URL and makes it end with a slash, so that joining a path appends to it.
 pub(super) fn web_url(text: &str) -> Result<Url, String> {
     let invalid = |why: &str| format!("`{text}` {why}");
     let mut url = Url::parse(text).map_err(|error| invalid(&format!("is not a URL: {error}")))?;
@@ -140,7 +141,8 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// GitHub documents `api.github.com`, `api.SUBDOMAIN.ghe.com`, and `HOST/api/v3` for Enterprise Server.
+/// Returns the API's URL for a host. GitHub documents `api.github.com`, `api.SUBDOMAIN.ghe.com`, and `HOST/api/v3`
+/// for Enterprise Server.
 fn default_api_url(host: &HostName) -> Result<Url, Problem> {
     let text = match host.as_str() {
         name if name == "github.com" || name.ends_with(".ghe.com") => {
@@ -167,7 +169,7 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
     let token = read_source(reader, "gh-token", "gh-token-file");
     let app = reader.number::<u64>("gh-app-id");
     let key = read_source(reader, "gh-app-key", "gh-app-key-file");
-    // Looked at even where it means nothing, so that a wrong one is told with everything else.
+    // The id is read even if it has no effect, so that an invalid one is reported with the other problems.
     let installation = reader
         .number::<u64>("gh-app-installation-id")
         .map(|id| id.filter(|id| *id != 0));
@@ -202,7 +204,7 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
     }
 }
 
-/// The secret or the file with it, not both.
+/// Reads the secret or the name of its file, and refuses both together.
 fn read_source(
     reader: &mut Reader<'_>,
     inline: &'static str,
@@ -251,10 +253,10 @@ fn read_app_auth(
     }
 }
 
-/// What proves that a webhook is GitHub's.
+/// Secrets that prove that a webhook comes from GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookConfig {
-    /// Any of these may have signed. Empty only if the operator allows unsigned webhooks.
+    /// Secrets that may have signed a webhook. Empty only if the administrator allows unsigned webhooks.
     pub secrets: Vec<Secret>,
 }
 

@@ -1,29 +1,31 @@
-//! The names and addresses by which pages and API may be asked for: `--atlantis-url`, the listener, `--web-hosts`.
+//! Host names and addresses of the pages and the API: `--atlantis-url`, the listener, `--web-hosts`.
 //!
-//! A browser sends the name in its address bar. A page of somebody else whose name is pointed at this server (DNS
-//! rebinding) is one origin with the answers of this server to the browser, so only known names are answered.
+//! A browser sends the name in its address bar. An attacker can point their own name at this server (DNS rebinding).
+//! Their page and the answers of this server are then one origin for the browser. So the server answers only requests
+//! for known names.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use url::{Host, Url};
 
-/// Longest name of a host (RFC 1035), with the dots.
+/// Maximum length of a host name, with the dots (RFC 1035).
 const LONGEST: usize = 253;
 
-/// A word of the list is no name of a host.
+/// A word of the list is not a host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a host name nor an address")]
 pub struct InvalidWebHost(String);
 
-/// Names and addresses of the web server. Ports are not compared: they tell nobody apart, and containers and proxies change them.
+/// Names and addresses of the web server. Ports are not compared: they distinguish nobody, and containers and proxies
+/// change them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebHosts {
     known: BTreeSet<String>,
 }
 
 impl WebHosts {
-    /// Collects what the operator named and where the server listens.
+    /// Collects the names that the administrator listed, and the address of the listener.
     pub fn new(
         public_url: &Url,
         listen: SocketAddr,
@@ -55,8 +57,8 @@ impl WebHosts {
         Ok(Self { known })
     }
 
-    /// Whether the value of `Host` (or `:authority`) names this server. `local` is the address at which the connection was
-    /// accepted, one of the listener's where it listens on all.
+    /// Returns true if the value of `Host` (or `:authority`) names this server. `local` is the address that accepted
+    /// the connection, which is useful if the listener accepts all addresses.
     pub fn knows(&self, authority: &str, local: Option<IpAddr>) -> bool {
         host_of(authority).is_some_and(|host| {
             self.known.contains(&host)
@@ -65,7 +67,7 @@ impl WebHosts {
     }
 }
 
-/// The host of `host`, `host:port`, `[::1]:port`; `None`: it is not of that form.
+/// Returns the host of `host`, `host:port` or `[::1]:port`. Returns `None` for any other form.
 fn host_of(authority: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     if authority.len() > LONGEST + ":65535".len() || !authority.bytes().all(is_plain) {
@@ -79,7 +81,7 @@ fn host_of(authority: &str) -> Option<String> {
     }
 }
 
-/// One spelling of a name or an address, with or without brackets.
+/// Returns the canonical spelling of a name or an address, with or without brackets.
 fn host(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<Ipv6Addr>() {
         return Some(of_address(IpAddr::V6(address).to_canonical()));

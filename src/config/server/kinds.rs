@@ -1,10 +1,10 @@
-//! Whether a text is a value of a kind at all, for flags that nothing reads yet: a wrong word should not wait to be
-//! found until the flag does something.
+//! Checks the values of flags that nothing reads yet, so that people notice a wrong value before the flag has an
+//! effect.
 
 use super::reader::{one_of, parse_switch};
 use super::setting::Kind;
 
-/// What is wrong with the text, and what to write; `None`: it is a value of that kind.
+/// Returns the mistake and its correction, or `None` if the text is a valid value of the kind.
 pub(super) fn malformed(kind: Kind, text: &str) -> Option<(String, String)> {
     match kind {
         Kind::Switch if parse_switch(text).is_none() => Some((

@@ -1,4 +1,4 @@
-//! How locks are taken, and what the operator says about single repositories.
+//! Settings for locks, and the administrator's rules for single repositories.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use crate::config::repos::{ConfigSource, ServerRepos};
 use crate::config::yaml::{self, Place};
 use crate::model::Sha256Digest;
 
-/// How locks are taken, and what holds for which repository.
+/// Settings for locks, and the rules for single repositories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockingConfig {
-    /// What `--repo-config` says, and `--disable-repo-locking`.
+    /// Rules of `--repo-config` and `--disable-repo-locking`.
     pub repos: Arc<ServerRepos>,
-    /// What the file of a repository is read from; `None`: what is checked out.
+    /// Source of the repositories' own files. `None` stands for the checked-out commit.
     pub config_source: Option<ConfigSource>,
-    /// Where that was read, if it was a file.
+    /// File of `--repo-config`, if the rules come from a file.
     pub file: Option<ReposFile>,
-    /// Whether a plan that meets the lock of another pull waits for it in line.
+    /// True if a plan waits in the queue of a lock that another pull holds.
     pub queue: bool,
 }
 
-/// The file of `--repo-config`, so that it can be read again.
+/// The file of `--repo-config`, for reading it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReposFile {
-    /// Where it is; absolute.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// Of its text.
+    /// Digest of the file's text.
     pub digest: Sha256Digest,
     /// `--disable-repo-locking`.
     pub without_locking: bool,
@@ -65,7 +65,7 @@ impl LockingConfig {
     }
 }
 
-/// What the file of a repository is read from, where its entry says nothing.
+/// Reads the source of repositories' own files, for repositories whose entry names none.
 pub(super) fn read_config_source(reader: &mut Reader<'_>) -> Read<Option<ConfigSource>> {
     let fix = "write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch";
     reader.parsed("repo-config-source", str::parse::<ConfigSource>, fix)
@@ -93,18 +93,18 @@ fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
     Ok(repos)
 }
 
-/// What the operator says about repositories, as it is written.
+/// Rules for repositories, not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepoFile {
-    /// Where it is, or the flag that has it.
+    /// Path of the file, or name of the flag with the text.
     pub name: String,
-    /// The YAML or JSON.
+    /// Text in YAML or JSON.
     text: String,
     is_json: bool,
 }
 
 impl RepoFile {
-    /// What it says.
+    /// Parses the rules. Errors name the file or the flag.
     pub fn parse(&self) -> Result<ServerRepos, yaml::ConfigErrors> {
         let parse = if self.is_json {
             ServerRepos::parse_json
@@ -154,7 +154,7 @@ fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {
     )
 }
 
-/// Puts every problem of the file into the list of the server.
+/// Adds every problem of the file to the problems of the server's configuration.
 fn record(reader: &mut Reader<'_>, errors: &yaml::ConfigErrors) -> Recorded {
     for (problem, excerpt) in errors.with_excerpts() {
         let place = problem

@@ -1,14 +1,14 @@
-//! What is logged.
+//! Settings for the log.
 
 use super::reader::{Read, Reader};
 use crate::telemetry::{LogFormat, LogLevel};
 
-/// What is logged and how.
+/// Level and format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggingConfig {
-    /// Least important messages.
+    /// Level of the least important messages in the log.
     pub level: LogLevel,
-    /// Form of a line.
+    /// Format of a log line.
     pub format: LogFormat,
 }
 

@@ -1,9 +1,8 @@
-//! What the operator of a server decides: flags and variables become [`ServerConfig`], or a list of everything
-//! that is wrong with them.
+//! Configuration of the server: turns flags and variables into [`ServerConfig`], or into a list of all problems.
 //!
-//! One table ([`SETTINGS`]) says which settings there are. `cli/` makes the command line from it and reads the
-//! environment; the texts arrive here as [`RawSettings`], each section reads its own, and what it cannot read it
-//! reports and goes on, so that a person sees all problems in one go.
+//! One table ([`SETTINGS`]) lists the settings. `cli/` derives the command line from it and reads the environment.
+//! The texts arrive here as [`RawSettings`], and each section reads its own settings. A section reports an invalid
+//! value and continues, so that people see all problems at once.
 
 mod absent;
 mod allowlist;
@@ -72,45 +71,45 @@ pub use web::{TlsFiles, WebAuth, WebConfig};
 
 use reader::{Read, Reader};
 
-/// Everything the operator decided, checked.
+/// All settings of the server, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Which repositories and pulls are served.
+    /// Repositories and pulls to serve.
     pub repos: RepoConfig,
-    /// Who Lockkeeper is on GitHub, and where that is.
+    /// Address of GitHub, and the credentials of Lockkeeper there.
     pub github: GithubConfig,
-    /// What proves that a webhook is GitHub's.
+    /// Secrets that prove that a webhook comes from GitHub.
     pub webhooks: WebhookConfig,
-    /// The web server.
+    /// Settings of the web server.
     pub web: WebConfig,
-    /// Where things are kept.
+    /// Places for data: database, mirrors, plan files.
     pub storage: StorageConfig,
-    /// How long what is over is kept.
+    /// Times after which old data is removed.
     pub retention: Retention,
-    /// How mirrors are kept in step.
+    /// Limits for the sync of mirrors.
     pub sync: SyncConfig,
-    /// How often repairs look.
+    /// Periods of the reconcilers.
     pub periods: Periods,
-    /// Who may do what.
+    /// Rules about permitted actions.
     pub permissions: PermissionConfig,
-    /// Commands and answers.
+    /// Settings for commands in comments, and for the replies.
     pub comments: CommentConfig,
-    /// When a plan is made by itself.
+    /// Settings for automatic plans.
     pub planning: PlanningConfig,
-    /// How locks are taken, and what holds for which repository.
+    /// Settings for locks, and the rules for single repositories.
     pub locking: LockingConfig,
-    /// How code is run.
+    /// Programs that run the code, and their limits.
     pub terraform: TerraformConfig,
-    /// What separates runs from the server.
+    /// Boundary between runs and the server.
     pub sandbox: SandboxConfig,
-    /// What is logged.
+    /// Level and format of the log.
     pub logging: LoggingConfig,
-    /// Settings that are accepted and have no effect, a sentence each.
+    /// Settings that are accepted without effect, one sentence each.
     pub without_effect: Vec<String>,
 }
 
 impl ServerConfig {
-    /// Checks everything. `found` are problems the caller knows of already (unknown flags, missing files); they
+    /// Checks all settings. `found` are problems that the caller already knows (unknown flags, missing files). They
     /// become part of the list.
     pub fn from_raw(
         raw: &RawSettings,

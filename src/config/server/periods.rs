@@ -1,18 +1,18 @@
-//! How often repairs look, where the operator has a say in it.
+//! Periods of the reconcilers that the administrator can change.
 
 use std::time::Duration;
 
 use super::reader::{Read, Reader};
 
-/// How long from one look of a repair to the next.
+/// Time between two runs of a reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Periods {
-    /// For claims that nothing refers to.
+    /// Period of the removal of claims that nothing refers to.
     pub claims: Duration,
 }
 
 impl Periods {
-    /// What holds where nothing is set.
+    /// Periods without a setting.
     pub const DEFAULT: Self = Self {
         claims: Duration::from_mins(10),
     };

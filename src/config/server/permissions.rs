@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Settings that permit actions.
 
 use std::path::PathBuf;
 
@@ -8,23 +8,23 @@ use super::reader::{Read, Reader};
 use crate::config::access::{TeamRules, WebRules};
 
 choice! {
-    /// Whose comments are commands where neither a list of teams nor a program says who may do what.
+    /// Authors whose comments are commands, if neither a list of teams nor a program decides.
     pub enum Commenters {
-        /// Those of people who may write to the repository.
+        /// People with write access to the repository.
         Writers = "writers",
-        /// Those of everybody who can comment; in public repositories those of people who may write.
+        /// Everybody who can comment. In public repositories, only people with write access.
         Everyone = "everyone",
     }
 }
 
-/// Who may do what.
+/// Rules about permitted actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionConfig {
-    /// Which team of the forge may give which command.
+    /// Commands that each team of the forge may use.
     pub teams: TeamRules,
-    /// Who may give commands where there is no such list.
+    /// Authors of commands, if there is no list of teams.
     pub commenters: Commenters,
-    /// What the pages and the API may be used for.
+    /// Actions that are permitted on the pages and in the API.
     pub web: WebRules,
     /// The file of accounts that are limited to owners; absolute.
     pub accounts: Option<PathBuf>,
@@ -58,7 +58,7 @@ fn read_teams(reader: &mut Reader<'_>) -> Read<TeamRules> {
     Err(recorded.last().expect("a list is refused for a reason"))
 }
 
-/// A list of teams decides alone, so that `everyone` beside it would do nothing.
+/// Reads the authors of commands. A list of teams decides alone, so `everyone` beside it would have no effect.
 fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> {
     let flag = "allow-commenters";
     match reader.choice(flag)?.expect("the setting has a default") {
@@ -71,7 +71,8 @@ fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> 
     }
 }
 
-/// Without a password the pages only show, unless the operator says that anybody may change something.
+/// Reads the actions of the web. Without a password the pages only show, unless the administrator allows changes to
+/// every visitor.
 fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
     let flag = "web-allow";
     let is_named = reader
@@ -141,7 +142,8 @@ fn quoted(rules: &WebRules) -> String {
     words.join(", ")
 }
 
-/// Whoever needs no password is the whole server.
+/// Reads the file of accounts. It needs a password for the pages, because a visitor without one reaches the whole
+/// server.
 fn read_accounts(reader: &mut Reader<'_>) -> Read<Option<PathBuf>> {
     let flag = "web-accounts-file";
     match (reader.path(flag), reader.switch("web-basic-auth")) {

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, told all at once and so that a person can act on it.
+//! Problems of a configuration, reported all at once and with a fix for each.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use super::raw::{Given, Giver, RawSettings};
 use super::setting::Setting;
 use super::table::setting;
 
-/// One thing that keeps the server from starting.
+/// A problem that keeps the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     subject: String,
-    /// The flag it is about, if it is about one.
+    /// Flag with the problem, if it concerns one flag.
     flag: Option<&'static str>,
     what: String,
-    /// Lines to show, of a file.
+    /// Lines of a file that show the problem.
     excerpt: Vec<String>,
     fix: String,
 }
 
 impl Problem {
-    /// About one setting.
+    /// Creates a problem of one setting.
     pub fn with(flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             flag: Some(flag),
@@ -27,7 +27,7 @@ impl Problem {
         }
     }
 
-    /// About anything else; `subject` opens the sentence.
+    /// Creates a problem of anything else. `subject` opens the sentence.
     pub fn about(
         subject: impl Into<String>,
         what: impl Into<String>,
@@ -42,7 +42,7 @@ impl Problem {
         }
     }
 
-    /// If the file of `--config` says what is wrong: with the place there.
+    /// Names the place in the file of `--config`, if the value comes from that file.
     pub(super) fn placed(self, raw: &RawSettings) -> Self {
         let given = self.flag.and_then(|flag| raw.given(setting(flag)));
         match (self.flag, given) {
@@ -62,13 +62,13 @@ impl Problem {
         }
     }
 
-    /// With the lines of the file it is about.
+    /// Adds the lines of the file that show the problem.
     pub(super) fn showing(self, excerpt: Vec<String>) -> Self {
         Self { excerpt, ..self }
     }
 }
 
-/// `--gh-user (LOCKKEEPER_GH_USER)`.
+/// Formats a setting: `--gh-user (LOCKKEEPER_GH_USER)`.
 fn subject(setting: &Setting) -> String {
     format!("--{} ({})", setting.flag, setting.variable())
 }
@@ -83,17 +83,17 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that keeps the server from starting.
+/// All problems that keep the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors(Vec<Problem>);
 
 impl ConfigErrors {
-    /// `None` if there is none.
+    /// Returns the errors, or `None` if there is no problem.
     pub(super) fn of(problems: Vec<Problem>) -> Option<Self> {
         (!problems.is_empty()).then_some(Self(problems))
     }
 
-    /// The problems, in the order in which they were found.
+    /// Returns the problems in the order in which they were found.
     pub fn problems(&self) -> &[Problem] {
         &self.0
     }
@@ -120,21 +120,21 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// Something the server starts with, but that a person should know.
+/// A problem that does not keep the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     text: String,
-    /// Whether it is about a setting that is accepted and has no effect.
+    /// True if the warning is about a setting without effect.
     is_idle: bool,
 }
 
 impl Warning {
-    /// About one setting.
+    /// Creates a warning about one setting.
     pub(super) fn with(flag: &'static str, what: impl fmt::Display) -> Self {
         Self::about(format!("{}: {what}", subject(setting(flag))))
     }
 
-    /// About anything else.
+    /// Creates a warning about anything else.
     pub(super) fn about(text: String) -> Self {
         Self {
             text,
@@ -142,7 +142,7 @@ impl Warning {
         }
     }
 
-    /// About a setting that is accepted and has no effect.
+    /// Creates a warning about a setting that is accepted without effect.
     pub(super) fn without_effect(text: String) -> Self {
         Self {
             text,
@@ -150,7 +150,7 @@ impl Warning {
         }
     }
 
-    /// Whether it is about a setting that is accepted and has no effect.
+    /// Returns true if the warning is about a setting that is accepted without effect.
     pub fn is_without_effect(&self) -> bool {
         self.is_idle
     }

@@ -1,13 +1,13 @@
-//! Which proxies are believed when they say where a request comes from: `--trusted-proxies`.
+//! Trusted proxies, which tell the server where a request comes from: `--trusted-proxies`.
 //!
-//! Whoever sends a request can write anything into `X-Forwarded-For`. Each proxy adds the address that it saw at the
-//! end, so the list is read from the end, and only as far as those who wrote it are trusted.
+//! Every client can write anything into `X-Forwarded-For`. Each proxy appends the address that it saw. So the server
+//! reads the list from its end, and stops at the first address that is not a trusted proxy.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-/// Addresses of one request that are looked at; the others are not believed.
+/// Maximum number of addresses of one request that the server reads. It ignores the others.
 const MOST_HOPS: usize = 16;
 
 /// A word of the list is neither an address nor a network.
@@ -15,12 +15,12 @@ const MOST_HOPS: usize = 16;
 #[error("`{0}` is neither an address nor a network")]
 pub struct InvalidNetwork(String);
 
-/// Networks in which trusted proxies are.
+/// Networks with trusted proxies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
 
 impl TrustedProxies {
-    /// Reads addresses and networks.
+    /// Parses addresses and networks.
     pub fn new(words: &[impl AsRef<str>]) -> Result<Self, InvalidNetwork> {
         let network = |word: &str| {
             let one = || word.parse::<IpAddr>().ok().map(IpNet::from);
@@ -36,13 +36,13 @@ impl TrustedProxies {
             .map(Self)
     }
 
-    /// Says whether a trusted proxy has this address.
+    /// Returns true if a trusted proxy has this address.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Who sent a request that came from `peer` with these values of `X-Forwarded-For`: the first address, from the end,
-    /// that is no trusted proxy.
+    /// Returns the sender of a request that came from `peer` with these values of `X-Forwarded-For`. The sender is
+    /// the first address, from the end, that is not a trusted proxy.
     pub fn client<'a>(&self, peer: IpAddr, forwarded: impl IntoIterator<Item = &'a str>) -> IpAddr {
         let mut client = peer.to_canonical();
         let hops: Vec<&str> = forwarded
@@ -59,7 +59,7 @@ impl TrustedProxies {
     }
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
 fn address(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     text.parse::<IpAddr>()
@@ -98,7 +98,7 @@ mod tests {
                 &["::ffff:203.0.113.5"][..],
                 "203.0.113.5",
             ),
-            // What the client wrote itself stands before what the proxy saw.
+            // Text of the client itself comes before the address that the proxy saw.
             (
                 &trusted[..],
                 "10.1.1.1",
@@ -118,7 +118,7 @@ mod tests {
                 "2001:db8::7",
             ),
             (&trusted[..], "::1", &["203.0.113.5:80"][..], "203.0.113.5"),
-            // What is no address ends the search at the last who was believed.
+            // An invalid address ends the search. The last trusted address is the sender.
             (
                 &trusted[..],
                 "10.1.1.1",

@@ -1,4 +1,4 @@
-//! What was said on the command line and in the environment, before anything is made of it.
+//! Texts of the command line, the environment and the settings file, before they are checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use super::file::SettingsFile;
 use super::setting::{Kind, Setting};
 
-/// The texts a configuration is made from, read by `cli/` and handed in.
+/// The texts of a configuration, which `cli/` reads.
 #[derive(Clone, Default)]
 pub struct RawSettings {
     /// Values of each flag in the order given, by the name of the flag without dashes (aliases resolved).
     pub flags: BTreeMap<String, Vec<String>>,
-    /// Environment variables.
+    /// Environment variables of the server.
     pub variables: BTreeMap<String, String>,
-    /// What the file of `--config` says.
+    /// Settings of the file of `--config`.
     pub settings_file: SettingsFile,
-    /// What is in the files that settings name and that are part of the configuration, by the name of the flag; or why
-    /// they cannot be read.
+    /// Content of the files that settings name and that are part of the configuration, by the name of the flag. An
+    /// error is the reason why a file cannot be read.
     pub files: BTreeMap<String, Result<String, String>>,
-    /// Home folder of the account the server runs as.
+    /// Home folder of the account that the server runs as.
     pub home: Option<PathBuf>,
-    /// Folder the server was started in.
+    /// Folder in which the server was started.
     pub working_dir: PathBuf,
-    /// Name of this machine.
+    /// Host name of this machine.
     pub hostname: String,
 }
 
 impl fmt::Debug for RawSettings {
-    /// Shows which texts there are, not what they say.
+    /// Shows the names of the flags, but no values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawSettings")
             .field("flags", &self.flags.keys())
@@ -36,30 +36,30 @@ impl fmt::Debug for RawSettings {
     }
 }
 
-/// A value and who said it.
+/// A value and its source.
 pub struct Given<'a> {
     /// The value, never empty.
     pub text: &'a str,
     /// `--gh-user`, `ATLANTIS_GH_USER` or `server.yaml:3:10`.
     pub source: String,
-    /// Which way it was said.
+    /// Kind of the value's source.
     pub by: Giver,
 }
 
-/// The ways to set something; an earlier one wins.
+/// Sources of a setting. An earlier one overrides a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giver {
-    /// On the command line.
+    /// A flag on the command line.
     Flag,
-    /// In the environment.
+    /// A variable of the server's environment.
     Variable,
-    /// In the file of `--config`.
+    /// The file of `--config`.
     File,
 }
 
 impl RawSettings {
-    /// What somebody said about a setting: the last flag that is not empty, else the first variable that is not, else
-    /// the file.
+    /// Returns the value of a setting: the last flag that is not empty, else the first variable that is not empty,
+    /// else the value of the file.
     pub fn given(&self, setting: &Setting) -> Option<Given<'_>> {
         self.flag(setting.flag)
             .or_else(|| self.variable(setting))
@@ -96,8 +96,8 @@ impl RawSettings {
             .find_map(|name| self.named_variable(name, is_number))
     }
 
-    /// Empty means unset; so does, where a number is wanted, the address that Kubernetes puts into
-    /// `<SERVICE>_PORT` (reference 10).
+    /// Returns the value of a variable. An empty value counts as unset. For a number, so does the address that
+    /// Kubernetes puts into `<SERVICE>_PORT` (reference 10).
     pub(super) fn named_variable(&self, name: String, is_number: bool) -> Option<Given<'_>> {
         let text = self.variables.get(&name).filter(|text| !text.is_empty())?;
         (!is_number || !is_service_link(text)).then(|| Given {
@@ -107,7 +107,7 @@ impl RawSettings {
         })
     }
 
-    /// `~/` is the home folder, a relative path starts at the working folder.
+    /// Makes a path absolute: `~/` is the home folder, and a relative path starts at the working folder.
     pub fn absolute(&self, text: &str) -> PathBuf {
         match (
             text.strip_prefix("~/").or((text == "~").then_some("")),
@@ -119,7 +119,7 @@ impl RawSettings {
     }
 }
 
-/// `tcp://10.0.0.1:4141`.
+/// Returns true for a value such as `tcp://10.0.0.1:4141`.
 pub(super) fn is_service_link(text: &str) -> bool {
     text.starts_with("tcp://") || text.starts_with("udp://")
 }

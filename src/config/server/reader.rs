@@ -1,4 +1,4 @@
-//! Reads settings one by one, and remembers every problem instead of stopping at the first.
+//! Reads settings one by one. Collects every problem instead of stopping at the first.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -14,20 +14,20 @@ use crate::config::duration::parse_duration;
 use crate::config::size::ByteSize;
 use crate::secret::Secret;
 
-/// Fewest characters of a password or of a secret for webhooks.
+/// Minimum length of a password or of a webhook secret, in characters.
 const SHORTEST_SECRET: usize = 16;
 
-/// The value could not be read; the reader has the problem.
+/// The value could not be read, and the reader has recorded the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recorded;
 
 /// A value, or the certainty that a problem has been recorded.
 pub(super) type Read<T> = Result<T, Recorded>;
 
-/// A value to be checked: what was said, or the default.
+/// A value to check: the given one, or the default.
 struct Value {
     text: String,
-    /// `(set by ATLANTIS_PORT)`, empty if a flag said it.
+    /// `(set by ATLANTIS_PORT)`. Empty for a flag or the settings file.
     source: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `problems` are those found before.
+    /// Creates a reader. `problems` are those that the caller found before.
     pub fn new(raw: &'a RawSettings, problems: Vec<Problem>) -> Self {
         let mut reader = Self {
             raw,
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
             warnings: Vec::new(),
             asked: BTreeSet::new(),
         };
-        // The file itself was read before: it is a part of `raw`.
+        // The caller has already read this file; it is a part of `raw`.
         reader.asked.insert("config");
         if reader
             .choice::<String>("compat")
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         self.raw
     }
 
-    /// Ends reading.
+    /// Ends reading, and returns the problems and warnings.
     pub fn finish(self) -> (Vec<Problem>, Vec<Warning>) {
         (self.problems, self.warnings)
     }
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Recorded
     }
 
-    /// A problem with what was said about `flag`.
+    /// Records a problem with the value of `flag`.
     pub fn refuse<T>(
         &mut self,
         flag: &'static str,
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         setting(flag)
     }
 
-    /// What somebody said, not the default.
+    /// Returns the given value, without a default.
     pub fn given(&mut self, flag: &'static str) -> Option<Given<'a>> {
         let setting = self.setting(flag);
         self.raw.given(setting)
@@ -128,14 +128,14 @@ impl<'a> Reader<'a> {
         self.raw.given(setting).map(Value::from).or_else(default)
     }
 
-    /// The value as text, or the default.
+    /// Returns the value as text, or the default.
     pub fn text(&mut self, flag: &'static str) -> Option<String> {
         self.value(flag)
             .map(|value| value.text.trim().to_owned())
             .filter(|text| !text.is_empty())
     }
 
-    /// Reads the value with `parse`; a failure is reported with `fix`.
+    /// Parses the value with `parse`. Reports a failure with `fix`.
     pub fn parsed<T, E: Display>(
         &mut self,
         flag: &'static str,
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
             .map(Option::unwrap_or_default)
     }
 
-    /// One of the words of the setting.
+    /// Reads one of the words of the setting.
     pub fn choice<T: FromStr>(&mut self, flag: &'static str) -> Read<Option<T>> {
         let Kind::Choice(words) = self.setting(flag).kind else {
             unreachable!("--{flag} is a choice")
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         self.parsed(flag, parse, &format!("choose {}", one_of(words)))
     }
 
-    /// A number within the bounds of the setting.
+    /// Reads a number within the bounds of the setting.
     pub fn number<T: TryFrom<u64>>(&mut self, flag: &'static str) -> Read<Option<T>> {
         let Kind::Number(min, max) = self.setting(flag).kind else {
             unreachable!("--{flag} is a number")
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
         self.parsed(flag, str::parse, "write a size such as `20GiB` or `500MB`")
     }
 
-    /// Items between commas, trimmed, empty ones left out.
+    /// Reads a list of items between commas. Trims the items and leaves out empty ones.
     pub fn list(&mut self, flag: &'static str) -> Vec<String> {
         let text = self.text(flag).unwrap_or_default();
         text.split(',')
@@ -217,19 +217,19 @@ impl<'a> Reader<'a> {
         self.text(flag).map(|text| self.raw.absolute(&text))
     }
 
-    /// A secret; warns if it stood on the command line.
+    /// Reads a secret. Warns if the command line has it.
     pub fn secret(&mut self, flag: &'static str) -> Option<Secret> {
         self.warn_of_secret_flag(flag);
         self.hidden(flag)
     }
 
-    /// A text that may hold a secret.
+    /// Reads a text that may contain a secret.
     pub fn hidden(&mut self, flag: &'static str) -> Option<Secret> {
         let given = self.given(flag)?;
         Some(Secret::new(given.text)).filter(|secret| !secret.is_empty())
     }
 
-    /// All values of a repeated flag, else the lines of the variable.
+    /// Returns all values of a repeated flag, else the lines of the variable.
     pub fn secrets(&mut self, flag: &'static str) -> Vec<Secret> {
         let setting = self.setting(flag);
         self.warn_of_secret_flag(flag);
@@ -254,7 +254,8 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// Refuses a secret that can be guessed; what was set up for Atlantis is warned of.
+    /// Refuses a secret that is short enough to guess. Only warns with `--compat atlantis`, because the secret may
+    /// come from an Atlantis server.
     pub fn long_enough(&mut self, flag: &'static str, secret: &Secret) -> Read<()> {
         let length = secret.expose().chars().count();
         if length >= SHORTEST_SECRET {
@@ -279,7 +280,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Every process of the machine can read the command line.
+    /// Warns about a secret in a flag, because every process of the machine can read the command line.
     pub fn warn_of_secret_flag(&mut self, flag: &'static str) {
         if self.raw.flag(flag).is_some() {
             let advice = "on the command line every process of this machine can read it; use the variable or a file";
@@ -288,7 +289,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Accepts what people write for yes and no.
+/// Parses the words that people write for yes and no.
 pub(super) fn parse_switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "1" | "yes" | "y" | "on" => Some(true),
@@ -297,7 +298,7 @@ pub(super) fn parse_switch(text: &str) -> Option<bool> {
     }
 }
 
-/// `` `a`, `b` or `c` ``.
+/// Formats a list of choices: `` `a`, `b` or `c` ``.
 pub(super) fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

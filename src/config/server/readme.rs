@@ -1,11 +1,11 @@
-//! The tables of settings in the documentation, made from [`super::table`] and [`super::absent`]: the most important ones
-//! for the README, all of them for `docs/flags.md`.
+//! Generates the tables of settings in the documentation from [`super::table`] and [`super::absent`]: the most
+//! important settings for the README, and all settings for `docs/flags.md`.
 
 use super::absent::{ABSENT, Absent, Reason};
 use super::setting::{Fallback, Group, Kind, Setting};
 use super::table::SETTINGS;
 
-/// What most servers set, in the order of the README.
+/// Settings that most servers need, in the order of the README.
 const IMPORTANT: [&str; 18] = [
     "repo-allowlist",
     "gh-app-id",
@@ -27,7 +27,7 @@ const IMPORTANT: [&str; 18] = [
     "compat",
 ];
 
-/// The lines between `<!-- flags:begin -->` and `<!-- flags:end -->` in the README.
+/// Returns the lines between `<!-- flags:begin -->` and `<!-- flags:end -->` in the README.
 pub fn important_flags() -> String {
     let find = |flag| SETTINGS.iter().find(|setting| setting.flag == flag);
     let rows: Vec<String> = IMPORTANT
@@ -50,7 +50,7 @@ fn short_row(setting: &Setting) -> String {
     )
 }
 
-/// The text of `docs/flags.md`.
+/// Returns the text of `docs/flags.md`.
 pub fn flags_page() -> String {
     let mut out = HEAD.to_owned();
     for group in Group::ALL {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     fn file(name: &str) -> (PathBuf, String) {
-        // The manifest may lie in a folder below that of the project.
+        // The manifest can be in a folder below the root of the project.
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let path = here
             .ancestors()
@@ -205,7 +205,7 @@ mod tests {
         (path, text)
     }
 
-    /// Compares a file with what it should be, or writes it if somebody asks for that.
+    /// Compares a file with the expected text, or writes that text if `LOCKKEEPER_WRITE_DOCS` is set.
     fn compare(name: &str, expected: impl FnOnce(&str) -> String) {
         let (path, found) = file(name);
         let expected = expected(&found);

@@ -1,4 +1,5 @@
-//! Every flag of `atlantis server` (reference 10.1 to 10.3), and that each is known here by all its names.
+//! Lists every flag of `atlantis server` (reference 10.1 to 10.3), and tests that Lockkeeper knows each by all its
+//! names.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ enum Shape {
     Number,
 }
 
-/// Name, kind, and default in Atlantis; empty where there is none.
+/// Name, kind and default in Atlantis. An empty default stands for none.
 const FLAGS: [(&str, Shape, &str); 125] = [
     (
         "allow-commands",
@@ -158,7 +159,7 @@ const FLAGS: [(&str, Shape, &str); 125] = [
     ("gh-app-installation-id", Number, "0"),
 ];
 
-/// Defaults that are other ones here even with `--compat atlantis`, each with the reason.
+/// Defaults that differ even with `--compat atlantis`, each with the reason.
 const OTHERWISE: &[(&str, &str)] = &[
     (
         "allow-commands",
@@ -261,7 +262,7 @@ fn defaults_are_those_of_the_reference_or_there_is_a_reason() {
     }
 }
 
-/// A value that asks for something, so that it matters whether the flag is there.
+/// Returns a value that requests something, so that a missing flag makes a difference.
 fn sample(flag: &str) -> &'static str {
     match kind_of(flag) {
         Kind::Switch => "true",
@@ -273,10 +274,10 @@ fn sample(flag: &str) -> &'static str {
     }
 }
 
-/// One way to set a flag, with its name in messages.
+/// Returns every way to set a flag, each with its name in messages.
 fn ways(flag: &str, value: &str) -> Vec<(String, RawSettings)> {
     let by_flag = || RawSettings {
-        // Aliases are resolved by the command line (`cli::server_args`).
+        // The command line resolves aliases (`cli::server_args`).
         flags: BTreeMap::from([(
             setting_of(flag).map_or(flag, |s| s.flag).to_owned(),
             vec![value.to_owned()],
@@ -313,7 +314,7 @@ fn ways(flag: &str, value: &str) -> Vec<(String, RawSettings)> {
     ways
 }
 
-/// Every problem and warning there is with these settings.
+/// Returns all problems and warnings of these settings.
 fn told(raw: &RawSettings) -> String {
     match ServerConfig::from_raw(raw, Vec::new()) {
         Ok(_) => panic!("nothing says which repositories are served"),

@@ -1,4 +1,4 @@
-//! Which repositories and pulls are served, and when a plan is made by itself.
+//! Settings for the repositories and pulls to serve, and for automatic plans.
 
 use super::allowlist::RepoAllowlist;
 use super::choice::choice;
@@ -8,7 +8,7 @@ use crate::config::repo::Patterns;
 use crate::model::MergeMethod;
 
 choice! {
-    /// What is planned.
+    /// Commit that is planned.
     pub enum CheckoutStrategy {
         /// The head of the pull.
         Branch = "branch",
@@ -18,41 +18,41 @@ choice! {
 }
 
 choice! {
-    /// Whether to look for projects that the repository's configuration does not list (reference 3.5).
+    /// Search for projects that the repository's configuration does not list (reference 3.5).
     pub enum AutodiscoverMode {
-        /// Only if it lists none.
+        /// Searches only if the configuration lists no project.
         Auto = "auto",
-        /// Always.
+        /// Searches in every repository.
         Enabled = "enabled",
-        /// Never.
+        /// Never searches for projects.
         Disabled = "disabled",
     }
 }
 
-/// Which repositories and pulls are served.
+/// Repositories and pulls to serve, and their checkouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
 )]
 pub struct RepoConfig {
-    /// The repositories.
+    /// Rules that select the repositories.
     pub allowlist: RepoAllowlist,
-    /// Whether pulls from forks are served.
+    /// True if pulls from forks are served.
     pub allow_forks: bool,
-    /// Whether draft pulls are planned by themselves.
+    /// True if draft pulls are planned automatically.
     pub allow_drafts: bool,
-    /// What is planned.
+    /// Commit that is planned.
     pub checkout: CheckoutStrategy,
-    /// What new mirrors leave at the forge until it is needed; `None`: nothing.
+    /// Content that new mirrors leave at the forge until it is needed. `None`: mirrors fetch everything.
     pub mirror_filter: Option<MirrorFilter>,
-    /// Whether checkouts hold only what their projects reach.
+    /// True if checkouts contain only the directories that their projects need.
     pub sparse: bool,
-    /// Whether submodules are checked out.
+    /// True if submodules are checked out.
     pub submodules: bool,
-    /// Whether the content of files kept with Git LFS is.
+    /// True if the content of Git LFS files is checked out.
     pub lfs: bool,
-    /// Whether `init` may read private modules of the forge.
+    /// True if `init` may read private modules of the forge.
     pub module_access: bool,
 }
 
@@ -99,52 +99,53 @@ fn read_allowlist(reader: &mut Reader<'_>) -> Read<RepoAllowlist> {
     }
 }
 
-/// When a plan is made by itself.
+/// Settings for automatic plans, and for the selection of projects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own on the command line"
 )]
 pub struct PlanningConfig {
-    /// Whether events plan at all.
+    /// True if events plan automatically.
     pub autoplan: bool,
-    /// A command fails when a hook before it does.
+    /// True if a command fails when a hook before it fails.
     pub fail_on_pre_hook: bool,
-    /// Patterns as in `.dockerignore`, in order; files that match make their folder a project to plan.
+    /// Patterns as in `.dockerignore`, in order. The folder of a matching file is a project to plan.
     pub autoplan_files: Vec<String>,
-    /// Whether to look for projects.
+    /// Search for projects that no configuration lists.
     pub autodiscover: AutodiscoverMode,
-    /// Patterns of the files by which a directory is one whose modules count; `None`: modules concern nobody.
+    /// Patterns of the files whose directories are read for the modules they use. `None`: a change of a module plans
+    /// no project that uses it.
     pub module_files: Option<Vec<String>>,
-    /// Whether only what changed may be planned by name or directory.
+    /// True if commands may name only projects and directories that the pull changes.
     pub restrict_file_list: bool,
-    /// Projects that one command may concern.
+    /// Maximum number of projects of one command.
     pub max_projects: usize,
-    /// Whether files that no commit has count as changed.
+    /// True if files that no commit has count as changed.
     pub untracked_files: bool,
-    /// Labels that keep something from being done.
+    /// Labels that prevent actions on a pull.
     pub labels: Labels,
-    /// Merging after applies.
+    /// Settings for merges after applies.
     pub automerge: AutomergeConfig,
 }
 
-/// Labels of pulls that keep something from being done; `None`: none does.
+/// Labels that prevent actions on a pull. `None`: no label prevents the action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
-    /// Plans by themselves.
+    /// Label that prevents automatic plans.
     pub no_autoplan: Option<String>,
-    /// `unlock` by comment.
+    /// Label that prevents `unlock` by comment.
     pub no_unlock: Option<String>,
-    /// Merging by Lockkeeper.
+    /// Label that prevents merges by Lockkeeper.
     pub no_automerge: Option<String>,
 }
 
-/// Merging of pulls after their applies.
+/// Settings for merges of pulls after their applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutomergeConfig {
-    /// Whether pulls are merged, where their repository does not say.
+    /// True if pulls are merged unless their repository decides otherwise.
     pub enabled: bool,
-    /// Method; `None`: the first that the repository allows.
+    /// Method of the merge. `None` stands for the first method that the repository allows.
     pub method: Option<MergeMethod>,
 }
 
@@ -194,7 +195,7 @@ impl PlanningConfig {
     }
 }
 
-/// Naming the files switches it on, as in Atlantis.
+/// Returns the patterns of files that use modules. Naming patterns switches the feature on, as in Atlantis.
 fn module_files_of(
     switch: bool,
     named: Vec<String>,
@@ -207,7 +208,7 @@ fn module_files_of(
     }
 }
 
-/// What the search for projects could not go by is told now, all of it.
+/// Reads patterns of files. Reports every invalid pattern now, before a search for projects needs it.
 fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
     const FIX: &str =
         "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them";

@@ -1,21 +1,22 @@
-//! How long what is over is kept.
+//! Times after which old data is removed.
 
 use std::time::Duration;
 
 use super::reader::{Read, Reader};
 use crate::config::duration::parse_duration;
 
-/// GitHub offers deliveries for redelivery for three days. What was forgotten sooner would be done a second time (P2).
+/// Minimum time for deliveries. GitHub offers them for redelivery for three days. A delivery that was removed earlier
+/// would be processed a second time (P2).
 const SHORTEST: Duration = Duration::from_hours(4 * 24);
-/// Says that nothing is removed.
+/// Word for data that is never removed.
 const FOREVER: &str = "forever";
 
-/// How long what is over is kept; `None`: for ever.
+/// Times after which old data is removed. `None`: the data is never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Webhook deliveries.
+    /// Time after which webhook deliveries are removed.
     pub deliveries: Option<Duration>,
-    /// Commands, their runs, and what those printed.
+    /// Time after which commands, their runs and their output are removed.
     pub runs: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! The boundary around runs, and how much of the machine each may take.
+//! Settings for the boundary around runs, and for the share of the machine that each run may use.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use super::reader::{Read, Reader};
 use crate::config::size::ByteSize;
 use crate::model::RunUser;
 
-/// What separates runs from the server (`--sandbox`).
+/// Mechanism that separates runs from the server (`--sandbox`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxKind {
-    /// Landlock where the kernel has it; where it has not, runs are not separated, and the log says so.
+    /// Landlock, if the kernel has it. Otherwise runs are not separated, and the log says so.
     Landlock,
-    /// Landlock, or the server does not start.
+    /// Landlock. The server does not start without it.
     Require,
-    /// Namespaces made by the program `bwrap`, or the server does not start.
+    /// Namespaces of the program `bwrap`. The server does not start without it.
     Bubblewrap,
-    /// Nothing.
+    /// No separation of runs.
     None,
 }
 
@@ -35,7 +35,7 @@ impl FromStr for SandboxKind {
     }
 }
 
-/// Settings that name files and folders with secrets of the server, and the words for what is there.
+/// Settings that name files and folders with secrets of the server, and the words for their content.
 const SECRET: [(&str, &str); 8] = [
     ("config", "the settings"),
     ("data-dir", "the data directory"),
@@ -47,7 +47,7 @@ const SECRET: [(&str, &str); 8] = [
     ("web-accounts-file", "the accounts"),
 ];
 
-/// Settings that name what the server goes by: runs may read it, and must not change it.
+/// Settings that name files that the server relies on. Runs may read them, but must not change them.
 const FIXED: [(&str, &str); 3] = [
     ("repo-config", "the rules for repositories"),
     ("ssl-cert-file", "the certificate"),
@@ -57,34 +57,34 @@ const FIXED: [(&str, &str); 3] = [
 /// A file or folder of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPath {
-    /// Where it is; absolute.
+    /// Absolute path of the file or folder.
     pub path: PathBuf,
-    /// What it is, with its setting: ``the token (--gh-token-file)``.
+    /// Description with its setting: ``the token (--gh-token-file)``.
     pub what: String,
 }
 
-/// The boundary around runs.
+/// Boundary around runs, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// What holds it.
+    /// Mechanism of the separation.
     pub kind: SandboxKind,
-    /// Who runs are; `None`: the user of the server.
+    /// User that runs have. `None` stands for the user of the server.
     pub run_as: Option<RunUser>,
-    /// Files and directories that runs may read besides.
+    /// Additional files and directories that runs may read.
     pub read: Vec<PathBuf>,
-    /// Files and directories that runs may change besides.
+    /// Additional files and directories that runs may change.
     pub write: Vec<PathBuf>,
-    /// What settings name that no run may read.
+    /// Files and folders of settings that no run may read.
     pub secret: Vec<OwnPath>,
-    /// What settings name that no run may change.
+    /// Files and folders of settings that no run may change.
     pub fixed: Vec<OwnPath>,
-    /// Most memory of a run; `None`: three quarters of what the machine has.
+    /// Maximum memory of a run. `None` stands for three quarters of the machine's memory.
     pub memory: Option<ByteSize>,
-    /// Most processes and threads of a run, and of the user of the server; `None`: any number.
+    /// Maximum number of processes and threads of a run, and of the user of the server. `None` stands for no limit.
     pub processes: Option<u64>,
-    /// Longest file.
+    /// Maximum size of a file that a run writes.
     pub file_size: ByteSize,
-    /// Most processor time of a run.
+    /// Maximum processor time of a run.
     pub cpu: Duration,
 }
 
@@ -139,7 +139,8 @@ mod tests {
     use super::*;
     use crate::config::server::{Kind, SETTINGS};
 
-    /// Programs of runs; whether runs may change them is for the operator to say, as for the folders of `PATH`.
+    /// Settings that name programs of runs. The administrator decides whether runs may change them, as for the
+    /// folders of `PATH`.
     const PROGRAMS: [&str; 1] = ["tf-bin-dir"];
 
     #[test]

@@ -1,5 +1,5 @@
-//! What decides which projects are planned, read without the rest of the configuration: for whoever asks on another
-//! machine what the server would do, without its secrets.
+//! Settings that decide which projects are planned, read without the rest of the configuration. A command on another
+//! machine uses them to show the plans of the server, without the secrets of the server.
 
 use super::locking::{RepoFile, read_config_source};
 use super::problems::ConfigErrors;
@@ -9,23 +9,23 @@ use super::repos::PlanningConfig;
 use super::terraform::TerraformConfig;
 use crate::config::repos::ConfigSource;
 
-/// What decides which projects are planned.
+/// Settings that decide which projects are planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchConfig {
-    /// When a plan is made by itself, and what is looked for.
+    /// Settings for automatic plans, and for the search for projects.
     pub planning: PlanningConfig,
-    /// What runs the code.
+    /// Programs that run the code.
     pub terraform: TerraformConfig,
-    /// The file of `--repo-config`, not read yet, so that its mistakes can be shown as those of a file.
+    /// File of `--repo-config`, not parsed yet, so that its mistakes are shown as those of a file.
     pub repo_file: Option<RepoFile>,
-    /// `--repo-config-source`, for repositories of which the file says nothing about it.
+    /// `--repo-config-source`, for repositories whose entry names no source.
     pub config_source: Option<ConfigSource>,
     /// `--disable-repo-locking`.
     pub locking_is_off: bool,
 }
 
 impl SearchConfig {
-    /// The flags that count here.
+    /// Flags that these settings use.
     pub const FLAGS: [&str; 12] = [
         "repo-config",
         "repo-config-json",
@@ -41,7 +41,7 @@ impl SearchConfig {
         "disable-repo-locking",
     ];
 
-    /// Checks what was said about these settings; others are not looked at.
+    /// Checks these settings, and ignores all others.
     pub fn from_raw(raw: &RawSettings) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::new(raw, Vec::new());
         let config = Self::read(&mut reader);

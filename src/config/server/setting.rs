@@ -1,29 +1,29 @@
-//! What a setting is: one row of the table in [`super::table`].
+//! Describes a setting: one row of the table in [`super::table`].
 
-/// The most values a person should have to look through at once: settings are shown in these groups.
+/// Groups in which help and documentation show the settings, so that nobody has to look through all of them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// Which repositories and pulls are served.
+    /// Repositories and pulls to serve.
     Repositories,
-    /// How GitHub is reached and who Lockkeeper is there.
+    /// Address of GitHub, and the credentials of Lockkeeper there.
     Github,
-    /// What proves that a webhook is GitHub's.
+    /// Secrets that prove that a webhook comes from GitHub.
     Webhooks,
-    /// Where the server listens and who may look.
+    /// Addresses of the web server, and its users.
     Web,
-    /// Where it keeps things.
+    /// Database, mirrors, plan files and other data of the server.
     Storage,
-    /// Who may do what.
+    /// Rules about permitted actions.
     Permissions,
-    /// What comments may ask for and what is answered.
+    /// Commands in comments, and the replies.
     Comments,
-    /// When a plan is made by itself.
+    /// Automatic plans, and the search for projects.
     Planning,
-    /// Whether locks are taken, and who waits for them.
+    /// Locks and their queues.
     Locks,
-    /// Which program runs the code, and how long.
+    /// Programs that run the code, and their limits.
     Terraform,
-    /// What is logged, and how to move over from Atlantis.
+    /// The log, and the migration from Atlantis.
     Operation,
 }
 
@@ -43,7 +43,7 @@ impl Group {
         Self::Operation,
     ];
 
-    /// Heading for people.
+    /// Returns the heading of the group.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Repositories => "Repositories",
@@ -61,15 +61,15 @@ impl Group {
     }
 }
 
-/// What kind of value a setting takes.
+/// Kind of the value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text.
+    /// Any text without a special form.
     Text,
     /// A text that is never shown.
     Secret,
-    /// Several secrets: the flag may be repeated, the variable holds one per line. Never split at commas,
-    /// which a secret may contain.
+    /// Several secrets. The flag may be repeated, and the variable holds one secret per line. Commas do not separate
+    /// them, because a secret may contain commas.
     Secrets,
     /// Texts separated by commas.
     List,
@@ -77,38 +77,38 @@ pub enum Kind {
     Switch,
     /// A whole number between two bounds.
     Number(u64, u64),
-    /// A length of time such as `90m`.
+    /// A duration such as `90m`.
     Duration,
     /// An amount of bytes such as `20GiB`.
     Size,
     /// A file or folder; `~/` is the home folder, a relative path starts at the working folder.
     Path,
-    /// One of some words.
+    /// One word of a fixed list.
     Choice(&'static [&'static str]),
 }
 
 impl Kind {
-    /// Whether the value must not be shown anywhere.
+    /// Returns true if the value must never be shown.
     pub const fn is_secret(self) -> bool {
         matches!(self, Self::Secret | Self::Secrets)
     }
 }
 
-/// What holds where nothing is said.
+/// Default of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nothing.
+    /// The setting has no default.
     Unset,
-    /// This value.
+    /// The same default in every mode.
     Value(&'static str),
-    /// A default that is another one with `--compat atlantis`.
+    /// A different default with `--compat atlantis`.
     Differs {
-        /// Without `--compat`.
+        /// Default of a server without `--compat`.
         ours: &'static str,
-        /// With `--compat atlantis`.
+        /// Default with `--compat atlantis`.
         atlantis: &'static str,
     },
-    /// Follows from other settings, in these words.
+    /// A default that follows from other settings, described in words.
     Derived(&'static str),
 }
 
@@ -117,22 +117,22 @@ pub enum Fallback {
 pub struct Setting {
     /// Name of the flag, without dashes.
     pub flag: &'static str,
-    /// Other names of the flag that mean the same.
+    /// Other names of the flag.
     pub aliases: &'static [&'static str],
-    /// What stands for the value in help.
+    /// Placeholder for the value in help.
     pub value_name: &'static str,
-    /// Kind of value.
+    /// Kind of the value.
     pub kind: Kind,
-    /// What holds otherwise.
+    /// Default of the setting.
     pub default: Fallback,
-    /// Where it is shown.
+    /// Group in which help and documentation show the setting.
     pub group: Group,
-    /// What it is for, in one line.
+    /// Description in one line.
     pub help: &'static str,
 }
 
 impl Setting {
-    /// A setting without default and aliases.
+    /// Creates a setting without default and aliases.
     pub const fn new(
         group: Group,
         flag: &'static str,
@@ -151,51 +151,52 @@ impl Setting {
         }
     }
 
-    /// A setting that is on or off, and off by default.
+    /// Creates a setting that is on or off, and off by default.
     pub const fn switch(group: Group, flag: &'static str, help: &'static str) -> Self {
         Self::new(group, flag, "BOOL", Kind::Switch, help).or("false")
     }
 
-    /// Gives it a default.
+    /// Sets a default that is the same in every mode.
     #[must_use]
     pub const fn or(mut self, value: &'static str) -> Self {
         self.default = Fallback::Value(value);
         self
     }
 
-    /// Gives it a default that carries a name.
+    /// Sets a default that differs with `--compat atlantis`.
     #[must_use]
     pub const fn or_with_compat(mut self, ours: &'static str, atlantis: &'static str) -> Self {
         self.default = Fallback::Differs { ours, atlantis };
         self
     }
 
-    /// Says in words what holds otherwise.
+    /// Describes in words a default that follows from other settings.
     #[must_use]
     pub const fn or_derived(mut self, words: &'static str) -> Self {
         self.default = Fallback::Derived(words);
         self
     }
 
-    /// Gives it other names.
+    /// Sets the other names of the flag.
     #[must_use]
     pub const fn also(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
     }
 
-    /// The variables that are read, in this order: `LOCKKEEPER_X`, `ATLANTIS_X`, then those of the aliases.
+    /// Returns the variables of the setting, in the order in which they are read: `LOCKKEEPER_X`, `ATLANTIS_X`, then
+    /// those of the aliases.
     pub fn variables(&self) -> impl Iterator<Item = String> {
         let names = std::iter::once(self.flag).chain(self.aliases.iter().copied());
         names.flat_map(|name| PREFIXES.map(|prefix| variable(prefix, name)))
     }
 
-    /// The variable to recommend.
+    /// Returns the recommended variable.
     pub fn variable(&self) -> String {
         variable(PREFIXES[0], self.flag)
     }
 
-    /// The default as text, if there is one.
+    /// Returns the default as text, if there is one.
     pub const fn default_text(&self, compat: Compat) -> Option<&'static str> {
         match (self.default, compat) {
             (Fallback::Unset | Fallback::Derived(_), _) => None,
@@ -211,21 +212,21 @@ impl Setting {
     }
 }
 
-/// What the names of variables begin with, the first one wins (design section 8).
+/// Prefixes of variables. An earlier one overrides a later one (design section 8).
 pub const PREFIXES: [&str; 2] = ["LOCKKEEPER_", "ATLANTIS_"];
 
-/// `("ATLANTIS_", "gh-user")` is `ATLANTIS_GH_USER` (reference 10).
+/// Returns the name of a variable: `("ATLANTIS_", "gh-user")` gives `ATLANTIS_GH_USER` (reference 10).
 pub fn variable(prefix: &str, flag: &str) -> String {
     format!("{prefix}{}", flag.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// Whose defaults hold where a default carries a name (design section 8).
+/// Choice of the defaults that differ between Lockkeeper and Atlantis (design section 8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
-    /// Lockkeeper's.
+    /// Uses the defaults of Lockkeeper.
     #[default]
     None,
-    /// Those of Atlantis.
+    /// Uses the defaults of Atlantis.
     Atlantis,
 }
 

@@ -1,4 +1,4 @@
-//! Where the server keeps things.
+//! Settings for the places of data.
 
 use std::path::PathBuf;
 
@@ -9,46 +9,47 @@ use crate::config::size::ByteSize;
 use crate::config::variables::PGPASSWORD;
 use crate::secret::Secret;
 
-/// Which database holds the truth (P9).
+/// Database of the server, the only source of truth (P9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
     /// A file of this server.
     Sqlite(PathBuf),
-    /// A `postgres://` URL, which may carry a password.
+    /// A `postgres://` URL, which may contain a password.
     Postgres(Secret),
 }
 
-/// Where plan files are kept.
+/// Place of plan files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanFiles {
-    /// In a folder, absolute; other servers may share it.
+    /// A folder, absolute. Several servers may share it.
     Directory(PathBuf),
-    /// In the database.
+    /// The database, next to the plan records.
     Database {
-        /// The largest, in bytes.
+        /// Maximum size of a plan file, in bytes.
         limit: u64,
     },
 }
 
-/// Where the server keeps things.
+/// Places for the data of the server: database, mirrors, plan files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageConfig {
-    /// Mirrors, checkouts and the built-in database; absolute.
+    /// Folder of mirrors, checkouts and the built-in database; absolute.
     pub data_dir: PathBuf,
-    /// The database.
+    /// Database of the server.
     pub database: Database,
-    /// Plan files.
+    /// Place of plan files.
     pub plan_files: PlanFiles,
-    /// The keys that credentials are encrypted with; absolute.
+    /// File with the keys that encrypt credentials; absolute.
     pub encryption_keys: Option<PathBuf>,
-    /// The file that checkpoints of the audit log are appended to; absolute.
+    /// File to which checkpoints of the audit log are appended; absolute.
     pub audit_checkpoints: Option<PathBuf>,
-    /// Most that mirrors, checkouts, packages of providers and downloaded programs may take; `None`: any amount.
+    /// Maximum disk space of mirrors, checkouts, packages of providers and downloaded programs. `None` stands for no
+    /// limit.
     pub disk_quota: Option<ByteSize>,
 }
 
 impl StorageConfig {
-    /// For commands that need the database and nothing else of the server.
+    /// Reads these settings for commands that need the database, but no other setting of the server.
     pub fn from_raw(raw: &RawSettings) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::new(raw, Vec::new());
         let storage = Self::read(&mut reader);
@@ -116,7 +117,8 @@ fn read_database(reader: &mut Reader<'_>) -> Read<Option<Database>> {
     }
 }
 
-/// As the driver would read it in its environment, from which the server takes it out.
+/// Adds the password of the environment to the URL. The driver would read it there, but the server removes it from
+/// its environment.
 fn with_password(url: &Secret, mut address: url::Url, raw: &RawSettings) -> Secret {
     let password = raw
         .variables
@@ -132,7 +134,7 @@ fn with_password(url: &Secret, mut address: url::Url, raw: &RawSettings) -> Secr
     Secret::new(address.as_str())
 }
 
-/// Does not repeat the text in its errors: it may hold a password.
+/// Parses the URL of the database. Errors do not repeat the text, because it may contain a password.
 fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static str> {
     let text = url.expose();
     if let Some(file) = text.strip_prefix("sqlite:") {

@@ -1,4 +1,4 @@
-//! Flags and variables that are not in the table of settings: unknown ones, and those of Atlantis that this
+//! Checks flags and variables that are not in the table of settings: unknown ones, and those of Atlantis that this
 //! version does not have.
 
 use super::absent::{ABSENT, Absent, Reason};
@@ -9,7 +9,7 @@ use super::reader::{Reader, parse_switch};
 use super::setting::{Kind, PREFIXES, Setting, variable};
 use super::table::SETTINGS;
 
-/// The problem with a flag that nobody knows; `name` is without dashes.
+/// Returns the problem for an unknown flag. `name` is without dashes.
 pub fn unknown_flag(name: &str) -> Problem {
     let fix = match nearest(name) {
         Some(flag) => format!("did you mean --{flag}?"),
@@ -18,12 +18,12 @@ pub fn unknown_flag(name: &str) -> Problem {
     Problem::about(format!("--{name}"), "there is no such flag", fix)
 }
 
-/// The flag that is spelled most like it, also one that this version does not have.
+/// Returns the flag with the most similar name, including flags that this version does not have.
 pub(super) fn nearest_flag(name: &str) -> Option<&'static str> {
     nearest(name).or_else(|| nearest_of(name, ABSENT.iter().map(|absent| absent.flag)))
 }
 
-/// Reports everything about strangers that can be seen in the raw settings.
+/// Reports all problems of unknown and missing flags in the raw settings.
 pub(super) fn check(reader: &mut Reader<'_>) {
     let raw = reader.raw();
     for absent in ABSENT {
@@ -71,14 +71,14 @@ fn is_harmless(absent: &Absent, text: &str) -> bool {
             .any(|harmless| harmless.eq_ignore_ascii_case(text))
 }
 
-/// What to tell whoever switches off what is always done.
+/// Returns the warning for people who switch off a feature that is always on.
 fn told_if_off(absent: &Absent, text: &str) -> Option<&'static str> {
     absent
         .off
         .filter(|_| parse_switch(text.trim()) == Some(false))
 }
 
-/// What the value is not is told even if nothing would be done with it.
+/// Checks the value of a missing flag. An invalid value is reported even if the flag has no effect.
 fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
     if let (Some(way_out), Reason::Always(why)) = (told_if_off(absent, given.text), absent.reason) {
         let subject = subject(absent);
@@ -98,8 +98,8 @@ fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
     }
 }
 
-/// Kubernetes puts `ATLANTIS_PORT=tcp://10.0.0.1:80` into the environment of every pod beside a service called
-/// `atlantis` (reference 10).
+/// Warns about variables with the address of a service. Kubernetes puts `ATLANTIS_PORT=tcp://10.0.0.1:80` into the
+/// environment of every pod beside a service called `atlantis` (reference 10).
 fn warn_of_service_links(reader: &mut Reader<'_>) {
     let settings = SETTINGS
         .iter()
@@ -155,7 +155,8 @@ fn report(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
     }
 }
 
-/// Variables of Atlantis are not looked at: a name we do not know may mean anything there.
+/// Returns true for an unknown variable with the prefix of Lockkeeper. Variables with the prefix of Atlantis are
+/// ignored, because an unknown name may belong to another program.
 fn is_unknown_variable(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIXES[0]) else {
         return false;
@@ -187,7 +188,7 @@ fn unknown_variable(name: &str) -> String {
     )
 }
 
-/// The setting that is spelled most like it, if any is.
+/// Returns the setting with the most similar name, if one is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
     let names = SETTINGS
         .iter()

@@ -1,23 +1,24 @@
-//! How mirrors are kept in step.
+//! Settings for the sync of mirrors.
 
 use std::time::Duration;
 
 use super::reader::{Read, Reader};
 use crate::config::duration::parse_duration;
 
-/// A holder that is alive renews in time, and one that is slow for a moment must not lose what it works on.
+/// Minimum duration of a lease. It gives a live holder time to renew, so that a short delay does not cost it the
+/// mirror.
 const SHORTEST: Duration = Duration::from_mins(1);
 
 const HAS_DEFAULT: &str = "every setting of these has a default";
 
-/// How mirrors are kept in step.
+/// Limits for the sync of mirrors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncConfig {
-    /// How long the lease of a mirror lasts unless its holder renews it.
+    /// Time after which the lease of a mirror expires unless its holder renews it.
     pub lease_timeout: Duration,
-    /// Mirrors that are brought in step at the same time at most.
+    /// Maximum number of mirrors that this server syncs at the same time.
     pub parallel: usize,
-    /// Longest time for one exchange of git with the forge.
+    /// Maximum duration of one exchange of git with the forge.
     pub fetch_timeout: Duration,
 }
 

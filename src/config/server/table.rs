@@ -1,5 +1,5 @@
-//! Every setting of the server. The command line, the variables, the checks and the table in the README
-//! are made from these rows, so none of them can be forgotten.
+//! Lists every setting of the server. The command line, the variables, the checks and the tables of the documentation
+//! are generated from these rows, so that none of them can miss a setting.
 
 use super::setting::{Group, Kind, Setting};
 
@@ -9,7 +9,7 @@ use Group::{
 };
 use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Size, Text};
 
-/// The settings, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 pub static SETTINGS: &[Setting] = &[
     Setting::new(
         Repositories,
@@ -656,7 +656,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// The row of a flag.
+/// Returns the row of a flag.
 pub(super) fn setting(flag: &str) -> &'static Setting {
     SETTINGS
         .iter()

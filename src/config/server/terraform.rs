@@ -1,4 +1,4 @@
-//! Which program runs the code, for how long, and with which variables.
+//! Settings for the programs that run the code: versions, time limits and variables.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -12,31 +12,32 @@ use super::environment::PassEnvironment;
 use super::reader::{Read, Reader};
 use crate::model::Distribution;
 
-/// `--parallel-pool-size` where it says 0, as the table has it (reference 10).
+/// Number of parallel runs for `--parallel-pool-size 0`, the default of the table (reference 10).
 const PARALLEL: NonZeroUsize = NonZeroUsize::new(15).expect("15 is not 0");
 
-/// How code is run.
+/// Programs that run the code, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerraformConfig {
-    /// Program where a project says nothing.
+    /// Program for projects that choose none.
     pub distribution: Distribution,
-    /// Version where a project says nothing; `None` is the one on PATH.
+    /// Version for projects that choose none. `None` stands for the program on the `PATH`.
     pub version: Option<Version>,
-    /// Programs of other versions, named like `terraform1.9.8`; absolute. `None`: `bin` in the data folder.
+    /// Folder of programs of other versions, named like `terraform1.9.8`; absolute. `None` stands for `bin` in the
+    /// data folder.
     pub bin_dir: Option<PathBuf>,
-    /// Where programs come from that are not here; `None`: nothing is downloaded.
+    /// Sources of missing programs. `None`: nothing is downloaded.
     pub downloads: Option<Mirrors>,
-    /// Whether projects share packages of providers.
+    /// True if projects share packages of providers.
     pub provider_cache: bool,
-    /// A project's run is stopped after this time.
+    /// Time after which a run is stopped.
     pub run_timeout: Duration,
-    /// How long a stopping server waits for runs before it interrupts them.
+    /// Time that a stopping server waits for runs before it interrupts them.
     pub shutdown_grace: Duration,
-    /// How many projects run at the same time at most.
+    /// Maximum number of projects that run at the same time.
     pub parallel: NonZeroUsize,
-    /// How many of them in one repository; `None` is as many as there are.
+    /// Maximum number of these projects in one repository. `None` stands for no lower limit.
     pub parallel_per_repo: Option<NonZeroUsize>,
-    /// Which of the server's variables children get.
+    /// Variables of the server that child processes get.
     pub environment: PassEnvironment,
 }
 
@@ -68,7 +69,7 @@ impl TerraformConfig {
     }
 }
 
-/// Servers to download programs from, instead of those of their makers.
+/// Servers from which programs are downloaded, instead of those of their makers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirrors {
     /// `--tf-download-url`, laid out like releases.hashicorp.com.
@@ -77,7 +78,7 @@ pub struct Mirrors {
     pub opentofu: Option<MirrorUrl>,
 }
 
-/// The address of a mirror, in which a password may stand.
+/// The address of a mirror, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MirrorUrl(pub Url);
 
@@ -100,7 +101,7 @@ fn read_downloads(reader: &mut Reader<'_>) -> Read<Option<Mirrors>> {
     Ok(is_allowed?.then_some(mirrors))
 }
 
-/// What was written is not repeated: it may hold a password.
+/// Parses the address of a mirror. Errors do not repeat the text, because it may contain a password.
 fn parse_mirror(text: &str) -> Result<MirrorUrl, &'static str> {
     let url = Url::parse(text).map_err(|_| "this is not a URL")?;
     if !matches!(url.scheme(), "http" | "https")

@@ -1,4 +1,4 @@
-//! The configuration as a whole.
+//! Tests of the configuration as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::*;
 use crate::model::CommandKind;
 use crate::secret::Secret;
 
-/// What a token user has to set at least.
+/// Minimum settings of a user with a token.
 const LEAST: [(&str, &str); 4] = [
     ("repo-allowlist", "github.com/acme/*"),
     ("gh-user", "@lockkeeper-bot"),
@@ -18,7 +18,7 @@ const LEAST: [(&str, &str); 4] = [
     ("gh-webhook-secret", "the-old-webhook-secret"),
 ];
 
-/// Flags by name and value; a flag with the value `-` is left out.
+/// Returns flags by name and value. Leaves out a flag with the value `-`.
 fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (flag, value) in flags {
@@ -68,7 +68,7 @@ fn config(flags: &[(&str, &str)]) -> ServerConfig {
     read_with(flags, &[]).unwrap().0
 }
 
-/// The problems alone.
+/// Returns the problems without the surrounding text.
 fn errors(flags: &[(&str, &str)]) -> String {
     let text = read_with(flags, &[]).expect_err("there is something wrong with the flags");
     text.lines()
@@ -430,7 +430,7 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
     ");
 }
 
-/// They are held against the reader of patterns that the search goes by.
+/// Checks the patterns with the reader that the search for projects uses.
 #[test]
 fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_accepted() {
     let fine = config(&[
@@ -539,7 +539,7 @@ fn databases_are_told_apart_by_their_url() {
     }
 }
 
-/// The server-side file, as `cli/` hands it over.
+/// Reads the server-side file, with its text in the form that `cli/` provides.
 fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String> {
     let flags: Vec<_> = LEAST
         .into_iter()
@@ -738,7 +738,7 @@ fn the_settings_of_an_atlantis_server_are_understood() {
     ");
 }
 
-/// What is said with a file of settings beside flags and variables.
+/// Reads a settings file together with flags and variables.
 fn read_settings_file(
     text: &str,
     more: &[(&str, &str)],

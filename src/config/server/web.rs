@@ -1,4 +1,4 @@
-//! Where the server listens, where people reach it, and who may look.
+//! Settings of the web server: its addresses and its users.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,43 +11,43 @@ use super::proxies::TrustedProxies;
 use super::reader::{Read, Reader};
 use crate::secret::Secret;
 
-/// Who uses the pages.
+/// Access to the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebAuth {
-    /// Everybody who reaches the server, and only to look.
+    /// Every visitor may look, but not change anything unless another setting allows it.
     Open,
-    /// Who knows the password (HTTP Basic).
+    /// Users need a password (HTTP Basic).
     Basic {
-        /// User name.
+        /// Name of the user.
         username: String,
-        /// Password.
+        /// Password of the user.
         password: Secret,
     },
 }
 
-/// Files for TLS, in PEM; they are read again when they change.
+/// Files for TLS, in PEM. The server reads them again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and those that it needs.
+    /// Certificate of the server, followed by its chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
 }
 
-/// The web server.
+/// Settings of the web server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebConfig {
     /// Address and port to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Where people reach the server, ends with a slash; join relative paths to it.
+    /// URL at which people reach the server. It ends with a slash; join relative paths to it.
     pub public_url: Url,
-    /// Who uses the pages.
+    /// Access to the pages.
     pub auth: WebAuth,
     /// Certificate and key, if the server does TLS itself.
     pub tls: Option<TlsFiles>,
-    /// Names and addresses by which it may be asked.
+    /// Names and addresses that requests may use.
     pub hosts: WebHosts,
-    /// Who is believed about where a request comes from.
+    /// Proxies that tell the server where a request comes from.
     pub trusted_proxies: TrustedProxies,
 }
 
@@ -103,7 +103,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| format!("`{text}` is not an IP address"))
 }
 
-/// Both or none (reference 10.4).
+/// Reads both files or none (reference 10.4).
 fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
     match (reader.path("ssl-cert-file"), reader.path("ssl-key-file")) {
         (None, None) => Ok(None),
@@ -121,7 +121,7 @@ fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
     }
 }
 
-/// `http://<host name>:<port>` (reference 10.1); with a certificate `https`.
+/// Returns `http://<host name>:<port>` (reference 10.1), with `https` if there is a certificate.
 fn default_url(reader: &mut Reader<'_>, port: u16, is_tls: bool) -> Read<Url> {
     let host = match reader.raw().hostname.as_str() {
         "" => "localhost",

@@ -1,4 +1,4 @@
-//! What is made of the tables of keys: the JSON Schemas of both files, and the tables of the documentation.
+//! Generates documents from the tables of keys: the JSON Schemas of both files, and the tables of the documentation.
 
 mod schema;
 mod tables;
@@ -8,7 +8,8 @@ pub use tables::{repo_tables, server_tables};
 
 use super::yaml::{Keys, Kind};
 
-/// The mappings that a file may have, each once, outer ones first. What is for later is left out.
+/// Returns the mappings that a file may have, each once, outer ones first. Leaves out the shapes of keys that this
+/// version does not support.
 pub(in crate::config) fn mappings(top: &'static Keys) -> Vec<&'static Keys> {
     let mut found = vec![top];
     let mut next = 0;
@@ -40,7 +41,7 @@ fn below(kind: &'static Kind) -> Vec<&'static Keys> {
     }
 }
 
-/// The name of a mapping, without the signs for people: `a project` is `project`.
+/// Returns the name of a mapping without articles and backticks: `a project` becomes `project`.
 fn name_of(keys: &Keys) -> String {
     let plain = keys.of.replace('`', "");
     let words = plain

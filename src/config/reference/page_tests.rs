@@ -1,4 +1,4 @@
-//! `docs/configuration.md`: its tables are generated, its examples are read, its results are computed.
+//! Tests `docs/configuration.md`: generates its tables, parses its examples, and computes its results.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn the_tables_of_the_page_are_those_of_the_readers() {
     }
 }
 
-/// One of Atlantis that decides nothing here would be a default that is not true.
+/// A default that names a flag without effect would be wrong.
 #[test]
 fn every_flag_that_is_the_default_of_a_key_is_a_setting() {
     for key in [&repo::TOP, &repos::TOP]
@@ -60,7 +60,7 @@ fn every_flag_that_is_the_default_of_a_key_is_a_setting() {
     }
 }
 
-/// What is between the fences, with the words after the opening one.
+/// Returns the text between the fences, each with the words after its opening fence.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let between = page.split("\n```").skip(1).step_by(2);
     between
@@ -98,7 +98,7 @@ fn every_example_of_the_page_is_read_and_every_result_is_what_follows() {
                     .unwrap_or_else(|errors| panic!("{errors}"));
                 assert!(of_server.is_valid(&json(text)), "{text}");
             }
-            // With the permissions of the server's file before it.
+            // Uses the permissions of the server's file above it.
             "yaml repo" => {
                 config = RepoConfig::parse("lockkeeper.yaml", text, rules(&repos).permissions())
                     .unwrap_or_else(|errors| panic!("{errors}"));
@@ -120,7 +120,7 @@ fn every_example_of_the_page_is_read_and_every_result_is_what_follows() {
     assert!(count > 5, "the examples were not found");
 }
 
-/// The README and all pages.
+/// Returns the README and all pages.
 fn pages() -> Vec<PathBuf> {
     let docs = std::fs::read_dir(root().join("docs"))
         .unwrap()

@@ -1,4 +1,5 @@
-//! JSON Schemas (draft 2020-12), for editors. They see less than the readers do: which names exist, and what is allowed.
+//! Generates JSON Schemas (draft 2020-12) for editors. A schema checks less than the readers: it does not know the
+//! names of workflows or the permissions of the server.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,7 @@ use super::{mappings, name_of};
 use crate::config::yaml::{Key, Keys, Kind};
 use crate::config::{repo, repos};
 
-/// The schema of the repository's file.
+/// Returns the schema of the repository's file.
 pub fn repo_schema() -> Value {
     schema(
         &repo::TOP,
@@ -15,7 +16,7 @@ pub fn repo_schema() -> Value {
     )
 }
 
-/// The schema of the server's file.
+/// Returns the schema of the server's file.
 pub fn server_schema() -> Value {
     schema(
         &repos::TOP,
@@ -62,7 +63,8 @@ fn object(keys: &Keys) -> Value {
     object
 }
 
-/// A key without a value is as if it were not there, unless it is needed.
+/// Returns the schema of a key. A key without a value counts as absent, so `null` is valid unless the key is
+/// required.
 fn property(key: &Key) -> Value {
     let kind = value(&key.kind);
     let mut property = if key.default == Key::REQUIRED {
@@ -107,7 +109,7 @@ fn value(kind: &Kind) -> Value {
     }
 }
 
-/// The same where mappings have no entry of their own.
+/// Returns the schema of a value with its mappings inline, for mappings without a definition of their own.
 fn inline(kind: &Kind) -> Value {
     let Kind::Map(keys) = kind else {
         return value(kind);

@@ -1,16 +1,16 @@
-//! The tables of keys in `docs/configuration.md`.
+//! Generates the tables of keys in `docs/configuration.md`.
 
 use super::mappings;
 use crate::config::yaml::{Key, Keys, Kind, quoted};
 use crate::config::{repo, repos};
 
-/// The lines between `<!-- repo-keys:begin -->` and `<!-- repo-keys:end -->`.
+/// Returns the lines between `<!-- repo-keys:begin -->` and `<!-- repo-keys:end -->`.
 pub fn repo_tables() -> String {
     mappings(&repo::TOP).into_iter().map(table).collect()
 }
 
-/// The lines between `<!-- server-keys:begin -->` and `<!-- server-keys:end -->`; what the repository's file has too is
-/// not repeated.
+/// Returns the lines between `<!-- server-keys:begin -->` and `<!-- server-keys:end -->`. Leaves out the mappings
+/// that the repository's file has too.
 pub fn server_tables() -> String {
     let told = mappings(&repo::TOP);
     let is_new = |keys: &&'static Keys| told.iter().all(|known| !std::ptr::eq(*known, *keys));

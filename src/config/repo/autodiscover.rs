@@ -1,4 +1,4 @@
-//! Whether projects are found without being configured (reference 3.5).
+//! Discovery of projects that no configuration lists (reference 3.5).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 use super::{AutodiscoverWish, DirGlob};
 use crate::config::yaml::{Fields, Key, Keys, Kind, Located, Reader, shown, words};
 
-/// When directories that no project names become projects by themselves.
+/// Condition under which directories that no project names become projects automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AutodiscoverMode {
-    /// When the repository configures no project at all.
+    /// Only if the repository configures no project at all.
     #[default]
     Auto,
-    /// Always, beside the configured projects.
+    /// In every repository, in addition to the configured projects.
     Enabled,
-    /// Never.
+    /// In no repository at all.
     Disabled,
 }
 
 impl AutodiscoverMode {
-    /// Every mode.
+    /// All modes, for messages and tables.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Enabled, Self::Disabled];
 
-    /// The spelling in flags and files.
+    /// Returns the spelling in flags and files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -31,7 +31,7 @@ impl AutodiscoverMode {
         }
     }
 
-    /// Whether discovery happens in a repository with that many configured projects.
+    /// Returns true if a repository with that many configured projects is searched.
     pub const fn is_active(self, configured_projects: usize) -> bool {
         match self {
             Self::Auto => configured_projects == 0,
@@ -41,7 +41,7 @@ impl AutodiscoverMode {
     }
 }
 
-/// A text that is not a mode.
+/// The text is not a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the autodiscover mode must be `auto`, `enabled` or `disabled`")]
 pub struct InvalidMode;
@@ -63,7 +63,7 @@ impl fmt::Display for AutodiscoverMode {
     }
 }
 
-/// `autodiscover`, in both files.
+/// Keys of `autodiscover` in both files.
 pub(in crate::config) static AUTODISCOVER: Keys = Keys::new(
     "`autodiscover`",
     &[
@@ -89,10 +89,10 @@ fn modes() -> Vec<&'static str> {
     words(&AutodiscoverMode::ALL, AutodiscoverMode::as_str)
 }
 
-/// Entries of `ignore_paths`: each is tried on every directory.
+/// Maximum number of entries of `ignore_paths`, because each is tried on every directory.
 const MAX_IGNORED: usize = 100;
 
-/// Takes `autodiscover` out of either file. A block without `mode` means `auto`, as in Atlantis.
+/// Reads `autodiscover` from either file. A block without `mode` means `auto`, as in Atlantis.
 pub(in crate::config) fn read(
     reader: &mut Reader,
     fields: &Fields<'_>,

@@ -1,4 +1,4 @@
-//! Projects of several base branches in one file, and projects that wait for each other.
+//! Tests projects of several base branches in one file, and projects that depend on each other.
 
 use super::*;
 
@@ -145,9 +145,9 @@ fn projects_that_wait_for_each_other_are_told_once_with_the_whole_circle() {
 
     projects wait for each other, so none could begin: `a` → `c` → `d` → `a` => take one of them out of `depends_on`
     ");
-    // A diamond is no circle.
+    // Two paths to the same project are not a cycle.
     parse("  - {dir: a, name: a, depends_on: [b, c]}\n  - {dir: b, name: b, depends_on: [d]}\n  - {dir: c, name: c, depends_on: [d]}\n  - {dir: d, name: d}\n").unwrap();
-    // Nor are two that wait for each other on different branches.
+    // Projects that depend on each other on different branches are not a cycle either.
     parse("  - {dir: a, name: a, branch: /x/, depends_on: [b]}\n  - {dir: b, name: b, branch: /x/}\n  - {dir: a, name: a, branch: /y/}\n  - {dir: b, name: b, branch: /y/, depends_on: [a]}\n").unwrap();
 }
 

@@ -1,5 +1,6 @@
-//! Projects that cannot stand side by side: two of one name, two that could not be told apart, and those that wait for
-//! each other (reference 4.3). It is asked for the projects of one base branch, since only they ever meet.
+//! Finds conflicts between projects: two with the same name, two that are not distinguishable, and cycles of
+//! dependencies (reference 4.3). The caller passes the projects of one base branch, because only those occur
+//! together.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,16 +8,16 @@ use super::{ProjectConfig, ProjectDir};
 use crate::config::yaml::shown;
 use crate::model::ProjectName;
 
-/// What is wrong with a project because of the others.
+/// A mistake in a project that results from the other projects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Conflict {
-    /// Which, in the list that was given.
+    /// Index of the project in the given list.
     pub(super) index: usize,
     pub(super) what: String,
     pub(super) help: &'static str,
 }
 
-/// Everything that is wrong among some projects.
+/// Returns all conflicts among the projects.
 pub(super) fn among(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     let mut conflicts = same_names(projects);
     conflicts.extend(same_places(projects));
@@ -40,7 +41,8 @@ fn same_names(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     projects.iter().enumerate().filter_map(conflict).collect()
 }
 
-/// The first project of a directory and workspace may do without a name; the others could not be called.
+/// Finds projects without a name in a directory and workspace that another project has. Only the first of them can do
+/// without a name, because no command could select the others.
 fn same_places(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     let (mut seen, mut conflicts) = (HashMap::new(), Vec::new());
     for (index, project) in projects.iter().enumerate() {
@@ -66,13 +68,13 @@ fn same_places(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     conflicts
 }
 
-/// Names in a message about a cycle.
+/// Maximum number of names in a message about a cycle.
 const MAX_SHOWN: usize = 10;
 
-/// Cycles that are looked for.
+/// Maximum number of reported cycles.
 const MAX_CYCLES: usize = 10;
 
-/// Each cycle of `depends_on` once, at the project where it was entered.
+/// Finds cycles of `depends_on`. Reports each cycle once, at the project where the search entered it.
 fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     let index_of: HashMap<_, _> = projects
         .iter()
@@ -99,7 +101,7 @@ fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
 struct Search<'a> {
     projects: &'a [&'a ProjectConfig],
     index_of: HashMap<&'a ProjectName, usize>,
-    /// From where no cycle can be reached that was not told.
+    /// Projects from which no unreported cycle can be reached.
     done: HashSet<usize>,
 }
 
@@ -112,12 +114,13 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Follows `depends_on` from a project. No recursion: the file is hostile.
+    /// Follows `depends_on` from a project. Does not recurse, because a hostile file could overflow the stack.
     fn walk(&mut self, start: usize, conflicts: &mut Vec<Conflict>) {
         if self.done.contains(&start) {
             return;
         }
-        // The way from the start, each step with what is still to be looked at; and where each one is on it.
+        // The path from the start, with the unvisited dependencies of each project. `on_way` has the position of each
+        // project on the path.
         let mut way = vec![(start, self.before(start))];
         let mut on_way = HashMap::from([(start, 0)]);
         while let Some((index, rest)) = way.last_mut() {

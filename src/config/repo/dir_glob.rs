@@ -1,5 +1,7 @@
-//! Globs over directories, in `dir` of a project (reference 4.2) and in `-d` of a comment (reference 3.7): `*` and `?`
-//! stay within a name, a segment `**` stands for any number of directories, `[…]` and `{a,b}` choose.
+//! Globs for directories, in `dir` of a project (reference 4.2) and in `-d` of a comment (reference 3.7).
+//!
+//! `*` and `?` stay within a name, a segment `**` stands for any number of directories, and `[…]` and `{a,b}` are
+//! choices.
 
 use std::fmt;
 
@@ -8,16 +10,16 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use crate::config::yaml::shown;
 use crate::model::RepoPath;
 
-/// Why a text is not a glob over directories.
+/// The text is not a glob for directories.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGlob {
-    /// `..` could leave the repository.
+    /// The text has `..`, which could leave the repository.
     #[error("`{0}` has `..`, which is not allowed in a pattern of directories")]
     Climbs(String),
     /// The syntax is wrong.
     #[error("`{0}` is not a pattern of directories: {1}")]
     Syntax(String, String),
-    /// Longer than any sensible glob.
+    /// The text is longer than any sensible glob.
     #[error(
         "the pattern of directories is longer than {} bytes",
         DirGlob::MAX_BYTES
@@ -25,7 +27,7 @@ pub enum InvalidGlob {
     TooLong,
 }
 
-/// A checked glob over directories.
+/// A checked glob for directories.
 #[derive(Debug, Clone)]
 pub struct DirGlob {
     text: String,
@@ -33,15 +35,15 @@ pub struct DirGlob {
 }
 
 impl DirGlob {
-    /// Bytes of one glob.
+    /// Maximum length of a glob, in bytes.
     pub const MAX_BYTES: usize = 1024;
 
-    /// Whether a text is meant as a glob: it has one of `*?[` (reference 1.1, step 13).
+    /// Returns true if the text is meant as a glob: it has one of `*?[` (reference 1.1, step 13).
     pub fn is_glob(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
 
-    /// Checks a glob. One leading `./` and `/` are dropped.
+    /// Checks a glob. Drops one leading `./` and `/`.
     pub fn new(text: &str) -> Result<Self, InvalidGlob> {
         if text.len() > Self::MAX_BYTES {
             return Err(InvalidGlob::TooLong);
@@ -59,18 +61,18 @@ impl DirGlob {
         })
     }
 
-    /// The glob as it is used.
+    /// Returns the glob without its leading `./` or `/`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether a directory matches. The root is the text `.`, so `*` matches it.
+    /// Returns true if the directory matches. The root is the text `.`, so `*` matches it.
     pub fn matches(&self, dir: &RepoPath) -> bool {
         self.globs.is_match(dir.as_str())
     }
 
-    /// Whether walking the glob from the root would arrive at the directory: as [`Self::matches`], but only `**`
-    /// arrives at the root, since `*` needs a name.
+    /// Returns true if a walk along the glob from the root arrives at the directory. This differs from
+    /// [`Self::matches`] only for the root: only `**` arrives there, because `*` needs a name.
     pub fn arrives_at(&self, dir: &RepoPath) -> bool {
         if dir.is_root() {
             self.text.split('/').all(|part| part == "**")
@@ -80,7 +82,7 @@ impl DirGlob {
     }
 }
 
-/// The set has a second glob where `a/**` should also match `a`.
+/// Compiles a glob. The set has a second glob if `a/**` should also match `a`.
 fn compile(text: &str) -> Result<GlobSet, globset::Error> {
     let glob = |text: &str| {
         GlobBuilder::new(text)

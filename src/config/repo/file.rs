@@ -1,34 +1,34 @@
-//! Which file of a repository is its configuration: `lockkeeper.yaml`, or `atlantis.yaml` as before.
+//! Finds the configuration file of a repository: `lockkeeper.yaml`, or `atlantis.yaml` as in Atlantis.
 
 use crate::config::yaml::quoted;
 use crate::model::RepoPath;
 
-/// The names a configuration file may have, in the root of the repository.
+/// Names of a configuration file in the root of the repository.
 pub const FILE_NAMES: [&str; 2] = ["lockkeeper.yaml", "atlantis.yaml"];
 
-/// Names that are meant well, but not read (reference 3.1).
+/// Names that look right but are not read (reference 3.1).
 const NEAR_MISSES: [&str; 2] = ["lockkeeper.yml", "atlantis.yml"];
 
-/// Every name that [`find`] looks for.
+/// All names that [`find`] looks for.
 pub const CANDIDATES: [&str; 4] = [FILE_NAMES[0], FILE_NAMES[1], NEAR_MISSES[0], NEAR_MISSES[1]];
 
-/// Why the configuration file cannot be told.
+/// The configuration file cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileNameError {
-    /// Two files, and no telling which one is meant.
+    /// The repository has two files, and either could be meant.
     #[error("the repository has {}; only one may exist: remove the one that is not meant", quoted(.0))]
     Several(Vec<RepoPath>),
-    /// The extension would make the file be overlooked.
+    /// The name has an extension that would not be read.
     #[error("`{found}` would not be read: rename it to `{meant}`")]
     Extension {
-        /// The file that is there.
+        /// The file that exists.
         found: RepoPath,
-        /// The name it should have.
+        /// The name that it should have.
         meant: String,
     },
 }
 
-/// Finds the configuration file among the files of a repository; `None` when it has none.
+/// Finds the configuration file among the files of a repository. Returns `None` if there is none.
 pub fn find<'a>(
     files: impl IntoIterator<Item = &'a RepoPath>,
 ) -> Result<Option<RepoPath>, FileNameError> {

@@ -1,4 +1,4 @@
-//! The keys of the repository's file (reference 4.1, 4.2).
+//! Keys of the repository's file (reference 4.1, 4.2).
 
 use super::autodiscover::AUTODISCOVER;
 use crate::config::lists::{REQUIREMENTS, SILENCE};
@@ -7,11 +7,11 @@ use crate::config::workflow::WORKFLOW;
 use crate::config::yaml::{Key, Keys, Kind, words};
 use crate::model::Distribution;
 
-/// Why nothing is done about [`crate::config::overrides::OverrideKey::DeleteSourceBranchOnMerge`].
+/// Reason why [`crate::config::overrides::OverrideKey::DeleteSourceBranchOnMerge`] has no effect.
 pub(in crate::config) const OF_GITHUB: &str = "GitHub deletes the branch itself if the setting `Automatically delete head branches` of the repository is on; Atlantis \
      ignores the key there too";
 
-/// The file.
+/// Keys at the top level of the file.
 pub(in crate::config) static TOP: Keys = Keys {
     of: "the file",
     list: &[
@@ -115,7 +115,7 @@ pub(in crate::config) static TOP: Keys = Keys {
     is_choice: false,
 };
 
-/// An entry of `projects`.
+/// Keys of an entry of `projects`.
 pub(in crate::config) static PROJECT: Keys = Keys {
     of: "a project",
     list: &[
@@ -253,7 +253,7 @@ pub(in crate::config) static PROJECT: Keys = Keys {
     is_choice: false,
 };
 
-/// Keys that say who may do what, so that nothing from a pull request can.
+/// Keys of permissions, which only the server's file may have, so that no pull request can set them.
 const OF_SERVER: &[&str] = &[
     "allowed_overrides",
     "allowed_workflows",
@@ -267,7 +267,7 @@ const OF_SERVER: &[&str] = &[
     "team_authz",
 ];
 
-/// `autoplan`.
+/// Keys of `autoplan` of a project.
 pub(in crate::config) static AUTOPLAN: Keys = Keys::new(
     "`autoplan`",
     &[

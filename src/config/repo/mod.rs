@@ -1,8 +1,8 @@
-//! The configuration a repository brings along, `atlantis.yaml` or `lockkeeper.yaml` (reference 4).
+//! Reads the repository's own configuration, `atlantis.yaml` or `lockkeeper.yaml` (reference 4).
 //!
-//! It comes from a pull request, so it is read strictly and within limits: an unknown key is an error, and so is what
-//! this version does not carry out yet or the server does not allow, because ignoring it could let something be applied
-//! that should not be. The problems become one text for the pull request.
+//! The file comes from a pull request, so it is read strictly and within limits. These are errors: an unknown key, a
+//! feature that this version does not support, and a key that the server does not allow. Ignoring one of them could
+//! allow an apply that should not happen. All problems become one text for the pull request.
 
 pub(super) mod autodiscover;
 mod conflicts;
@@ -40,70 +40,70 @@ use crate::model::{BranchName, ProjectKey, ProjectName};
 use project::{Entry, PatternCache};
 use wishes::Surroundings;
 
-/// What a repository says about itself, checked.
+/// Configuration of a repository, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepoConfig {
     /// Name of the file, for messages.
     pub file_name: String,
-    /// Its projects, in the order of the file. None: they are discovered.
+    /// Projects in the order of the file. Empty: projects are discovered.
     pub projects: Vec<ProjectConfig>,
-    /// Those that are about other base branches, once that is decided ([`Self::for_base`]).
+    /// Projects of other base branches, after [`Self::for_base`] has chosen one.
     pub elsewhere: Vec<ProjectConfig>,
-    /// Whether projects are planned in parallel; `None` leaves it to the server.
+    /// True if projects are planned in parallel. `None` leaves the decision to the server.
     pub parallel_plan: Option<bool>,
-    /// Whether projects are applied in parallel; `None` leaves it to the server.
+    /// True if projects are applied in parallel. `None` leaves the decision to the server.
     pub parallel_apply: Option<bool>,
-    /// When the locks of its projects are taken, where they say nothing themselves.
+    /// The time at which projects take their locks, unless a project sets its own.
     pub repo_locks: Option<LockWish>,
-    /// Workflows of the repository, by name; only where the operator allows them.
+    /// Workflows of the repository, by name. Empty unless the administrator allows them.
     pub workflows: BTreeMap<String, Arc<Workflow>>,
-    /// Whether projects that it does not list are looked for.
+    /// Search for projects that the file does not list.
     pub autodiscover: Option<AutodiscoverWish>,
-    /// How a regular expression after `-p` has to begin if it is to name several projects; empty: in any way.
+    /// Prefixes that a regular expression after `-p` must begin with to name several projects. Empty: any prefix.
     pub allowed_regexp_prefixes: Vec<String>,
-    /// Whether a failure in one group of the order keeps the later groups from running.
+    /// True if a failure in one execution group prevents the later groups from running.
     pub abort_on_execution_order_fail: bool,
-    /// Of which runs nothing is told in comments, where its projects say nothing themselves.
+    /// Runs whose comments are left out, unless a project sets its own.
     pub silence_pr_comments: Option<SilenceWish>,
-    /// Whether pulls are merged after their applies; `None` leaves it to the server.
+    /// True if pulls are merged after their applies. `None` leaves the decision to the server.
     pub automerge: Option<bool>,
     /// Parts of the file that have no effect.
     pub without_effect: Vec<Remark>,
 }
 
-/// What a repository says about looking for projects.
+/// The discovery of projects that a repository requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutodiscoverWish {
-    /// Whether they are looked for.
+    /// Condition for a search.
     pub mode: AutodiscoverMode,
-    /// Directories that are none; `None`: it does not say.
+    /// Directories that are not projects. `None`: the file does not set them.
     pub ignore_paths: Option<Vec<DirGlob>>,
-    /// Line of the file that says so, from 1.
+    /// Line of the file with the request, counted from 1.
     pub line: usize,
 }
 
-/// Projects that only meet on some base branches, and cannot stand side by side there.
+/// A conflict of projects that both apply to the same base branch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("for pulls into `{base}`: {problems}")]
 pub struct BaseConflict {
-    /// The branch.
+    /// Base branch with the conflict.
     base: BranchName,
-    /// What is wrong, with lines and ways out.
+    /// The problems, with lines and fixes.
     problems: String,
 }
 
 impl RepoConfig {
-    /// Size of the file in bytes.
+    /// Maximum size of the file, in bytes.
     pub const MAX_BYTES: usize = 1 << 20;
 
-    /// Entries of `projects`.
+    /// Maximum number of entries of `projects`.
     pub const MAX_PROJECTS: usize = 5_000;
 
-    /// Entries of `projects` whose `dir` is a pattern: each is tried on every directory.
+    /// Maximum number of entries of `projects` whose `dir` is a pattern, because each is tried on every directory.
     pub const MAX_GLOBS: usize = 100;
 
-    /// Reads a configuration file. `file_name` is for the errors; `permissions` is what the server lets this
-    /// repository decide itself.
+    /// Parses a configuration file. `file_name` appears in the errors. `permissions` are the keys that the server
+    /// lets this repository set.
     pub fn parse(
         file_name: &str,
         text: &str,
@@ -130,8 +130,10 @@ impl RepoConfig {
         }
     }
 
-    /// What is left of it for pulls into a branch: projects that are about other branches are not there. Two projects
-    /// whose `branch` are different expressions, and which both fit, may only be found out to be in conflict here.
+    /// Returns the configuration for pulls into a branch, without the projects of other branches.
+    ///
+    /// Different expressions for `branch` can match the same branch. A conflict between such projects is only found
+    /// here.
     pub fn for_base(&self, base: &BranchName) -> Result<Self, BaseConflict> {
         let fits = |project: &&ProjectConfig| {
             project
@@ -164,8 +166,8 @@ impl RepoConfig {
         })
     }
 
-    /// The entry that a project of this repository comes from; `None` when it is not configured (the same choice as
-    /// discovery makes). The configuration must be the one [for the base branch](Self::for_base).
+    /// Returns the entry of a project of this repository, or `None` if no entry configures it. Discovery makes the
+    /// same choice. The configuration must be the one [for the base branch](Self::for_base).
     pub fn entry_of(&self, project: &ProjectKey) -> Option<&ProjectConfig> {
         let ProjectKey {
             dir,
@@ -186,7 +188,7 @@ impl RepoConfig {
     }
 }
 
-/// Conflicts of one base branch that are told at once.
+/// Maximum number of conflicts of one base branch in a message.
 const MAX_CONFLICTS: usize = 5;
 
 fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfig {
@@ -342,8 +344,9 @@ fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     }
 }
 
-/// Projects without a `branch` meet all others; of those with one, we only know that equal expressions meet. The rest is
-/// seen when the base branch is known ([`RepoConfig::for_base`]). What may follow from another mistake is not told.
+/// Checks the projects for conflicts. A project without a `branch` meets all others. Two projects with a `branch`
+/// surely meet if their expressions are equal; the rest is checked for each base branch ([`RepoConfig::for_base`]).
+/// Skips projects with other mistakes, because a conflict could be a consequence of them.
 fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     let certain = projects.iter().filter(|(_, entry)| entry.is_certain);
     let certain: Vec<(&Node, &ProjectConfig)> = certain
@@ -369,7 +372,7 @@ fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     }
 }
 
-/// Entries with another mistake are projects to depend on too, by the name that is written.
+/// Checks that the projects in `depends_on` exist. An entry with another mistake counts by the name in the file.
 fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node, Entry)]) {
     let names: BTreeSet<&str> = entries.iter().filter_map(written_name).collect();
     let valid = || {
@@ -384,7 +387,7 @@ fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node,
     {
         let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
         for item in dependencies(node) {
-            // Names that cannot be names were refused already.
+            // Invalid names have been refused already.
             let Value::Scalar(_, name) = &item.value else {
                 continue;
             };
@@ -404,7 +407,7 @@ fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node,
     }
 }
 
-/// Where a project names others.
+/// Returns the items of `depends_on` of a project.
 fn dependencies(project: &Node) -> &[Node] {
     if let Some(Value::List(items)) = value_of(project, "depends_on") {
         items
@@ -413,7 +416,7 @@ fn dependencies(project: &Node) -> &[Node] {
     }
 }
 
-/// What a project is called, even if it cannot be called that.
+/// Returns the name of a project as written, even if it is invalid.
 fn written_name(project: &Node) -> Option<&str> {
     let Value::Scalar(_, name) = value_of(project, "name")? else {
         return None;

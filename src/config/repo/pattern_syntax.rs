@@ -1,5 +1,7 @@
-//! The signs of a file pattern, turned into a regular expression: `*` and `?` stay within a name, `**` crosses
-//! directories, `[a-z]` and `[^a-z]` choose a character, a backslash takes the next character as it is.
+//! Translates a file pattern into a regular expression.
+//!
+//! `*` and `?` stay within a name, and `**` crosses directories. `[a-z]` and `[^a-z]` match one character. A
+//! backslash takes the next character literally.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -9,10 +11,10 @@ use regex::{Regex, RegexBuilder};
 /// Characters with a meaning in a pattern.
 pub(super) const SPECIAL: [char; 5] = ['*', '?', '[', ']', '\\'];
 
-/// Why a text is not a file pattern.
+/// The text is not a file pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// Nothing but white space.
+    /// The text has only white space.
     #[error("the pattern is empty")]
     Empty,
     /// `!` without a pattern.
@@ -27,19 +29,19 @@ pub enum InvalidPattern {
     /// `[z-a]`.
     #[error("a range in `[…]` ends before it begins")]
     BackwardRange,
-    /// A backslash at the end.
+    /// The text ends with a backslash.
     #[error(r"`\` at the end has no character to take as it is")]
     TrailingBackslash,
-    /// Longer than any sensible pattern.
+    /// The text is longer than any sensible pattern.
     #[error("the pattern is longer than {} bytes", InvalidPattern::MAX_BYTES)]
     TooLong,
-    /// Its signs add up to more than the matcher holds.
+    /// The pattern has more special characters than the matcher can hold.
     #[error("the pattern has too many special characters")]
     TooComplex,
 }
 
 impl InvalidPattern {
-    /// Bytes of one pattern.
+    /// Maximum length of a pattern, in bytes.
     pub const MAX_BYTES: usize = 1024;
 }
 
@@ -47,7 +49,7 @@ type Input<'a> = Peekable<Chars<'a>>;
 
 /// Compiles a cleaned pattern. The result matches a path, and any path below one that matches.
 pub(super) fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
-    // Memory that one compiled pattern may take.
+    // Maximum memory of one compiled pattern, in bytes.
     const MAX_COMPILED: usize = 1 << 20;
     let regex = format!(r"\A(?:{})(?:/|\z)", translate(pattern)?);
     RegexBuilder::new(&regex)
@@ -77,8 +79,9 @@ fn translate(pattern: &str) -> Result<String, InvalidPattern> {
     Ok(regex)
 }
 
-/// `**/` and `**` are any number of directories; at the end of a pattern, everything. A pattern that begins with
-/// `**` right before plain text matches every path that ends in the text, in the middle of a name too.
+/// Translates `**/` and `**`, which stand for any number of directories, or for everything at the end of a pattern.
+/// If a pattern begins with `**` directly before plain text, it matches every path that ends with the text, even in
+/// the middle of a name.
 fn double_star(pattern: &str, first: bool, input: &mut Input<'_>) -> &'static str {
     let slash = input.next_if_eq(&'/').is_some();
     let suffix = first
@@ -93,7 +96,7 @@ fn double_star(pattern: &str, first: bool, input: &mut Input<'_>) -> &'static st
     }
 }
 
-/// `[a-z]`, after its `[`.
+/// Translates a class such as `[a-z]`, after its `[`.
 fn class(input: &mut Input<'_>, regex: &mut String) -> Result<(), InvalidPattern> {
     regex.push('[');
     if input.next_if_eq(&'^').is_some() {

@@ -1,9 +1,9 @@
-//! Lists of file patterns with the rules of a `.dockerignore` file, as `when_modified` and `--autoplan-file-list` use
-//! them (reference 3.3, 3.4): a later pattern wins over an earlier one, `!` takes files out again, and a pattern that
-//! matches a directory matches all that is in it.
+//! Lists of file patterns with the rules of a `.dockerignore` file, for `when_modified` and `--autoplan-file-list`
+//! (reference 3.3, 3.4). A later pattern overrides an earlier one, `!` excludes files again, and a pattern that
+//! matches a directory matches everything in it.
 //!
-//! Patterns are relative to a directory, the base, which is given when matching. So thousands of projects with the
-//! same list share one compiled list, and special characters in the name of a directory mean nothing.
+//! Patterns are relative to a base directory, which the caller passes for each match. So thousands of projects with
+//! the same list share one compiled list, and special characters in the name of a directory have no meaning.
 
 use std::sync::Arc;
 
@@ -16,30 +16,30 @@ use crate::model::RepoPath;
 #[derive(Debug, Clone, Default)]
 pub struct Patterns(Arc<[Pattern]>);
 
-/// One line of a list.
+/// One pattern of a list.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
-    /// As typed, without the white space around it.
+    /// Text of the pattern, without the white space around it.
     text: Arc<str>,
-    /// Whether it takes files out.
+    /// True if the pattern excludes files.
     excludes: bool,
-    /// How many directories it climbs above the base.
+    /// Number of directories that the pattern climbs above the base.
     climbs: usize,
     rule: Rule,
 }
 
 #[derive(Debug, Clone)]
 enum Rule {
-    /// The base itself: everything in it.
+    /// Matches everything in the base.
     Everything,
     /// A path without special characters, and everything in it.
     Literal(Arc<str>),
-    /// Matches a path or one of the directories above it.
+    /// An expression for a path or one of the directories above it.
     Regex(Regex),
 }
 
 impl Patterns {
-    /// Checks patterns; the first bad one is the error.
+    /// Checks patterns. The first invalid one is the error.
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPattern> {
         patterns
             .into_iter()
@@ -48,7 +48,7 @@ impl Patterns {
             .map(Self::from_list)
     }
 
-    /// Reads a list as flags write it: with commas; empty places are skipped.
+    /// Parses a list with commas, as flags have it. Skips empty items.
     pub fn from_flag(list: &str) -> Result<Self, InvalidPattern> {
         Self::new(list.split(',').filter(|pattern| !pattern.trim().is_empty()))
     }
@@ -57,28 +57,28 @@ impl Patterns {
         Self(patterns.into())
     }
 
-    /// The patterns as typed.
+    /// Returns the patterns as they were written.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|pattern| &*pattern.text)
     }
 
-    /// Each pattern that takes files in, as a list of its own.
+    /// Returns each pattern that includes files, as a list of its own.
     pub fn including(&self) -> impl Iterator<Item = Self> {
         let including = self.0.iter().filter(|pattern| !pattern.excludes);
         including.map(|pattern| Self::from_list(vec![pattern.clone()]))
     }
 
-    /// How many patterns there are: the cost of matching one file.
+    /// Returns the number of patterns, which is the cost of matching one file.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the list is empty. It then matches nothing.
+    /// Returns true if the list is empty. An empty list matches nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The pattern by which the list matches `file`, or `None` when it does not.
+    /// Returns the pattern that makes the list match `file`, or `None` if the list does not match.
     pub fn matching(&self, base: &RepoPath, file: &RepoPath) -> Option<&str> {
         let mut matched = None;
         for pattern in self.0.iter() {
@@ -90,7 +90,7 @@ impl Patterns {
         matched
     }
 
-    /// The directory outside of which nothing matches, for a project in `base`.
+    /// Returns the lowest directory that contains all possible matches, for a project in `base`.
     pub fn reach(&self, base: &RepoPath) -> RepoPath {
         let including = self.0.iter().filter(|pattern| !pattern.excludes);
         let highest = including
@@ -100,7 +100,7 @@ impl Patterns {
     }
 }
 
-/// Two lists are equal when the same was typed.
+/// Two lists are equal if their texts are equal.
 impl PartialEq for Patterns {
     fn eq(&self, other: &Self) -> bool {
         self.texts().eq(other.texts())
@@ -110,7 +110,7 @@ impl PartialEq for Patterns {
 impl Eq for Patterns {}
 
 impl Pattern {
-    /// Checks one pattern.
+    /// Checks and compiles one pattern.
     pub(super) fn new(text: &str) -> Result<Self, InvalidPattern> {
         let text = text.trim();
         if text.len() > InvalidPattern::MAX_BYTES {
@@ -163,8 +163,8 @@ impl Rule {
     }
 }
 
-/// Cleans a pattern as a path: how far it climbs, and the rest (empty for the directory itself). A leading slash
-/// means the base.
+/// Cleans a pattern as a path. Returns the number of directories that it climbs, and the rest (empty for the
+/// directory itself). A leading slash stands for the base.
 fn clean(pattern: &str) -> (usize, String) {
     let absolute = pattern.starts_with('/');
     let (mut climbs, mut parts) = (0, Vec::new());
@@ -179,7 +179,7 @@ fn clean(pattern: &str) -> (usize, String) {
     (climbs, parts.join("/"))
 }
 
-/// The directory `climbs` levels above; `""` for the root, `None` above it.
+/// Returns the directory `climbs` levels above: `""` for the root, `None` above it.
 fn ancestor(base: &RepoPath, climbs: usize) -> Option<&str> {
     let mut dir = if base.is_root() { "" } else { base.as_str() };
     for _ in 0..climbs {
@@ -191,7 +191,7 @@ fn ancestor(base: &RepoPath, climbs: usize) -> Option<&str> {
     Some(dir)
 }
 
-/// The part of `file` that comes after `dir`; `None` when it is elsewhere.
+/// Returns the part of `file` after `dir`, or `None` if the file is not in the directory.
 fn below<'a>(dir: &str, file: &'a str) -> Option<&'a str> {
     if dir.is_empty() {
         Some(file)

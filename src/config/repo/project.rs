@@ -1,4 +1,4 @@
-//! One entry of `projects` (reference 4.2).
+//! Reads one entry of `projects` (reference 4.2).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,59 +19,59 @@ use crate::config::overrides::OverrideKey;
 use crate::config::yaml::{Fields, Located, Node, Reader, shown, words};
 use crate::model::{Distribution, ProjectName, RepoPath, WorkspaceName};
 
-/// A project as the repository describes it.
+/// A project in the repository's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectConfig {
-    /// Name to call it by.
+    /// Name that commands use for the project.
     pub name: Option<ProjectName>,
-    /// Where its code is.
+    /// Directory or directories of the code.
     pub dir: ProjectDir,
-    /// Workspace to run in.
+    /// Workspace of the runs.
     pub workspace: WorkspaceName,
-    /// When a change concerns it.
+    /// Changes that plan the project.
     pub autoplan: Autoplan,
-    /// Version of Terraform or OpenTofu to run it with; else it is detected.
+    /// Version of Terraform or OpenTofu. `None`: the version is detected.
     pub terraform_version: Option<Version>,
-    /// When its lock is taken; `None` leaves it to the rest of the file and to the server.
+    /// The time at which the lock is taken. `None` leaves it to the rest of the file and to the server.
     pub repo_locks: Option<LockWish>,
-    /// Base branches that it is about; `None`: all.
+    /// Base branches of the project. `None` stands for all.
     pub branch: Option<BranchFilter>,
-    /// Name of the workflow it wants.
+    /// Name of the requested workflow.
     pub workflow: Option<WorkflowWish>,
-    /// Terraform or OpenTofu; `None` leaves it to the server.
+    /// Terraform or OpenTofu. `None` leaves the choice to the server.
     pub distribution: Option<Distribution>,
-    /// What it wants to hold before a plan.
+    /// Requested requirements for a plan.
     pub plan_requirements: Option<RequirementWish>,
-    /// What it wants to hold before an apply.
+    /// Requested requirements for an apply.
     pub apply_requirements: Option<RequirementWish>,
-    /// What it wants to hold before an import.
+    /// Requested requirements for an import.
     pub import_requirements: Option<RequirementWish>,
-    /// Projects that come first, by name.
+    /// Names of the projects that run before this one.
     pub depends_on: Vec<ProjectName>,
-    /// Its place in the order: lower ones come first.
+    /// Group in the execution order. Lower groups run first.
     pub execution_order_group: i32,
-    /// Of which runs nothing is told in comments.
+    /// Runs whose comments are left out.
     pub silence_pr_comments: Option<SilenceWish>,
-    /// Line of the file where the entry begins, from 1.
+    /// Line of the file where the entry begins, counted from 1.
     pub line: usize,
 }
 
 /// Directory or directories of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProjectDir {
-    /// One directory.
+    /// A single directory, without wildcards.
     Path(RepoPath),
-    /// Every directory that matches and holds Terraform code is a project.
+    /// A glob: every matching directory with Terraform code is a project.
     Glob(DirGlob),
 }
 
 impl ProjectConfig {
-    /// Whether the entry has this directory, literally, and this workspace.
+    /// Returns true if the entry has exactly this directory and this workspace.
     pub(super) fn is_at(&self, dir: &RepoPath, workspace: &WorkspaceName) -> bool {
         self.workspace == *workspace && matches!(&self.dir, ProjectDir::Path(own) if own == dir)
     }
 
-    /// Whether the entry stands for many directories, and this is one of them.
+    /// Returns true if the entry has a glob that matches this directory, and has this workspace.
     pub(super) fn reaches(&self, dir: &RepoPath, workspace: &WorkspaceName) -> bool {
         self.workspace == *workspace
             && matches!(&self.dir, ProjectDir::Glob(glob) if glob.arrives_at(dir))
@@ -87,12 +87,13 @@ impl fmt::Display for ProjectDir {
     }
 }
 
-/// When a change concerns a project.
+/// Changes that plan a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Autoplan {
-    /// Whether a push plans it. A `plan` comment without flags plans it in any case (reference 3.3).
+    /// True if a push plans the project. A `plan` comment without flags plans it in any case (reference 3.3).
     pub enabled: bool,
-    /// Files that concern it, relative to its directory. An empty list: none does.
+    /// Patterns of files that plan the project if they change, relative to its directory. With an empty list, none
+    /// does.
     pub when_modified: Patterns,
 }
 
@@ -105,7 +106,7 @@ impl Default for Autoplan {
     }
 }
 
-/// What concerns a project that does not say (reference 4.2).
+/// Patterns for a project without `when_modified` (reference 4.2).
 static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
     let patterns = [
         "**/*.tf*",
@@ -117,27 +118,28 @@ static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
     Patterns::new(patterns).expect("these patterns are valid")
 });
 
-/// Patterns of the whole file, compiled once each: lists repeat from project to project.
+/// Compiled patterns of the whole file. Each is compiled once, because projects repeat the same lists.
 #[derive(Default)]
 pub(super) struct PatternCache(HashMap<String, Pattern>);
 
 impl PatternCache {
-    /// Different patterns in one file; each takes memory once compiled.
+    /// Maximum number of different patterns in one file, because each takes memory once compiled.
     const MAX: usize = 5_000;
 }
 
-/// Keys that can only be `false` in this version, and need permission all the same: it is the operator who decides.
+/// Keys that can only be `false` in this version. They still need permission, because the administrator decides about
+/// them.
 const ONLY_FALSE: [OverrideKey; 2] = [OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
 
-/// An entry, as far as it could be read.
+/// The readable part of an entry.
 pub(super) struct Entry {
     pub(super) project: ProjectConfig,
-    /// Whether `name`, `workspace` and `branch` are what is written. Of an entry with a mistake there it cannot be told
-    /// whether it gets in the way of others.
+    /// True if `name`, `workspace` and `branch` are read without mistakes. With a mistake there, conflicts with other
+    /// entries cannot be determined.
     pub(super) is_certain: bool,
 }
 
-/// Reads one project; `None` when it has no valid directory.
+/// Reads one project. Returns `None` if its directory is invalid.
 pub(super) fn read(
     reader: &mut Reader,
     cache: &mut PatternCache,
@@ -159,7 +161,7 @@ pub(super) fn read(
     let project = ProjectConfig {
         name,
         dir: ProjectDir::Path(RepoPath::root()),
-        // The default also stands in for a bad one, so that the rest of the entry is still checked.
+        // The default also replaces an invalid workspace, so that the rest of the entry is still checked.
         workspace: workspace.unwrap_or_default(),
         autoplan: read_autoplan(reader, cache, &fields),
         terraform_version: read_version(reader, &fields),
@@ -214,7 +216,7 @@ pub(super) fn read(
     })
 }
 
-/// Whether the names exist is seen when all projects are read.
+/// Reads `depends_on`. The caller checks that the names exist once all projects are read.
 fn read_depends_on(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectName> {
     let names = reader.texts(fields, "depends_on").unwrap_or_default();
     names
@@ -297,7 +299,7 @@ fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> Option<Version> {
     parsed
 }
 
-/// A leading `v` is allowed; parts left out are zero, as in `1.9`.
+/// Parses a version. A leading `v` is allowed, and missing parts are zero, as in `1.9`.
 fn parse_version(text: &str) -> Option<Version> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let end = text.find(['-', '+']).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Whole files: what is read from them, and what a person is told.
+//! Tests whole files: the configuration that is read, and the messages about mistakes.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<RepoConfig, ConfigErrors> {
     RepoConfig::parse("atlantis.yaml", text, &Permissions::default())
 }
 
-/// With the permission to set `repo_locks`.
+/// Parses with the permission to set `repo_locks`.
 fn parse_locks(text: &str) -> Result<RepoConfig, ConfigErrors> {
     RepoConfig::parse(
         "atlantis.yaml",
@@ -28,7 +28,7 @@ fn errors(text: &str) -> String {
         .to_string()
 }
 
-/// One project with one more line.
+/// Returns a file with one project that has one more line.
 fn with_line(line: &str) -> String {
     format!("version: 3\nprojects:\n  - dir: a\n    {line}\n")
 }
@@ -137,7 +137,7 @@ fn anchors_and_merges_save_typing() {
     );
 }
 
-/// Every problem of every text: `text => what => help`.
+/// Lists every problem of every text: `text => what => help`.
 fn told<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let mut told = String::new();
     for (shown, text) in texts {
@@ -315,7 +315,7 @@ fn nobody_is_sent_for_a_permission_that_would_not_help() {
     }
 }
 
-/// Permission or not: there is nothing to permit.
+/// Keys without effect are accepted with or without permission.
 #[test]
 fn what_weakens_nothing_is_accepted_and_has_no_effect() {
     let text = "version: 3\ndelete_source_branch_on_merge: true\nemoji_reaction: eyes\nprojects:\n  - dir: a\n    \
@@ -664,7 +664,7 @@ projects:
     ");
 }
 
-/// What stands in for a bad value conflicts with nothing.
+/// The default that replaces an invalid value conflicts with nothing.
 #[test]
 fn one_mistake_brings_no_other_one() {
     let text = "version: 3
@@ -788,7 +788,7 @@ proptest! {
         for (dir, (enabled, workspace)) in &dirs {
             writeln!(text, "  - dir: \"{dir}\"\n    workspace: {workspace}\n    autoplan: {{enabled: {enabled}}}").unwrap();
         }
-        // A workspace may be spelled like a boolean, but nothing is `null`.
+        // A workspace may be spelled like a boolean, but not like `null`.
         prop_assume!(!dirs.values().any(|(_, workspace)| workspace == "null"));
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.projects.len(), dirs.len());

@@ -1,4 +1,5 @@
-//! What a repository would like and the server may allow: workflows, requirements, silence (reference 4.3).
+//! Reads requests of a repository that need the server's permission: workflows, requirements, silence (reference
+//! 4.3).
 
 use std::collections::BTreeSet;
 
@@ -7,44 +8,44 @@ use crate::config::yaml::{Fields, Reader, quoted, shown};
 use crate::config::{Permissions, lists};
 use crate::model::{Requirement, RunKind};
 
-/// The workflow that a project wants.
+/// The workflow that a project requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowWish {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// Line of the file that says so, from 1.
+    /// Line of the file with the request, counted from 1.
     pub line: usize,
 }
 
-/// What a project wants to hold, beyond what the operator demands.
+/// Requirements that a project requests in addition to those of the administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementWish {
-    /// The requirements.
+    /// Requirements in the order of the file.
     pub requirements: Vec<Requirement>,
-    /// Line of the file that says so, from 1.
+    /// Line of the file with the request, counted from 1.
     pub line: usize,
 }
 
-/// Of which runs a repository wants nothing told in comments.
+/// Runs whose comments a repository wants to leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilenceWish {
-    /// The runs.
+    /// Kinds of the runs.
     pub runs: BTreeSet<RunKind>,
-    /// Line of the file that says so, from 1.
+    /// Line of the file with the request, counted from 1.
     pub line: usize,
 }
 
-/// What reading a project needs to know of the rest of the world.
+/// Context for reading a project.
 pub(super) struct Surroundings<'a> {
     pub(super) permissions: &'a Permissions,
     /// Names of the workflows of the file.
     pub(super) own_workflows: &'a [&'a str],
 }
 
-/// Names that a message lists.
+/// Maximum number of names in a message.
 const MAX_NAMES: usize = 20;
 
-/// Takes a list of requirements out of a project.
+/// Reads a list of requirements from a project.
 pub(super) fn read_requirements(
     reader: &mut Reader,
     allowed: &AllowedOverrides,
@@ -57,7 +58,7 @@ pub(super) fn read_requirements(
     is_allowed.then_some(RequirementWish { requirements, line })
 }
 
-/// Takes `silence_pr_comments`, of a project or of the file.
+/// Reads `silence_pr_comments` from a project or from the top level of the file.
 pub(super) fn read_silence(
     reader: &mut Reader,
     allowed: &AllowedOverrides,
@@ -69,7 +70,7 @@ pub(super) fn read_silence(
     is_allowed.then_some(SilenceWish { runs, line })
 }
 
-/// Takes `workflow` out of a project.
+/// Reads `workflow` from a project.
 pub(super) fn read_workflow(
     reader: &mut Reader,
     around: &Surroundings<'_>,

@@ -1,4 +1,4 @@
-//! `repo_config_source`: what the repository's file is read from. Atlantis always reads what the pull brings along.
+//! Reads `repo_config_source`: the source of the repository's file. Atlantis always reads the file of the pull.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,25 +6,25 @@ use std::str::FromStr;
 use crate::config::yaml::{Fields, Key, Keys, Kind, Reader, Value};
 use crate::model::BranchName;
 
-/// What the repository's file is read from.
+/// Source of the repository's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigSource {
     /// The head of the pull.
     PullHead,
     /// The head merged into the base branch.
     MergeResult,
-    /// The base branch: a pull cannot change what holds for itself.
+    /// The base branch, so that a pull cannot change its own rules.
     Base,
-    /// A branch, whatever the base branch is.
+    /// A fixed branch, independent of the base branch.
     Branch(BranchName),
 }
 
 impl ConfigSource {
-    /// The spellings without a branch.
+    /// Spellings of the sources without a branch.
     pub const WORDS: [&str; 3] = ["pull_head", "merge_result", "base"];
 }
 
-/// A text that is no source.
+/// The text is not a source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither `pull_head`, `merge_result`, `base` nor `branch:NAME`")]
 pub struct InvalidSource(String);
@@ -32,7 +32,7 @@ pub struct InvalidSource(String);
 impl FromStr for ConfigSource {
     type Err = InvalidSource;
 
-    /// As a flag writes it: one of [`Self::WORDS`], or `branch:NAME`.
+    /// Parses the syntax of a flag: one of [`Self::WORDS`], or `branch:NAME`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refuse = || InvalidSource(crate::config::yaml::shown(text));
         match text {
@@ -60,7 +60,7 @@ impl fmt::Display for ConfigSource {
     }
 }
 
-/// The value of the key.
+/// Kind of the value of the key.
 pub(super) const SOURCE: Kind = Kind::Any(&[
     Kind::Words(|| ConfigSource::WORDS.to_vec()),
     Kind::Map(&BRANCH),
@@ -77,7 +77,7 @@ static BRANCH: Keys = Keys::new(
     )],
 );
 
-/// Takes `repo_config_source` out of an entry of the server's file.
+/// Reads `repo_config_source` from an entry of the server's file.
 pub(super) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<ConfigSource> {
     const HELP: &str = "write the name of a branch: `{branch: main}`";
     let node = fields.get("repo_config_source")?;

@@ -1,4 +1,4 @@
-//! One entry of `repos` (reference 5.2).
+//! Reads one entry of `repos` (reference 5.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::config::yaml::{Fields, Located, Node, Reader, quoted, shown};
 use crate::config::{BranchFilter, lists};
 use crate::model::{RepoPath, Requirement, RunKind};
 
-/// An entry: which repositories it is about, and what it says about them.
+/// An entry: the repositories that it selects, and their settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) id: IdPattern,
     pub(super) said: Said,
-    /// Line of the file where the entry begins, from 1.
+    /// Line of the file where the entry begins, counted from 1.
     pub(super) line: usize,
 }
 
-/// What an entry says; what it leaves out is left to the entries before it.
+/// Settings of an entry. A missing setting leaves the one of an earlier entry in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) locks: LockBlock,
@@ -34,7 +34,7 @@ pub(super) struct Said {
     pub(super) allowed_overrides: Option<AllowedOverrides>,
     pub(super) config_file: Option<RepoPath>,
     pub(super) config_source: Option<ConfigSource>,
-    /// Never empty: an empty list says nothing.
+    /// Never empty, because an empty list sets nothing.
     pub(super) plan_requirements: Option<Vec<Requirement>>,
     pub(super) apply_requirements: Option<Vec<Requirement>>,
     pub(super) import_requirements: Option<Vec<Requirement>>,
@@ -49,7 +49,7 @@ pub(super) struct Said {
     pub(super) hooks: Arc<EntryHooks>,
 }
 
-/// The hooks of an entry, and the base branches they are for.
+/// The hooks of an entry, and their base branches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EntryHooks {
     pub(super) branch: Option<BranchFilter>,
@@ -67,7 +67,7 @@ pub(super) struct Defined<'a> {
     pub(super) profiles: &'a EnvironmentProfiles,
 }
 
-/// Reads one entry; `None` when it cannot be told what it is about.
+/// Reads one entry. Returns `None` if its repositories cannot be determined.
 pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Option<Entry> {
     let fields = reader.fields(node, &ENTRY)?;
     let Defined {

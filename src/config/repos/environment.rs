@@ -1,5 +1,6 @@
-//! `environment_profiles`: variables of the server that only the runs of some projects get, under names of their own; and
-//! `environment_profile` of an entry, which says of which projects. A repository is not heard about either.
+//! Reads `environment_profiles`: variables of the server that only the runs of some projects get, under other names.
+//!
+//! `environment_profile` of an entry selects the projects. A repository can set neither of the two keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,15 +10,15 @@ use crate::config::variables;
 use crate::config::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, quoted, shown};
 use crate::model::{ProjectKey, WorkspaceName};
 
-/// Profiles by name.
+/// Environment profiles by name.
 pub type EnvironmentProfiles = BTreeMap<String, EnvironmentProfile>;
 
 /// Variables for the runs of some projects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnvironmentProfile {
-    /// For plans.
+    /// Variables for the runs of plans.
     pub plan: Vec<ProfileVariable>,
-    /// For applies, imports and `state rm`.
+    /// Variables for applies, imports and `state rm`.
     pub apply: Vec<ProfileVariable>,
 }
 
@@ -31,13 +32,13 @@ pub struct ProfileVariable {
 }
 
 impl EnvironmentProfile {
-    /// Variables of both stages.
+    /// Returns the variables of both stages.
     pub fn variables(&self) -> impl Iterator<Item = &ProfileVariable> {
         self.plan.iter().chain(&self.apply)
     }
 }
 
-/// The server's variables that any profile names. Runs without that profile do not get them.
+/// Returns the server's variables that any profile names. Runs without that profile do not get them.
 pub fn sources(profiles: &EnvironmentProfiles) -> BTreeSet<&str> {
     profiles
         .values()
@@ -46,21 +47,21 @@ pub fn sources(profiles: &EnvironmentProfiles) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Which projects of a repository have which profile; of the rules that fit the last one counts.
+/// Rules that select a profile for the projects of a repository. The last matching rule is in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProfileRules(Arc<[ProfileRule]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ProfileRule {
-    /// `None`: every directory.
+    /// Directories of the rule. `None` stands for every directory.
     dir: Option<DirGlob>,
-    /// `None`: every workspace.
+    /// Workspace of the rule. `None` stands for every workspace.
     workspace: Option<WorkspaceName>,
     profile: String,
 }
 
 impl ProfileRules {
-    /// The profile of a project.
+    /// Returns the profile of a project.
     pub(super) fn profile_of(&self, project: &ProjectKey) -> Option<&str> {
         let fits = |rule: &&ProfileRule| {
             rule.dir
@@ -75,7 +76,7 @@ impl ProfileRules {
     }
 }
 
-/// The value of `environment_profile`.
+/// Kind of the value of `environment_profile`.
 pub(super) const RULES: Kind = Kind::Any(&[Kind::Text, Kind::List(&Kind::Map(&RULE))]);
 
 static RULE: Keys = Keys::new(
@@ -105,7 +106,7 @@ static RULE: Keys = Keys::new(
     ],
 );
 
-/// One of `environment_profiles`.
+/// Keys of an entry of `environment_profiles`.
 pub(super) static PROFILE: Keys = Keys::new(
     "an environment profile",
     &[
@@ -126,7 +127,7 @@ pub(super) static PROFILE: Keys = Keys::new(
     ],
 );
 
-/// Takes `environment_profiles` out of the file.
+/// Reads `environment_profiles` from the file.
 pub(super) fn read_profiles(reader: &mut Reader, fields: &Fields<'_>) -> EnvironmentProfiles {
     let entries = reader.named(fields, "environment_profiles");
     entries
@@ -218,7 +219,7 @@ fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable>
     })
 }
 
-/// Takes `environment_profile` out of an entry of the server's file.
+/// Reads `environment_profile` from an entry of the server's file.
 pub(super) fn read_rules(
     reader: &mut Reader,
     profiles: &EnvironmentProfiles,
@@ -296,7 +297,7 @@ fn read_rule(
     let profile = reader
         .text(&fields, "profile")
         .and_then(|name| known(reader, profiles, &name));
-    // A condition that cannot be read must not become none.
+    // A condition with a mistake must not become a rule without that condition.
     let workspace = match workspace {
         Some(read) => Some(read?),
         None => None,

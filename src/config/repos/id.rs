@@ -1,7 +1,8 @@
-//! Which repositories an entry is about: `id` (reference 5.2), exactly or by a regular expression.
+//! Selects the repositories of an entry: `id` (reference 5.2), a name or a regular expression.
 //!
-//! Atlantis takes an expression for a match when it fits any part of the id, so that `/acme\/infra/` also speaks for
-//! `evilacme/infra-2`. Here it has to fit the whole id. Who relied on the other way is warned, see [`Match::Part`].
+//! In Atlantis an expression matches if it fits any part of the id, so `/acme\/infra/` also selects
+//! `evilacme/infra-2`. Here an expression must fit the whole id. A warning names entries that relied on the old rule,
+//! see [`Match::Part`].
 
 use std::fmt;
 
@@ -23,36 +24,36 @@ enum Rule {
     Regex { whole: Regex, part: Regex },
 }
 
-/// How an id fits a pattern.
+/// Result of comparing an id with a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
-    /// The entry is about the repository.
+    /// The entry selects the repository.
     Whole,
-    /// The expression fits a part of the id only: the entry is not about it, but Atlantis would say so.
+    /// The expression fits only a part of the id. The entry does not select the repository, but it would in Atlantis.
     Part,
-    /// The entry is not about it.
+    /// The entry does not select the repository.
     No,
 }
 
-/// Why a text is not an `id`.
+/// The text is not an `id`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidId {
-    /// Neither a repository nor an expression.
+    /// The text is neither a repository nor an expression.
     #[error("`{0}` is neither a repository nor a regular expression between slashes")]
     Form(String),
-    /// A slash begins an expression, and none ends it.
+    /// The text begins with a slash, like an expression, but does not end with one.
     #[error("`{0}` begins like a regular expression, but does not end with a slash")]
     Open(String),
-    /// Nothing between the slashes.
+    /// The expression between the slashes is empty.
     #[error("`{0}` is a regular expression that no repository fits")]
     Empty(String),
-    /// What is between the slashes is no expression.
+    /// The text between the slashes is not an expression.
     #[error("`{0}` is not a regular expression: {1}")]
     Regex(String, String),
 }
 
 impl InvalidId {
-    /// The way out.
+    /// Returns the correction to suggest.
     pub(super) fn help(&self) -> &'static str {
         match self {
             Self::Form(_) | Self::Empty(_) => {
@@ -81,7 +82,7 @@ impl IdPattern {
         })
     }
 
-    /// Compares a repository; `id` is its text.
+    /// Compares the pattern with a repository. `id` is the text of `repo`.
     pub(super) fn matches(&self, repo: &RepoId, id: &str) -> Match {
         match &self.rule {
             Rule::Exact(own) if own == repo => Match::Whole,
@@ -92,7 +93,7 @@ impl IdPattern {
     }
 }
 
-/// The expression alone is compiled first, so that none can close the group that anchors it.
+/// Compiles an expression. Compiles it alone first, so that no expression can close the group that anchors it.
 fn rule(text: &str, expression: &str) -> Result<Rule, InvalidId> {
     if expression.is_empty() {
         return Err(InvalidId::Empty(shown(text)));
@@ -103,9 +104,9 @@ fn rule(text: &str, expression: &str) -> Result<Rule, InvalidId> {
     Ok(Rule::Regex { whole, part })
 }
 
-/// Forges compare names without case, and so do we.
+/// Compiles an expression without case, because forges compare names without case.
 fn compile(expression: &str) -> Result<Regex, regex::Error> {
-    // Memory that one expression may take.
+    // Maximum memory of one compiled expression, in bytes.
     const MAX_COMPILED: usize = 1 << 20;
     RegexBuilder::new(expression)
         .case_insensitive(true)
@@ -113,7 +114,7 @@ fn compile(expression: &str) -> Result<Regex, regex::Error> {
         .build()
 }
 
-/// The last line: those before it draw the expression.
+/// Returns the last line of the error. The lines before it draw the expression.
 fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

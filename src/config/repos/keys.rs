@@ -1,4 +1,4 @@
-//! The keys of the server's file (reference 5).
+//! Keys of the server's file (reference 5).
 
 use super::config_source::SOURCE;
 use super::environment::{PROFILE, RULES};
@@ -11,7 +11,7 @@ use crate::config::repo::autodiscover::AUTODISCOVER;
 use crate::config::workflow::WORKFLOW;
 use crate::config::yaml::{Key, Keys, Kind};
 
-/// The file.
+/// Keys at the top level of the file.
 pub(in crate::config) static TOP: Keys = Keys::new(
     "the file",
     &[
@@ -70,7 +70,7 @@ pub(in crate::config) static TOP: Keys = Keys::new(
     ],
 );
 
-/// `team_authz`.
+/// Keys of `team_authz` at the top level.
 pub(in crate::config) static TEAM_AUTHZ: Keys = Keys::new(
     "`team_authz`",
     &[
@@ -93,7 +93,7 @@ pub(in crate::config) static TEAM_AUTHZ: Keys = Keys::new(
 
 const HOOKS: Kind = Kind::List(&Kind::Map(&HOOK));
 
-/// An entry of `repos`.
+/// Keys of an entry of `repos`.
 pub(in crate::config) static ENTRY: Keys = Keys::new(
     "an entry of `repos`",
     &[
@@ -287,7 +287,7 @@ const ITEM: Key = Key::new(
     "'(?s).+'",
 );
 
-/// `policies`: only its shape is known here.
+/// Keys of `policies`. This version only checks their shape.
 pub(in crate::config) static POLICIES: Keys = Keys::new(
     "`policies`",
     &[

@@ -1,6 +1,8 @@
-//! How what is said in several places becomes one rule (reference 4.4, 5.2): the default, then the entries of the
-//! server's file in their order, each key on its own, then the top of the repository's file, then its project. A
-//! repository is heard only about the keys of `allowed_overrides`. `--disable-repo-locking` ends all discussion.
+//! Merges the settings of several places into one rule (reference 4.4, 5.2).
+//!
+//! The order is: the default, the entries of the server's file in their order, the top level of the repository's
+//! file, its project. Each key is merged on its own. A repository can only set the keys of `allowed_overrides`.
+//! `--disable-repo-locking` overrides everything about locks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use crate::config::workflow::Workflow;
 use crate::config::{BranchFilter, Hook, Permissions};
 use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath, Requirement, RunKind};
 
-/// What the operator says about one repository.
+/// Rules of the administrator for one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepoRules {
     pub(super) permissions: Permissions,
@@ -39,17 +41,17 @@ pub struct RepoRules {
     pub(super) silenced: Decided<BTreeSet<RunKind>>,
     four_eyes: Decided<bool>,
     environment_profile: Option<Decided<ProfileRules>>,
-    /// Of all entries that fit, in their order.
+    /// Hooks of all matching entries, in the order of the file.
     hooks: Vec<Arc<EntryHooks>>,
     autodiscover: Autodiscover,
 }
 
-/// Whether and where projects are looked for that are not listed (reference 3.5).
+/// Search for projects that no configuration lists (reference 3.5).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Autodiscover {
-    /// Whether; `None` leaves it to `--autodiscover-mode`.
+    /// Condition for a search. `None` leaves it to `--autodiscover-mode`.
     pub mode: Option<Decided<AutodiscoverMode>>,
-    /// Directories that are none.
+    /// Directories that are not projects.
     pub ignore_paths: Option<Decided<Vec<DirGlob>>>,
 }
 
@@ -136,28 +138,28 @@ impl RepoRules {
         self.near_misses.push(decider(entry, file));
     }
 
-    /// What the repository may decide itself: [`RepoConfig::parse`] wants to know.
+    /// Returns the permissions of the repository, for [`RepoConfig::parse`].
     pub fn permissions(&self) -> &Permissions {
         &self.permissions
     }
 
-    /// Keys of its file that the repository may set.
+    /// Returns the keys that the repository's file may set.
     pub fn allowed_overrides(&self) -> &AllowedOverrides {
         self.permissions.overrides()
     }
 
-    /// Entries whose expression fits a part of the repository's id only, so that they do not count here, while Atlantis
-    /// would let them.
+    /// Returns entries whose expression fits only a part of the repository's id. They are not in effect here, but
+    /// would be in Atlantis.
     pub fn near_misses(&self) -> &[Decider] {
         &self.near_misses
     }
 
-    /// After how long without activity locks go back; `None`: never.
+    /// Returns the idle time after which locks expire. `None`: locks never expire.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl.value
     }
 
-    /// What holds for the lock of a project. `config` is the file of the repository, if it has one.
+    /// Returns the rules for the lock of a project. `config` is the file of the repository, if it has one.
     pub fn lock_policy(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> LockPolicy {
         let mode = self.mode_for(config, project);
         LockPolicy {
@@ -176,17 +178,17 @@ impl RepoRules {
         self.permissions.allows(key)
     }
 
-    /// Base branches whose pulls are served; `None`: all.
+    /// Returns the base branches whose pulls are served. `None` stands for all.
     pub fn branch(&self) -> Option<&Decided<BranchFilter>> {
         self.branch.as_ref()
     }
 
-    /// Whether another account has to apply than planned. The repository is not heard about it.
+    /// Returns true if the account that planned must not apply. The repository cannot set this.
     pub fn four_eyes(&self) -> &Decided<bool> {
         &self.four_eyes
     }
 
-    /// The environment profile of a project, if it has one. The repository is not heard about it.
+    /// Returns the environment profile of a project, if it has one. The repository cannot set this.
     pub(super) fn environment_profile(&self, project: &ProjectKey) -> Option<Decided<String>> {
         let rules = self.environment_profile.as_ref()?;
         Some(Decided {
@@ -195,22 +197,22 @@ impl RepoRules {
         })
     }
 
-    /// Where the file of the repository is; `None`: one of [`crate::config::repo::FILE_NAMES`].
+    /// Returns the path of the repository's file. `None` stands for one of [`crate::config::repo::FILE_NAMES`].
     pub fn config_file(&self) -> Option<&Decided<RepoPath>> {
         self.config_file.as_ref()
     }
 
-    /// What the repository's file is read from; `None`: what `--repo-config-source` says.
+    /// Returns the source of the repository's file. `None` leaves it to `--repo-config-source`.
     pub fn config_source(&self) -> Option<&Decided<ConfigSource>> {
         self.config_source.as_ref()
     }
 
-    /// What is run before a command on a pull into this branch.
+    /// Returns the hooks before a command on a pull into this branch.
     pub fn pre_hooks<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a Hook> {
         self.hooks_for(base).flat_map(|hooks| &hooks.pre)
     }
 
-    /// What is run after a command on a pull into this branch.
+    /// Returns the hooks after a command on a pull into this branch.
     pub fn post_hooks<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a Hook> {
         self.hooks_for(base).flat_map(|hooks| &hooks.post)
     }
@@ -221,7 +223,7 @@ impl RepoRules {
         self.hooks.iter().map(|hooks| &**hooks).filter(fits)
     }
 
-    /// Whether projects that are not listed are looked for; `None` leaves it to the flag.
+    /// Returns the search for projects that no configuration lists. A mode of `None` leaves it to the flag.
     pub fn autodiscover(&self, config: Option<&RepoConfig>) -> Autodiscover {
         let own = config.and_then(|config| Some((config, config.autodiscover.as_ref()?)));
         let by = |config: &RepoConfig, line| Decider::Repo {
@@ -246,8 +248,8 @@ impl RepoRules {
         }
     }
 
-    /// What holds while it cannot be found out what the repository says: if it may say something, it may have asked for
-    /// the lock.
+    /// Returns the lock rules for a repository whose file cannot be read. If the file may set the mode, it may have
+    /// requested a lock.
     pub fn lock_policy_unread(&self) -> LockPolicy {
         let policy = self.lock_policy(None, &ProjectKey::of_dir(RepoPath::root()));
         let may_speak =
@@ -283,7 +285,7 @@ impl RepoRules {
             .flatten()
             .filter(|wish| self.hears(*wish))
         {
-            // The old form asks for some lock, not for this mode.
+            // The old form requests some lock, but not this particular mode.
             let is_met = wish.is_old_form
                 && wish.mode != LockMode::Disabled
                 && mode.value != LockMode::Disabled;
@@ -300,7 +302,8 @@ impl RepoRules {
         mode
     }
 
-    /// Reading the file has refused a wish that is not allowed; whoever read it with other rules is not heard either.
+    /// Returns true if the repository may set this. The reader of the file has refused a forbidden request already,
+    /// unless the file was read with other rules.
     fn hears(&self, wish: LockWish) -> bool {
         self.allows(if wish.is_old_form {
             OverrideKey::RepoLocking
@@ -309,7 +312,7 @@ impl RepoRules {
         })
     }
 
-    /// The old form wins over the new one, as in Atlantis.
+    /// Returns the mode of the server. The old form overrides the new one, as in Atlantis.
     fn mode_of_server(&self) -> Decided<LockMode> {
         if self.locking.value {
             self.mode.clone()

@@ -1,4 +1,4 @@
-//! What follows from both files together: appendix D of the reference, a test for each row, and the rest of the merge.
+//! Tests the merge of both files: appendix D of the reference with a test for each row, and the rest of the merge.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::model::{BranchName, CommandKind, ProjectKey, Requirement};
 
 mod overridden;
 
-/// Entries of `repos`, one a line, and what else is in the file.
+/// Reads a server's file with one entry of `repos` for each line, and with more text.
 fn server_with(lines: &[&str], more: &str) -> RepoRules {
     let lines: Vec<_> = lines
         .iter()
@@ -42,7 +42,7 @@ fn refusal(rules: &RepoRules, text: &str) -> String {
         .to_string()
 }
 
-/// The rules of the project in directory `a`.
+/// Returns the rules of the project in directory `a`.
 fn of_a(rules: &RepoRules, config: Option<&RepoConfig>) -> ProjectRules {
     rules.project(config, &ProjectKey::of_dir("a".parse().unwrap()))
 }
@@ -61,7 +61,7 @@ fn appendix_d_1_each_key_has_its_own_last_word() {
     assert_eq!(*rules.allowed_overrides(), AllowedOverrides::default());
 }
 
-/// As in Atlantis, but it is said.
+/// Same result as in Atlantis, but with a warning.
 #[test]
 fn appendix_d_2_an_empty_list_of_requirements_says_nothing() {
     const LINES: [&str; 2] = [
@@ -74,7 +74,7 @@ fn appendix_d_2_an_empty_list_of_requirements_says_nothing() {
     insta::assert_snapshot!(warnings.join("\n"), @"repos.yaml line 3: `plan_requirements: []` says nothing: what earlier entries demand still holds. To demand less here, change the expressions of those entries so that they are not about this repository");
 }
 
-/// In Atlantis an entry that says nothing about it could lose `approved` when policies are checked.
+/// In Atlantis an entry without requirements could lose `approved` when policies are checked.
 #[test]
 fn appendix_d_3_an_entry_without_requirements_takes_none_away() {
     for more in ["workflow: default", "policy_check: false"] {
@@ -119,7 +119,7 @@ fn appendix_d_4_an_empty_list_of_a_project_takes_nothing_away_unless_the_operato
     ");
 }
 
-/// In Atlantis an expression may fit anywhere.
+/// In Atlantis an expression may match any part of the id.
 #[test]
 fn appendix_d_5_an_expression_speaks_for_whole_ids() {
     let text = r"repos: [{id: '/github.com\/o\/.*/', branch: /x/}]";
@@ -137,7 +137,7 @@ fn appendix_d_5_an_expression_speaks_for_whole_ids() {
     }
 }
 
-/// In Atlantis the last entry decides these two even if it does not mention them.
+/// In Atlantis the last entry decides these two keys even if it does not have them.
 #[test]
 fn appendix_d_6_a_later_entry_without_a_file_or_branch_leaves_those_of_before() {
     let rules = server(&[
@@ -370,7 +370,7 @@ fn the_workflow_is_the_projects_the_entrys_or_the_default() {
     );
 }
 
-/// What is said about each of these texts under its line of the server.
+/// Returns the message about each text with its line of the server's file.
 fn refusals(texts: &[(&str, &str)]) -> String {
     let told = texts
         .iter()
@@ -426,7 +426,7 @@ fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
 
 #[test]
 fn workflows_that_are_not_among_those_allowed_are_refused_by_name() {
-    // All projects are looked at, also those after one with a workflow of the repository.
+    // All projects are checked, also those after one with a workflow of the repository.
     let texts = [
         (
             ONLY_ONE,
@@ -604,7 +604,7 @@ fn where_the_file_is_read_from_is_the_last_word_of_the_server() {
     }
 }
 
-/// A configuration read with wide permissions gives a repository nothing where they are narrow.
+/// Checks that narrow permissions limit a configuration that was read with wide permissions.
 #[test]
 fn whoever_was_read_with_other_rules_is_not_heard() {
     let wide = "id: /.*/, allow_custom_workflows: true, allowed_overrides: [workflow, apply_requirements, \
@@ -632,7 +632,7 @@ fn written(list: &[Requirement]) -> String {
 }
 
 proptest! {
-    /// Whatever a repository says, and however often the server says something.
+    /// Merges any requirements of a repository with repeated requirements of the server.
     #[test]
     fn no_demand_of_the_server_is_lost(
         first in requirements(),

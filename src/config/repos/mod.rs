@@ -1,9 +1,9 @@
-//! What the operator says about repositories: `repos.yaml`, given by `--repo-config` or `--repo-config-json`
+//! Reads the administrator's rules for repositories: `repos.yaml`, given by `--repo-config` or `--repo-config-json`
 //! (reference 5).
 //!
-//! It is read strictly: an unknown key is an error, and so is what this version does not carry out yet, because ignoring
-//! it could let something be applied that should not be. Entries of `repos` are merged for one repository by
-//! [`ServerRepos::rules`]; what the repository says itself comes on top where that is allowed ([`RepoRules::project`]).
+//! The file is read strictly. An unknown key and a feature that this version does not support are errors, because
+//! ignoring one of them could allow an apply that should not happen. [`ServerRepos::rules`] merges the entries of
+//! `repos` for one repository. [`RepoRules::project`] adds the allowed settings of the repository itself.
 
 mod config_source;
 mod entry;
@@ -36,37 +36,37 @@ use entry::{Defined, Entry, Workflows};
 use id::Match;
 use keys::TEAM_AUTHZ;
 
-/// What the operator says about repositories, checked. Without a file it says nothing, and the defaults hold.
+/// The administrator's rules for repositories, checked. Without a file, the defaults are in effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerRepos {
-    /// Name of the file without its folders, for messages that others than the operator see.
+    /// Name of the file without its folders, for messages that are not only for the administrator.
     file: Arc<str>,
     entries: Vec<Entry>,
-    /// The command that says who may do what.
+    /// Program that decides which actions are permitted.
     pub team_authz: Option<TeamAuthz>,
-    /// Workflows that the operator defines.
+    /// Workflows that the administrator defines.
     workflows: Arc<Workflows>,
     environment_profiles: EnvironmentProfiles,
     /// `--disable-repo-locking`.
     locking_is_off: bool,
     warnings: Vec<(usize, String)>,
-    /// Parts that have no effect.
+    /// Parts of the file that have no effect.
     without_effect: Vec<Remark>,
 }
 
 impl ServerRepos {
-    /// Size of the file in bytes.
+    /// Maximum size of the file, in bytes.
     pub const MAX_BYTES: usize = 1 << 20;
 
-    /// Entries of `repos`.
+    /// Maximum number of entries of `repos`.
     pub const MAX_ENTRIES: usize = 1_000;
 
-    /// Reads the file. `name` is its path, for the errors.
+    /// Parses the file. `name` is its path, for the errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::parse_as(Syntax::Yaml, name, text)
     }
 
-    /// Reads the same as JSON.
+    /// Parses the same content as JSON.
     pub fn parse_json(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::parse_as(Syntax::Json, name, text)
     }
@@ -88,7 +88,7 @@ impl ServerRepos {
         }
     }
 
-    /// No lock is ever taken, whatever anybody says (`--disable-repo-locking`).
+    /// Disables all locks, even if a file enables them (`--disable-repo-locking`).
     #[must_use]
     pub fn without_locking(self) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl ServerRepos {
         }
     }
 
-    /// What holds for one repository: of each key the last entry that sets it (reference 5.2).
+    /// Returns the rules for one repository. For each key, the last entry that sets it is in effect (reference 5.2).
     pub fn rules(&self, repo: &RepoId) -> RepoRules {
         let id = repo.to_string();
         let mut rules = RepoRules::new(self.locking_is_off, &self.workflows);
@@ -111,7 +111,7 @@ impl ServerRepos {
         rules
     }
 
-    /// The shortest time limit of locks that any entry sets.
+    /// Returns the shortest time limit of locks that any entry sets.
     pub fn shortest_ttl(&self) -> Option<Duration> {
         self.entries
             .iter()
@@ -119,13 +119,14 @@ impl ServerRepos {
             .min()
     }
 
-    /// Variables that the runs of some projects get besides. What an entry says of them may change while the server runs;
-    /// they themselves are those of its start.
+    /// Returns the additional variables for the runs of some projects. The entries that select the projects may
+    /// change while the server runs. The profiles themselves stay those of its start.
     pub fn environment_profiles(&self) -> &EnvironmentProfiles {
         &self.environment_profiles
     }
 
-    /// What is said in a way that will go, or means less than it may seem, a sentence each.
+    /// Returns warnings about deprecated settings, and about settings that mean less than they seem to, one sentence
+    /// each.
     pub fn warnings(&self) -> Vec<String> {
         let idle = self
             .without_effect
@@ -140,7 +141,7 @@ impl ServerRepos {
             .collect()
     }
 
-    /// Name of the file, and its parts that are accepted and have no effect.
+    /// Returns the name of the file, and its parts that are accepted without effect.
     pub fn without_effect(&self) -> (&str, &[Remark]) {
         (&self.file, &self.without_effect)
     }

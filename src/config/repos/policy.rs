@@ -1,4 +1,4 @@
-//! What holds for the lock of one project, and who decided it.
+//! Rules for the lock of one project, and the source of each rule.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use crate::model::{LockMode, LockScope};
 
-/// When the lock of a project is taken, what it covers, and how long it may be idle.
+/// Rules for the lock of a project: its time, its scope, and its time limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockPolicy {
-    /// When it is taken.
+    /// The time at which the lock is taken.
     pub mode: LockMode,
-    /// Which projects share it.
+    /// Projects that share the lock.
     pub scope: LockScope,
-    /// After how long without activity it goes back; `None`: never.
+    /// Idle time after which the lock expires. `None`: the lock never expires.
     pub ttl: Option<Duration>,
-    /// Who said so.
+    /// Source of each rule.
     pub decided_by: DecidedBy,
 }
 
 impl fmt::Display for LockPolicy {
-    /// For logs and explanations: ``mode `on_plan` (the default), …``.
+    /// Formats the rules for logs and explanations: ``mode `on_plan` (the default), …``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             mode,
@@ -37,7 +37,7 @@ impl fmt::Display for LockPolicy {
     }
 }
 
-/// `72h`, `90m` or `45s`: the largest unit that fits.
+/// Formats a duration with the largest unit that fits: `72h`, `90m` or `45s`.
 fn shown(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds % 3600 == 0 => format!("`{}h`", seconds / 3600),
@@ -46,21 +46,21 @@ fn shown(time: Duration) -> String {
     }
 }
 
-/// Who decided each part of a [`LockPolicy`].
+/// Source of each part of a [`LockPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedBy {
-    /// Who decided the mode.
+    /// Source of the mode.
     pub mode: Decider,
-    /// Who decided the scope.
+    /// Source of the scope.
     pub scope: Decider,
-    /// Who decided the time limit.
+    /// Source of the time limit.
     pub ttl: Decider,
 }
 
-/// Who decided something. `Display` gives a phrase for people.
+/// Source of a decision. `Display` returns a phrase for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decider {
-    /// Nobody.
+    /// The default, because no file or flag decides.
     Default,
     /// A flag of the server.
     Flag(&'static str),
@@ -70,14 +70,14 @@ pub enum Decider {
         file: Arc<str>,
         /// Line where the entry begins.
         line: usize,
-        /// Its `id`.
+        /// Value of `id` of the entry.
         id: String,
     },
     /// The file of the repository.
     Repo {
-        /// Name of the file.
+        /// Name of the repository's file.
         file: String,
-        /// Line that says so.
+        /// Line of the setting.
         line: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! What both files together say about one project (reference 4.4): workflow, requirements, silence, tool and order.
+//! Merges both files into the rules of one project (reference 4.4): workflow, requirements, silence, tool and order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::config::repo::{ProjectConfig, RepoConfig, RequirementWish};
 use crate::config::workflow::Workflow;
 use crate::model::{ProjectKey, Requirement, RunKind};
 
-/// What a repository says about one of its projects.
+/// The repository's file, and its entry for the project.
 #[derive(Clone, Copy)]
 struct Own<'a> {
     config: &'a RepoConfig,
@@ -35,7 +35,7 @@ impl Own<'_> {
 }
 
 impl RepoRules {
-    /// What holds for a project. `config` is the file of the repository [for the base
+    /// Returns the rules for a project. `config` is the file of the repository [for the base
     /// branch](RepoConfig::for_base), if it has one.
     pub fn project(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> ProjectRules {
         let own = config.and_then(|config| {
@@ -61,7 +61,8 @@ impl RepoRules {
         }
     }
 
-    /// The project's choice, else the server's. Workflows of the repository come before those of the server.
+    /// Returns the workflow that the project chooses, else the server's choice. A workflow of the repository
+    /// overrides one of the server.
     fn workflow_for(&self, own: Option<Own<'_>>) -> Decided<Arc<Workflow>> {
         let chosen = own.and_then(|own| {
             let wish = own
@@ -118,8 +119,8 @@ impl RepoRules {
         )
     }
 
-    /// What a project lists comes on top of what the server demands. It takes its place only where the operator says so
-    /// with [`OverrideKey::FewerRequirements`].
+    /// Returns the requirements of the server and those of the project. The project's list replaces the server's only
+    /// if the administrator allows [`OverrideKey::FewerRequirements`].
     fn demands(
         &self,
         server: &Decided<Vec<Requirement>>,

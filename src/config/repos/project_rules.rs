@@ -1,4 +1,4 @@
-//! What holds for one project, and who decided it: the answer of all files together (reference 4.4).
+//! Rules for one project and their sources, merged from all files (reference 4.4).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,17 +10,17 @@ use super::policy::{Decider, LockPolicy};
 use crate::config::workflow::Workflow;
 use crate::model::{Distribution, Requirement, RunKind};
 
-/// A value, and who decided it.
+/// A value, and the source that decided it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided<T> {
-    /// What.
+    /// The value in effect.
     pub value: T,
-    /// By whom.
+    /// Source of the value.
     pub by: Decider,
 }
 
 impl<T> Decided<T> {
-    /// What holds where nobody says anything.
+    /// Returns the default, for a value that no file or flag sets.
     pub(super) fn default_of(value: T) -> Self {
         Self {
             value,
@@ -38,13 +38,14 @@ impl<T> Decided<T> {
     }
 }
 
-/// What must hold, and who demands it. The same requirement is there once, of whoever demanded it first, and none beside
-/// one that [implies](Requirement::implies) it: the stricter of two demands counts, whoever makes it.
+/// Requirements, and the source of each. Every requirement occurs once, with its first source. A requirement that
+/// another one [implies](Requirement::implies) is left out: the stricter of two is in effect, independent of its
+/// source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demands(Vec<Decided<Requirement>>);
 
 impl Demands {
-    /// Adds a demand, unless it is made already. What it implies is not demanded any more on its own.
+    /// Adds a requirement, unless it is already demanded. Removes the requirements that it implies.
     pub(in crate::config) fn add(&mut self, requirement: Requirement, by: &Decider) {
         if self
             .0
@@ -60,19 +61,19 @@ impl Demands {
         });
     }
 
-    /// The demands, in the order in which they were made.
+    /// Returns the requirements in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Decided<Requirement>> {
         self.0.iter()
     }
 
-    /// Whether nothing is demanded.
+    /// Returns true if there are no requirements.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl fmt::Display for Demands {
-    /// For explanations: `` `approved` (line 3 of …), … `` or `none`.
+    /// Formats the requirements for explanations: `` `approved` (line 3 of …), … `` or `none`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("none");
@@ -85,25 +86,25 @@ impl fmt::Display for Demands {
     }
 }
 
-/// What holds for one project.
+/// Rules for one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectRules {
-    /// Its lock.
+    /// Rules for the lock.
     pub lock: LockPolicy,
-    /// Its steps.
+    /// Workflow with the steps of the runs.
     pub workflow: Decided<Arc<Workflow>>,
-    /// What must hold before a plan.
+    /// Requirements for a plan.
     pub plan_requirements: Demands,
-    /// What must hold before an apply.
+    /// Requirements for an apply.
     pub apply_requirements: Demands,
-    /// What must hold before an import.
+    /// Requirements for an import.
     pub import_requirements: Demands,
-    /// Of which runs nothing is told in comments.
+    /// Runs whose comments are left out.
     pub silenced: Decided<BTreeSet<RunKind>>,
-    /// The environment profile of its runs, if the operator gave it one.
+    /// Environment profile of the runs, if the administrator set one.
     pub environment_profile: Option<Decided<String>>,
-    /// Terraform or OpenTofu, if the files say.
+    /// Terraform or OpenTofu, if a file sets it.
     pub distribution: Option<Decided<Distribution>>,
-    /// The version, if the files say.
+    /// Version of Terraform or OpenTofu, if a file sets it.
     pub version: Option<Decided<Version>>,
 }

@@ -1,4 +1,4 @@
-//! Whole files of the operator, and what follows from them for one project.
+//! Tests whole files of the administrator, and the rules that follow from them for one project.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn parse(text: &str) -> Result<ServerRepos, ConfigErrors> {
     ServerRepos::parse("/etc/lockkeeper/repos.yaml", text)
 }
 
-/// Entries of `repos`, one a line.
+/// Reads entries of `repos`, one for each line.
 fn entries(lines: &[&str]) -> ServerRepos {
     let lines: Vec<_> = lines
         .iter()
@@ -35,7 +35,7 @@ fn policy(repos: &ServerRepos) -> LockPolicy {
     repos.rules(&infra()).lock_policy(None, &project("a"))
 }
 
-/// Every problem of every text: `text => what => help`.
+/// Lists every problem of every text: `text => what => help`.
 fn told<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let mut told = String::new();
     for (shown, text) in texts {
@@ -116,7 +116,7 @@ fn files_that_say_nothing_leave_the_defaults() {
     insta::assert_snapshot!(policy(&ServerRepos::default()), @"mode `on_plan` (the default), scope `workspace` (the default), ttl `none` (the default)");
 }
 
-/// Entries, and what follows: mode, scope, ttl in hours, and the lines that decided them (0: the default).
+/// Entries and their result: mode, scope, ttl in hours, and the lines that decided them (0: the default).
 type Case = (
     &'static [&'static str],
     (LockMode, LockScope, Option<u64>),
@@ -174,7 +174,7 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
             (OnPlan, Workspace, None),
             [0, 3, 3],
         ),
-        // A block that says nothing is `on_plan`, as in Atlantis.
+        // A block without keys means `on_plan`, as in Atlantis.
         (
             &[
                 "id: /.*/, repo_locks: {mode: disabled}",
@@ -191,7 +191,7 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
             (Disabled, Workspace, None),
             [2, 0, 0],
         ),
-        // The old form wins over the new one, until a later entry takes it back.
+        // The old form overrides the new one, until a later entry changes it.
         (
             &["id: /.*/, repo_locking: false, repo_locks: {mode: on_apply}"],
             (Disabled, Workspace, None),
@@ -218,7 +218,7 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
             (Disabled, Workspace, None),
             [2, 0, 0],
         ),
-        // An expression fits the whole id or does not count.
+        // An expression must fit the whole id.
         (
             &["id: /acme/, repo_locks: {mode: disabled}"],
             (OnPlan, Workspace, None),
@@ -296,7 +296,7 @@ fn the_profile_of_a_project_is_that_of_the_last_rule_that_fits() {
     }
 }
 
-/// Its names, workspaces and files are what a pull request says they are.
+/// Checks that a repository cannot choose a profile: a pull request controls its names, workspaces and files.
 #[test]
 fn a_repository_chooses_no_profile() {
     let all = parse(&format!(
@@ -412,7 +412,7 @@ fn the_last_list_of_overrides_counts_an_empty_one_too() {
     }
 }
 
-/// A repository that says `on_apply` at its top and `disabled` for `b` in line 5.
+/// Returns a repository with `on_apply` at its top and `disabled` for `b` in line 5.
 fn outspoken() -> RepoConfig {
     let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n- dir: a\n- {dir: b, repo_locks: {mode: disabled}}\n";
     RepoConfig::parse(
@@ -636,7 +636,7 @@ fn what_is_for_later_is_refused_by_name() {
     `policy_check: true` is not available in this version yet
     `custom_policy_check: true` is not available in this version yet
     ");
-    // Reference 5.1 and 5.2 count 6 and 19 keys; four more are our own.
+    // Reference 5.1 and 5.2 count 6 and 19 keys. Lockkeeper adds four.
     assert_eq!((TOP.list.len(), ENTRY.list.len()), (6 + 1, 19 + 3));
 }
 
@@ -732,13 +732,13 @@ fn limits_are_told() {
     ");
 }
 
-/// What a random entry says.
+/// Settings of a random entry.
 #[derive(Debug, Clone)]
 struct Said {
     is_about_us: bool,
     mode: Option<LockMode>,
     scope: Option<LockScope>,
-    /// In hours; 0 is none.
+    /// Hours; 0 stands for no limit.
     ttl: Option<u64>,
     locking: Option<bool>,
 }
@@ -811,7 +811,7 @@ proptest! {
         }
     }
 
-    /// The merge in the plainest way: look from the end for the first entry that says something.
+    /// Compares the merge with a simple definition: search from the end for the first entry that sets the key.
     #[test]
     fn merging_is_looking_for_the_last_word(list in many()) {
         let read = policy(&written(&list, ""));

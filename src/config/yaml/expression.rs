@@ -1,4 +1,4 @@
-//! Regular expressions of a file: few, small, and each compiled once.
+//! Compiles the regular expressions of a file, with limits on their number and size. Compiles each only once.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use super::node::Located;
 use super::problem::shown;
 use super::reader::Reader;
 
-/// Expressions that were compiled already; `None` is a bad one.
+/// Cache of compiled expressions. `None` stands for an invalid one.
 #[derive(Debug, Default)]
 pub(super) struct Expressions(HashMap<String, Option<Regex>>);
 
 impl Expressions {
-    /// Different expressions in one file.
+    /// Maximum number of different expressions in one file.
     pub(super) const MAX: usize = 200;
 
-    /// Memory that one of them may take once compiled, in bytes.
+    /// Maximum memory of one compiled expression, in bytes.
     const MAX_COMPILED: usize = 1 << 18;
 }
 
@@ -50,7 +50,7 @@ impl Reader {
         })
     }
 
-    /// Reads a regular expression.
+    /// Reads a regular expression without slashes.
     pub(in crate::config) fn expression(&mut self, text: &Located) -> Option<Regex> {
         if let Some(known) = self.expressions.0.get(&text.text) {
             return known.clone();
@@ -89,7 +89,7 @@ impl Reader {
     }
 }
 
-/// The last line: those before it draw the expression.
+/// Returns the last line of the error. The lines before it draw the expression.
 fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

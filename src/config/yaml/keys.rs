@@ -1,63 +1,63 @@
-//! The table of keys: what the readers accept, the JSON Schemas and the documentation are all made of it.
+//! Table of keys, from which the readers, the JSON Schemas and the documentation are generated.
 
-/// The keys that a mapping may have.
+/// The keys of a mapping.
 pub(in crate::config) struct Keys {
-    /// The mapping, for errors: `a project`.
+    /// Description of the mapping for errors: `a project`.
     pub(in crate::config) of: &'static str,
-    /// What may be written.
+    /// Keys that the mapping may have.
     pub(in crate::config) list: &'static [Key],
-    /// What only the operator decides, in the configuration of the server.
+    /// Keys that only the administrator may set, in the configuration of the server.
     pub(in crate::config) of_server: &'static [&'static str],
-    /// Whether exactly one of the keys is written.
+    /// True if the mapping must have exactly one of the keys.
     pub(in crate::config) is_choice: bool,
 }
 
-/// One key.
+/// A key of a mapping, with its documentation.
 pub(in crate::config) struct Key {
     pub(in crate::config) name: &'static str,
     pub(in crate::config) kind: Kind,
-    /// What holds where it is left out, in Markdown; [`Key::REQUIRED`] where it may not be.
+    /// Default in Markdown. [`Key::REQUIRED`] stands for a required key.
     pub(in crate::config) default: &'static str,
-    /// What it is for, in Markdown.
+    /// Description for the documentation, in Markdown.
     pub(in crate::config) meaning: &'static str,
-    /// A value, in YAML on one line.
+    /// Example of a value, in YAML on one line.
     pub(in crate::config) example: &'static str,
 }
 
-/// What the value of a key looks like.
+/// Shape of the value of a key.
 pub(in crate::config) enum Kind {
     /// `true` or `false`.
     Switch,
-    /// A whole number.
+    /// A whole number, without a unit.
     Integer,
-    /// Any text.
+    /// Any text without a special form.
     Text,
     /// A regular expression between slashes.
     SlashedRegex,
-    /// One of these words.
+    /// One word of a fixed list.
     Words(fn() -> Vec<&'static str>),
-    /// A list.
+    /// A list of values of one kind.
     List(&'static Self),
     /// A mapping with known keys.
     Map(&'static Keys),
-    /// A mapping of names that people choose.
+    /// A mapping with names that people choose.
     Named(&'static Self),
-    /// One of these.
+    /// A value of one of several kinds.
     Any(&'static [Self]),
-    /// `false` is what is the case; `true` is for a later version.
+    /// A switch whose `false` is the current behaviour. A later version will support `true`.
     NotYetTrue,
-    /// Accepted, with nothing but a look at its shape: what it asks for does not exist here, and to leave it out weakens
-    /// nothing. The text says why.
+    /// Accepted without effect after a check of its shape. The feature does not exist here, and its absence weakens
+    /// nothing. The text is the reason.
     WithoutEffect(&'static Self, &'static str),
-    /// Only its shape is looked at; what it asks for is for a later version. Ignoring it could be unsafe.
+    /// Refused after a check of its shape, because only a later version supports it. Ignoring it could be unsafe.
     NotYet(&'static Self),
 }
 
 impl Key {
-    /// [`Key::default`] of a key that may not be left out.
+    /// [`Key::default`] of a required key.
     pub(in crate::config) const REQUIRED: &str = "must be given";
 
-    /// Name, kind, default, meaning and example.
+    /// Creates a key from its name, kind, default, meaning and example.
     pub(in crate::config) const fn new(
         name: &'static str,
         kind: Kind,
@@ -76,7 +76,7 @@ impl Key {
 }
 
 impl Keys {
-    /// Keys of a mapping that belongs to whoever writes the file.
+    /// Creates the keys of a mapping without keys of the administrator.
     pub(in crate::config) const fn new(of: &'static str, keys: &'static [Key]) -> Self {
         Self {
             of,
@@ -86,7 +86,7 @@ impl Keys {
         }
     }
 
-    /// Keys of which exactly one is written.
+    /// Creates the keys of a mapping that must have exactly one of them.
     pub(in crate::config) const fn choice(of: &'static str, keys: &'static [Key]) -> Self {
         Self {
             is_choice: true,
@@ -94,20 +94,20 @@ impl Keys {
         }
     }
 
-    /// The key whose mapping has a key of this name, if only one has.
+    /// Returns the key whose mapping has a key of this name, if there is exactly one.
     pub(in crate::config) fn parent_of(&self, name: &str) -> Option<&'static str> {
         let has = |key: &&Key| matches!(&key.kind, Kind::Map(below) if below.names().any(|below| below == name));
         let mut parents = self.list.iter().filter(has).map(|key| key.name);
         parents.next().filter(|_| parents.next().is_none())
     }
 
-    /// The names, in the order of the table.
+    /// Returns the names in the order of the table.
     pub(in crate::config) fn names(&self) -> impl Iterator<Item = &'static str> + Clone {
         self.list.iter().map(|key| key.name)
     }
 }
 
-/// The spellings of an enum, for [`Kind::Words`].
+/// Returns the spellings of an enum, for [`Kind::Words`].
 pub(in crate::config) fn words<T: Copy>(
     all: &[T],
     spelling: fn(T) -> &'static str,

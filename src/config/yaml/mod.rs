@@ -1,8 +1,8 @@
-//! YAML that a person wrote, read so that all of its mistakes can be told at once, each with its place and a way out.
+//! Reads YAML files, and reports all mistakes at once, each with its place and a fix.
 //!
-//! Text becomes nodes that know where they stand (`node`), nodes become values while problems are collected
-//! (`reader`, by the tables of `keys`), and the problems become one text with excerpts (`problem`). Both the file of a
-//! repository and the one of the operator are read this way; JSON is YAML too.
+//! `node` parses text into nodes that know their place. `reader` converts nodes to values with the tables of `keys`,
+//! and collects problems. `problem` formats the problems as one text with excerpts. The files of repositories and of
+//! the administrator are both read like this. JSON also works, because it is a subset of YAML.
 
 mod expression;
 mod keys;

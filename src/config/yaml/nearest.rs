@@ -1,19 +1,19 @@
-//! "Did you mean": the known words that a mistyped one is nearest to.
+//! Suggestions for mistyped words: finds the most similar known words.
 
-/// Characters of a word that are compared; longer words are not typing errors.
+/// Maximum number of compared characters of a word. Longer words are not typing errors.
 const MAX_CHARS: usize = 100;
 
-/// Known words that are looked at, so that a long list costs little.
+/// Maximum number of compared known words, so that a long list costs little.
 const MAX_KNOWN: usize = 2000;
 
-/// The known words within a few typing errors of `word`, nearest first, at most `limit`.
+/// Returns the known words within a few typing errors of `word`, nearest first, at most `limit`.
 pub fn nearest<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
     limit: usize,
 ) -> Vec<&'a str> {
     let word: String = word.to_lowercase().chars().take(MAX_CHARS).collect();
-    // One or two letters are near to everything.
+    // Words of one or two letters would be similar to everything.
     let allowed = word.chars().count() / 3;
     let distance = |known: &str| strsim::damerau_levenshtein(&word, &known.to_lowercase());
     let near =
@@ -28,7 +28,7 @@ pub fn nearest<'a>(
         .collect()
 }
 
-/// `` `a`, `b` `` for a sentence.
+/// Formats words for a sentence: `` `a`, `b` ``.
 pub fn quoted<T: std::fmt::Display>(words: impl IntoIterator<Item = T>) -> String {
     words
         .into_iter()

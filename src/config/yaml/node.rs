@@ -1,4 +1,4 @@
-//! YAML read into nodes that know where they stand in the file. Typed reading comes second, so that one wrong key
+//! Parses YAML into nodes that know their place in the file. A second step reads their types, so that one wrong key
 //! does not hide the next one.
 
 use std::fmt;
@@ -9,14 +9,14 @@ use serde_saphyr::{Location, Spanned};
 
 use super::problem::{Place, Problem, shown};
 
-/// A value and where it was written. For an alias: where the anchored value was written.
+/// A value and its place. The place of an alias is the place of its anchored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) struct Node {
     pub(in crate::config) place: Place,
     pub(in crate::config) value: Value,
 }
 
-/// What was written. The text of a scalar is the text in the file: `1.10` stays `1.10`.
+/// A value of the file. The text of a scalar is unchanged: `1.10` stays `1.10`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum Value {
     Null,
@@ -26,13 +26,13 @@ pub(in crate::config) enum Value {
 }
 
 impl Value {
-    /// Whether it is a text without characters.
+    /// Returns true if the value is a text without visible characters.
     pub(super) fn is_empty_text(&self) -> bool {
         matches!(self, Self::Scalar(_, text) if text.trim().is_empty())
     }
 }
 
-/// How YAML understands a scalar.
+/// The type of a scalar in YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Scalar {
     Bool,
@@ -41,32 +41,33 @@ pub(in crate::config) enum Scalar {
     Text,
 }
 
-/// A text and where it was written.
+/// A text and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) struct Located {
     pub(in crate::config) place: Place,
     pub(in crate::config) text: String,
 }
 
-/// Levels of lists and mappings: the file needs four, a stack must not overflow.
+/// Maximum depth of lists and mappings. The file needs four levels, and the stack must not overflow.
 const MAX_DEPTH: usize = 16;
 
-/// Events that aliases may stand for. Anchors save typing; a file whose aliases multiply beyond this is a bomb.
+/// Maximum number of events that aliases expand to. Anchors save typing, but a file whose aliases expand further is
+/// an attack.
 const MAX_REPLAYED_EVENTS: usize = 100_000;
 
-/// What a text is meant to be. JSON is YAML too, so it only matters for what is said of mistakes.
+/// Syntax that the author of a text meant. JSON is parsed as YAML, so the syntax only changes messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Syntax {
     Yaml,
     Json,
 }
 
-/// Reads one YAML document. `Ok(None)` is an empty one.
+/// Parses one YAML document. Returns `Ok(None)` for an empty one.
 pub(in crate::config) fn read(source: &str) -> Result<Option<Node>, Problem> {
     read_as(Syntax::Yaml, source)
 }
 
-/// The same of a text that may be meant to be something else.
+/// Parses one document that may be meant as another syntax.
 pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<Node>, Problem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -78,7 +79,7 @@ pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED_EVENTS },
         duplicate_keys: DuplicateKeyPolicy::Error,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
-        // `yes` and `on` stay texts, because they may be workspaces; the reader of booleans knows them.
+        // `yes` and `on` stay texts, because they may be workspaces. The reader of booleans accepts them.
         strict_booleans: true,
         reject_unsupported_tags: true,
         with_snippet: false,
@@ -90,7 +91,7 @@ pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<
     }
 }
 
-/// Puts an error of the YAML reader into our words.
+/// Translates an error of the YAML parser into our words.
 fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
     use serde_saphyr::Error as E;
 
@@ -140,7 +141,8 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
     }
 }
 
-/// A pattern that begins with `*` is an alias to YAML. Its author means a text.
+/// Explains a missing anchor or alias. YAML reads a pattern that begins with `*` as an alias, but its author means a
+/// text.
 fn unquoted(source: &str, problem: Problem) -> Problem {
     let Some(place) = problem
         .place
@@ -158,7 +160,7 @@ fn unquoted(source: &str, problem: Problem) -> Problem {
     else {
         return problem;
     };
-    // What follows an asterisk in an alias is a name; a pattern has a dot, a slash or another asterisk.
+    // The part after the asterisk of an alias is a name. A pattern has a dot, a slash or another asterisk.
     if !word[1..].contains(['.', '/', '*', '?', '[']) {
         return problem;
     }
@@ -172,7 +174,7 @@ fn unquoted(source: &str, problem: Problem) -> Problem {
     }
 }
 
-/// The message alone: the place is shown by us.
+/// Returns the message without the place, which we show separately.
 fn message(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -217,7 +219,7 @@ fn node(source: &str, raw: Spanned<Raw>) -> Node {
     Node { place, value }
 }
 
-/// The characters of a plain scalar as they stand in the file; `None` when it is quoted or tagged.
+/// Returns the characters of a plain scalar in the file, or `None` if it is quoted or tagged.
 fn written<'a>(source: &'a str, location: &Location) -> Option<&'a str> {
     let span = location.span();
     let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -227,17 +229,17 @@ fn written<'a>(source: &'a str, location: &Location) -> Option<&'a str> {
     (!text.is_empty() && !text.starts_with(['"', '\'', '!', '&', '*'])).then_some(text)
 }
 
-/// What serde is given, before places are taken from the wrapper.
+/// Nodes that serde deserializes, before their places are taken from the wrapper.
 enum Raw {
     Null,
     Text(String),
-    /// Kind, and a spelling for the case that the file's own cannot be found.
+    /// Type, and a spelling in case the one of the file cannot be found.
     Plain(Scalar, String),
     List(Vec<Spanned<Self>>),
     Map(Vec<(Spanned<Key>, Spanned<Self>)>),
 }
 
-/// A key of a mapping: always read as text.
+/// A key of a mapping, always read as text.
 struct Key(String);
 
 impl<'de> Deserialize<'de> for Key {

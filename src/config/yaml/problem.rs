@@ -1,15 +1,15 @@
-//! Problems of a configuration file, told to the person who wrote it.
+//! Problems of a configuration file, formatted for its author.
 
 use std::fmt;
 
-/// Where something stands in the file.
+/// A place in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Line, from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// Column in characters, counted from 1.
     pub column: usize,
-    /// Characters to underline.
+    /// Number of characters to underline.
     pub width: usize,
 }
 
@@ -22,25 +22,25 @@ impl Place {
     };
 }
 
-/// One thing that is wrong with a file.
+/// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where; `None` when it is about the file as a whole.
+    /// Place of the mistake. `None` if it concerns the file as a whole.
     pub place: Option<Place>,
-    /// What was found, and what is wrong with it.
+    /// The mistake, with the text that was found.
     pub what: String,
-    /// How to mend it.
+    /// The fix to suggest.
     pub help: String,
 }
 
-/// Part of a file that is accepted and has no effect.
+/// A part of a file that is accepted without effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Remark {
-    /// Line, from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// The part.
+    /// Description of the part.
     pub what: String,
-    /// The reason, with a way out where there is one.
+    /// The reason, with an alternative if there is one.
     pub help: String,
 }
 
@@ -50,8 +50,8 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Everything that is wrong with a file, at least one problem. `Display` is preformatted text with excerpts of the
-/// file: put it in a fence, as any other text from a pull request.
+/// All problems of a file, at least one. `Display` returns preformatted text with excerpts of the file. Put it in a
+/// fence, like any other text from a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors {
     file: String,
@@ -59,7 +59,7 @@ pub struct ConfigErrors {
     left_out: usize,
 }
 
-/// A line of the file, short enough to show, and where to underline it.
+/// A line of the file, short enough to show, and the part to underline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Excerpt {
     text: String,
@@ -68,10 +68,10 @@ struct Excerpt {
 }
 
 impl ConfigErrors {
-    /// More problems than anybody reads in one go.
+    /// Maximum number of shown problems. Nobody reads more at once.
     const MAX_SHOWN: usize = 20;
 
-    /// Sorts problems by place and drops those said twice (an alias repeats the mistakes of its anchor).
+    /// Sorts problems by place and drops duplicates (an alias repeats the mistakes of its anchor).
     pub(in crate::config) fn new(file: &str, source: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by(|a, b| (a.place, &a.what).cmp(&(b.place, &b.what)));
         problems.dedup();
@@ -88,24 +88,24 @@ impl ConfigErrors {
         }
     }
 
-    /// The name of the file.
+    /// Returns the name of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The problems, in the order of the file, each with the lines to show: the line it is in, and carets below.
+    /// Returns the problems in the order of the file, each with the lines to show: its line, and carets below.
     pub fn with_excerpts(&self) -> impl Iterator<Item = (&Problem, Vec<String>)> {
         self.problems
             .iter()
             .map(|(problem, excerpt)| (problem, excerpt.iter().flat_map(Excerpt::lines).collect()))
     }
 
-    /// How many problems there are beside those.
+    /// Returns the number of problems that are not shown.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The problems, in the order of the file.
+    /// Returns the problems in the order of the file.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().map(|(problem, _)| problem)
     }
@@ -149,7 +149,7 @@ fn write_problem(
 }
 
 impl Excerpt {
-    /// Characters of a line that fit in a comment.
+    /// Maximum number of characters of a line that fit in a comment.
     const MAX_CHARS: usize = 100;
 
     fn lines(&self) -> [String; 2] {
@@ -187,7 +187,7 @@ impl Excerpt {
     }
 }
 
-/// The line of a place and carets below what is meant, as two lines.
+/// Returns two lines: the line of a place, and carets below the underlined part.
 pub(in crate::config) fn excerpt(source: &str, place: Place) -> Vec<String> {
     Excerpt::of(source, place)
         .iter()
@@ -195,8 +195,8 @@ pub(in crate::config) fn excerpt(source: &str, place: Place) -> Vec<String> {
         .collect()
 }
 
-/// A text of a pull request as it may stand between backticks in a message: short, without backticks, and without
-/// anything that moves the cursor or turns the line.
+/// Shortens a text of a pull request for use between backticks in a message. Replaces backticks, and characters that
+/// move the cursor or change the direction of the line.
 pub fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 80;
     let without_backticks = text

@@ -1,4 +1,4 @@
-//! Takes typed values out of nodes and writes down what is wrong with them, instead of stopping at the first mistake.
+//! Reads typed values from nodes. Collects all problems instead of stopping at the first.
 
 use std::str::FromStr;
 
@@ -8,13 +8,13 @@ use super::nearest::{nearest, quoted};
 use super::node::{Located, Node, Scalar, Value};
 use super::problem::{Place, Problem, Remark, shown};
 
-/// Collects problems while values are taken.
+/// Collects problems while it reads values.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Reader {
     pub(in crate::config) problems: Vec<Problem>,
-    /// What is read, but not as its author may think: a line, and a sentence.
+    /// Values that are accepted, but may not mean what their author thinks: a line, and a sentence.
     pub(in crate::config) warnings: Vec<(usize, String)>,
-    /// Parts that are accepted and have no effect.
+    /// Parts that are accepted without effect.
     pub(in crate::config) without_effect: Vec<Remark>,
     pub(super) expressions: Expressions,
 }
@@ -23,17 +23,17 @@ pub(in crate::config) struct Reader {
 pub(in crate::config) struct Fields<'n>(pub(super) Vec<(&'n Located, &'n Node)>);
 
 impl<'n> Fields<'n> {
-    /// The value of a key; `None` when the key is absent or has no value.
+    /// Returns the value of a key, or `None` if the key is absent or has no value.
     pub(in crate::config) fn get(&self, key: &str) -> Option<&'n Node> {
         self.entry(key).map(|(_, node)| node)
     }
 
-    /// Where a key stands that has a value.
+    /// Returns the place of a key that has a value.
     pub(in crate::config) fn place(&self, key: &str) -> Option<Place> {
         self.entry(key).map(|(key, _)| key.place)
     }
 
-    /// Whether a key is `true`, in any spelling.
+    /// Returns true if the key is `true`, in any spelling.
     pub(in crate::config) fn is_true(&self, key: &str) -> bool {
         self.get(key).and_then(boolean_in) == Some(true)
     }
@@ -47,7 +47,7 @@ impl<'n> Fields<'n> {
 }
 
 impl Reader {
-    /// Writes down a problem at a place.
+    /// Records a problem at a place.
     pub(in crate::config) fn problem(
         &mut self,
         place: Place,
@@ -61,8 +61,8 @@ impl Reader {
         });
     }
 
-    /// The known word that a mistyped one is nearest to. Nobody reads as many problems as there may be in a hostile file,
-    /// so the later ones are not worth the search.
+    /// Returns the known word that is most similar to a mistyped one. A hostile file can have more problems than
+    /// anybody reads, so the later ones get no suggestion.
     pub(in crate::config) fn nearest<'a>(
         &self,
         word: &str,
@@ -75,7 +75,7 @@ impl Reader {
         nearest(word, known, 1).first().copied()
     }
 
-    /// Writes down a problem of the file as a whole.
+    /// Records a problem of the file as a whole.
     pub(in crate::config) fn problem_of_file(&mut self, what: String, help: impl Into<String>) {
         self.problems.push(Problem {
             place: None,
@@ -84,7 +84,7 @@ impl Reader {
         });
     }
 
-    /// Writes down that something is accepted and has no effect.
+    /// Records a part that is accepted without effect.
     pub(in crate::config) fn without_effect(
         &mut self,
         place: Place,
@@ -98,7 +98,7 @@ impl Reader {
         });
     }
 
-    /// Writes down that something is of Atlantis, and not here yet.
+    /// Records a feature of Atlantis that this version does not support yet.
     pub(in crate::config) fn later(&mut self, place: Place, what: &str) {
         self.problem(
             place,
@@ -107,7 +107,7 @@ impl Reader {
         );
     }
 
-    /// Takes the entries of a mapping whose keys are known; `None` when it is no mapping.
+    /// Reads the entries of a mapping with known keys. Returns `None` if the node is not a mapping.
     pub(in crate::config) fn fields<'n>(
         &mut self,
         node: &'n Node,
@@ -153,12 +153,12 @@ impl Reader {
         }
     }
 
-    /// Takes a text. A number or boolean is a text too, spelled as in the file.
+    /// Reads a text. A number or boolean is also a text, with its spelling in the file.
     pub(in crate::config) fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<Located> {
         self.text_of(fields.get(key)?, &format!("`{key}`"))
     }
 
-    /// Takes one of some words, which are all that their type has.
+    /// Reads one of the words that its type has.
     pub(in crate::config) fn word<T: FromStr>(
         &mut self,
         fields: &Fields<'_>,
@@ -169,7 +169,7 @@ impl Reader {
         self.word_of(&text, &format!("a value of `{key}`"), words)
     }
 
-    /// Reads a text that is one of some words.
+    /// Parses a text that must be one of the words.
     pub(in crate::config) fn word_of<T: FromStr>(
         &mut self,
         text: &Located,
@@ -188,7 +188,7 @@ impl Reader {
         None
     }
 
-    /// Reads a text, which `what` names for the errors.
+    /// Reads a text. `what` describes the value in errors.
     pub(in crate::config) fn text_of(&mut self, node: &Node, what: &str) -> Option<Located> {
         if let Value::Scalar(_, text) = &node.value {
             return Some(Located {
@@ -200,7 +200,7 @@ impl Reader {
         None
     }
 
-    /// Takes a boolean, in any spelling of YAML 1.1 as Atlantis does.
+    /// Reads a boolean, in any spelling of YAML 1.1, as Atlantis does.
     pub(in crate::config) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
         self.boolean_of(fields.get(key)?, &format!("`{key}`"))
     }
@@ -213,7 +213,7 @@ impl Reader {
         read
     }
 
-    /// Takes a whole number.
+    /// Reads a whole number of a key.
     pub(in crate::config) fn integer(&mut self, fields: &Fields<'_>, key: &str) -> Option<i32> {
         self.integer_of(fields.get(key)?, &format!("`{key}`"))
     }
@@ -228,7 +228,7 @@ impl Reader {
         None
     }
 
-    /// Takes the entries of a mapping whose keys are names that people choose.
+    /// Reads the entries of a mapping with names that people choose.
     pub(in crate::config) fn named<'n>(
         &mut self,
         fields: &Fields<'n>,
@@ -247,7 +247,7 @@ impl Reader {
         &[]
     }
 
-    /// Takes the items of a list.
+    /// Reads the items of a list.
     pub(in crate::config) fn list<'n>(
         &mut self,
         fields: &Fields<'n>,
@@ -261,7 +261,7 @@ impl Reader {
         None
     }
 
-    /// Takes a list of texts, without those items that are something else.
+    /// Reads a list of texts. Leaves out items that are not texts.
     pub(in crate::config) fn texts(
         &mut self,
         fields: &Fields<'_>,
@@ -276,7 +276,7 @@ impl Reader {
         )
     }
 
-    /// Takes a list of words.
+    /// Reads a list of words.
     pub(in crate::config) fn word_list<T: FromStr>(
         &mut self,
         fields: &Fields<'_>,
@@ -293,7 +293,7 @@ impl Reader {
         )
     }
 
-    /// Writes down that a value is of the wrong kind.
+    /// Records a value of the wrong kind.
     pub(in crate::config) fn wrong_kind(&mut self, node: &Node, what: &str, expected: &str) {
         let found = match &node.value {
             Value::Scalar(_, text) => format!("`{}`", shown(text)),
@@ -320,7 +320,7 @@ pub(super) fn boolean_in(node: &Node) -> Option<bool> {
     }
 }
 
-/// Takes one item, or a list of them: some keys allow both.
+/// Returns the items of a list, or a single item as a list, because some keys allow both.
 pub(in crate::config) fn list_of(node: &Node) -> &[Node] {
     if let Value::List(items) = &node.value {
         items

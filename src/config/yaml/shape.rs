@@ -1,11 +1,12 @@
-//! What is known and not carried out yet: it is refused, after a look at its shape, so that a mistake in it is told now.
+//! Checks the shape of known keys that this version does not support, so that their mistakes show now. Then refuses
+//! them.
 
 use super::keys::{Keys, Kind};
 use super::node::{Located, Node, Value};
 use super::reader::{Reader, boolean_in};
 
 impl Reader {
-    /// A key without a value asks for nothing.
+    /// Checks a key that this version does not support. A key without a value requests nothing.
     pub(super) fn check_not_yet(&mut self, key: &Located, value: &Node, kind: &Kind) {
         if value.value == Value::Null {
             return;
@@ -40,7 +41,7 @@ impl Reader {
         }
     }
 
-    /// Compares a value that nobody will use with what it should look like.
+    /// Compares an unused value with its expected shape.
     fn check_shape(&mut self, node: &Node, kind: &Kind, what: &str) {
         match kind {
             Kind::Switch | Kind::NotYetTrue => drop(self.boolean_of(node, what)),

@@ -1,15 +1,15 @@
-//! The row "overridden" of each key of an entry and of a project: what an entry of the operator says, what is said
-//! later, by another entry or by a project, and what holds then. A key without a row fails, unless there is a reason.
+//! Tests every key of an entry and of a project that a later setting can override. A row has the setting of an entry,
+//! a later setting of another entry or a project, and the result. A key without a row fails, unless it has a reason.
 
 use super::{WORKFLOWS, main_branch, of_a, repo, server_with};
 use crate::config::repo::{OverrideKey, PROJECT, RepoConfig};
 use crate::config::repos::{Demands, ENTRY, RepoRules};
 use crate::config::yaml::Kind;
 
-/// A key, what an entry says about it, what is said later, and what holds, as [`held`] reads it.
+/// A key, its value in an entry, its later value, and the result that [`held`] returns.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
-/// What one entry says, and a later one.
+/// Keys that a later entry overrides.
 const ENTRIES: &[Row] = &[
     ("branch", "/^main$/", "/^release$/", "^release$"),
     ("repo_config_file", "a.yaml", "b.yaml", "b.yaml"),
@@ -52,7 +52,7 @@ const ENTRIES: &[Row] = &[
         "[approved]",
         "approved",
     ),
-    // Hooks add up.
+    // The hooks of both entries run.
     (
         "pre_workflow_hooks",
         "[{run: one}]",
@@ -114,10 +114,10 @@ const ENTRIES: &[Row] = &[
     ("silence_pr_comments", "[plan]", "[apply]", "apply"),
 ];
 
-/// What an entry says, and a project that may.
+/// Keys that a project with permission overrides.
 const PROJECTS: &[Row] = &[
     ("workflow", "one", "two", "two"),
-    // Requirements add up.
+    // The requirements of both are in effect.
     (
         "plan_requirements",
         "[approved]",
@@ -153,7 +153,7 @@ const PROJECTS: &[Row] = &[
     ("silence_pr_comments", "[plan]", "[apply]", "apply"),
 ];
 
-/// The same where the operator has written `fewer_requirements`.
+/// Keys that a project overrides if the administrator has set `fewer_requirements`.
 const PROJECTS_WITH_FEWER: &[Row] = &[
     (
         "plan_requirements",
@@ -170,7 +170,7 @@ const PROJECTS_WITH_FEWER: &[Row] = &[
     ),
 ];
 
-/// What a project may set in these.
+/// Permissions of the projects in these tests.
 const MAY: &str = "workflow, plan_requirements, apply_requirements, import_requirements, repo_locks, repo_locking, \
                    silence_pr_comments";
 
@@ -203,7 +203,7 @@ const PROJECTS_WITHOUT: &[(&str, &str)] = &[
     ("custom_policy_check", NOT_YET),
 ];
 
-/// What holds by a key for the project in directory `a`.
+/// Returns the value in effect of a key, for the project in directory `a`.
 fn held(rules: &RepoRules, config: Option<&RepoConfig>, key: &str) -> String {
     let (project, base, may) = (of_a(rules, config), main_branch(), rules.permissions());
     match key {

@@ -1,6 +1,8 @@
-//! Tests every key of both files (reference 4, 5, 6.2) with the tables that the readers use. Each key is tested
-//! absent, without a value, with the value of the documentation, with a value of a wrong kind or an unknown word, and
-//! without permission. The snapshot lists all keys with their messages, so that no key is left without a test.
+//! Tests every key of both files (reference 4, 5, 6.2) with the tables that the readers use.
+//!
+//! Each key is tested absent, without a value, and with the value of the documentation. It is also tested with a
+//! value of a wrong kind or an unknown word, and without permission. The snapshot lists all keys with their messages,
+//! so that no key is left without a test.
 
 use std::fmt::Write as _;
 

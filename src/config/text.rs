@@ -26,8 +26,8 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String, NotUtf8> {
     })
 }
 
-/// Reads a text of up to `most` bytes. Returns only the beginning of a longer text, but more than `most` bytes of it,
-/// so that the caller sees that it is too large.
+/// Reads a text of up to `most` bytes. Of a longer text, returns a part that is longer than `most` bytes, so that the
+/// caller sees that it is too large.
 pub fn read_text(from: impl Read, most: usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     from.take(most as u64 + 1).read_to_end(&mut bytes)?;

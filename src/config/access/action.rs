@@ -11,9 +11,9 @@ text_enum! {
         Apply = "apply",
         /// Release the locks of the own pull by a comment.
         Unlock = "unlock",
-        /// Release the lock of any pull by force, or hand it over to a queued pull, without a comment on that pull.
+        /// Release the lock of any pull by force, or hand it over to a queued pull, from outside that pull.
         UnlockAny = "unlock_any",
-        /// Release an idle lock and discard its plans, without a comment on its pull.
+        /// Release a lock that is not in use, and discard its plans, from outside its pull.
         Discard = "discard",
         /// Set or remove an apply lock, for the whole server or a part of it.
         ApplyLock = "apply_lock",

@@ -20,7 +20,7 @@ impl<T> Default for Fact<T> {
 /// Facts about a pull, as far as the requirements need them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Reviews that approve or reject the pull.
+    /// Approvals that the pull has.
     pub approval: Fact<Approval>,
     /// Answer of the forge whether the pull can be merged.
     pub mergeability: Fact<Mergeability>,

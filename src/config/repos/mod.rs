@@ -1,9 +1,11 @@
 //! Reads the administrator's rules for repositories: `repos.yaml`, given by `--repo-config` or `--repo-config-json`
 //! (reference 5).
 //!
-//! The file is read strictly. An unknown key and a feature that this version does not support are errors, because
-//! ignoring one of them could allow an apply that should not happen. [`ServerRepos::rules`] merges the entries of
-//! `repos` for one repository. [`RepoRules::project`] adds the allowed settings of the repository itself.
+//! The file is read strictly. An unknown key is an error, and so is a feature that this version does not support.
+//! Ignoring one of them could allow an apply that should not happen.
+//!
+//! [`ServerRepos::rules`] merges the entries of `repos` for one repository. [`RepoRules::project`] adds the allowed
+//! settings of the repository itself.
 
 mod config_source;
 mod entry;

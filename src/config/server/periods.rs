@@ -7,7 +7,7 @@ use super::reader::{Read, Reader};
 /// Time between two runs of a reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Periods {
-    /// Period of the removal of claims that nothing refers to.
+    /// Time between two removals of claims that nothing refers to.
     pub claims: Duration,
 }
 

@@ -68,7 +68,7 @@ pub struct OwnPath {
 pub struct SandboxConfig {
     /// Mechanism of the separation.
     pub kind: SandboxKind,
-    /// User that runs have. `None` stands for the user of the server.
+    /// User of the processes of runs. `None` stands for the user of the server.
     pub run_as: Option<RunUser>,
     /// Additional files and directories that runs may read.
     pub read: Vec<PathBuf>,

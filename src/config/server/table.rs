@@ -1,5 +1,5 @@
 //! Lists every setting of the server. The command line, the variables, the checks and the tables of the documentation
-//! are generated from these rows, so that none of them can miss a setting.
+//! are generated from these rows. So none of them can miss a setting.
 
 use super::setting::{Group, Kind, Setting};
 

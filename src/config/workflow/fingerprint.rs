@@ -6,8 +6,8 @@ use crate::model::Sha256Digest;
 
 impl Workflow {
     /// Returns a digest of the steps of plan and apply. The name and the other stages are not part of it. Every
-    /// version of Lockkeeper must compute the same digest, so it is not computed from any text or format that may
-    /// change.
+    /// version of Lockkeeper must compute the same digest, so its input contains no text that is made for people or
+    /// for programs.
     pub fn fingerprint(&self) -> Sha256Digest {
         let mut text = String::new();
         for (name, stage) in [("plan", &self.plan), ("apply", &self.apply)] {

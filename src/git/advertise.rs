@@ -1,7 +1,7 @@
-//! What a forge says its refs are.
+//! Reads the list of refs that a forge advertises.
 //!
-//! The answer is hostile input: names we would never hand to git are left out, a list that is cut off, too long or
-//! contradicts itself is refused as a whole, because refs that are missing in it would be removed here.
+//! The list is hostile input. Names that are not safe to hand to git are left out. A list that is cut off, too long
+//! or contradicts itself is refused as a whole, because refs missing from it would be removed here.
 
 use tracing::warn;
 
@@ -10,20 +10,20 @@ use super::{GitError, Mirror, RefList, RefName, RefSelection, Remote};
 use crate::model::CommitSha;
 use crate::process::Captured;
 
-/// Most bytes of a list of refs, about a million of them.
+/// Maximum size of a list of refs in bytes, enough for about a million refs.
 pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// Most refs a mirror keeps.
+/// Maximum number of refs in a mirror.
 const MAX_REFS: usize = 200_000;
 
-/// A list of refs that was read.
+/// Parsed list of refs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) refs: RefList,
-    /// Branches with names we do not hand to git.
+    /// Number of branches with names that are not safe to hand to git.
     pub(super) left_out: usize,
 }
 
-/// Why a list of refs cannot be used.
+/// Reason why a list of refs cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadList {
     #[error("line {0} of the list of refs is not an id and a name")]
@@ -39,7 +39,7 @@ pub(super) enum BadList {
 }
 
 impl Mirror {
-    /// What the forge says right now of the refs that are wanted. Needs no mirror.
+    /// Returns the refs that the forge advertises now, limited to the wanted ones. Needs no mirror.
     pub async fn advertised(
         &self,
         remote: &Remote<'_>,
@@ -69,7 +69,7 @@ impl Mirror {
         Ok(read.refs)
     }
 
-    /// With pulls all refs that there are.
+    /// Runs `git ls-remote`. When pulls are wanted, it lists all refs of the forge.
     async fn ls_remote(
         &self,
         remote: &Checked<'_>,
@@ -92,15 +92,15 @@ impl Mirror {
     }
 }
 
-/// Whether a ref with this name is to be kept.
+/// Predicate that selects refs by name.
 type Keep<'a> = &'a dyn Fn(&RefName) -> bool;
 
-/// Every ref of a list in the same form.
+/// Reads every ref of a list in the format of `git ls-remote`.
 pub(super) fn read_all(list: &Captured) -> Result<RefList, BadList> {
     read_those(list, &|_| true).map(|read| read.refs)
 }
 
-/// The refs that are wanted.
+/// Reads the wanted refs of a list.
 pub(super) fn read(list: &Captured, wanted: &RefSelection) -> Result<Read, BadList> {
     let read = read_those(list, &|name| wanted.includes(name))?;
     Ok(Read {
@@ -109,7 +109,8 @@ pub(super) fn read(list: &Captured, wanted: &RefSelection) -> Result<Read, BadLi
     })
 }
 
-/// `1234…\trefs/heads/main\n`. Also read over: `ref: refs/heads/main\tHEAD`, `1234…\tHEAD` and `1234…\trefs/tags/v1^{}`.
+/// Reads lines such as `1234…\trefs/heads/main\n`. Skips `ref: refs/heads/main\tHEAD`, `1234…\tHEAD` and
+/// `1234…\trefs/tags/v1^{}`.
 fn read_those(list: &Captured, keep: Keep<'_>) -> Result<Read, BadList> {
     if list.truncated {
         return Err(BadList::TooLong);

@@ -1,36 +1,35 @@
-//! What a branch changes.
+//! Lists the files and commits that a branch changes.
 
 use super::objects::MAX_LIST;
 use super::{GitError, Mirror};
 use crate::model::{ChangeKind, ChangedFile, CommitSha, RepoPath};
 
-/// What a branch changes.
+/// Files that a branch changes, and its starting point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// The files.
     pub files: Vec<ChangedFile>,
-    /// The commit at which it left its base.
+    /// Commit at which the branch left its base.
     pub left_at: CommitSha,
 }
 
-/// A commit of a base branch, as people know it: what a pull request that was merged became.
+/// Commit of a base branch in a form for people. Usually it is the result of a merged pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseCommit {
-    /// The commit.
     pub commit: CommitSha,
-    /// The first line of its message, without control characters; at most 100 characters.
+    /// First line of the commit message, without control characters; at most 100 characters.
     pub title: String,
 }
 
-/// Longest title of a commit that is kept, in characters.
+/// Maximum length of a commit title, in characters.
 const TITLE: usize = 100;
 
 impl Mirror {
-    /// The files in which a head differs from the commit at which it left its base, as the forge shows them on a pull
-    /// request, but all of them, and of exactly this head. `None`: there are more names than can be listed (64 MiB).
+    /// Returns the files that differ between a head and the commit at which it left its base. A forge shows the same
+    /// files on a pull request, but this list is complete and belongs to exactly this head. Returns `None` when there
+    /// are more names than can be listed (64 MiB).
     ///
-    /// What moved counts as removed in one place and added in the other: to find out more, git would have to read files,
-    /// which a mirror need not have.
+    /// A moved file counts as removed in one place and added in the other. Git would have to read files to detect the
+    /// move, and a mirror need not have them.
     pub async fn changed(
         &self,
         base: &CommitSha,
@@ -42,7 +41,8 @@ impl Mirror {
         Ok(files.map(|files| Changes { files, left_at }))
     }
 
-    /// The files in which two commits differ. `None`: there are more names than can be listed (64 MiB).
+    /// Returns the files in which two commits differ, or `None` when there are more names than can be listed (64
+    /// MiB).
     pub async fn changed_since(
         &self,
         old: &CommitSha,
@@ -62,8 +62,8 @@ impl Mirror {
         Ok((!output.stdout.truncated).then(|| changed_files(&output.stdout.bytes)))
     }
 
-    /// What was merged into a branch between two of its commits and changes files in one of the directories, the newest
-    /// first, at most so much.
+    /// Returns the commits merged into a branch between two of its commits that change files in one of the
+    /// directories. The newest comes first, and there are at most `most` commits.
     pub async fn merged_between(
         &self,
         (old, new): (&CommitSha, &CommitSha),
@@ -81,7 +81,7 @@ impl Mirror {
         let cmd =
             cmd.arg(format!("--max-count={most}"))
                 .args([new.as_str(), &format!("^{old}"), "--"]);
-        // The root is everything, and has no path.
+        // The root includes everything and has no path.
         let dirs: &[RepoPath] = if dirs.contains(&RepoPath::root()) {
             &[]
         } else {
@@ -98,7 +98,7 @@ impl Mirror {
             .collect())
     }
 
-    /// The commit at which one left the other; where they have nothing in common, the other itself.
+    /// Returns the commit at which `head` left `base`, or `base` itself when they have no common commit.
     async fn merge_base(
         &self,
         doing: &str,
@@ -122,7 +122,7 @@ impl Mirror {
     }
 }
 
-/// The id of a commit, a space and its title.
+/// Parses the id of a commit, a space and its title.
 fn base_commit(line: &str) -> Option<BaseCommit> {
     let (commit, title) = line.split_once(' ')?;
     let title = title
@@ -136,7 +136,7 @@ fn base_commit(line: &str) -> Option<BaseCommit> {
     })
 }
 
-/// `M`, path, `A`, path, …
+/// Parses a list of the form `M`, path, `A`, path, …
 fn changed_files(list: &[u8]) -> Vec<ChangedFile> {
     let mut parts = list.split(|byte| *byte == 0);
     let mut files = Vec::new();
@@ -144,7 +144,7 @@ fn changed_files(list: &[u8]) -> Vec<ChangedFile> {
         let kind = match status {
             b"A" => ChangeKind::Added,
             b"D" => ChangeKind::Removed,
-            // A change of the kind, to a link for example, is one like any other.
+            // Any other status, such as a file that became a link, counts as a modification.
             _ => ChangeKind::Modified,
         };
         files.extend(named(name).map(|path| ChangedFile {
@@ -156,8 +156,8 @@ fn changed_files(list: &[u8]) -> Vec<ChangedFile> {
     files
 }
 
-/// A name that is no text still says in which directory something changed. Left out, code could be changed under such a
-/// name, and nobody would plan it.
+/// Converts a name to a path even when it is not valid text: it still shows in which directory something changed. If
+/// such names were left out, a pull could change code under one of them, and no plan would run.
 fn named(name: &[u8]) -> Option<RepoPath> {
     let text = String::from_utf8_lossy(name);
     RepoPath::new(&text)

@@ -1,4 +1,4 @@
-//! Working copies: a worktree per pull and workspace.
+//! Creates and updates checkouts: one worktree per pull and workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -12,81 +12,78 @@ use super::{Extent, GitError, Mirror, objects};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use crate::process::{Cmd, Hold};
 
-/// What a checkout contains (reference 15.4).
+/// Commit that a checkout contains (reference 15.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckoutStrategy {
-    /// The head of the pull.
+    /// Head of the pull alone.
     Branch,
-    /// Base and head merged.
+    /// Merge of base and head.
     Merge,
 }
 
-/// Which checkout, at which commits.
+/// Checkout to prepare, and its commits.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// The pull.
     pub pull: PullNumber,
-    /// The workspace.
     pub workspace: &'a WorkspaceName,
     /// Head of the pull.
     pub head: &'a CommitSha,
     /// Commit of the base branch.
     pub base: &'a CommitSha,
-    /// What to check out of the two.
+    /// Choice between the head and the merge of both commits.
     pub strategy: CheckoutStrategy,
-    /// What of it has to be there. A checkout that is there already keeps what it has besides.
+    /// Part of the commit that must be present. An existing checkout keeps its other parts.
     pub extent: &'a Extent,
 }
 
-/// What came of preparing a checkout.
+/// Result of preparing a checkout.
 #[derive(Debug)]
 #[must_use]
 pub enum Prepared {
-    /// It can be used.
+    /// Checkout that is ready for use.
     Ready(Checkout),
-    /// Base and head cannot be merged by themselves; nothing on disk has changed.
+    /// Base and head cannot be merged automatically; nothing on disk has changed.
     Conflict {
-        /// Files in conflict.
         files: Vec<String>,
     },
 }
 
-/// A working copy at exactly one commit.
+/// Working copy at exactly one commit.
 #[derive(Clone, Debug)]
 pub struct Checkout {
-    /// Its root.
+    /// Root directory of the checkout.
     pub path: PathBuf,
     /// File for [`crate::process::Supervised::hold`]; every run in this checkout must name it.
     pub hold: PathBuf,
-    /// What is checked out: the head, or the merge of base and head.
+    /// Commit that is checked out: the head, or the merge of base and head.
     pub commit: CommitSha,
     /// Head of the pull.
     pub head: CommitSha,
     /// Commit of the base branch.
     pub base: CommitSha,
-    /// Whether `commit` is a merge made here.
+    /// True if `commit` is a merge commit made by Lockkeeper.
     pub merged: bool,
-    /// What of the commit is there.
+    /// Part of the commit that is checked out.
     pub extent: Extent,
-    /// Whether it was made just now, with nothing left of earlier runs but local states.
+    /// True if the checkout was just created, with nothing left of earlier runs except local states.
     pub fresh: bool,
-    /// Copy of the mirror that it belongs to, see [`Mirror::copy`].
+    /// Number of the mirror copy that the checkout belongs to, see [`Mirror::copy`].
     pub copy: u64,
 }
 
-/// Why a directory of a checkout cannot be used.
+/// Reason why a directory of a checkout cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DirError {
-    /// There is none.
+    /// No such directory exists at this commit.
     #[error("the directory `{0}` does not exist at this commit")]
     Missing(RepoPath),
-    /// Something else is there.
+    /// The path leads to something other than a directory.
     #[error("`{0}` is not a directory")]
     NotADirectory(RepoPath),
-    /// A symbolic link on the way leads out of the checkout.
+    /// A symbolic link in the path leads out of the checkout.
     #[error("`{0}` leads out of the repository through a symbolic link")]
     Leaves(RepoPath),
-    /// A project reaches a symbolic link that leads out of the checkout.
+    /// A project uses a symbolic link that leads out of the checkout.
     #[error(
         "the project in `{dir}` cannot run: it reaches the symbolic link `{link}`, which leads to `{target}`. Nothing \
          outside of the repository is read or written through links; put a file or directory of the repository in its place"
@@ -94,15 +91,15 @@ pub enum DirError {
     LinkOut {
         /// Directory of the project.
         dir: RepoPath,
-        /// Path of the link.
+        /// Path of the symbolic link.
         link: String,
-        /// Its text.
+        /// Text of the symbolic link.
         target: String,
     },
 }
 
 impl Checkout {
-    /// The real path of a directory in the checkout, links resolved.
+    /// Returns the real path of a directory in the checkout, with links resolved.
     pub fn resolve_dir(&self, dir: &RepoPath) -> Result<PathBuf, DirError> {
         let real = |path: &Path| {
             path.canonicalize()
@@ -121,12 +118,14 @@ impl Checkout {
 }
 
 impl Mirror {
-    /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are
-    /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of
-    /// [`kept::PATTERNS`] do, and local states even where the checkout has to be made from nothing. Waits
-    /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
-    /// next fetch replaces the mirror: fetch and prepare once more. What was checked out is compared with the commit, and
-    /// [`GitError::Altered`] says what differs.
+    /// Creates the checkout, or moves the existing one to the commit. The commits must have been fetched. Tracked
+    /// files are exactly those of the commit. Untracked files stay while the commit stays. When the commit changes,
+    /// only those that match [`kept::PATTERNS`] stay. Local states stay even when the checkout has to be created from
+    /// nothing.
+    ///
+    /// Waits for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`]
+    /// the next fetch replaces the mirror, so fetch and prepare again. The checked-out files are compared with the
+    /// commit, and [`GitError::Altered`] names the difference.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!(
             "check out {} for pull {} of {}",
@@ -136,14 +135,15 @@ impl Mirror {
         );
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
         let place = CheckoutPlace::new(&pull_dir, wanted.workspace);
-        // The hold comes before the mutex everywhere: waiting for an old run must not stop other pulls.
+        // The hold always comes before the mutex: waiting for an old run must not stop other pulls.
         let _hold = self.hold(&doing, &place.hold).await?;
         let _writer = self.locks.writer.lock().await;
         let commit = match self.commit_for(&doing, wanted).await? {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
-        // Objects, index and configuration may have been changed on this disk: what is there now has to be the commit.
+        // A process may have changed objects, index or configuration on this disk, so the files are compared with the
+        // commit.
         let placed = async {
             let (fresh, extent) = self
                 .place_commit(&doing, &place, &commit, wanted.extent)
@@ -154,7 +154,7 @@ impl Mirror {
                 .map(|()| (fresh, extent))
         };
         let (fresh, extent) = match placed.await {
-            // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
+            // The refs promise objects that are missing. No fetch would bring them back as long as the refs exist.
             Err(damage @ GitError::Corrupt { .. }) => return self.note_damage().and(Err(damage)),
             result => result?,
         };
@@ -171,7 +171,7 @@ impl Mirror {
         }))
     }
 
-    /// Where the checkout of a workspace is, or would be.
+    /// Returns the path of the checkout of a workspace, which need not exist.
     pub fn checkout_root(&self, pull: PullNumber, workspace: &WorkspaceName) -> PathBuf {
         CheckoutPlace::new(
             &place::pull(&self.settings.data_dir, &self.repo, pull),
@@ -180,7 +180,7 @@ impl Mirror {
         .dir
     }
 
-    /// Removes the checkout of one workspace; none is fine.
+    /// Removes the checkout of one workspace, if it exists.
     pub async fn remove(
         &self,
         pull: PullNumber,
@@ -208,7 +208,7 @@ impl Mirror {
         self.prune(&doing).await
     }
 
-    /// Removes all checkouts of a pull; none is fine.
+    /// Removes all checkouts of a pull, if there are any.
     pub async fn remove_pull(&self, pull: PullNumber) -> Result<(), GitError> {
         let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
@@ -223,7 +223,7 @@ impl Mirror {
         let _writer = self.locks.writer.lock().await;
         remove_all(&dir).map_err(GitError::from_io(&doing))?;
         match self.prune(&doing).await {
-            // The checkouts are gone, which is what was wanted; the next fetch replaces the mirror.
+            // The checkouts are removed, as requested; the next fetch replaces the mirror.
             Err(GitError::Corrupt { .. } | GitError::Altered { .. }) => self.note_damage(),
             pruned => pruned,
         }
@@ -259,7 +259,7 @@ impl Mirror {
             .map_err(|error| GitError::from_hold(doing, error))
     }
 
-    /// Brings the worktree to the commit; says whether it was made anew, and what is in it.
+    /// Brings the worktree to the commit. Returns true if the worktree was created from nothing, and its extent.
     async fn place_commit(
         &self,
         doing: &str,
@@ -309,8 +309,8 @@ impl Mirror {
         Ok(extent)
     }
 
-    /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file
-    /// `.git` in it could have been changed by a run, so it must point where git itself had pointed it.
+    /// Returns the directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. A
+    /// run could have changed the file `.git` in the worktree, so it must contain the path that git wrote.
     pub(super) fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
         let is_file = link
@@ -326,7 +326,7 @@ impl Mirror {
         (admin.parent() == Some(&ours) && same && leads_here(admin)).then(|| admin.to_owned())
     }
 
-    /// Git for the worktree in a directory.
+    /// Creates a git command for the worktree in a directory.
     pub(super) fn git_in(&self, doing: &str, dir: &Path) -> Result<Cmd, GitError> {
         let admin = self
             .admin_dir(dir)
@@ -358,7 +358,7 @@ impl Mirror {
             .await?;
         let same = old.stdout.text().trim() == commit.as_str();
         extent.note(admin).map_err(GitError::from_io(doing))?;
-        // A new index: flags in the old one could make git overlook files that a run has changed.
+        // The index is created again: flags in the old one could make git overlook files that a run has changed.
         remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
         self.run(doing, extent.read_into_index(git()).arg("HEAD"))
             .await?;
@@ -380,8 +380,8 @@ impl Mirror {
         self.sweep_submodules(doing, git(), dir).await
     }
 
-    /// Makes the worktree from nothing, but for the local states in it. They wait beside it meanwhile; whoever is killed
-    /// over that leaves the mark, and then they come back with the next try.
+    /// Creates the worktree from nothing but keeps its local states. They are moved beside it meanwhile. A process
+    /// that is killed here leaves the mark, and the next attempt moves the states back.
     async fn make_anew(
         &self,
         doing: &str,
@@ -401,7 +401,8 @@ impl Mirror {
             .map_err(GitError::from_io(doing))
     }
 
-    /// What the commit of a worktree has, as far as that can be told: it may be broken, or of a mirror that was replaced.
+    /// Returns the files of the commit of a worktree. Returns none when the worktree is broken or belongs to a
+    /// replaced mirror.
     async fn committed(&self, dir: &Path) -> Committed {
         let Some(admin) = self.admin_dir(dir) else {
             return Committed::default();
@@ -410,7 +411,7 @@ impl Mirror {
             .await
     }
 
-    /// What a commit has; nothing if it is not here.
+    /// Returns the files of a commit, or none if the mirror does not have the commit.
     pub(super) async fn committed_in(&self, git: Cmd, commit: &str) -> Committed {
         let cmd = git.cap(objects::MAX_LIST).args([
             "ls-tree",
@@ -426,7 +427,8 @@ impl Mirror {
             .unwrap_or_default()
     }
 
-    /// Makes the worktree from nothing. Forced twice: also over the remains of a `worktree add` that was killed.
+    /// Creates the worktree from nothing. Git is forced twice, so that it also overwrites the remains of a killed
+    /// `worktree add`.
     async fn add(
         &self,
         doing: &str,
@@ -450,7 +452,7 @@ impl Mirror {
         self.move_to(doing, (&admin, dir), commit, extent).await
     }
 
-    /// Forgets worktrees whose directory is gone.
+    /// Removes the records of worktrees whose directory is gone.
     pub(super) async fn prune(&self, doing: &str) -> Result<(), GitError> {
         if !self.dir().exists() {
             return Ok(());
@@ -464,7 +466,7 @@ impl Mirror {
     }
 }
 
-/// Removes what is not tracked, ignored or not, nested repositories too, except [`kept::PATTERNS`].
+/// Removes untracked files, ignored or not, and nested repositories, except those that match [`kept::PATTERNS`].
 fn clean(git: Cmd) -> Cmd {
     git.args(["clean", "--quiet", "-ffdx"])
         .args(kept::PATTERNS.iter().flat_map(|pattern| ["-e", *pattern]))

@@ -1,7 +1,7 @@
-//! Reading what git says when it fails. Git has no codes for these, so its English sentences are matched; the
-//! environment asks for English.
+//! Classifies the error messages of git. Git has no exit codes for these failures, so its English sentences are
+//! matched; the environment selects English.
 
-/// What a failure is about.
+/// Kind of a git failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     AuthFailed,
@@ -12,7 +12,7 @@ pub(super) enum Class {
     Other,
 }
 
-/// Longest line kept of a message, in characters.
+/// Maximum length of a message line, in characters.
 const MAX_LINE: usize = 300;
 
 pub(super) fn classify(stderr: &str) -> Class {
@@ -32,10 +32,10 @@ fn has_any(stderr: &str, phrases: &[&str]) -> bool {
         .any(|line| phrases.iter().any(|phrase| line.contains(phrase)))
 }
 
-/// `fatal: Authentication failed for 'https://…'`,
+/// Matches `fatal: Authentication failed for 'https://…'`,
 /// `fatal: could not read Username for 'https://…': terminal prompts disabled`,
-/// `fatal: unable to access 'https://…': The requested URL returned error: 403`,
-/// `git@github.com: Permission denied (publickey).` (by SSH).
+/// `fatal: unable to access 'https://…': The requested URL returned error: 403` and, by SSH,
+/// `git@github.com: Permission denied (publickey).`
 fn is_auth_failure(stderr: &str) -> bool {
     has_any(
         stderr,
@@ -50,10 +50,10 @@ fn is_auth_failure(stderr: &str) -> bool {
     )
 }
 
-/// `fatal: repository 'https://…/' not found`, `fatal: couldn't find remote ref refs/heads/x`,
+/// Matches `fatal: repository 'https://…/' not found`, `fatal: couldn't find remote ref refs/heads/x`,
 /// `fatal: remote error: upload-pack: not our ref 1234…`, `fatal: Not a valid object name 1234…`,
-/// `fatal: '/srv/x.git' does not appear to be a git repository` (with `file:`), and by SSH `ERROR: Repository not found.`
-/// or `remote: ERROR: The project you were looking for could not be found …`.
+/// `fatal: '/srv/x.git' does not appear to be a git repository` (with `file:`) and, by SSH,
+/// `ERROR: Repository not found.` or `remote: ERROR: The project you were looking for could not be found …`.
 fn is_not_found(stderr: &str) -> bool {
     let repository =
         |line: &str| line.starts_with("fatal: repository '") && line.ends_with("' not found");
@@ -72,14 +72,14 @@ fn is_not_found(stderr: &str) -> bool {
         )
 }
 
-/// `fatal: couldn't find remote ref refs/heads/x` → `refs/heads/x`.
+/// Extracts the ref of `fatal: couldn't find remote ref refs/heads/x`.
 pub(super) fn missing_ref(stderr: &str) -> Option<&str> {
     stderr
         .lines()
         .find_map(|line| line.strip_prefix("fatal: couldn't find remote ref "))
 }
 
-/// `fatal: remote error: upload-pack: not our ref 1234…`, and from servers that offer tips only
+/// Matches `fatal: remote error: upload-pack: not our ref 1234…` and, from servers that offer only tips,
 /// `error: Server does not allow request for unadvertised object 1234…`.
 pub(super) fn is_refused_commit(stderr: &str) -> bool {
     has_any(
@@ -91,19 +91,21 @@ pub(super) fn is_refused_commit(stderr: &str) -> bool {
     )
 }
 
-/// `error: object 1234…: hasDotgit: contains '.git'`, then `fatal: fsck error in packed object` (of `index-pack` and of
-/// `unpack-objects`).
+/// Matches `error: object 1234…: hasDotgit: contains '.git'`, then `fatal: fsck error in packed object` (of
+/// `index-pack` and of `unpack-objects`).
 pub(super) fn is_fsck(stderr: &str) -> bool {
     has_any(stderr, &["fatal: fsck error in "])
 }
 
-/// `fatal: unable to access 'https://…': The requested URL returned error: 301`, where redirects are not followed.
+/// Matches `fatal: unable to access 'https://…': The requested URL returned error: 301`, which git writes where it
+/// does not follow redirects.
 pub(super) fn is_redirect(stderr: &str) -> bool {
     has_any(stderr, &["The requested URL returned error: 30"])
 }
 
-/// `error: cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create 'refs/heads/a/b'`: a branch was
-/// replaced by one whose name lies below or above it. Also said as ` ! [new branch] … (unable to update local ref)`.
+/// Matches `error: cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create
+/// 'refs/heads/a/b'`: a new branch replaced one whose name lies below or above its own. Git also reports ` ! [new
+/// branch] … (unable to update local ref)`.
 pub(super) fn is_name_in_the_way(stderr: &str) -> bool {
     has_any(
         stderr,
@@ -115,19 +117,21 @@ pub(super) fn is_name_in_the_way(stderr: &str) -> bool {
     ) || has_any(stderr, &["(unable to update local ref)"])
 }
 
-/// `fatal: Unable to create '/…/shallow.lock': File exists.`, `error: cannot lock ref '…': Unable to create '…/x.lock':
-/// File exists.`: the path of a lock file that a killed git left behind.
+/// Extracts the path of a lock file that a killed git left behind. Reads
+/// `fatal: Unable to create '/…/shallow.lock': File exists.` and
+/// `error: cannot lock ref '…': Unable to create '…/x.lock': File exists.`
 pub(super) fn stale_lock(stderr: &str) -> Option<&str> {
     let (_, rest) = stderr.split_once("Unable to create '")?;
     rest.split_once(".lock': File exists")
         .map(|(path, _)| &rest[..path.len() + ".lock".len()])
 }
 
-/// `error: object file objects/12/34… is empty`, `fatal: loose object 1234… (stored in …) is corrupt`,
+/// Matches `error: object file objects/12/34… is empty`, `fatal: loose object 1234… (stored in …) is corrupt`,
 /// `fatal: bad object 1234…`, `error: packfile … does not match index`, `fatal: not a git repository: '/…'`,
 /// `fatal: unable to read tree 1234…`, `error: inflate: data stream error`, `fatal: bad config line 1 in file …`,
-/// `fatal: unexpected line in …/packed-refs: …`, `fatal: cannot lock ref '…': unable to resolve reference '…': reference
-/// broken`, `fatal: missing object 1234… for refs/heads/…`, `missing blob 1234…`, `broken link from    tree 1234…`,
+/// `fatal: unexpected line in …/packed-refs: …`,
+/// `fatal: cannot lock ref '…': unable to resolve reference '…': reference broken`,
+/// `fatal: missing object 1234… for refs/heads/…`, `missing blob 1234…`, `broken link from    tree 1234…`,
 /// `error: refs/heads/x: invalid sha1 pointer …`.
 fn is_corrupt(stderr: &str) -> bool {
     has_any(
@@ -155,8 +159,8 @@ fn is_corrupt(stderr: &str) -> bool {
     )
 }
 
-/// `fatal: unable to access 'https://…': Could not resolve host: …`, `…: Failed to connect to … port 443: …`,
-/// `error: RPC failed; curl 18 …`, `fatal: early EOF`, `The requested URL returned error: 502`; by SSH
+/// Matches `fatal: unable to access 'https://…': Could not resolve host: …`, `…: Failed to connect to … port 443: …`,
+/// `error: RPC failed; curl 18 …`, `fatal: early EOF`, `The requested URL returned error: 502` and, by SSH,
 /// `ssh: connect to host … port 22: Connection refused`, `ssh: Could not resolve hostname …`,
 /// `Connection closed by 10.0.0.1 port 22`, `kex_exchange_identification: …`.
 fn is_unreachable(stderr: &str) -> bool {
@@ -190,12 +194,12 @@ fn is_broken_line_of_ssh(line: &str) -> bool {
         .any(|beginning| line.starts_with(beginning))
 }
 
-/// The host has another key than the one it is known by, or none of it is known.
+/// Matches the SSH failure for a host whose key differs from its known key, or that has no known key.
 fn is_unknown_host(stderr: &str) -> bool {
     has_any(stderr, &["Host key verification failed."])
 }
 
-/// Lines of ssh that say why git says no more than [`NO_REASON`].
+/// Matches lines of ssh that contain the reason behind [`NO_REASON`].
 fn is_reason_of_ssh(line: &str) -> bool {
     is_broken_line_of_ssh(line)
         || ["Host key verification failed", "ERROR: "]
@@ -205,12 +209,12 @@ fn is_reason_of_ssh(line: &str) -> bool {
         || line.ends_with("and you have requested strict checking.")
 }
 
-/// What git says when ssh ended, whatever the reason.
+/// Message of git when ssh ended, for any reason.
 const NO_REASON: &str = "fatal: Could not read from remote repository.";
 const UNKNOWN_HOST: &str = "The host is not the one that the SSH credential names. If it has a new key, compare what \
     `ssh-keyscan` prints with what the host publishes, and give the credential again with these lines as known hosts.";
 
-/// The lines that matter, at most three and what helps, fit to be shown to people.
+/// Returns the important lines for display: at most three, and a hint that helps to fix the problem.
 pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> String {
     let of_git = |line: &str| {
         ["fatal: ", "error: ", "remote: "]
@@ -253,7 +257,7 @@ fn clean(line: &str, secret: Option<&str>) -> String {
         .to_owned()
 }
 
-/// `https://user:password@host/` → `https://…@host/`.
+/// Replaces credentials in URLs: `https://user:password@host/` becomes `https://…@host/`.
 fn without_userinfo(line: &str) -> String {
     let mut parts = line.split("://");
     let mut clean = parts.next().unwrap_or_default().to_owned();

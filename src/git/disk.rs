@@ -1,8 +1,8 @@
-//! What mirrors and checkouts take on this disk, when each was used last, and their removal.
+//! Measures the disk use of mirrors and checkouts, records when each was last used, and removes them.
 //!
-//! Times of use are kept as the time of a file of ours beside them, set by the caller's clock: the disk may be mounted
-//! without times of access, and those would tell of our own counting. Walking touches thousands of files, so it happens
-//! apart from the asynchronous threads. Links are never followed: they count as themselves.
+//! A time of use is the time of a marker file beside the mirror or checkouts, set by the caller's clock. Access times
+//! are no substitute: the disk may be mounted without them, and counting would change them. Walking touches thousands
+//! of files, so it runs apart from the asynchronous threads. Links are never followed: each link counts as itself.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -18,12 +18,12 @@ use super::{Git, GitError, Mirror, kept, place};
 use crate::model::{PullNumber, PullRef, RepoId};
 use crate::process::{Hold, HoldError};
 
-/// What can be removed and made anew.
+/// Part of the disk that can be removed and created again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DiskPart {
     /// The checkouts of a pull.
     Checkouts(PullRef),
-    /// The mirror of a repository, which its checkouts need.
+    /// Mirror of a repository; its checkouts need it.
     Mirror(RepoId),
 }
 
@@ -36,21 +36,19 @@ impl std::fmt::Display for DiskPart {
     }
 }
 
-/// What one part takes.
+/// Disk use of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Which part.
     pub part: DiskPart,
-    /// Bytes on disk.
     pub bytes: u64,
-    /// When it was used last.
+    /// Time of the last use.
     pub used_at: DateTime<Utc>,
-    /// Whether there is a local Terraform state in it, which cannot be made anew.
+    /// True if the part contains a local Terraform state, which cannot be created again.
     pub has_state: bool,
 }
 
 impl Git {
-    /// Everything below `mirrors/` and `checkouts/`, counted.
+    /// Returns the disk use of everything below `mirrors/` and `checkouts/`.
     pub async fn disk_use(&self) -> io::Result<Vec<DiskUse>> {
         let settings = std::sync::Arc::clone(&self.settings);
         apart(move || {
@@ -72,7 +70,7 @@ impl Git {
         .await
     }
 
-    /// Pulls that have checkouts on this disk, in order.
+    /// Returns the pulls that have checkouts on this disk, in order.
     pub async fn disk_pulls(&self) -> io::Result<BTreeSet<PullRef>> {
         let settings = std::sync::Arc::clone(&self.settings);
         let of = |(part, _)| match part {
@@ -90,7 +88,7 @@ impl Git {
 }
 
 impl Mirror {
-    /// Bytes that it takes on disk, without checkouts; zero when there is none.
+    /// Returns the disk use of the mirror in bytes, without checkouts; zero when there is no mirror.
     pub async fn size(&self) -> io::Result<u64> {
         let dir = self.dir().to_owned();
         apart(move || {
@@ -101,7 +99,7 @@ impl Mirror {
         .await
     }
 
-    /// Notes that the mirror, and the checkouts of a pull if one is named, are used at this time.
+    /// Records that the mirror, and the checkouts of a pull if one is named, are used at this time.
     pub fn touch(&self, pull: Option<PullNumber>, at: DateTime<Utc>) -> io::Result<()> {
         let pull = pull
             .map(|pull| place::pull(&self.settings.data_dir, &self.repo, pull).join(place::USED));
@@ -112,8 +110,8 @@ impl Mirror {
         })
     }
 
-    /// Removes the checkouts of a pull, unless a run still uses one: then nothing is done and `false` returned. The
-    /// caller sees to it that none begins.
+    /// Removes the checkouts of a pull. If a run still uses one, does nothing and returns `false`. The caller must
+    /// ensure that no run begins.
     pub async fn evict_pull(&self, pull: PullNumber) -> Result<bool, GitError> {
         let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
@@ -137,8 +135,8 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Removes the mirror, unless it is being written or there are checkouts of it: then nothing is done and `false`
-    /// returned. The caller sees to it that nobody begins to use it.
+    /// Removes the mirror. If a writer holds it or it has checkouts, does nothing and returns `false`. The caller
+    /// must ensure that nothing begins to use it.
     pub async fn evict(&self) -> Result<bool, GitError> {
         let (Ok(_transfer), Ok(_writer)) =
             (self.locks.transfer.try_lock(), self.locks.writer.try_lock())
@@ -157,7 +155,7 @@ impl Mirror {
     }
 }
 
-/// The directories of a part: a killed rebuild leaves others beside a mirror.
+/// Returns the directories of a part. A killed rebuild leaves others beside a mirror.
 fn places(part: &DiskPart, dir: &Path) -> Vec<PathBuf> {
     let beside = match part {
         DiskPart::Checkouts(_) => Vec::new(),
@@ -172,7 +170,7 @@ pub(super) async fn removed(doing: &str, dir: PathBuf) -> Result<(), GitError> {
     removed.map_err(GitError::from_io(doing))
 }
 
-/// Does what takes the disk long apart from the asynchronous threads.
+/// Runs slow disk work apart from the asynchronous threads.
 pub(super) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
@@ -181,7 +179,7 @@ pub(super) async fn apart<T: Send + 'static>(
         .map_err(io::Error::other)
 }
 
-/// Every part with its directory. What we would not have named so is left alone.
+/// Returns every part with its directory. Directories with names that Lockkeeper would not choose are ignored.
 fn parts(data_dir: &Path) -> Vec<(DiskPart, PathBuf)> {
     let mirrors = |ending| {
         repos(&data_dir.join("mirrors"), ending)
@@ -206,7 +204,7 @@ fn parts(data_dir: &Path) -> Vec<(DiskPart, PathBuf)> {
     checkouts.chain(mirrors).collect()
 }
 
-/// The repositories below a directory of three levels.
+/// Returns the repositories below a directory of three levels.
 fn repos(root: &Path, suffix: &str) -> Vec<(RepoId, PathBuf)> {
     let mut found = Vec::new();
     for (host, dir) in entries(root) {
@@ -222,7 +220,7 @@ fn repos(root: &Path, suffix: &str) -> Vec<(RepoId, PathBuf)> {
     found
 }
 
-/// The directories in a directory, by name; none where it cannot be read.
+/// Returns the directories in a directory with their names, or none where it cannot be read.
 fn entries(dir: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -230,7 +228,8 @@ fn entries(dir: &Path) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// What is not noted was used when it was made, or before this release.
+/// Returns the time of the last use. Without a marker file, this is the time when the part was made, or a time before
+/// this release.
 fn used_at(part: &DiskPart, dir: &Path) -> DateTime<Utc> {
     let time = |path: &Path| {
         path.symlink_metadata()
@@ -248,7 +247,7 @@ fn used_at(part: &DiskPart, dir: &Path) -> DateTime<Utc> {
         .into()
 }
 
-/// What a directory takes.
+/// Running total of a directory walk.
 #[derive(Default)]
 struct Count {
     bytes: u64,
@@ -256,7 +255,7 @@ struct Count {
 }
 
 impl Count {
-    /// Adds a directory and everything in it. What vanishes meanwhile takes nothing.
+    /// Adds a directory and everything in it. Files that vanish meanwhile count as nothing.
     fn walk(&mut self, root: &Path) {
         let mut todo = vec![root.to_owned()];
         while let Some(dir) = todo.pop() {
@@ -360,7 +359,7 @@ mod tests {
                 (DiskPart::Mirror(repo.clone()), mirror.clone())
             ]
         );
-        // Of a rebuild that was killed there may be nothing else.
+        // After a killed rebuild, nothing else may be left.
         fs::remove_dir_all(dir.path().join("checkouts")).unwrap();
         fs::rename(&mirror, place::replaced(&mirror)).unwrap();
         fs::create_dir(place::beside(&mirror)).unwrap();

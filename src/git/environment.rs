@@ -1,4 +1,4 @@
-//! The environment and configuration every git process gets, and nothing besides.
+//! Builds the environment and configuration of every git process; a process gets nothing else.
 
 use std::path::Path;
 
@@ -10,8 +10,9 @@ use crate::process::Cmd;
 use crate::secret::Secret;
 use crate::vcs::GitCredentials;
 
-/// Variables that keep the machine's and the user's configuration out and git quiet and English (its messages are
-/// classified). `HOME` leads nowhere because curl would read `~/.netrc`.
+/// Variables that exclude the configuration of the machine and the user and keep git quiet. They also set its
+/// language to English, because its messages are classified. `HOME` is `/dev/null` because curl would read
+/// `~/.netrc`.
 const VARIABLES: &[(&str, &str)] = &[
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_SYSTEM", "/dev/null"),
@@ -25,66 +26,69 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_EDITOR", "false"),
     ("GIT_LITERAL_PATHSPECS", "1"),
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    // What a partial mirror lacks is fetched on purpose, with credentials, or not at all.
+    // Objects that a partial mirror lacks are fetched on purpose, with credentials, or not at all.
     ("GIT_NO_LAZY_FETCH", "1"),
     ("LC_ALL", "C"),
 ];
 
-/// Configuration with the weight of a command line: it overrides the file in the mirror.
+/// Configuration with the precedence of a command line: it overrides the file in the mirror.
 const CONFIG: &[(&str, &str)] = &[
-    // Nothing of a repository runs.
+    // No program of a repository runs.
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("submodule.recurse", "false"),
     ("fetch.recurseSubmodules", "false"),
     ("protocol.ext.allow", "never"),
-    // The data directory may belong to another user (a volume in a container); what is in it is ours all the same.
+    // The data directory may belong to another user (a volume in a container). Its content is still Lockkeeper's own.
     ("safe.directory", "*"),
-    // Objects are checked on arrival. The three exceptions are harmless faults of old tools that many histories have.
+    // Git checks objects on arrival. The three exceptions are harmless faults of old tools that occur in many
+    // histories.
     ("fetch.fsckObjects", "true"),
     ("fetch.fsck.zeroPaddedFilemode", "ignore"),
     ("fetch.fsck.badTimezone", "ignore"),
     ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
-    // Cleaning up is a job of its own, never a surprise in the background.
+    // Upkeep is a separate job and never starts in the background.
     ("gc.auto", "0"),
-    // `info/` of a mirror is empty.
+    // The directory `info/` of a mirror is empty.
     ("repack.updateServerInfo", "false"),
     ("maintenance.auto", "false"),
     ("init.defaultBranch", "main"),
     ("advice.detachedHead", "false"),
     ("protocol.version", "2"),
-    // A stalled transfer is given up: below 1000 bytes a second for ten minutes. Not sooner: a forge that puts a large pack
-    // together sends five bytes every five seconds until it is done.
+    // Git aborts a stalled transfer: below 1000 bytes a second for ten minutes. A shorter limit is too strict. A
+    // forge that assembles a large pack sends five bytes every five seconds until it is done.
     ("http.lowSpeedLimit", "1000"),
     ("http.lowSpeedTime", "600"),
     // A renamed repository redirects the first request; credentials are bound to the first host, see below.
     ("http.followRedirects", "initial"),
-    // Helpers of an outer scope are forgotten.
+    // An empty value removes the helpers of an outer scope.
     ("credential.helper", ""),
 ];
 
-/// The helper git asks for credentials, and that asks us in turn: they are in no argument list, no environment and no file
-/// (see `process/secret.rs`). A message is read whole or not at all, which only `dd` promises.
+/// Credential helper that git starts. The helper asks Lockkeeper in turn, so credentials are in no argument list, no
+/// environment and no file (see `process/secret.rs`). A message must be read whole or not at all, and only `dd`
+/// guarantees that.
 const HELPER: &str =
     "!f() { test \"$1\" = get && printf get >&3 && dd bs=65536 count=1 <&3 2>/dev/null; }; f";
 const _: () = assert!(Cmd::SECRET_FD == 3, "the helper names the descriptor");
 
-/// Name under which a partial mirror knows its forge.
+/// Name of the forge in the configuration of a partial mirror.
 pub(super) const FORGE: &str = "forge";
 
-/// A git command without a repository.
+/// Creates a git command without a repository.
 pub(super) fn git(settings: &GitSettings) -> Cmd {
     with_config(base(settings), &[])
 }
 
-/// A git command on a mirror. The directory is named outright: git never searches for a repository. A partial mirror has
-/// to be called with its filter: then git knows that objects may be missing, and where it looks for them there is nothing.
+/// Creates a git command on a mirror. The command names the directory: git never searches for a repository. A partial
+/// mirror needs its filter in every call, so that git knows that objects may be missing. Without a URL, git has no
+/// place to fetch them from.
 pub(super) fn git_in(settings: &GitSettings, git_dir: &Path, filter: Option<&MirrorFilter>) -> Cmd {
     let partial = partial(filter, None);
     with_config(base(settings), &pairs(&partial)).env("GIT_DIR", git_dir)
 }
 
-/// A git command on a mirror that may present credentials to the host of `url`, and to no other host or port.
+/// Creates a git command on a mirror that may present credentials to the host of `url`, and to no other host or port.
 pub(super) fn git_to(
     settings: &GitSettings,
     git_dir: &Path,
@@ -109,8 +113,8 @@ pub(super) fn git_to(
     with_config(cmd, &pairs(&config)).secret(answer)
 }
 
-/// What lets the git of somebody else, such as the one that `terraform init` starts, read private code of a forge: the same
-/// helper, bound to the host of the forge, for as long as one command runs.
+/// Access to the private code of a forge for a git that another program starts, such as `terraform init`. It uses the
+/// same helper, bound to the host of the forge, for the duration of one command.
 #[derive(Clone, Debug)]
 pub struct ModuleAccess {
     config: Vec<(String, String)>,
@@ -118,12 +122,12 @@ pub struct ModuleAccess {
 }
 
 impl ModuleAccess {
-    /// `url` is that of any repository of the forge.
+    /// Creates the access from the URL of any repository of the forge.
     pub fn new(url: &Url, credentials: &GitCredentials) -> Self {
         let origin = url.origin().ascii_serialization();
         let helper = format!("credential.{origin}.helper");
         let mut config = vec![(helper.clone(), String::new()), (helper, HELPER.to_owned())];
-        // Sources are often written for people, who go by SSH.
+        // Sources are often written for people, who use SSH.
         if let Some(host) = url.host_str() {
             let instead = format!("url.{origin}/.insteadOf");
             config.extend(
@@ -138,7 +142,8 @@ impl ModuleAccess {
         }
     }
 
-    /// The command with it. `before`: how many pairs of configuration its environment has already (`GIT_CONFIG_COUNT`).
+    /// Adds the access to a command. `before` is the number of configuration pairs that its environment already has
+    /// (`GIT_CONFIG_COUNT`).
     pub fn give(&self, cmd: Cmd, before: usize) -> Cmd {
         let cmd = cmd.env("GIT_CONFIG_COUNT", (before + self.config.len()).to_string());
         let pairs = (before..).zip(&self.config);
@@ -150,7 +155,7 @@ impl ModuleAccess {
     }
 }
 
-/// The configuration of a partial mirror; the URL only where git may fetch.
+/// Returns the configuration of a partial mirror, with the URL only where git may fetch.
 fn partial(filter: Option<&MirrorFilter>, url: Option<&Url>) -> Vec<(String, String)> {
     let Some(filter) = filter else {
         return Vec::new();

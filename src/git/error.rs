@@ -1,4 +1,4 @@
-//! What can go wrong with git.
+//! Errors of git operations.
 
 use std::fmt::Display;
 
@@ -6,48 +6,39 @@ use super::classify::{self, Class};
 use crate::config::size::shown;
 use crate::process::{HoldError, Output, ProcessError};
 
-/// Why git did not do what was asked. `doing` completes "cannot …"; `message` is git's own words, at most three lines,
-/// without credentials and control characters.
+/// Error of a git operation. `doing` completes "cannot …". `message` is the text of git, at most three lines, without
+/// credentials and control characters.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GitError {
     /// The repository, ref or commit does not exist, or the credentials may not see it.
     #[error("cannot {doing}: {message}")]
     NotFound {
-        /// What was tried.
         doing: String,
-        /// Git's words.
         message: String,
     },
-    /// The forge refused the credentials, or wants some.
+    /// The forge refused the credentials, or requires some.
     #[error("cannot {doing}, the credentials were refused: {message}")]
     AuthFailed {
-        /// What was tried.
         doing: String,
-        /// Git's words.
         message: String,
     },
-    /// A passing fault of network or forge; worth another try later.
+    /// The network or the forge failed temporarily; a retry later may succeed.
     #[error("cannot {doing}, the server could not be reached or broke off: {message}")]
     Unreachable {
-        /// What was tried.
         doing: String,
-        /// Git's words.
         message: String,
     },
-    /// The mirror is damaged. [`super::Mirror::fetch`] repairs that by itself; another caller fetches again.
+    /// The mirror is damaged. [`super::Mirror::fetch`] fixes that automatically; other callers fetch again.
     #[error("cannot {doing}, the local copy is damaged: {message}")]
     Corrupt {
-        /// What was tried.
         doing: String,
-        /// Git's words.
         message: String,
     },
     /// Git refuses what was pushed: an object does not pass `fsck`. Only another push changes that.
     #[error("cannot {doing}, git refuses what was pushed (`git fsck`): {message}")]
     Fsck {
-        /// What was tried.
         doing: String,
-        /// Git's words, which name the object.
+        /// Message of git, which names the object.
         message: String,
     },
     /// The mirror or the checkout is not as Lockkeeper wrote it. The next fetch replaces the mirror.
@@ -55,43 +46,39 @@ pub enum GitError {
         "cannot {doing}: the copy of the repository on the server was changed by something other than Lockkeeper: {message}"
     )]
     Altered {
-        /// What was tried.
         doing: String,
-        /// What differs.
+        /// Description of the difference.
         message: String,
     },
-    /// It took too long.
+    /// The operation exceeded its time limit.
     #[error("cannot {doing}: {message}")]
     TimedOut {
-        /// What was tried.
         doing: String,
-        /// How long we waited.
+        /// Description of the time limit.
         message: String,
     },
     /// A run started earlier still uses the checkout.
     #[error("cannot {doing}: {message}")]
     Busy {
-        /// What was tried.
         doing: String,
-        /// Since when.
+        /// Description of the wait for the run.
         message: String,
     },
-    /// A file is larger than the caller wants to read.
+    /// A file exceeds the size limit of the caller.
     #[error("`{path}` is {} long; the longest file that is read here has {}", shown(*.size), shown(*.limit))]
     TooLarge {
         /// Path in the repository.
         path: String,
-        /// Its size in bytes.
+        /// Size of the file in bytes.
         size: u64,
-        /// The limit in bytes.
+        /// Size limit in bytes.
         limit: u64,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("cannot {doing}: {message}")]
     Other {
-        /// What was tried.
         doing: String,
-        /// Git's words, or ours.
+        /// Message of git or of Lockkeeper.
         message: String,
     },
 }
@@ -104,7 +91,7 @@ impl GitError {
         }
     }
 
-    /// The words without what was tried.
+    /// Returns the message without the attempted operation.
     pub(super) fn into_message(self) -> String {
         match self {
             Self::TooLarge { .. } => self.to_string(),
@@ -156,7 +143,7 @@ impl GitError {
         }
     }
 
-    /// Classifies a call that failed by what it wrote to standard error.
+    /// Classifies a failed call by its standard error output.
     pub(super) fn from_output(
         doing: impl Into<String>,
         output: &Output,

@@ -1,4 +1,4 @@
-//! Bringing commits into a mirror.
+//! Fetches commits and refs into a mirror.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::model::CommitSha;
 use crate::process::{Cmd, Output};
 use crate::vcs::GitCredentials;
 
-/// Brings objects and the refs that are named, and does nothing besides.
+/// Arguments of a fetch that brings objects and the named refs, and does nothing else.
 pub(super) const FETCH: [&str; 6] = [
     "fetch",
     "--quiet",
@@ -19,52 +19,51 @@ pub(super) const FETCH: [&str; 6] = [
     "--no-auto-maintenance",
 ];
 
-/// What to fetch, and from where.
+/// Refs and commit to fetch, and their remote.
 #[derive(Clone, Debug)]
 pub struct FetchRequest<'a> {
-    /// URL without credentials.
     pub url: &'a str,
-    /// Presented to the host of the URL when it asks.
+    /// Credentials for the host of the URL, presented when it asks.
     pub credentials: Option<&'a GitCredentials>,
-    /// Refs to bring up to date under the same name: base branch and head of the pull.
+    /// Refs to update under the same name: base branch and head of the pull.
     pub refs: &'a [RefName],
-    /// A commit that must be there afterwards, on whatever ref.
+    /// Commit that must be present afterwards, on any ref.
     pub wanted: Option<&'a CommitSha>,
     /// Longest time for each exchange with the server.
     pub deadline: Duration,
 }
 
-/// Whether the wanted commit is there.
+/// Result of fetching the wanted commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Head {
-    /// None was asked for.
+    /// The request named no commit.
     NotAsked,
-    /// It is there.
+    /// The mirror has the commit.
     Present,
-    /// The server no longer gives it away: it was replaced by a forced push and is gone.
+    /// The server no longer offers the commit: a forced push replaced it.
     Gone,
-    /// Git refuses it: what `fsck` said.
+    /// Git refuses the commit; the text is the message of `fsck`.
     Refused(String),
 }
 
-/// What a fetch brought.
+/// Result of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// Each ref asked for with its commit; `None` when the server does not have it (any more).
+    /// Requested refs with their commits; `None` when the server does not have the ref (any more).
     pub refs: Vec<(RefName, Option<CommitSha>)>,
-    /// Refs that git refused, with what `fsck` said. They are not in the mirror.
+    /// Refs that git refused, with the message of `fsck`. They are not in the mirror.
     pub refused: Vec<(RefName, String)>,
-    /// The wanted commit.
+    /// State of the wanted commit.
     pub wanted: Head,
 }
 
-/// Refs that did not come.
+/// Refs that a fetch did not bring.
 #[derive(Default)]
 struct NotBrought {
-    /// The server does not have them.
+    /// Refs that the server does not have.
     missing: Vec<RefName>,
-    /// Git refused them.
+    /// Refs that git refused, each with the reason.
     refused: Vec<(RefName, String)>,
 }
 
@@ -79,7 +78,7 @@ impl<'a> FetchRequest<'a> {
 }
 
 impl Fetched {
-    /// The commit a ref has now.
+    /// Returns the commit that a ref has now.
     pub fn commit_of(&self, name: &RefName) -> Option<&CommitSha> {
         self.refs
             .iter()
@@ -89,10 +88,10 @@ impl Fetched {
 }
 
 impl Mirror {
-    /// Brings refs up to date, making the mirror when there is none. A ref that the server does not have is removed
-    /// here too, and so is one that git refuses. A wanted commit that came with no ref is asked for by its id. What a partial mirror lacks of these commits,
-    /// and of what they are merged by, comes as well. A damaged mirror is replaced by a fresh one with these refs,
-    /// and serves what it still can until that is there.
+    /// Updates refs, and creates the mirror when there is none. Removes a ref that the server does not have or that
+    /// git refuses. Requests a wanted commit by its id when no ref brought it. For a partial mirror, it also fetches
+    /// the missing objects of these commits and of their merge bases. A fresh mirror with these refs replaces a
+    /// damaged one, which stays readable until then.
     pub async fn fetch(&self, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
         let remote = self.check(&self.doing(), &request.remote())?;
         let _transfer = self.locks.transfer.lock().await;
@@ -143,8 +142,8 @@ impl Mirror {
         })
     }
 
-    /// Fetches what the server has of the refs and returns those that did not come. Git names one missing ref at a time,
-    /// and refuses all for one whose objects are bad: then they are fetched in halves.
+    /// Fetches the refs that the server has and returns the refs that it did not bring. Git names one missing ref at
+    /// a time. It refuses all refs if the objects of one are bad; then the refs are fetched in halves.
     async fn fetch_refs(
         &self,
         remote: &Checked<'_>,
@@ -238,7 +237,7 @@ impl Mirror {
         self.run(&self.doing(), cmd).await.map(|_| None)
     }
 
-    /// Removes all refs. Checkouts are detached and do not mind; the next fetch brings back what it needs.
+    /// Removes all refs. Detached checkouts are not affected; the next fetch restores the refs that it needs.
     async fn clear_refs(&self) -> Result<(), GitError> {
         let list = self
             .run(

@@ -1,10 +1,12 @@
-//! Partial mirrors: what old files contained stays at the forge until somebody needs it.
+//! Manages partial mirrors, which leave the content of old files at the forge until it is needed.
 //!
-//! The need: plans look at a few commits of a repository whose history has gigabytes of files. A partial mirror has every
-//! commit and, with the usual filter, every directory; of files only what commits had that were worked on.
+//! The need: plans use a few commits of a repository whose history has gigabytes of files. A partial mirror has every
+//! commit and, with the usual filter, every directory. Of the files, it has only those of commits that Lockkeeper
+//! worked on.
 //!
-//! Git would fetch what is missing by itself, whenever, with whatever credentials it finds. Here it must not: every call
-//! forbids that, and what a commit needs is fetched on purpose, with the forge's credentials, before it is used.
+//! Git would fetch missing objects automatically, at any time, with any credentials that it finds. That must not
+//! happen here. Every call forbids it, and Lockkeeper fetches the objects of a commit on purpose, with the forge's
+//! credentials, before it uses them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,14 +23,14 @@ use crate::config::MirrorFilter;
 use crate::model::CommitSha;
 use crate::process::Output;
 
-/// Commits that a merge may need besides its two sides.
+/// Maximum number of commits that a merge may need besides its two sides.
 const MAX_BASES: usize = 100;
 
-/// Said once for all mirrors: it is the forge that cannot do it, or will not.
+/// True once the warning was logged. One warning covers all mirrors, because the limitation is that of the forge.
 static SAID: AtomicBool = AtomicBool::new(false);
 
 impl Mirror {
-    /// The filter it was made with; `None` for a mirror that has everything.
+    /// Returns the filter with which the mirror was made; `None` for a complete mirror.
     pub(super) fn filter(&self) -> Option<MirrorFilter> {
         fs::read_to_string(self.dir().join(place::FILTER))
             .ok()?
@@ -37,7 +39,7 @@ impl Mirror {
             .ok()
     }
 
-    /// A mirror that is made now is partial if that is wanted. One that is there stays as it is.
+    /// Makes a new mirror partial if the settings contain a filter. An existing mirror keeps its form.
     pub(super) fn begin_partial(&self) -> io::Result<()> {
         match self.settings.filter {
             Some(filter) if !self.dir().join("HEAD").exists() => {
@@ -47,7 +49,8 @@ impl Mirror {
         }
     }
 
-    /// `warning: filtering not recognized by server, ignoring`: then everything came, which is as good, but larger.
+    /// Warns about `warning: filtering not recognized by server, ignoring`: the mirror then has everything, which
+    /// works but is larger.
     pub(super) fn tell_ignored_filter(&self, output: &Output) {
         let is_ignored = output
             .stderr
@@ -58,17 +61,17 @@ impl Mirror {
         }
     }
 
-    /// Whether everything is here that a checkout of a commit needs.
+    /// Returns true if the mirror has everything that a checkout of a commit needs.
     pub async fn has_files(&self, commit: &CommitSha) -> Result<bool, GitError> {
         Ok(self.has_commit(commit).await? && self.missing(&[commit]).await?.is_empty())
     }
 
-    /// Whether it has not everything.
+    /// Returns true if the mirror was made with a filter, so objects may be missing.
     pub fn is_partial(&self) -> bool {
         self.filter().is_some()
     }
 
-    /// Brings what a partial mirror lacks of commits that it has, and of what they are merged by.
+    /// Fetches the objects that a partial mirror lacks of its commits and of their merge bases.
     pub async fn bring_files(
         &self,
         remote: &Remote<'_>,
@@ -79,7 +82,7 @@ impl Mirror {
         self.complete(&remote, commits).await
     }
 
-    /// Fetches what a partial mirror lacks of these commits, and of those that they are merged by. Needs the mutex
+    /// Fetches the objects that a partial mirror lacks of these commits and of their merge bases. Needs the mutex
     /// `transfer`.
     pub(super) async fn complete(
         &self,
@@ -101,7 +104,7 @@ impl Mirror {
             .map(|id| format!("{id}\n"))
             .collect::<Vec<_>>()
             .concat();
-        // A server that is told of commits that are here would think that their files are here, too.
+        // A server that learns of the present commits would assume that their files are present, too.
         let cmd = self
             .git_to(remote)
             .args(["-c", "fetch.negotiationAlgorithm=noop"])
@@ -117,8 +120,8 @@ impl Mirror {
         }
     }
 
-    /// What some commits would be merged by. Where that are several commits (branches were merged both ways), git merges
-    /// those first, by what they in turn come from, and so on.
+    /// Returns all merge bases of some commits. Several bases occur when branches were merged both ways. Git merges
+    /// those first, with their own bases, and so on.
     async fn all_bases(
         &self,
         doing: &str,
@@ -144,7 +147,7 @@ impl Mirror {
         Ok(all)
     }
 
-    /// What any two of some commits would be merged by.
+    /// Returns the merge bases of any two of some commits.
     async fn merge_bases(
         &self,
         doing: &str,
@@ -172,7 +175,7 @@ impl Mirror {
         Ok(bases)
     }
 
-    /// Ids of the files of some commits that are not here; none unless the mirror is partial.
+    /// Returns the ids of files of some commits that the mirror lacks; none unless the mirror is partial.
     async fn missing(&self, commits: &[&CommitSha]) -> Result<Vec<String>, GitError> {
         if self.filter().is_none() {
             return Ok(Vec::new());

@@ -1,9 +1,9 @@
-//! What programs leave in a checkout, and what of it stays.
+//! Decides which files of earlier runs stay in a checkout.
 //!
-//! The need: files made from an older commit must not take part in a newer plan, but a local state is the only word on what
-//! was built, and nobody could make it anew. So states stay whatever happens to a checkout, and what `init` brought stays as
-//! long as the checkout itself does. What a commit had under such a name is of that commit, like its other files. Links are
-//! never followed: a run may have left them anywhere.
+//! The need: files made from an older commit must not take part in a newer plan. A local state, however, is the only
+//! record of the created resources, and it cannot be created again. So states always survive, and the files of `init`
+//! stay as long as the checkout does. A file that a commit has under such a name belongs to that commit, like its
+//! other files. Links are never followed: a run may have created them anywhere.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::mirror::{make_dir, remove_all};
 
-/// What stays when a checkout moves to another commit, as patterns of git.
+/// Files that stay when a checkout moves to another commit, as patterns of git.
 pub(super) const PATTERNS: &[&str] = &[
     ".terraform/",
     ".terragrunt-cache/",
@@ -25,18 +25,18 @@ pub(super) const PATTERNS: &[&str] = &[
     "*.tfstate.*",
     "terraform.tfstate.d/",
 ];
-/// The directories of [`PATTERNS`], and the file that is no state.
+/// Directories of [`PATTERNS`]. Its other entry that is no state is `LOCK_FILE`.
 const DIRS: [&str; 3] = [DATA, ".terragrunt-cache", "terraform.tfstate.d"];
 const LOCK_FILE: &str = ".terraform.lock.hcl";
-/// There the settings of a backend lie under the name of a state.
+/// Directory where the settings of a backend lie under the name of a state.
 const DATA: &str = ".terraform";
 
-/// Whether a file with this name is a local state, or a copy or lock of one.
+/// Returns true if a file with this name is a local state, or a copy or lock of one.
 fn is_state(name: &str) -> bool {
     name.ends_with(".tfstate") || name.contains(".tfstate.")
 }
 
-/// The files of a directory that are states, if it may hold any.
+/// Returns true if a file in this directory is a state; the directory `.terraform` contains none.
 pub(super) fn is_state_in(dir: &Path, name: &str) -> bool {
     is_state(name) && dir.components().all(|part| part.as_os_str() != DATA)
 }
@@ -46,7 +46,7 @@ pub(super) fn is_state_in(dir: &Path, name: &str) -> bool {
 pub(super) struct Committed(HashSet<PathBuf>);
 
 impl Committed {
-    /// From names with a NUL behind each.
+    /// Reads names that each end with a NUL.
     pub(super) fn of(names: &[u8]) -> Self {
         let names = names
             .split(|byte| *byte == 0)
@@ -63,13 +63,13 @@ impl Committed {
     }
 }
 
-/// Removes everything below a directory but files and directories of [`PATTERNS`] that were not committed, much as
-/// `git clean` does where it looks: not in directories of submodules.
+/// Removes everything below a directory except files and directories of [`PATTERNS`] that were not committed.
+/// `git clean` does much the same where it looks, which excludes directories of submodules.
 pub(super) fn sweep(root: &Path, committed: &Committed) -> io::Result<()> {
     sweep_dir(root, Path::new(""), committed).map(drop)
 }
 
-/// Tells whether the directory is empty now.
+/// Sweeps one directory and returns true if it is empty afterwards.
 fn sweep_dir(root: &Path, dir: &Path, committed: &Committed) -> io::Result<bool> {
     let mut is_empty = true;
     for entry in fs::read_dir(root.join(dir))? {
@@ -95,8 +95,8 @@ fn sweep_dir(root: &Path, dir: &Path, committed: &Committed) -> io::Result<bool>
     Ok(is_empty)
 }
 
-/// Moves the states of a checkout that is to be made anew out of it, except those that were committed. One that is aside
-/// already stays, unless the checkout has it, too.
+/// Moves uncommitted states out of a checkout that will be created again. A state that is already aside stays there,
+/// unless the checkout has the same one.
 pub(super) fn put_aside(checkout: &Path, aside: &Path, committed: &Committed) -> io::Result<()> {
     for state in states(checkout)?
         .into_iter()
@@ -109,8 +109,8 @@ pub(super) fn put_aside(checkout: &Path, aside: &Path, committed: &Committed) ->
     Ok(())
 }
 
-/// Moves the states back. What the commit has itself counts instead; what has no place any more, because there is a file
-/// where its directory was, stays aside.
+/// Moves the states back. A file of the commit takes precedence over a state with the same path. A state stays aside
+/// if the commit has a file in place of its directory.
 pub(super) fn put_back(aside: &Path, checkout: &Path) -> io::Result<()> {
     let mut is_all = true;
     for state in states(aside)? {
@@ -131,7 +131,7 @@ pub(super) fn put_back(aside: &Path, checkout: &Path) -> io::Result<()> {
     if is_all { remove_all(aside) } else { Ok(()) }
 }
 
-/// The states below a directory, as paths from there; none where there is no directory.
+/// Returns the states below a directory, as paths relative to it; none if the directory does not exist.
 fn states(root: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut todo) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(dir) = todo.pop() {
@@ -152,7 +152,7 @@ fn states(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Makes the directories of a file; `false` when something else is in the way.
+/// Creates the directories of a file. Returns `false` when something other than a directory is in their place.
 fn make_way(root: &Path, file: &Path) -> io::Result<bool> {
     let mut dir = root.to_owned();
     for part in file.parent().unwrap_or(Path::new("")) {
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// The files below a directory.
+    /// Returns the files below a directory.
     fn told(root: &Path) -> String {
         let mut found = Vec::new();
         let mut todo = vec![root.to_owned()];
@@ -278,7 +278,7 @@ mod tests {
             told(&aside),
             "gone/deep/terraform.tfstate own/terraform.tfstate"
         );
-        // Its directory is one again.
+        // The path is a directory again.
         fs::remove_file(root.join("gone")).unwrap();
         put_back(&aside, &root).unwrap();
         assert!(root.join("gone/deep/terraform.tfstate").exists() && !aside.exists());

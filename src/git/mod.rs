@@ -1,29 +1,32 @@
-//! Mirrors and checkouts, kept with the `git` program (2.38 or newer).
+//! Manages mirrors and checkouts with the `git` program (2.38 or newer).
 //!
-//! The need: many pulls of a repository are planned side by side, each at exactly one commit, on disks that are only a
-//! cache. A bare [`Mirror`] per repository is fetched into; a [`Checkout`] per pull and workspace is a worktree of it.
+//! The need: many pulls of a repository are planned side by side, each at exactly one commit, on disks that are only
+//! a cache. Each repository has one bare [`Mirror`], and fetches write into it. Each pull and workspace has one
+//! [`Checkout`], which is a worktree of the mirror.
 //!
-//! Everything fetched is hostile. No configuration of the user or the system is read; hooks, file system monitors,
-//! filters, submodules, pagers and editors do not run; objects are checked on arrival; paths on disk are made from
-//! validated names only; see `environment`. Credentials are handed to one `git fetch`
-//! that asks for them, and are in no environment (see `process/secret.rs`).
+//! Everything fetched is hostile. Git reads no configuration of the user or the system. Hooks, file system monitors,
+//! filters, submodules, pagers and editors do not run. Git checks objects on arrival. Paths on disk are built only
+//! from validated names; see `environment`. A `git fetch` receives credentials only when it asks for them, and no
+//! environment contains them (see `process/secret.rs`).
 //!
 //! Invariants:
-//! - *One writer.* A mirror has two async mutexes: `transfer` for what brings objects and moves refs (it may wait for
-//!   the network), `writer` for its worktrees and for replacing the mirror itself. So a checkout of a commit that is here
-//!   never waits for the network. Whoever throws objects or the mirror away holds both; order: hold, transfer, writer.
-//!   Between replicas that share a disk the caller's lease on the repository does the same.
+//! - *One writer.* A mirror has two async mutexes. `transfer` covers bringing objects and moving refs, and its holder
+//!   may wait for the network. `writer` covers the worktrees and the replacement of the mirror itself. So a checkout
+//!   of a commit that is already present never waits for the network. Code that removes objects or replaces the
+//!   mirror holds both, in this order: hold, transfer, writer. Between replicas that share a disk, the caller's lease
+//!   on the repository does the same.
 //! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::Hold`] is held
-//!   exclusively, so a Terraform that outlived a server is waited for.
-//! - *No switch underneath.* A checkout is a worktree of one copy of the mirror. A fresh copy takes the place of the old one
-//!   only when no run is under way in any checkout of it, neither one of this process ([`Mirror::begin_run`]) nor one that
-//!   outlived an earlier server (its [`crate::process::Hold`]).
-//! - *Whole or marked.* A checkout that is being changed carries a mark. A mark found later means that somebody was
-//!   killed half-way: the checkout is made anew, because git cannot tell which files belong to it.
-//! - *Ours.* Before each call the configuration of the mirror is compared with what we write, byte by byte (`ours`), and
-//!   what was checked out with the commit (`tree_check`), so that whoever writes into a mirror changes no code that runs.
-//! - *Cache.* A mirror that is damaged is replaced by a fresh one, made beside it; lock files left behind by a killed git are
-//!   removed, as only one writer exists and it is us.
+//!   exclusively. So Lockkeeper waits for a Terraform process that outlived a server.
+//! - *No switch underneath.* A checkout is a worktree of one copy of the mirror. A fresh copy replaces the old one
+//!   only when no run is under way in any checkout of the old one. This includes runs of this process
+//!   ([`Mirror::begin_run`]) and runs that outlived an earlier server (its [`crate::process::Hold`]).
+//! - *Whole or marked.* A checkout carries a mark while it is being changed. A mark found later means that a process
+//!   was killed during the change. The checkout is then recreated, because git cannot tell which files belong to it.
+//! - *Ours.* Before each call, the configuration of the mirror is compared byte by byte with what Lockkeeper writes
+//!   (`ours`). Checked-out files are compared with the commit (`tree_check`). So a process that writes into a mirror
+//!   cannot change code that runs.
+//! - *Cache.* A fresh mirror, made beside a damaged one, replaces it. Lock files left behind by a killed git are
+//!   removed, because this process is the only writer.
 
 mod advertise;
 mod changes;
@@ -91,32 +94,33 @@ pub use sync::Synced;
 pub use tree_reader::TreeReader;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 
-/// What git needs to know of its surroundings.
+/// Settings of the git program and its surroundings.
 #[derive(Clone)]
 pub struct GitSettings {
-    /// Directory that gets `mirrors/` and `checkouts/`.
+    /// Directory that contains `mirrors/` and `checkouts/`.
     pub data_dir: PathBuf,
-    /// The program: a path, or a name looked up in the `PATH` of `env`.
+    /// Program to run: a path, or a name looked up in the `PATH` of `env`.
     pub program: OsString,
-    /// Variables for every call: `PATH`, and where wanted proxies and certificates (`https_proxy`, `no_proxy`,
-    /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). What `environment` sets wins.
+    /// Variables for every call: `PATH` and, where needed, proxies and certificates (`https_proxy`, `no_proxy`,
+    /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). Variables that `environment` sets take precedence.
     pub env: Vec<(OsString, OsString)>,
-    /// Paths that git may use; `None`: what the server may.
+    /// Paths that git may use; with `None` git may use all paths that the server may use.
     pub sandbox: Option<Sandbox>,
-    /// What new mirrors leave at the forge until it is needed; `None`: nothing.
+    /// Objects that new mirrors leave at the forge until they are needed; `None` leaves nothing there.
     pub filter: Option<MirrorFilter>,
-    /// Whether `file://` may be fetched from; only for tests and demonstrations.
+    /// True if fetches from `file://` are allowed; only for tests and demonstrations.
     pub allow_file: bool,
-    /// Longest time for one call that does not touch the network.
+    /// Longest time for one call that does not use the network.
     pub deadline: Duration,
-    /// Longest wait for an old run to leave a checkout, and for runs to leave a mirror that is to be replaced.
+    /// Longest wait for an old run to leave a checkout, and for runs to leave a mirror before it is replaced.
     pub hold_wait: Duration,
-    /// File that every call holds ([`crate::process::Cmd::holds`]); `None`: nobody minds git that outlives its server.
+    /// File that every call holds ([`crate::process::Cmd::holds`]). With `None`, nothing waits for a git process that
+    /// outlives its server.
     pub hold: Option<PathBuf>,
 }
 
 impl GitSettings {
-    /// Usual values: the `git` found in `path`, 5 minutes a call, 2 minutes for old runs.
+    /// Uses the `git` found in `path`, a limit of 5 minutes per call and a wait of 2 minutes for old runs.
     pub fn new(data_dir: impl Into<PathBuf>, path: impl Into<OsString>) -> Self {
         Self {
             data_dir: data_dir.into(),
@@ -133,7 +137,7 @@ impl GitSettings {
 }
 
 impl fmt::Debug for GitSettings {
-    /// Variables by name only: the URL of a proxy may contain a password.
+    /// Shows variables by name only: the URL of a proxy may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         let mut debug = f.debug_struct("GitSettings");
@@ -157,8 +161,8 @@ pub struct Git {
 struct Locks {
     transfer: tokio::sync::Mutex<()>,
     writer: tokio::sync::Mutex<()>,
-    /// Shared by runs. Whoever replaces the mirror tries to have it alone and never queues for it, so no run waits for
-    /// another.
+    /// Lock shared by runs. Code that replaces the mirror only tries to lock it exclusively and never queues for it,
+    /// so no run waits for another.
     runs: Arc<tokio::sync::RwLock<()>>,
     /// Number of times that the mirror was replaced.
     replaced: AtomicU64,
@@ -166,9 +170,10 @@ struct Locks {
 }
 
 impl Git {
-    /// Touches nothing yet.
+    /// Creates the handle without touching the disk.
     pub fn new(mut settings: GitSettings) -> Self {
-        // Git runs in directories of its own. An empty path, the only one without an absolute form, fails later.
+        // Git runs in other directories, so the path must be absolute. An empty path, the only one without an
+        // absolute form, fails later.
         settings.data_dir = std::path::absolute(&settings.data_dir).unwrap_or(settings.data_dir);
         Self {
             settings: Arc::new(settings),
@@ -176,15 +181,15 @@ impl Git {
         }
     }
 
-    /// The mirror of a repository, which need not exist on disk yet.
+    /// Returns the mirror of a repository, which need not exist on disk yet.
     pub fn mirror(&self, repo: &RepoId) -> Mirror {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         let locks = Arc::clone(locks.entry(repo.clone()).or_default());
         Mirror::new(Arc::clone(&self.settings), repo, locks)
     }
 
-    /// The version of the program, `2.39.5`; an error when it is older than 2.38, which cannot merge without a
-    /// checkout.
+    /// Returns the version of the program, such as `2.39.5`. Fails when it is older than 2.38, which cannot merge
+    /// without a checkout.
     pub async fn version(&self) -> Result<String, GitError> {
         let output = environment::git(&self.settings)
             .arg("version")

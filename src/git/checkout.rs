@@ -44,6 +44,7 @@ pub enum Prepared {
     Ready(Checkout),
     /// Base and head cannot be merged automatically; nothing on disk has changed.
     Conflict {
+        /// Paths of the conflicting files.
         files: Vec<String>,
     },
 }

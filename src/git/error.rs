@@ -14,24 +14,28 @@ pub enum GitError {
     #[error("cannot {doing}: {message}")]
     NotFound {
         doing: String,
+        /// Message of git, at most three lines.
         message: String,
     },
     /// The forge refused the credentials, or requires some.
     #[error("cannot {doing}, the credentials were refused: {message}")]
     AuthFailed {
         doing: String,
+        /// Message of git, at most three lines.
         message: String,
     },
     /// The network or the forge failed temporarily; a retry later may succeed.
     #[error("cannot {doing}, the server could not be reached or broke off: {message}")]
     Unreachable {
         doing: String,
+        /// Message of git, at most three lines.
         message: String,
     },
     /// The mirror is damaged. [`super::Mirror::fetch`] fixes that automatically; other callers fetch again.
     #[error("cannot {doing}, the local copy is damaged: {message}")]
     Corrupt {
         doing: String,
+        /// Message of git, at most three lines.
         message: String,
     },
     /// Git refuses what was pushed: an object does not pass `fsck`. Only another push changes that.
@@ -74,7 +78,7 @@ pub enum GitError {
         /// Size limit in bytes.
         limit: u64,
     },
-    /// Any other failure.
+    /// Failure of any other kind.
     #[error("cannot {doing}: {message}")]
     Other {
         doing: String,

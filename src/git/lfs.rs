@@ -1,8 +1,8 @@
-//! Files kept with Git LFS (`--checkout-lfs`).
+//! Fetches files stored with Git LFS and places them in checkouts (`--checkout-lfs`).
 //!
-//! Filters of a repository never run here, so what is checked out are the small texts that stand for such files. The
-//! program `git-lfs` is asked which they are and to fetch their contents, from the forge of the repository whatever its
-//! `.lfsconfig` says; the contents are put in their places afterwards.
+//! Filters of a repository never run here, so git checks out LFS pointers: small texts that stand for such files. The
+//! program `git-lfs` lists them and fetches their contents from the forge of the repository, regardless of
+//! `.lfsconfig`. Lockkeeper then puts the contents in their places.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -18,26 +18,26 @@ use super::{Checkout, Git, GitError, Mirror, Remote, environment, objects, place
 use crate::model::{CommitSha, RepoPath};
 use crate::process::{Cmd, Output};
 
-/// Bytes of a text that stands for a file (git-lfs: less than 1024).
+/// Maximum size of a pointer in bytes (git-lfs: less than 1024).
 const MAX_POINTER: u64 = 1024;
-/// Such files of a commit.
+/// Maximum number of LFS files in one commit.
 const MAX_FILES: usize = 10_000;
-/// Bytes of all of them.
+/// Maximum total size of the LFS files of one commit, in bytes.
 const MAX_BYTES: u64 = 5 << 30;
 const WAY_OUT: &str = "have whoever runs Lockkeeper switch off `--checkout-lfs`, or keep fewer of them in the repository";
 
-/// A file kept with LFS, whose content was fetched.
+/// LFS file whose content was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LfsFile {
-    /// Where it belongs.
+    /// Path of the file in the repository.
     pub path: RepoPath,
-    /// Its content on this disk.
+    /// Content of the file on this disk.
     content: PathBuf,
     bytes: u64,
 }
 
 impl Git {
-    /// The version of `git-lfs`; an error that says what to do when it is not there.
+    /// Returns the version of `git-lfs`. If it is not installed, the error says how to install it.
     pub async fn lfs_version(&self) -> Result<String, GitError> {
         let output = environment::git(&self.settings)
             .args(["lfs", "version"])
@@ -60,8 +60,8 @@ impl Git {
 }
 
 impl Mirror {
-    /// Fetches what is missing of the files of a commit that are kept with LFS. The caller sees to it that nobody else
-    /// does so for this mirror.
+    /// Fetches the missing LFS files of a commit. The caller must ensure that nothing else does so for this mirror at
+    /// the same time.
     pub async fn bring_lfs(
         &self,
         remote: &Remote<'_>,
@@ -87,7 +87,7 @@ impl Mirror {
         }
     }
 
-    /// Upkeep leaves alone what was used lately.
+    /// Records the use of files, because upkeep keeps recently used files.
     fn note_use(&self, doing: &str, files: Vec<LfsFile>) -> Result<Vec<LfsFile>, GitError> {
         let noted = now_on(self.dir()).and_then(|now| {
             files
@@ -97,7 +97,7 @@ impl Mirror {
         noted.map(|()| files).map_err(GitError::from_io(doing))
     }
 
-    /// Whether a commit that is here has files that are kept with LFS.
+    /// Returns true if a commit in the mirror has LFS files.
     pub async fn has_lfs(&self, commit: &CommitSha) -> Result<bool, GitError> {
         let doing = format!("look for files of {} that are kept with LFS", self.repo);
         Ok(!self
@@ -108,7 +108,7 @@ impl Mirror {
             .is_empty())
     }
 
-    /// Their paths, one in a line.
+    /// Lists the paths of the LFS files of a commit, one per line.
     async fn lfs_names(&self, doing: &str, commit: &CommitSha) -> Result<Output, GitError> {
         let cmd = self.git().cap(objects::MAX_LIST).args([
             "lfs",
@@ -119,7 +119,7 @@ impl Mirror {
         self.run(doing, cmd).await
     }
 
-    /// Those that a commit has, whether they are here or not.
+    /// Returns the LFS files of a commit, fetched or not.
     async fn lfs_files(&self, doing: &str, commit: &CommitSha) -> Result<Vec<LfsFile>, GitError> {
         let output = self.lfs_names(doing, commit).await?;
         let (mut reader, mut files, mut bytes) = (self.reader(commit), Vec::new(), 0_u64);
@@ -156,7 +156,7 @@ impl Mirror {
         Ok(files)
     }
 
-    /// Puts the contents into a checkout, in the place of the texts that stand for them, and notes which it has.
+    /// Puts the contents into a checkout in place of the pointers, and records the files that it has.
     pub async fn place_lfs(
         &self,
         checkout: &Checkout,
@@ -205,7 +205,8 @@ impl LfsFile {
             .to_string_lossy()
     }
 
-    /// Whether the forge says so: `[1234…] Object does not exist: [404] Object does not exist`.
+    /// Returns true if the forge reports the file as unknown:
+    /// `[1234…] Object does not exist: [404] Object does not exist`.
     fn is_unknown_by(&self, stderr: &str) -> bool {
         let id = self.id();
         stderr
@@ -214,8 +215,8 @@ impl LfsFile {
     }
 }
 
-/// Where the contents are, and nothing that the repository says about that. By SSH the forge is asked for the place by the
-/// name of the repository (`git-lfs-authenticate /acme/infra.git download`).
+/// Sets the place of the contents, and ignores the settings of the repository. By SSH, `git-lfs` asks the forge for
+/// the place by the name of the repository (`git-lfs-authenticate /acme/infra.git download`).
 fn with_endpoint(cmd: Cmd, remote: &Checked<'_>) -> Cmd {
     let url = remote.url().trim_end_matches('/');
     let endpoint = if remote.is_by_ssh() {
@@ -223,7 +224,7 @@ fn with_endpoint(cmd: Cmd, remote: &Checked<'_>) -> Cmd {
     } else {
         format!("{url}/info/lfs")
     };
-    // What it would find out, and write into the configuration of the mirror.
+    // Without this setting, `git-lfs` would detect the access and write it into the configuration of the mirror.
     let access = format!("lfs.{endpoint}.access=basic");
     let access = ["-c", &access]
         .into_iter()
@@ -280,7 +281,7 @@ fn not_brought(
     GitError::other(doing, format!("{why}. {fix}"))
 }
 
-/// `oid sha256:<64 hexadecimal digits>` and `size <bytes>` of a text that stands for a file.
+/// Parses `oid sha256:<64 hexadecimal digits>` and `size <bytes>` of a pointer.
 fn pointer(text: &[u8]) -> Option<(&str, u64)> {
     let text = std::str::from_utf8(text).ok()?;
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
@@ -290,7 +291,8 @@ fn pointer(text: &[u8]) -> Option<(&str, u64)> {
         .then_some((id, value("size ")?.parse().ok()?))
 }
 
-/// A file that a run has put in the way, or a link, is left as it is: the text was not written there either.
+/// Replaces a pointer by the content. A file that a run has put in its place, or a link, stays as it is: git wrote no
+/// pointer there either.
 fn put(root: &Path, file: &LfsFile) -> io::Result<()> {
     let to = root.join(file.path.as_str());
     let dir = to.parent().unwrap_or(root);
@@ -312,7 +314,8 @@ fn put(root: &Path, file: &LfsFile) -> io::Result<()> {
     beside.persist(&to).map_err(|error| error.error)
 }
 
-/// Copies a file whose content has this SHA-256; another one was changed since `git-lfs` fetched and checked it.
+/// Copies a file with this SHA-256. A content with another hash was changed after `git-lfs` fetched and checked it,
+/// and is removed.
 fn copy_of(content: &Path, to: &Path, id: &str) -> io::Result<()> {
     let (mut from, mut to, mut hash) = (File::open(content)?, File::create(to)?, Sha256::new());
     let mut buffer = vec![0; 64 * 1024];

@@ -1,7 +1,8 @@
-//! Symbolic links that lead out of a checkout. What a tool reads or writes through them is no part of the repository.
+//! Finds symbolic links that lead out of a checkout. Files that a tool reads or writes through them are no part of
+//! the repository.
 //!
-//! The commit says where links are, the disk where they lead. Links that steps and hooks make later are not looked for:
-//! they are the operator's, such as those to packages of providers.
+//! The commit says where links are, and the disk says where they lead. Links that steps and hooks create later are
+//! not checked: they belong to the administrator, such as links to packages of providers.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,40 +12,41 @@ use super::objects::{MAX_LIST, entries, path_of};
 use super::{Checkout, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 
-/// Links of one commit, with those in its submodules; some seconds of work.
+/// Maximum number of links of one commit, including its submodules; checking them takes some seconds.
 const MAX_LINKS: usize = 100_000;
-/// Files and directories of submodules that are passed to find links.
+/// Maximum number of files and directories visited in submodules.
 const MAX_ENTRIES: usize = 1_000_000;
-/// Links that are followed on one way, as many as Linux follows.
+/// Maximum number of links followed for one path, the same as in Linux.
 const MAX_STEPS: usize = 40;
-/// Directory that the tools keep their own files in. A link in its place is always refused: they write there.
+/// Directory where the tools keep their own files. A link in its place is always refused, because the tools write
+/// there.
 const TOOL_DIR: &str = ".terraform";
 
-/// Where the links of a commit are.
+/// Paths of the links and submodules of a commit.
 #[derive(Debug, Default)]
 pub struct CommitLinks {
     links: Vec<PathBuf>,
     submodules: Vec<PathBuf>,
 }
 
-/// A symbolic link that leads out of its checkout.
+/// Symbolic link that leads out of its checkout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOut {
-    /// Its path in the checkout.
+    /// Path of the link in the checkout.
     pub link: PathBuf,
-    /// Its text.
+    /// Text of the link.
     pub target: PathBuf,
 }
 
 impl LinkOut {
-    /// Its path, unless that is no text that can be compared.
+    /// Returns the path of the link, unless it is not text and cannot be compared.
     pub fn path(&self) -> Option<RepoPath> {
         path_of(self.link.as_os_str().as_bytes())
     }
 }
 
 impl Mirror {
-    /// Where the links of a commit are.
+    /// Returns the paths of the links of a commit.
     pub async fn links(&self, commit: &CommitSha) -> Result<CommitLinks, GitError> {
         let doing = format!("list the symbolic links of {}", commit.short());
         let cmd =
@@ -76,7 +78,7 @@ impl Mirror {
 }
 
 impl Checkout {
-    /// Those of the links that lead out of the checkout, or take the place of the tool's own directory. Reads the disk.
+    /// Returns the links that lead out of the checkout or replace the tool's own directory. Reads the disk.
     pub fn links_out(&self, of_commit: &CommitLinks) -> Result<Vec<LinkOut>, GitError> {
         let doing = format!("look at the symbolic links of {}", self.commit.short());
         let mut links = of_commit.links.clone();
@@ -108,7 +110,7 @@ fn too_many(doing: String) -> GitError {
     )
 }
 
-/// The links in a directory of a checkout; `None`: there is too much in it.
+/// Returns the links in a directory of a checkout, or `None` when the directory contains too many files.
 fn links_below(root: &Path, dir: &Path, left: &mut usize) -> Option<Vec<PathBuf>> {
     let (mut links, mut todo) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = todo.pop() {
@@ -132,7 +134,8 @@ fn links_below(root: &Path, dir: &Path, left: &mut usize) -> Option<Vec<PathBuf>
     Some(links)
 }
 
-/// Whether a path of the checkout, links followed as the system does, stays in it. A circle leads nowhere.
+/// Returns true if a path stays in the checkout when links are followed as the system does. A cycle of links leads
+/// nowhere, so it counts as inside.
 fn stays_inside(root: &Path, path: &Path) -> bool {
     let mut at = PathBuf::new();
     let mut todo: Vec<OsString> = reversed(path);
@@ -160,7 +163,7 @@ fn stays_inside(root: &Path, path: &Path) -> bool {
     !at.starts_with(".git")
 }
 
-/// The parts of a relative path, the last one first.
+/// Returns the parts of a relative path, the last one first.
 fn reversed(path: &Path) -> Vec<OsString> {
     let part = |part: Component<'_>| match part {
         Component::CurDir => None,

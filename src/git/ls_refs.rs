@@ -1,9 +1,10 @@
-//! Asking a forge for some of its refs.
+//! Asks a forge for selected refs.
 //!
-//! The need: a forge keeps two refs for every pull that ever was, hundreds of thousands in an old repository, and a mirror
-//! wants the open ones. Version 2 of git's protocol lets a client name what the refs begin with, but `git ls-remote` does
-//! that for branches and tags only. So git's own helper for HTTP is asked to carry our request (gitremote-helpers,
-//! `stateless-connect`; gitprotocol-v2, `ls-refs`): connection, proxy, certificates and credentials are git's as ever.
+//! The need: a forge keeps two refs for every pull that ever existed, hundreds of thousands in an old repository. A
+//! mirror needs only the open ones. Version 2 of git's protocol lets a client list prefixes of ref names, but
+//! `git ls-remote` uses that only for branches and tags. So git's own HTTP helper carries a request from here
+//! (gitremote-helpers, `stateless-connect`; gitprotocol-v2, `ls-refs`). Git still handles connection, proxy,
+//! certificates and credentials.
 
 use std::collections::BTreeSet;
 
@@ -11,27 +12,27 @@ use super::remote::Checked;
 use super::{GitError, Mirror, RefSelection, advertise};
 use crate::process::{Captured, Dialogue};
 
-/// Beyond so many pulls asking for each of them is no cheaper than having all listed.
+/// Maximum number of pulls to request one by one. Above it, a full list costs no more.
 const MAX_PULLS: usize = 1_000;
-/// Most that git puts into one packet.
+/// Maximum size of a packet in git's protocol.
 const MAX_PACKET: usize = 65_520;
-/// Lines of what the forge says it can do.
+/// Maximum number of lines in the forge's list of capabilities.
 const MAX_CAPABILITIES: usize = 100;
 const BROKEN: &str = "the forge's answer is not git's protocol";
 
-/// A part of git's protocol.
+/// Packet of git's protocol.
 #[derive(Debug, PartialEq, Eq)]
 enum Packet {
     Data(Vec<u8>),
-    /// `0000`: the end of a list.
+    /// Packet `0000`, the end of a list.
     Flush,
-    /// `0001`, `0002` and what later versions may add.
+    /// Packets `0001`, `0002` and additions of later versions.
     Other,
 }
 
 impl Mirror {
-    /// The refs that are wanted, each with few others that begin alike, in the form of `git ls-remote`; `None`: the forge
-    /// cannot be asked so, or it would not pay.
+    /// Returns the wanted refs in the form of `git ls-remote`, together with the few others that share a prefix.
+    /// Returns `None` if the forge does not support this or if it would not save anything.
     pub(super) async fn ls_refs(
         &self,
         remote: &Checked<'_>,
@@ -75,12 +76,12 @@ impl Mirror {
     }
 }
 
-/// What came of asking.
+/// Result of the request.
 enum Answer {
     Refs(Captured),
-    /// It speaks an older version of the protocol.
+    /// The forge speaks an older version of the protocol.
     CannotBeAsked,
-    /// In the words of the forge.
+    /// The forge refused; the text is its message.
     Refused(String),
     /// The helper ended, and said why, or what came is no protocol.
     BrokeOff,
@@ -111,7 +112,7 @@ async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<Answer> {
     Ok(Answer::BrokeOff)
 }
 
-/// `command=ls-refs`, the format of ids if the forge names one, and what the names begin with.
+/// Builds the request: `command=ls-refs`, the format of ids if the forge names one, and the prefixes of the names.
 fn request(wanted: &RefSelection, format: Option<&[u8]>) -> Vec<u8> {
     let mut request = written(b"command=ls-refs\n");
     request.extend(format.map(written).unwrap_or_default());
@@ -154,7 +155,7 @@ async fn refs(talk: &mut Dialogue) -> Heard<Answer> {
     }
 }
 
-/// `1234… refs/heads/main symref-target:…` as `1234…<tab>refs/heads/main`; a name has no spaces.
+/// Converts `1234… refs/heads/main symref-target:…` to `1234…<tab>refs/heads/main`; a name contains no spaces.
 fn listed(line: &[u8]) -> Vec<u8> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut words = line.split(|byte| *byte == b' ');
@@ -165,7 +166,7 @@ fn listed(line: &[u8]) -> Vec<u8> {
     [id, b"\t", name, b"\n"].concat()
 }
 
-/// A message of the forge: short, on one line.
+/// Formats a message of the forge: short, on one line.
 fn told(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let shown: String = text

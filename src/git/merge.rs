@@ -1,4 +1,4 @@
-//! Merging base and head without a checkout.
+//! Merges base and head without a checkout.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,14 @@ use super::{GitError, Mirror};
 use crate::model::CommitSha;
 use crate::process::Output;
 
-/// Most bytes read of the list of files in conflict.
+/// Maximum number of bytes read of the list of conflicting files.
 const MAX_CONFLICTS: usize = 256 * 1024;
 
-/// Most merge commits of a mirror that are remembered.
+/// Maximum number of remembered merge commits of a mirror.
 const MAX_REMEMBERED: usize = 256;
 
-/// Merge commits that were made, by base and head. The same pair gives the same commit, and a command asks for it several
-/// times.
+/// Merge commits made by this process, by base and head. The same pair gives the same commit, and a command requests
+/// it several times.
 #[derive(Debug, Default)]
 pub(super) struct Merges(Mutex<HashMap<(CommitSha, CommitSha), CommitSha>>);
 
@@ -33,16 +33,16 @@ impl Merges {
     }
 }
 
-/// What came of a merge.
+/// Result of a merge.
 pub(super) enum Merge {
-    /// The merge commit.
+    /// Id of the merge commit.
     Done(CommitSha),
-    /// Files both sides changed.
+    /// Files that both sides changed.
     Conflict(Vec<String>),
 }
 
 impl Mirror {
-    /// The merge commit of two commits that were fetched, or the files in conflict.
+    /// Returns the merge commit of two fetched commits, or the conflicting files.
     pub async fn merged(
         &self,
         base: &CommitSha,
@@ -55,16 +55,16 @@ impl Mirror {
         })
     }
 
-    /// Makes the merge commit of base and head. Author, message and date are fixed (the date is that of the head), so
-    /// the same pair gives the same commit on every replica. There is a merge commit even when the head contains the
-    /// base already, so that `HEAD^1` and `HEAD^2` always are base and head.
+    /// Creates the merge commit of base and head. Author, message and date are fixed (the date is that of the head),
+    /// so the same pair gives the same commit on every replica. The result is a merge commit even when the head
+    /// already contains the base, so that `HEAD^1` and `HEAD^2` always are base and head.
     pub(super) async fn merge(
         &self,
         base: &CommitSha,
         head: &CommitSha,
     ) -> Result<Merge, GitError> {
         if base == head {
-            // Of a branch by itself: git would leave out the second parent.
+            // Git would leave out the second parent when it merges a commit with itself.
             return Ok(Merge::Done(head.clone()));
         }
         if let Some(made) = self.merged_before(base, head).await? {
@@ -92,8 +92,8 @@ impl Mirror {
         }
     }
 
-    /// The merge commit of base and head, if this process has made it and it is still here: nothing refers to it, so it goes
-    /// some day.
+    /// Returns the merge commit of base and head if this process has made it and the mirror still has it. No ref
+    /// leads to it, so git removes it eventually.
     pub(super) async fn merged_before(
         &self,
         base: &CommitSha,
@@ -131,7 +131,8 @@ impl Mirror {
         CommitSha::new(output.stdout.text().trim()).map_err(|error| GitError::other(doing, error))
     }
 
-    /// Seconds since 1970; a date that git cannot write again (anybody can make such commits) counts as 0.
+    /// Returns the date of a commit in seconds since 1970. A date that git cannot write counts as 0; anybody can make
+    /// such commits.
     async fn date_of(&self, doing: &str, commit: &CommitSha) -> Result<u32, GitError> {
         let cmd = self
             .git()
@@ -147,7 +148,8 @@ impl Mirror {
     }
 }
 
-/// `<tree>\0<file>\0<file>\0`; names for people, so bytes that are not UTF-8 and control characters are replaced.
+/// Parses `<tree>\0<file>\0<file>\0`. The names are for people, so bytes that are not UTF-8 and control characters
+/// are replaced.
 fn conflicts(output: &Output) -> Vec<String> {
     let text = output
         .stdout

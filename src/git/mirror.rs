@@ -1,4 +1,4 @@
-//! The bare clone of one repository.
+//! Represents the bare clone of one repository.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -13,14 +13,14 @@ use super::{GitError, GitSettings, Locks, classify, place};
 use crate::model::RepoId;
 use crate::process::{Cmd, Output};
 
-/// A run works in a checkout of a mirror: until this is dropped no other copy takes the place of the mirror.
+/// Use of a mirror by a run in one of its checkouts. Until this is dropped, no other copy replaces the mirror.
 #[derive(Debug)]
 #[must_use = "the run ends when it is dropped"]
 pub struct MirrorInUse {
     _run: OwnedRwLockReadGuard<()>,
 }
 
-/// The bare clone of one repository. Reading needs no lock; what writes is serialised inside. Cheap to clone.
+/// Bare clone of one repository. Reads need no lock; writes are serialised internally. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     pub(super) settings: Arc<GitSettings>,
@@ -40,29 +40,28 @@ impl Mirror {
         }
     }
 
-    /// Which repository this is.
     pub fn repo(&self) -> &RepoId {
         &self.repo
     }
 
-    /// Where it lies on disk.
+    /// Returns the directory of the mirror.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Begins a run in a checkout. It waits for a switch to another copy of the mirror, which takes moments.
+    /// Begins a run in a checkout. Waits for a switch to another copy of the mirror, which takes moments.
     pub async fn begin_run(&self) -> MirrorInUse {
         MirrorInUse {
             _run: Arc::clone(&self.locks.runs).read_owned().await,
         }
     }
 
-    /// Number of the copy that is in place. A checkout of an earlier one is not whole any more.
+    /// Returns the number of the current copy. A checkout of an earlier copy is no longer whole.
     pub fn copy(&self) -> u64 {
         self.locks.replaced.load(Ordering::Acquire)
     }
 
-    /// The same repository in another directory.
+    /// Returns the same repository in another directory.
     pub(super) fn at(&self, dir: PathBuf) -> Self {
         Self {
             dir,
@@ -74,8 +73,8 @@ impl Mirror {
         git_in(&self.settings, &self.dir, self.filter().as_ref())
     }
 
-    /// Runs a local command that is expected to succeed. When a killed git has left a lock file behind, that is removed
-    /// and the command tried again: the caller is the only writer, so nobody can hold it.
+    /// Runs a local command that should succeed. If a killed git has left a lock file behind, removes the file and
+    /// runs the command again. The caller is the only writer, so nothing can hold the lock.
     pub(super) async fn run(&self, doing: &str, cmd: Cmd) -> Result<Output, GitError> {
         let output = self.call(doing, &cmd).await?;
         if output.is_success() {
@@ -114,7 +113,8 @@ impl Mirror {
         Ok(output)
     }
 
-    /// Git names files by their real path, and the data directory may be a link.
+    /// Returns true if a path lies in the mirror. Git names files by their real path, and the data directory may be a
+    /// link.
     fn contains(&self, path: &Path) -> bool {
         path.starts_with(&self.dir)
             || self
@@ -123,12 +123,12 @@ impl Mirror {
                 .is_ok_and(|dir| path.starts_with(dir))
     }
 
-    /// Makes the mirror, or completes one whose making was interrupted: doing it again is harmless.
+    /// Creates the mirror, or completes an interrupted creation; a repetition is harmless.
     pub(super) async fn init(&self) -> Result<(), GitError> {
         let doing = format!("make the mirror of {}", self.repo);
         self.check_ours(&doing)?;
         let begun = make_dir(&self.dir).and_then(|()| self.begin_partial());
-        // Git then sets what is there already, so that nobody ever finds another configuration.
+        // The file is complete before git sets the same values, so no process ever finds another configuration.
         begun
             .and_then(|()| self.write_config())
             .map_err(GitError::from_io(&doing))?;
@@ -136,12 +136,11 @@ impl Mirror {
             .args(["init", "--bare", "--quiet", "--template="])
             .operands([&self.dir]);
         self.run(&doing, cmd).await?;
-        // On file systems without some of what is common, git adds settings.
+        // Git adds settings on file systems that lack common features.
         self.write_config().map_err(GitError::from_io(doing))
     }
 
-    /// Notes that objects or files of the mirror are damaged: whoever fetches next replaces it by a fresh one. Until then
-    /// it serves what it still can.
+    /// Marks the mirror as damaged. The next fetch replaces it by a fresh one; until then it stays readable.
     pub(super) fn note_damage(&self) -> Result<(), GitError> {
         let noted = match fs::write(self.dir.join(place::DAMAGED), "") {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -153,12 +152,12 @@ impl Mirror {
         )))
     }
 
-    /// Whether it was found to be damaged; the next fetch replaces it.
+    /// Returns true if the mirror is marked as damaged; the next fetch replaces it.
     pub fn is_damaged(&self) -> bool {
         self.dir.join(place::DAMAGED).exists()
     }
 
-    /// Nothing is fetched into a mirror that is damaged.
+    /// Refuses to fetch into a damaged mirror.
     pub(super) fn check_damage(&self, doing: &str) -> Result<(), GitError> {
         if !self.is_damaged() {
             return Ok(());
@@ -171,7 +170,7 @@ impl Mirror {
     }
 }
 
-/// Makes a directory and its parents, for nobody but us.
+/// Creates a directory and its parents, accessible only to the user of the server.
 pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -179,7 +178,7 @@ pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
         .create(dir)
 }
 
-/// Removes a file or a whole directory; nothing to remove is fine. Symbolic links are removed, not followed.
+/// Removes a file or a whole directory if it exists. Symbolic links are removed, not followed.
 pub(super) fn remove_all(path: &Path) -> std::io::Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(path),

@@ -1,38 +1,37 @@
-//! Reading a mirror: commits, file lists and files, without a checkout.
+//! Reads commits, file lists and files from a mirror without a checkout.
 
 use super::{Checkout, GitError, Mirror, RefName, kept};
 use crate::model::{CommitSha, RepoPath};
 
-/// Most bytes read of a file list; some hundred thousand files.
+/// Maximum size of a file list in bytes; enough for some hundred thousand files.
 pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
 
-/// The files of a commit.
+/// Files of a commit or checkout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeFiles {
-    /// Paths in the order of git, symbolic links included, submodules not.
+    /// Paths in the order of git, including symbolic links but not submodules.
     pub paths: Vec<RepoPath>,
-    /// Which of them are symbolic links.
+    /// Paths that are symbolic links.
     pub links: Vec<RepoPath>,
-    /// How many names were left out because they are not UTF-8, contain control characters or are too long.
+    /// Number of names left out because they are not UTF-8, contain control characters or are too long.
     pub left_out: usize,
-    /// Whether there are more files than can be listed (64 MiB of names).
+    /// True if the list is incomplete because it exceeds 64 MiB of names.
     pub truncated: bool,
 }
 
-/// Whether files count that the repository ignores.
+/// Treatment of the files that the repository ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// They are listed as well.
+    /// Ignored files are listed as well.
     Listed,
-    /// They are not.
+    /// Ignored files are left out.
     LeftOut,
 }
 
-/// One entry of a tree.
 pub(super) struct Entry<'a> {
     mode: &'a str,
     pub(super) id: &'a str,
-    /// In bytes, where it was asked for.
+    /// Size in bytes, if the listing contains it.
     size: Option<u64>,
     pub(super) name: &'a [u8],
 }
@@ -52,7 +51,7 @@ impl Entry<'_> {
 }
 
 impl Mirror {
-    /// The commit a ref has here; `None` when there is no such ref.
+    /// Returns the commit of a ref in the mirror, or `None` when the ref does not exist.
     pub async fn commit_of(&self, name: &RefName) -> Result<Option<CommitSha>, GitError> {
         let cmd = self
             .git()
@@ -73,12 +72,12 @@ impl Mirror {
         }
     }
 
-    /// Whether a commit is here.
+    /// Returns true if the mirror has a commit.
     pub async fn has_commit(&self, commit: &CommitSha) -> Result<bool, GitError> {
         self.has_commits(&[commit]).await
     }
 
-    /// Whether all of these commits are here.
+    /// Returns true if the mirror has all of these commits.
     pub async fn has_commits(&self, commits: &[&CommitSha]) -> Result<bool, GitError> {
         let names = commits.iter().map(|commit| format!("{commit}^{{commit}}"));
         let cmd = self
@@ -89,7 +88,7 @@ impl Mirror {
         Ok(output.is_success())
     }
 
-    /// How many commits of the history of one are in the history of none of the others.
+    /// Counts the commits in the history of `of` that are in the history of none of the others.
     pub async fn count_missing(
         &self,
         of: &CommitSha,
@@ -110,7 +109,7 @@ impl Mirror {
             .map_err(|error| GitError::other(doing, error))
     }
 
-    /// All files of a commit.
+    /// Returns all files of a commit.
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
         let cmd =
             self.git()
@@ -137,7 +136,7 @@ impl Mirror {
         Ok(files)
     }
 
-    /// The id of the tree of a commit: the same for two commits with the same files.
+    /// Returns the id of the tree of a commit, which is the same for two commits with the same files.
     pub async fn tree_id(&self, commit: &CommitSha) -> Result<String, GitError> {
         let cmd = self
             .git()
@@ -151,8 +150,8 @@ impl Mirror {
         Ok(output.stdout.text().trim().to_owned())
     }
 
-    /// Files in a checkout that are not part of its commit, for example those that hooks made. What runs leave behind is
-    /// left out.
+    /// Returns files in a checkout that are not part of its commit, for example those that hooks made. Files that
+    /// runs leave behind are left out.
     pub async fn untracked(
         &self,
         checkout: &Checkout,
@@ -191,8 +190,8 @@ impl Mirror {
         Ok(files)
     }
 
-    /// The content of a file; `None` when the commit has no such file. A symbolic link is an error rather than read as
-    /// if its target were the content.
+    /// Returns the content of a file, or `None` when the commit has no such file. A symbolic link is an error: its
+    /// target must not be read as content.
     pub async fn read(
         &self,
         commit: &CommitSha,
@@ -232,7 +231,7 @@ impl Mirror {
             .map(|output| Some(output.stdout.bytes))
     }
 
-    /// Whether a commit contains a file, link or directory at a path.
+    /// Returns true if a commit contains a file, link or directory at a path.
     pub async fn is_tracked(&self, commit: &CommitSha, path: &RepoPath) -> Result<bool, GitError> {
         Ok(path.is_root()
             || !self
@@ -241,7 +240,7 @@ impl Mirror {
                 .is_empty())
     }
 
-    /// Those of these paths at which a commit has a file, link or directory; the root is left out.
+    /// Returns the paths at which a commit has a file, link or directory. The root is left out.
     pub async fn tracked(
         &self,
         commit: &CommitSha,
@@ -286,7 +285,8 @@ impl Mirror {
     }
 }
 
-/// `100644 blob 1234…   57\tpath\0…`, where asked for with the size; an entry without its end was cut off and is dropped.
+/// Parses `100644 blob 1234…   57\tpath\0…`, with the size if requested. An entry without its end was cut off and is
+/// dropped.
 pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
     whole.split(|byte| *byte == 0).filter_map(|line| {
@@ -306,7 +306,7 @@ pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
 
 pub(super) fn path_of(name: &[u8]) -> Option<RepoPath> {
     let name = std::str::from_utf8(name).ok()?;
-    // A constructor that had to clean the name would make it mean another file.
+    // A name that the constructor had to clean would mean another file.
     RepoPath::new(name)
         .ok()
         .filter(|path| path.as_str() == name)

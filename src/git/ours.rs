@@ -1,12 +1,13 @@
-//! Whether the files of a mirror that decide what git does are ours, byte by byte.
+//! Checks byte by byte that the files of a mirror that control git are Lockkeeper's own.
 //!
-//! The need: a program that a pull request brought runs as the same user where there is no sandbox. What it writes into the
-//! mirror of another repository (a filter in `config` and `info/attributes`) would change what is checked out there, and would
-//! run. So these files are looked at before every call of git on a mirror, which is cheap beside the call: `config` has the
-//! bytes that we write and nothing else, `info/` is empty, and nothing is there that leads git to other files. What a
-//! checkout holds is compared with its commit besides, see `tree_check`.
+//! The need: without a sandbox, a program from a pull request runs as the same user. It could write into the mirror
+//! of another repository (a filter in `config` and `info/attributes`). That would change checkouts there, and the
+//! filter would run. So these files are checked before every call of git on a mirror, which is cheap compared with
+//! the call. `config` must have exactly the expected bytes, `info/` must be empty, and no file may lead git to other
+//! files. The content of a checkout is also compared with its commit, see `tree_check`.
 //!
-//! A mirror that is not as we left it is noted as damaged, so the next fetch or sync puts a fresh clone in its place.
+//! A mirror that Lockkeeper did not write like this is marked as damaged. The next fetch or sync replaces it by a
+//! fresh clone.
 
 use std::fs;
 use std::io;
@@ -16,16 +17,17 @@ use tracing::error;
 
 use super::{GitError, Mirror};
 
-/// The configuration of every mirror, in the form of `git init --bare`. What differs between calls is given with the call.
-/// `git-lfs` would add the last two lines by itself; it looks for them in this file and nowhere else.
+/// Configuration of every mirror, in the form of `git init --bare`. Settings that differ between calls are passed
+/// with the call. `git-lfs` would add the last two lines automatically; it looks for them only in this file.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
                       [lfs]\n\trepositoryformatversion = 0\n";
-/// The same without what is for `git-lfs`, as earlier releases had it.
+/// Configuration of earlier releases, without the part for `git-lfs`.
 const PLAIN_CONFIG: &str =
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
-/// Where a linked worktree says that its repository is.
+/// Path from a linked worktree to its repository.
 const COMMON: &str = "../..\n";
-/// Files by which git would read something else than the mirror (gitrepository-layout). `hooks` are not run, and not ours.
+/// Files that would make git read something other than the mirror (gitrepository-layout). `hooks` do not run, and
+/// Lockkeeper does not create them.
 const STRANGE: [&str; 7] = [
     "commondir",
     "gitdir",
@@ -35,21 +37,17 @@ const STRANGE: [&str; 7] = [
     "objects/info/http-alternates",
     "refs/replace",
 ];
-/// Written by `git repack` of earlier releases, for servers without git. Nobody reads it here.
+/// File written by `git repack` of earlier releases, for servers without git. Nothing reads it here.
 const LIST_OF_REFS: &str = "refs";
 
 impl Mirror {
-    /// Refuses a mirror with configuration that is not ours; there need not be one.
-    ///
-    /// # Errors
-    ///
-    /// [`GitError::Altered`] names the file.
+    /// Refuses a mirror with foreign configuration. A missing mirror is accepted.
     pub fn check_ours(&self, doing: &str) -> Result<(), GitError> {
         let strange = foreign(self.dir(), self.is_submodule()).map_err(GitError::from_io(doing))?;
         strange.map_or(Ok(()), |what| Err(self.altered(doing, &what)))
     }
 
-    /// Notes that the mirror was changed by somebody else: the next fetch replaces it.
+    /// Marks a mirror that was changed by another program; the next fetch replaces it.
     pub(super) fn altered(&self, doing: &str, what: &str) -> GitError {
         let dir = self.dir().display();
         error!(repo = %self.repo, mirror = %dir, what, "A mirror was changed by something other than Lockkeeper; the next fetch replaces it. Find out what runs as the user of the server");
@@ -62,7 +60,8 @@ impl Mirror {
         }
     }
 
-    /// Writes the configuration unless it is there already. Whole or not at all: others may be reading it.
+    /// Writes the configuration unless it is already present. The write is atomic, because others may be reading the
+    /// file.
     pub(super) fn write_config(&self) -> io::Result<()> {
         let path = self.dir().join("config");
         if is_config(&path)? {
@@ -76,7 +75,8 @@ impl Mirror {
         beside.persist(&path).map_err(|error| error.error)
     }
 
-    /// Submodules are fetched without history, and have a list of where it ends.
+    /// Returns true for the repository of a submodule. It is fetched without history, so it has a list of where the
+    /// history ends.
     fn is_submodule(&self) -> bool {
         self.dir()
             .parent()
@@ -85,14 +85,14 @@ impl Mirror {
     }
 }
 
-/// Whether a linked worktree leads to the mirror that it lies in.
+/// Returns true if a linked worktree leads to the mirror that contains it.
 pub(super) fn leads_here(admin: &Path) -> bool {
     is_file_with(&admin.join("commondir"), COMMON).unwrap_or(false)
 }
 
-/// Names the first file that is not as we left it.
+/// Names the first file that Lockkeeper did not write.
 fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
-    // Without it that is no repository: nothing is read, and git says so.
+    // A directory without this file is no repository: git reads nothing and reports that.
     if !exists(&dir.join("HEAD"))? {
         return Ok(None);
     }
@@ -112,7 +112,7 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
     in_info(&dir.join("info"))
 }
 
-/// Attributes, exclusions and grafts.
+/// Checks for attributes, exclusions and grafts.
 fn in_info(info: &Path) -> io::Result<Option<String>> {
     match info.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -150,7 +150,7 @@ fn is_config(path: &Path) -> io::Result<bool> {
     Ok(is_file_with(path, CONFIG)? || is_file_with(path, PLAIN_CONFIG)?)
 }
 
-/// Whether a regular file, and no link, has exactly this content.
+/// Returns true if the path is a regular file, not a link, with exactly this content.
 fn is_file_with(path: &Path, content: &str) -> io::Result<bool> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -83,7 +83,7 @@ enum Answer {
     CannotBeAsked,
     /// The forge refused; the text is its message.
     Refused(String),
-    /// The helper ended, and said why, or what came is no protocol.
+    /// The helper ended with an error, or the answer does not follow the protocol.
     BrokeOff,
 }
 

@@ -1,11 +1,12 @@
-//! Throwing away what submodules and files kept with LFS have left in a mirror.
+//! Removes unused submodules and LFS files from a mirror.
 //!
-//! The need: every commit of a pull may bring others, as long as the pull is open. A checkout has copies of them, so they are
-//! here only to be copied again. They go when no checkout has them any more and nobody has used them for a day; a checkout
-//! that is being made has used them just now. Whoever wants them later fetches them again.
+//! The need: while a pull is open, each of its commits may bring other submodules and LFS files. A checkout has
+//! copies of them, so the mirror keeps them only to copy them again. They are removed when no checkout has them any
+//! more and nothing has used them for a day. A checkout that is being made counts as a recent use. A later command
+//! fetches them again when it needs them.
 //!
-//! Killed at any point: of a submodule the note that a commit is whole goes first, then its ref, then its objects. What is
-//! half gone is therefore fetched as if it had never been here.
+//! Killed at any point: for a submodule, the note that a commit is whole is removed first, then its ref, then its
+//! objects. So a half-removed commit is fetched as if the mirror had never had it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -19,23 +20,23 @@ use super::upkeep::DEADLINE;
 use super::{GitError, Mirror, objects, place};
 use crate::model::CommitSha;
 
-/// What was used within this time stays.
+/// Grace period: parts used within this time stay.
 const GRACE: Duration = Duration::from_hours(24);
 
-/// The time by the clock of the disk, with which times of files can be compared.
+/// Returns the time by the clock of the disk, which can be compared with the times of files.
 pub(super) fn now_on(dir: &Path) -> io::Result<SystemTime> {
     tempfile::tempfile_in(dir)?.metadata()?.modified()
 }
 
 impl Mirror {
-    /// Notes in the repository of a submodule that a commit is whole, and used now.
+    /// Notes in the repository of a submodule that a commit is whole and was used now.
     pub(super) fn note_commit(&self, commit: &CommitSha) -> io::Result<()> {
         let notes = self.dir().join(place::COMMITS);
         make_dir(&notes)?;
         fs::write(notes.join(commit.as_str()), "whole\n")
     }
 
-    /// Whether a commit of a submodule is here with all of its files.
+    /// Returns true if a commit of a submodule is present with all of its files.
     pub(super) async fn has_whole(&self, commit: &CommitSha) -> Result<bool, GitError> {
         Ok(self
             .dir()
@@ -45,8 +46,8 @@ impl Mirror {
             && self.has_commit(commit).await?)
     }
 
-    /// Throws away what no checkout has and nobody has used for a day. The caller sees to it that nobody brings submodules
-    /// or files of LFS meanwhile.
+    /// Removes parts that no checkout has and nothing has used for a day. The caller must ensure that nothing brings
+    /// submodules or LFS files at the same time.
     pub(super) async fn tidy_parts(&self, doing: &str) -> Result<(), GitError> {
         let now = now_on(self.dir()).map_err(GitError::from_io(doing))?;
         let before = now.checked_sub(GRACE).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -54,7 +55,7 @@ impl Mirror {
         let commits = self.noted(place::SUBMODULES);
         for dir in paths_in(&self.dir().join("modules")) {
             if dir.extension().is_none_or(|extension| extension != "git") {
-                // Somebody was killed while it was removed.
+                // A killed process left this directory while it was being removed.
                 removed(doing, dir).await?;
                 continue;
             }
@@ -84,7 +85,7 @@ impl Mirror {
         words.map(str::to_owned).collect()
     }
 
-    /// Objects, and what `git-lfs` left of transfers that broke off.
+    /// Removes unused LFS objects and the remains of interrupted transfers of `git-lfs`.
     async fn tidy_lfs(&self, doing: &str, before: SystemTime) -> Result<(), GitError> {
         let (root, used) = (self.dir().join("lfs"), self.noted(place::LFS_FILES));
         let is_used = move |file: &PathBuf| {
@@ -100,7 +101,8 @@ impl Mirror {
         })
         .await;
         for file in unused.map_err(GitError::from_io(doing))? {
-            // Nothing comes between the look and the removal, also when whoever waits for this does so no longer.
+            // No await point separates the check from the removal, so a cancelled caller cannot delay the removal
+            // after the check.
             if is_older(&file, before) {
                 remove_all(&file).map_err(GitError::from_io(doing))?;
             }
@@ -109,7 +111,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// The repository of a submodule keeps the commits that checkouts have, and those used lately.
+    /// Keeps the commits of a submodule that checkouts have or that were used recently, and removes the others.
     async fn tidy_submodule(
         &self,
         doing: &str,
@@ -137,7 +139,7 @@ impl Mirror {
             .await
     }
 
-    /// Removes the refs of all other commits, and then what nothing leads to any more.
+    /// Removes the refs of all other commits, and then all unreachable objects.
     async fn drop_commits(&self, doing: &str, kept: &BTreeSet<String>) -> Result<(), GitError> {
         let untidy = self.dir().join(place::UNTIDY);
         let cmd = self.git().cap(objects::MAX_LIST).args([
@@ -157,7 +159,7 @@ impl Mirror {
             .collect::<Vec<_>>()
             .concat();
         if !gone.is_empty() {
-            // Whoever is killed before the end leaves this to the next one.
+            // A process killed before the end leaves the rest to the next one.
             fs::write(&untidy, "").map_err(GitError::from_io(doing))?;
             self.run(
                 doing,
@@ -187,7 +189,8 @@ impl Mirror {
         remove_all(&untidy).map_err(GitError::from_io(doing))
     }
 
-    /// Removes the repository of a submodule. It is out of the way in one step, so that nobody meets a part of it.
+    /// Removes the repository of a submodule. A rename moves it aside in one step, so that no reader finds a part of
+    /// it.
     async fn discard(&self, doing: &str) -> Result<(), GitError> {
         let aside = place::replaced(self.dir());
         let moved = remove_all(&aside).and_then(|()| fs::rename(self.dir(), &aside));
@@ -202,7 +205,7 @@ fn is_older(file: &Path, than: SystemTime) -> bool {
         .is_ok_and(|time| time < than)
 }
 
-/// What is in a directory; nothing where it cannot be read.
+/// Returns the paths in a directory, or none where it cannot be read.
 fn paths_in(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir)
         .into_iter()
@@ -212,7 +215,7 @@ fn paths_in(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whatever is no directory, at any depth.
+/// Returns every path that is not a directory, at any depth.
 fn files_below(dir: PathBuf) -> Vec<PathBuf> {
     let (mut todo, mut files) = (vec![dir], Vec::new());
     while let Some(dir) = todo.pop() {

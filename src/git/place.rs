@@ -1,4 +1,4 @@
-//! Where things lie below the data directory.
+//! Defines the paths below the data directory.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,27 @@ use sha2::{Digest, Sha256};
 
 use crate::model::{PullNumber, RepoId, WorkspaceName};
 
-/// `mirrors/<host>/<owner>/<name>.git`. Always three levels, so that one mirror never lies inside of another: groups
-/// in groups (`a/b/c`) become one directory `a%2Fb`.
+/// Returns `mirrors/<host>/<owner>/<name>.git`. The path always has three levels, so that one mirror never lies
+/// inside another: groups in groups (`a/b/c`) become one directory `a%2Fb`.
 pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
     repo_dir(&data_dir.join("mirrors"), repo).with_added_extension("git")
 }
 
-/// What names of mirrors end in, and of what may lie beside one.
+/// Name endings of mirrors and of the directories that may lie beside one.
 pub(super) const MIRRORS: [&str; 3] = [".git", ".git.new~", ".git.old~"];
 
-/// Where a mirror that is to replace another is made, beside it. No encoded name has this ending.
+/// Returns the path beside a mirror where its replacement is made. No encoded name has this ending.
 pub(super) fn beside(mirror: &Path) -> PathBuf {
     mirror.with_added_extension("new~")
 }
 
-/// Where a mirror that is being replaced waits for the new one to be in its place.
+/// Returns the path where a replaced mirror waits until the new one is in its place.
 pub(super) fn replaced(mirror: &Path) -> PathBuf {
     mirror.with_added_extension("old~")
 }
 
-/// `modules/<owner and name>.git` in the mirror of the repository that has it: gone with it, and of no use to others.
+/// Returns `modules/<owner and name>.git` in the mirror of the parent repository. It is removed with that mirror and
+/// is of no use to others.
 pub(super) fn submodule(mirror: &Path, repo: &RepoId) -> PathBuf {
     let path = format!("{}/{}", repo.owner(), repo.name());
     mirror
@@ -35,52 +36,54 @@ pub(super) fn submodule(mirror: &Path, repo: &RepoId) -> PathBuf {
         .with_added_extension("git")
 }
 
-/// `checkouts/<host>/<owner>/<name>/<pull>`.
+/// Returns `checkouts/<host>/<owner>/<name>/<pull>`.
 pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: PullNumber) -> PathBuf {
     repo_dir(&data_dir.join("checkouts"), repo).join(number.to_string())
 }
 
-/// The directory of all checkouts of a repository.
+/// Returns the directory of all checkouts of a repository.
 pub(super) fn pulls(data_dir: &Path, repo: &RepoId) -> PathBuf {
     repo_dir(&data_dir.join("checkouts"), repo)
 }
 
-/// The repository whose directories have these names; `None` when they are not names of ours.
+/// Returns the repository whose directories have these names, or `None` when Lockkeeper did not choose the names.
 pub(super) fn repo_of(host: &str, owner: &str, name: &str) -> Option<RepoId> {
     RepoId::of_record(&format!("{}/{}/{}", text(host)?, text(owner)?, text(name)?)).ok()
 }
 
-/// File whose time is that of the last use, in a mirror and in the directory of a pull's checkouts.
+/// File whose modification time is that of the last use, in a mirror and in the directory of a pull's checkouts.
 pub(super) const USED: &str = ".lockkeeper-used";
 /// File in a partial mirror that names its filter.
 pub(super) const FILTER: &str = ".lockkeeper-filter";
-/// File in a mirror that is to be replaced.
+/// File that marks a mirror for replacement.
 pub(super) const DAMAGED: &str = ".lockkeeper-damaged";
-/// File in a mirror with the refs that are left out of it: `<commit> <ref> <reason>` in a line.
+/// File in a mirror that lists the refs left out of it, one `<commit> <ref> <reason>` per line.
 pub(super) const REFUSED: &str = ".lockkeeper-refused";
-/// File in a mirror that says what its packs took when they were last made into one.
+/// File in a mirror that records the size of its packs when everything was last packed.
 pub(super) const PACKED: &str = ".lockkeeper-packed";
-/// Directory in the repository of a submodule with a file for each commit that is whole; its time is that of the last use.
+/// Directory in the repository of a submodule with a file for each whole commit. The time of each file is that of the
+/// last use.
 pub(super) const COMMITS: &str = "lockkeeper-commits";
-/// File in the repository of a submodule from which commits were dropped whose objects are still there.
+/// File in the repository of a submodule that marks dropped commits whose objects are still present.
 pub(super) const UNTIDY: &str = "lockkeeper-untidy";
-/// File beside the index of a checkout: which submodules are in it, `<commit> <path>` in a line.
+/// File beside the index of a checkout that lists its submodules, one `<commit> <path>` per line.
 pub(super) const SUBMODULES: &str = "lockkeeper-submodules";
-/// File beside the index of a checkout: which files kept with LFS its commit has, `<id> <path>` in a line.
+/// File beside the index of a checkout that lists the LFS files of its commit, one `<id> <path>` per line.
 pub(super) const LFS_FILES: &str = "lockkeeper-lfs";
 /// Directory of lock files in the directory of a pull's checkouts.
 pub(super) const HOLDS: &str = ".hold";
 
-/// Names of a workspace's checkout and its companions in the directory of the pull. No encoded name starts with a dot.
+/// Paths of a workspace's checkout and its companions in the directory of the pull. No encoded name starts with a
+/// dot.
 #[derive(Clone, Debug)]
 pub(super) struct CheckoutPlace {
-    /// The worktree.
+    /// Directory of the worktree.
     pub(super) dir: PathBuf,
     /// Lock file for [`crate::process::Hold`].
     pub(super) hold: PathBuf,
-    /// Exists while the worktree is being changed.
+    /// Mark that exists while the worktree is being changed.
     pub(super) mark: PathBuf,
-    /// Local states of a worktree that is being made anew.
+    /// Directory for the local states of a worktree while it is created again.
     pub(super) aside: PathBuf,
 }
 
@@ -102,8 +105,9 @@ fn repo_dir(root: &Path, repo: &RepoId) -> PathBuf {
         .join(segment(repo.name()))
 }
 
-/// A text as one file name: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`. Two texts never
-/// share a name; one that gets too long for a file system ends in `~` and its digest instead.
+/// Encodes a text as one file name: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`. Two
+/// texts never share a name. A name that is too long for a file system ends in `~` and the digest of the text
+/// instead.
 fn segment(text: &str) -> String {
     let mut name = String::new();
     for (at, byte) in text.bytes().enumerate() {
@@ -123,7 +127,8 @@ fn segment(text: &str) -> String {
     name
 }
 
-/// The text that has this name; `None` for what [`segment`] would have named otherwise, and where only a digest is left.
+/// Decodes a file name. Returns `None` for a name that [`segment`] would have encoded differently or that contains
+/// only a digest.
 fn text(name: &str) -> Option<String> {
     let text = percent_encoding::percent_decode_str(name)
         .decode_utf8()

@@ -1,10 +1,10 @@
-//! Replacing a mirror by a fresh clone.
+//! Replaces a mirror by a fresh clone.
 //!
-//! The need: a mirror whose objects are damaged or missing cannot be mended by fetching, because git tells the server
-//! that it has them. The clone is made in a directory beside, looked at as a whole, and takes the place of the old one in
-//! one step; until then the old one serves whatever it still can. Checkouts belong to the mirror they were made from: they
-//! are noticed not to be whole, and made anew, when they are next prepared. So nothing changes places while a run is under
-//! way. If one takes too long, the clone is thrown away and made again with the next attempt.
+//! The need: fetching cannot fix a mirror with damaged or missing objects, because git tells the server that it has
+//! them. The clone is made in a directory beside the mirror and checked as a whole. It then replaces the old mirror
+//! in one step; until then the old mirror stays readable. A checkout belongs to the mirror it was made from. The next
+//! preparation finds that it is not whole and creates it again. So the mirrors are not switched while a run is under
+//! way. If a run takes too long, the clone is removed and the next attempt makes another one.
 
 use std::fs;
 use std::io;
@@ -20,11 +20,11 @@ use super::mirror::remove_all;
 use super::{GitError, Mirror, RefSelection, Remote, Synced, place};
 use crate::process::{Hold, HoldError};
 
-/// How often a fresh mirror looks whether runs still use the old one.
+/// Interval at which a fresh mirror checks for runs that use the old one.
 const EVERY: Duration = Duration::from_millis(50);
 
 impl Mirror {
-    /// Makes the mirror anew beside the old one and puts it in its place when everything in it is there.
+    /// Clones the mirror again beside the old one and replaces the old one when the clone is complete.
     pub async fn rebuild(
         &self,
         remote: &Remote<'_>,
@@ -40,7 +40,7 @@ impl Mirror {
         format!("make the mirror of {} anew", self.repo)
     }
 
-    /// Puts what is fetched into an empty mirror in the place of this one, if all of it came and is whole. Needs the mutex
+    /// Fetches into an empty mirror and replaces this one by it, if everything came and is whole. Needs the mutex
     /// `transfer`.
     pub(super) async fn replace<T>(
         &self,
@@ -55,7 +55,7 @@ impl Mirror {
             self.switch(&beside).await.map(|()| fetched)
         };
         let made = made.await;
-        // After the switch that is the old mirror, otherwise the clone that is of no use.
+        // After the switch, this path is the old mirror; otherwise it is the unusable clone.
         remove_all(&beside).map_err(GitError::from_io(self.rebuilding()))?;
         made
     }
@@ -63,7 +63,7 @@ impl Mirror {
     async fn switch(&self, beside: &Path) -> Result<(), GitError> {
         let _alone = self.without_runs().await?;
         let _writer = self.locks.writer.lock().await;
-        // The time of the last use goes along: being made anew is no use.
+        // The time of the last use is copied, because a rebuild is no use.
         if let Ok(used) =
             fs::metadata(self.dir().join(place::USED)).and_then(|meta| meta.modified())
         {
@@ -76,7 +76,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Waits until no run is under way in a checkout of the mirror, and keeps others from beginning.
+    /// Waits until no run is under way in a checkout of the mirror, and prevents new runs from beginning.
     async fn without_runs(&self) -> Result<(RwLockWriteGuard<'_, ()>, Vec<Hold>), GitError> {
         let (end, mut has_told) = (Instant::now() + self.settings.hold_wait, false);
         loop {
@@ -103,7 +103,7 @@ impl Mirror {
         }
     }
 
-    /// The holds of all checkouts; `None`: a run has one. It may be of a server that is gone.
+    /// Returns the holds of all checkouts, or `None` if a run has one. The run may be of a server that has ended.
     async fn holds_of_all(&self) -> Result<Option<Vec<Hold>>, GitError> {
         let mut all = Vec::new();
         let pulls = fs::read_dir(place::pulls(&self.settings.data_dir, &self.repo));
@@ -125,7 +125,7 @@ impl Mirror {
         Ok(Some(all))
     }
 
-    /// Removes what killed processes left beside the mirror and in its packs. Needs the mutex `transfer`.
+    /// Removes the remains of killed processes beside the mirror and in its packs. Needs the mutex `transfer`.
     pub(super) fn clear_leftovers(&self) -> Result<(), GitError> {
         let (beside, replaced) = (place::beside(self.dir()), place::replaced(self.dir()));
         let cleared = if self.dir().exists() || !replaced.exists() {
@@ -140,8 +140,8 @@ impl Mirror {
     }
 }
 
-/// Puts the new directory where the old one is; where the file system can, both change places in one step. Otherwise the
-/// old one steps aside first, and `clear_leftovers` brings it back when we are killed in between.
+/// Puts the new directory in place of the old one. Where the file system can, it exchanges both in one step.
+/// Otherwise it first moves the old one aside; after a kill in between, `clear_leftovers` restores it.
 fn put_in_place(new: &Path, old: &Path) -> io::Result<()> {
     if !old.exists() {
         return fs::rename(new, old);

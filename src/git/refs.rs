@@ -1,21 +1,21 @@
-//! Refs: their full names, which of them are wanted, and lists of them.
+//! Defines the full names of refs, selections of refs, and lists of refs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::model::{BranchName, CommitSha, Sha256Digest};
 
-/// Why a text is not the full name of a ref.
+/// Error for a text that is not the full name of a ref.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the full name of a git ref (`refs/heads/main`, `refs/pull/12/head`)")]
 pub struct InvalidRefName(String);
 
-/// The full name of a ref, safe to hand to git, e.g. `refs/pull/12/head`.
+/// Full name of a ref, safe to hand to git, e.g. `refs/pull/12/head`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RefName(String);
 
 impl RefName {
-    /// Checks a name.
+    /// Validates the full name of a ref.
     pub fn new(text: &str) -> Result<Self, InvalidRefName> {
         let invalid = || InvalidRefName(text.chars().take(200).collect());
         let rest = text
@@ -26,12 +26,11 @@ impl RefName {
         Ok(Self(text.to_owned()))
     }
 
-    /// `refs/heads/<branch>`.
+    /// Returns the ref `refs/heads/<branch>`.
     pub fn branch(branch: &BranchName) -> Self {
         Self(format!("{BRANCHES}{branch}"))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,20 +46,20 @@ impl fmt::Display for RefName {
     }
 }
 
-/// What all branches begin with.
+/// Common prefix of all branches.
 const BRANCHES: &str = "refs/heads/";
 
-/// Which refs of a repository a mirror keeps. Tags, notes and closed pulls are of no use to plans.
+/// Selection of the refs that a mirror keeps. Plans do not use tags, notes and closed pulls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefSelection {
-    /// All branches.
+    /// True if all branches are selected.
     pub branches: bool,
-    /// Heads of these pulls, as the forge names them: `refs/pull/12/head`.
+    /// Heads of the selected pulls, as the forge names them: `refs/pull/12/head`.
     pub pulls: BTreeSet<RefName>,
 }
 
 impl RefSelection {
-    /// Whether a ref is one of them.
+    /// Returns true if a ref is selected.
     pub fn includes(&self, name: &RefName) -> bool {
         (self.branches && name.is_branch()) || self.pulls.contains(name)
     }
@@ -71,28 +70,28 @@ impl RefSelection {
 pub struct RefList(BTreeMap<RefName, CommitSha>);
 
 impl RefList {
-    /// How many there are.
+    /// Returns the number of refs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the list has no refs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The commit of a ref.
+    /// Returns the commit of a ref.
     pub fn get(&self, name: &RefName) -> Option<&CommitSha> {
         self.0.get(name)
     }
 
-    /// All of them, in order.
+    /// Iterates over all refs in order.
     pub fn iter(&self) -> impl Iterator<Item = (&RefName, &CommitSha)> {
         self.0.iter()
     }
 
-    /// SHA-256 over a line `name SP id LF` for each ref, in the order of the names' bytes. Two mirrors with the same refs
-    /// at the same commits have the same.
+    /// Returns the SHA-256 over a line `name SP id LF` for each ref, in the order of the names' bytes. Two mirrors
+    /// with the same refs at the same commits have the same checksum.
     pub fn checksum(&self) -> Sha256Digest {
         let lines: Vec<String> = self
             .iter()
@@ -101,7 +100,7 @@ impl RefList {
         Sha256Digest::of(lines.concat().as_bytes())
     }
 
-    /// Those that are selected.
+    /// Returns only the selected refs.
     #[must_use]
     pub fn selected(&self, by: &RefSelection) -> Self {
         self.iter()
@@ -110,7 +109,7 @@ impl RefList {
             .collect()
     }
 
-    /// Adds a ref; `false` when there is one of this name.
+    /// Adds a ref. Returns `false` when the list already has a ref of this name.
     pub(super) fn add(&mut self, name: RefName, id: CommitSha) -> bool {
         self.0.insert(name, id).is_none()
     }
@@ -122,10 +121,10 @@ impl FromIterator<(RefName, CommitSha)> for RefList {
     }
 }
 
-/// What makes one list of refs out of another.
+/// Difference between two lists of refs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Changes<'a> {
-    /// Refs that are not there any more.
+    /// Refs that no longer exist.
     pub(super) gone: Vec<&'a RefName>,
     /// Refs that are new or have moved, with their new commits.
     pub(super) moved: Vec<(&'a RefName, &'a CommitSha)>,

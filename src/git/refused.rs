@@ -1,12 +1,13 @@
-//! Refs whose objects git refuses.
+//! Leaves out refs whose objects git refuses.
 //!
-//! The need: objects are checked on arrival (`fetch.fsckObjects`), and git refuses a whole exchange for one bad object, so
-//! that a single branch would keep all others from coming. When that happens the commits are asked for in halves until those
-//! are found that cannot be had; their refs are left out of the mirror and named, the others come. Several numbers are
-//! bounded: beyond them the history itself is bad, and the failure is that of the whole mirror.
+//! The need: git checks objects on arrival (`fetch.fsckObjects`) and refuses a whole exchange for one bad object. A
+//! single bad branch would keep all others from coming. So the commits are then requested in halves until the bad
+//! ones are found. Their refs are left out of the mirror and named; all others are fetched. Limits bound the number
+//! of refused refs and of exchanges. Beyond them, the history itself is bad, and the whole mirror fails.
 //!
-//! Refs that were left out are noted with their commit, so that later fetches do not ask for it again. Another commit under
-//! the ref is tried as ever; the note is dropped once a day, with the upkeep, because a newer git may judge otherwise.
+//! The refs that were left out are noted with their commits, so that later fetches do not request them again. Another
+//! commit under the same ref is requested as usual. Upkeep drops the notes once a day, because a newer git may judge
+//! differently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,32 +20,32 @@ use super::{GitError, Mirror, RefList, RefName, classify, place};
 use crate::model::CommitSha;
 use crate::process::Output;
 
-/// Refs that may be left out of a mirror.
+/// Maximum number of refs that may be left out of a mirror.
 const MAX_REFUSED: usize = 10;
-/// Exchanges with the forge by which they are found.
+/// Maximum number of exchanges with the forge to find the refused commits.
 const MAX_EXCHANGES: usize = 150;
-/// Refs that keep what came of a fetch in parts, until all refs are moved.
+/// Prefix of the refs that keep the results of a fetch in parts until all refs are moved.
 const PARTS: &str = "refs/lockkeeper/parts/";
 
-/// A ref that is left out of a mirror.
+/// Ref that is left out of a mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRef {
-    /// Its full name.
+    /// Full name of the ref.
     pub name: RefName,
-    /// Its commit at the forge.
+    /// Commit of the ref at the forge.
     pub commit: CommitSha,
-    /// Git's words about the object.
+    /// Message of git about the object.
     pub why: String,
 }
 
 impl std::fmt::Display for RefusedRef {
-    /// `refs/heads/x (1234abcd): error: object …: hasDotgit: contains '.git'`.
+    /// Formats as `refs/heads/x (1234abcd): error: object …: hasDotgit: contains '.git'`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({}): {}", self.name, self.commit.short(), self.why)
     }
 }
 
-/// Refs of a forge without those that are left out here.
+/// Returns the refs of a forge without those that are left out here.
 pub fn without_refused(there: &RefList, refused: &[RefusedRef]) -> RefList {
     let is_refused = |name: &RefName, id: &CommitSha| {
         refused
@@ -58,22 +59,22 @@ pub fn without_refused(there: &RefList, refused: &[RefusedRef]) -> RefList {
         .collect()
 }
 
-/// What came of fetching commits in parts.
+/// Result of fetching commits in parts.
 pub(super) enum Sifted {
-    /// All but these, each with the reason.
+    /// All commits came except these, each with the reason.
     Without(BTreeMap<String, String>),
-    /// The forge does not have one of them any more.
+    /// The forge no longer has one of the commits.
     Gone,
 }
 
 impl Mirror {
-    /// Refs that the last fetches have left out, as far as is noted. No mirror has none.
+    /// Returns the refs that the last fetches have noted as left out; none without a mirror.
     pub fn refused(&self) -> Vec<RefusedRef> {
         let text = fs::read_to_string(self.dir().join(place::REFUSED)).unwrap_or_default();
         text.lines().filter_map(read_note).collect()
     }
 
-    /// Notes the refs that are left out of the mirror, and says so in the log.
+    /// Notes the refs that are left out of the mirror, and logs new ones.
     pub(super) fn note_refused(&self, doing: &str, refused: &[RefusedRef]) -> Result<(), GitError> {
         let known = self.refused();
         for one in refused.iter().filter(|one| !known.contains(one)) {
@@ -93,7 +94,7 @@ impl Mirror {
         noted.map_err(GitError::from_io(doing))
     }
 
-    /// Forgets them: what a fetch asks for is tried again.
+    /// Removes the notes, so that the next fetch requests the refs again.
     pub(super) fn forget_refused(&self) -> std::io::Result<()> {
         remove_all(&self.dir().join(place::REFUSED))
     }
@@ -162,7 +163,7 @@ impl Mirror {
         self.call(doing, &cmd).await
     }
 
-    /// The next part is not sent again what this one has brought.
+    /// Keeps the objects of a part under refs, so that the server does not send them again with the next part.
     async fn keep_part(&self, doing: &str, ids: &[&str]) -> Result<(), GitError> {
         let list = ids
             .iter()
@@ -179,7 +180,7 @@ impl Mirror {
         .map(drop)
     }
 
-    /// Removes the refs of parts; those that a killed process has left the next sync removes like any other.
+    /// Removes the refs of parts. A killed process may leave some, and the next sync removes them like any other ref.
     pub(super) async fn drop_parts(&self, doing: &str) -> Result<(), GitError> {
         let list = self
             .run(
@@ -199,7 +200,7 @@ impl Mirror {
     }
 }
 
-/// The refs of commits that were refused.
+/// Returns the refs of refused commits.
 pub(super) fn refs_of(refs: &RefList, refused: &BTreeMap<String, String>) -> Vec<RefusedRef> {
     let of = |(name, id): (&RefName, &CommitSha)| {
         let why = refused.get(id.as_str())?.clone();
@@ -212,7 +213,7 @@ pub(super) fn refs_of(refs: &RefList, refused: &BTreeMap<String, String>) -> Vec
     refs.iter().filter_map(of).collect()
 }
 
-/// Refs whose commit was refused before, under whatever name.
+/// Returns the commits in the list that were refused before, under any name.
 pub(super) fn known_among(refs: &RefList, known: &[RefusedRef]) -> BTreeMap<String, String> {
     let wanted: BTreeSet<&CommitSha> = refs.iter().map(|(_, id)| id).collect();
     let still = known
@@ -223,7 +224,7 @@ pub(super) fn known_among(refs: &RefList, known: &[RefusedRef]) -> BTreeMap<Stri
         .collect()
 }
 
-/// One line.
+/// Returns the first line of an error message.
 pub(super) fn why(error: &GitError) -> String {
     error
         .clone()

@@ -1,4 +1,4 @@
-//! Where a mirror is filled from.
+//! Represents the remote from which a mirror is filled.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use super::{GitError, Mirror};
 use crate::process::{Cmd, Output};
 use crate::vcs::GitCredentials;
 
-/// A repository on a forge, and how to get in.
+/// Repository on a forge, with the credentials for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote<'a> {
-    /// URL without credentials.
     pub url: &'a str,
-    /// Presented to the host of the URL when it asks.
+    /// Credentials for the host of the URL, presented when it asks.
     pub credentials: Option<&'a GitCredentials>,
     /// Longest time for each exchange with the server.
     pub deadline: Duration,
 }
 
-/// A remote whose URL and credentials were looked at.
+/// Remote whose URL and credentials were checked.
 pub(super) struct Checked<'a> {
     remote: Remote<'a>,
     url: Url,
 }
 
 impl<'a> Remote<'a> {
-    /// Credentials in the URL would end up in argument lists and messages, so they are refused.
+    /// Checks the URL and the credentials. Credentials in the URL are refused, because they would end up in argument
+    /// lists and messages.
     pub(super) fn check(self, doing: &str, allow_file: bool) -> Result<Checked<'a>, GitError> {
         let problem = |text: &str| GitError::other(doing, text);
         let url = Url::parse(self.url)
@@ -65,24 +65,24 @@ impl Checked<'_> {
         self.url
     }
 
-    /// The URL, for an argument.
+    /// Returns the URL, for an argument.
     pub(super) fn url(&self) -> &str {
         self.remote.url
     }
 
-    /// Whether it is reached by SSH, whatever the URL says.
+    /// Returns true if git uses SSH for the remote, regardless of the URL.
     pub(super) fn is_by_ssh(&self) -> bool {
         self.remote
             .credentials
             .is_some_and(|credentials| credentials.ssh.is_some())
     }
 
-    /// Whether there are a user name and a password for it.
+    /// Returns true if there are a user name and a password for the remote.
     pub(super) fn presents_password(&self) -> bool {
         self.remote.credentials.is_some() && !self.is_by_ssh()
     }
 
-    /// Git's helper that speaks with it; `None`: it is not reached by HTTP.
+    /// Returns the HTTP helper of git for this remote, or `None` if git does not use HTTP for it.
     pub(super) fn helper(&self) -> Option<&'static str> {
         match self.url.scheme() {
             _ if self.is_by_ssh() => None,
@@ -92,7 +92,7 @@ impl Checked<'_> {
         }
     }
 
-    /// What to call it in a fetch: a partial mirror knows it by name.
+    /// Returns the name of the remote in a fetch: a partial mirror has a configured name for it.
     pub(super) fn name<'s>(&'s self, mirror: &Mirror) -> &'s str {
         if mirror.filter().is_some() {
             FORGE
@@ -101,7 +101,7 @@ impl Checked<'_> {
         }
     }
 
-    /// What a failed call came to, without the password.
+    /// Converts a failed call to an error without the password.
     pub(super) fn failure(&self, doing: &str, output: &Output) -> GitError {
         GitError::from_output(
             doing,
@@ -120,7 +120,7 @@ impl Mirror {
         remote.check(doing, self.settings.allow_file)
     }
 
-    /// A git command that may talk to the remote, and show it credentials.
+    /// Creates a git command that may talk to the remote and present credentials.
     pub(super) fn git_to(&self, remote: &Checked<'_>) -> Cmd {
         let to = (&remote.url, remote.remote.credentials);
         git_to(&self.settings, self.dir(), self.filter().as_ref(), to)

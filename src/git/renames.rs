@@ -1,4 +1,4 @@
-//! A repository has another name: what lies on this disk follows it.
+//! Moves the files of a repository on this disk when it gets another name.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::model::RepoId;
 use crate::process::{Hold, HoldError};
 
 impl Git {
-    /// Whether anything on this disk lies under the name of a repository.
+    /// Returns true if this disk has a mirror or checkouts under the name of a repository.
     pub fn has(&self, repo: &RepoId) -> bool {
         let data_dir = &self.settings.data_dir;
         [place::mirror(data_dir, repo), place::pulls(data_dir, repo)]
@@ -20,10 +20,13 @@ impl Git {
             .any(|dir| dir.exists())
     }
 
-    /// Gives the mirror and the checkouts of a repository the directories of its new name. A mirror that is there under the
-    /// new name stays, and that of the old one is removed; so it is with checkouts, unless there is a local state in them.
-    /// Worktrees are then noticed to be of another mirror and made anew, with the local states in them. `false`: a run uses
-    /// a checkout, and nothing was done. The caller sees to it that nobody begins to use either.
+    /// Moves the mirror and the checkouts of a repository to the directories of its new name. If the new name already
+    /// has a mirror, that one stays and the old one is removed. An existing directory of checkouts stays, too, and
+    /// the old one is left in place. Checkouts moved to another mirror are created again when they are next prepared,
+    /// and their local states are kept.
+    ///
+    /// Returns `false` and does nothing if a run uses a checkout. The caller must ensure that nothing begins to use
+    /// either name.
     pub async fn rename(&self, old: &RepoId, new: &RepoId) -> Result<bool, GitError> {
         let doing = format!("move the mirror and the checkouts of {old} to {new}");
         let data_dir = self.settings.data_dir.clone();
@@ -72,7 +75,7 @@ impl Git {
     }
 }
 
-/// Gives a directory another name, if it is there and the name is free.
+/// Renames a directory if it exists and the new name is free.
 fn put(from: &Path, to: &Path) -> io::Result<()> {
     if !from.exists() || to.exists() {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Checkouts of some directories of a commit only.
+//! Checks out only some directories of a commit.
 //!
-//! The need: of a repository with a hundred thousand files a plan reads one directory and the modules it uses. Git's cone
-//! mode does the rest: files in the root, the named directories with everything below them, and of the directories above
-//! them the files right in them.
+//! The need: in a repository with a hundred thousand files, a plan reads one directory and the modules it uses. The
+//! cone mode of git selects the files: those in the root, the named directories with everything below them, and the
+//! files directly in the directories above them.
 //!
-//! Which part a checkout has is noted beside its index; it only ever grows while the checkout lives, because several
-//! projects of a command share it.
+//! A file beside the index of a checkout records its extent. The extent only grows during the lifetime of the
+//! checkout, because several projects of a command share it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,23 +17,24 @@ use super::mirror::{make_dir, remove_all};
 use crate::model::RepoPath;
 use crate::process::Cmd;
 
-/// File beside the index of a checkout with the directories that are in it, one a line.
+/// File beside the index of a checkout that lists its directories, one per line.
 const DIRS: &str = "lockkeeper-dirs";
-/// File there with git's form of it.
+/// File in the same directory that has git's form of the list.
 const PATTERNS: &str = "info/sparse-checkout";
 
-/// Which part of a commit a checkout has.
+/// Part of a commit that a checkout has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it.
+    /// The whole commit, with every file.
     #[default]
     Whole,
-    /// Some directories, see [`Extent::of_dirs`].
+    /// Only these directories, see [`Extent::of_dirs`].
     Dirs(BTreeSet<RepoPath>),
 }
 
 impl Extent {
-    /// The files in the root and these directories with everything below them; with the root everything.
+    /// Creates the extent with the files in the root and everything below these directories. With the root it is the
+    /// whole commit.
     pub fn of_dirs(dirs: impl IntoIterator<Item = RepoPath>) -> Self {
         let dirs: BTreeSet<RepoPath> = dirs.into_iter().collect();
         if dirs.iter().any(RepoPath::is_root) {
@@ -43,7 +44,7 @@ impl Extent {
         Self::Dirs(dirs.iter().filter(|dir| !is_below(dir)).cloned().collect())
     }
 
-    /// With these files too: where one lies elsewhere, with the directory that it is in.
+    /// Adds files to the extent. For a file outside it, adds the directory of the file.
     #[must_use]
     pub fn with_files<'a>(self, files: impl IntoIterator<Item = &'a RepoPath>) -> Self {
         let outside = files
@@ -54,7 +55,7 @@ impl Extent {
         self.with(&Self::Dirs(outside))
     }
 
-    /// Everything that is in one of the two.
+    /// Returns the union of both extents.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         match (self, other) {
@@ -65,7 +66,7 @@ impl Extent {
         }
     }
 
-    /// Whether a file is in it.
+    /// Returns true if a file is in the extent.
     pub fn has(&self, file: &RepoPath) -> bool {
         match self {
             Self::Whole => true,
@@ -80,7 +81,7 @@ impl Extent {
         }
     }
 
-    /// What was noted of a checkout; one without a note is whole.
+    /// Reads the recorded extent of a checkout; one without a record is whole.
     pub(super) fn noted(admin: &Path) -> io::Result<Self> {
         let text = match fs::read_to_string(admin.join(DIRS)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Whole),
@@ -91,7 +92,7 @@ impl Extent {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
     }
 
-    /// Notes it for later, and for git.
+    /// Records the extent for later calls and for git.
     pub(super) fn note(&self, admin: &Path) -> io::Result<()> {
         match self {
             Self::Whole => [DIRS, PATTERNS]
@@ -111,7 +112,7 @@ impl Extent {
         }
     }
 
-    /// Tells git to go by what was noted.
+    /// Configures git to use the recorded extent.
     pub(super) fn applied_to(&self, git: Cmd) -> Cmd {
         match self {
             Self::Whole => git,
@@ -124,8 +125,9 @@ impl Extent {
         }
     }
 
-    /// Reads a commit into a new index. Of a part, what is left out is marked at once and the rest is written: without
-    /// the marks the `checkout` that follows would look for every file of the commit.
+    /// Adds the arguments that read a commit into a new index. For a partial extent, they also mark the excluded
+    /// files and write the others. Without the marks, the `checkout` that follows would look for every file of the
+    /// commit.
     pub(super) fn read_into_index(&self, git: Cmd) -> Cmd {
         match self {
             Self::Whole => git.arg("read-tree"),
@@ -134,14 +136,14 @@ impl Extent {
     }
 }
 
-/// The directories that one lies in, but for the root.
+/// Iterates over the directories above one, except the root.
 fn above(dir: &RepoPath) -> impl Iterator<Item = RepoPath> {
     std::iter::successors(Some(dir.parent()), |dir| Some(dir.parent()))
         .take_while(|dir| !dir.is_root())
 }
 
-/// Git's own form, gitformat-sparse-checkout "cone mode": a parent with its files and without its directories, then the
-/// directories that are wanted.
+/// Formats the directories for git (gitformat-sparse-checkout "cone mode"): each parent with its files and without
+/// its directories, then the wanted directories.
 fn patterns(dirs: &BTreeSet<RepoPath>) -> String {
     let mut text = "/*\n!/*/\n".to_owned();
     let parents: BTreeSet<RepoPath> = dirs.iter().flat_map(above).collect();
@@ -158,7 +160,7 @@ fn patterns(dirs: &BTreeSet<RepoPath>) -> String {
     text
 }
 
-/// Names with characters that mean something in patterns.
+/// Escapes characters with a meaning in patterns.
 fn escaped(dir: &RepoPath) -> String {
     let special = |c: char| matches!(c, '*' | '?' | '[' | '\\');
     dir.as_str()

@@ -1,4 +1,4 @@
-//! Putting submodules into a checkout. They have no `.git` of their own there: to programs they are files.
+//! Places submodules in a checkout. They have no `.git` of their own there: programs see plain files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +14,12 @@ use super::{Checkout, Extent, GitError, Mirror, place};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
 
-/// Index of the one that is being written.
+/// Index of the submodule that is being written.
 const INDEX: &str = "lockkeeper-submodule-index";
 
 impl Mirror {
-    /// Puts fetched submodules where they belong. What runs made beside their files stays as long as the commit does.
+    /// Places fetched submodules in the checkout. Files that runs made beside their files stay while the commit
+    /// stays.
     pub async fn place_submodules(
         &self,
         checkout: &Checkout,
@@ -32,7 +33,7 @@ impl Mirror {
         let io = || GitError::from_io(&doing);
         let noted = admin.join(place::SUBMODULES);
         let placed = read_note(&noted);
-        // Who is killed over it leaves nothing that could be taken for whole.
+        // The note is removed first, so that a killed process leaves nothing that looks whole.
         remove_all(&noted).map_err(io())?;
         for submodule in submodules {
             let Submodule { path, commit, .. } = submodule;
@@ -54,8 +55,8 @@ impl Mirror {
         fs::write(noted, note).map_err(io())
     }
 
-    /// Removes what runs have left where the index has submodules: git looks past those directories. `git` is for the
-    /// worktree in `dir`.
+    /// Removes the files that runs have left in the submodule directories of the index, because git ignores those
+    /// directories. `git` is for the worktree in `dir`.
     pub(super) async fn sweep_submodules(
         &self,
         doing: &str,
@@ -88,7 +89,7 @@ impl Mirror {
         for path in links.filter_map(name) {
             let dir = empty_way(dir, &path).map_err(GitError::from_io(doing))?;
             if dir.exists() {
-                // What commits of them had is known when they are put there again.
+                // The committed files of a submodule are known only when it is placed again.
                 swept(dir, Committed::default())
                     .await
                     .map_err(GitError::from_io(doing))?;
@@ -97,7 +98,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// What the commit had that was there before.
+    /// Returns the files of the previous commit of a submodule.
     async fn committed_there(&self, submodule: &Submodule, old: Option<&str>) -> Committed {
         let Some(old) = old.and_then(|old| CommitSha::new(old).ok()) else {
             return Committed::default();
@@ -140,7 +141,7 @@ impl Mirror {
     }
 }
 
-/// Leaves of a directory what stays in checkouts that move to another commit.
+/// Removes everything from a directory except the files that stay when a checkout moves to another commit.
 async fn swept(dir: PathBuf, committed: Committed) -> io::Result<()> {
     apart(move || kept::sweep(&dir, &committed)).await.flatten()
 }
@@ -153,7 +154,8 @@ fn read_note(file: &Path) -> BTreeMap<RepoPath, String> {
         .collect()
 }
 
-/// Where a submodule belongs. A run may have put a link in the way, which would lead out of the checkout.
+/// Returns the path of a submodule. Removes links and files on the way to it: a link of a run could lead out of the
+/// checkout.
 fn empty_way(root: &Path, path: &RepoPath) -> io::Result<PathBuf> {
     let mut dir = root.to_owned();
     for part in path.as_str().split('/') {

@@ -1,12 +1,12 @@
-//! Where a submodule comes from. Its URL is written by whoever opened the pull, so it leads to the forge of the repository
-//! that has it and nowhere else: credentials never travel, and neither disks nor programs can be named.
+//! Resolves the URLs of submodules. The author of a pull writes such a URL, so it may lead only to the forge of the
+//! parent repository. Credentials never go elsewhere, and a URL cannot name disks or programs.
 
 use url::Url;
 
-/// Bytes of a URL.
+/// Maximum length of a URL in bytes.
 const MAX_URL: usize = 2048;
 
-/// Why a submodule is not fetched from its URL.
+/// Reason why a submodule is not fetched from its URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadUrl {
     #[error("its URL is not one")]
@@ -23,7 +23,8 @@ pub(super) enum BadUrl {
     Outside,
 }
 
-/// The URL of a submodule by what `.gitmodules` says (gitmodules(5)), in the form of the URL of its parent.
+/// Resolves the URL of a submodule from the text in `.gitmodules` (gitmodules(5)). The result has the form of the
+/// parent's URL.
 pub(super) fn resolve(parent: &Url, text: &str) -> Result<Url, BadUrl> {
     let is_odd = |c: char| c.is_control() || c.is_whitespace() || c == '\\';
     if text.is_empty() || text.len() > MAX_URL || text.contains(is_odd) {
@@ -35,7 +36,7 @@ pub(super) fn resolve(parent: &Url, text: &str) -> Result<Url, BadUrl> {
     if let Some((host, path)) = scp_like(text) {
         return on_host(parent, host, path);
     }
-    // `ext::sh`, `/etc`, `file:…`: whatever is not for the web or SSH, in words of its own.
+    // Other forms such as `ext::sh`, `/etc` and `file:…` get a message of their own.
     let url = Url::parse(text).map_err(|_| BadUrl::Protocol(beginning(text)))?;
     match url.scheme() {
         "https" | "http" if !url.username().is_empty() || url.password().is_some() => {
@@ -54,7 +55,8 @@ pub(super) fn resolve(parent: &Url, text: &str) -> Result<Url, BadUrl> {
     }
 }
 
-/// `file:`, `ext::sh`, and of a path on a disk as much as tells which one is meant.
+/// Returns the protocol, such as `file:` or `ext::sh`, or the beginning of a path on a disk, so that the message
+/// identifies it.
 fn beginning(text: &str) -> String {
     match text.split('/').next().unwrap_or_default() {
         "" => text.chars().take(60).collect(),
@@ -62,7 +64,7 @@ fn beginning(text: &str) -> String {
     }
 }
 
-/// `git@host:path`: no slash before the colon, and not two of them.
+/// Parses `git@host:path`, with no slash before the colon and no double colon.
 fn scp_like(text: &str) -> Option<(&str, &str)> {
     let (host, path) = text.split_once(':')?;
     let (user, host) = host.split_once('@')?;
@@ -71,7 +73,7 @@ fn scp_like(text: &str) -> Option<(&str, &str)> {
     (is_one && !path.starts_with("//")).then_some((host, path))
 }
 
-/// What is written for SSH is fetched as the parent is.
+/// Converts a URL for SSH to the protocol of the parent.
 fn on_host(parent: &Url, host: &str, path: &str) -> Result<Url, BadUrl> {
     if !parent
         .host_str()

@@ -1,9 +1,10 @@
-//! Submodules of a commit (`--checkout-submodules`).
+//! Fetches the submodules of a commit (`--checkout-submodules`).
 //!
-//! Which there are, and where they come from, is said by files of a pull, so git's own commands for submodules are not
-//! used: they obey too much of what is written there. Here only name, path and URL of `.gitmodules` count. Each is fetched,
-//! without history, into a repository of its own inside the mirror of its parent, with the credentials of the parent: what
-//! another repository's mirror holds by better credentials is out of reach. Numbers, depth and sizes have limits.
+//! Files of a pull list the submodules and their URLs. Git's own submodule commands are not used, because they obey
+//! too many settings in those files. Only name, path and URL of `.gitmodules` count here. Each submodule is fetched
+//! without history into a repository inside the mirror of its parent, with the credentials of the parent. So a
+//! submodule cannot read what another repository's mirror holds with better credentials. Number, depth and size of
+//! submodules are limited.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -21,77 +22,76 @@ use super::{
 };
 use crate::model::{CommitSha, RepoId, RepoPath};
 
-/// Submodules of one checkout, with those of submodules.
+/// Maximum number of submodules of one checkout, including nested ones.
 const MAX_COUNT: usize = 50;
-/// Submodules inside of submodules.
+/// Maximum nesting depth of submodules.
 const MAX_DEPTH: usize = 4;
-/// Bytes of `.gitmodules`.
+/// Maximum size of `.gitmodules` in bytes.
 const MAX_LIST: u64 = 256 * 1024;
-/// Bytes of one repository.
+/// Maximum size of one submodule repository in bytes.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// What was admitted is what is fetched: of a repository that was renamed the forge leads on to the new name, which may be
-/// that of somebody else.
+/// Options that forbid redirects, so that git fetches exactly the admitted repository. A forge redirects a renamed
+/// repository to its new name, which may belong to another owner.
 const STAY: [&str; 2] = ["-c", "http.followRedirects=false"];
 
-/// A submodule that was fetched.
+/// Submodule that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submodule {
-    /// Where it belongs.
+    /// Path of the submodule in the checkout.
     pub path: RepoPath,
-    /// What it is.
     pub repo: RepoId,
-    /// Which of its commits.
     pub commit: CommitSha,
-    /// The repository on this disk.
+    /// Repository of the submodule on this disk.
     pub(super) dir: PathBuf,
 }
 
-/// Whether a repository may be fetched as a submodule.
+/// Decision about fetching a repository as a submodule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Admission {
-    /// It may.
+    /// The repository may be fetched.
     Admitted,
-    /// It may not: why, and the way out.
+    /// The repository may not be fetched. The text gives the reason and the way out.
     Refused(String),
-    /// That cannot be told at this moment: why. It is not fetched.
+    /// The decision is not possible at this moment, so the repository is not fetched. The text gives the reason.
     Unknown(String),
 }
 
-/// Says which repositories may be fetched as submodules.
+/// Decides which repositories may be fetched as submodules.
 #[async_trait]
 pub trait SubmoduleRules: Send + Sync {
-    /// What holds for a repository. `by_owner`: it would be fetched with a credential that the owner of its parent gave, and
-    /// not with the server's own.
+    /// Returns the decision for a repository. `by_owner` is true if the fetch would use a credential of the parent's
+    /// owner instead of the server's own.
     async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission;
 }
 
-/// A submodule before it is fetched.
+/// Submodule before it is fetched.
 struct Named {
     path: RepoPath,
     url: String,
     commit: CommitSha,
 }
 
-/// A repository whose submodules are to be found.
+/// Repository whose submodules are listed.
 struct Parent {
     mirror: Mirror,
     commit: CommitSha,
     url: Url,
-    /// Where it is checked out.
+    /// Path of its checkout.
     path: RepoPath,
     depth: usize,
 }
 
-/// Where a repository says what its submodules are.
+/// Returns the path of the file that lists the submodules of a repository.
 fn list_file() -> RepoPath {
     RepoPath::new(".gitmodules").expect("a plain name is a path")
 }
 
 impl Mirror {
-    /// Fetches what is missing of the submodules of a commit, and of theirs, as far as the rules admit them: what is here is
-    /// judged as well. The caller sees to it that nobody else does so for this mirror.
+    /// Fetches the missing submodules of a commit, including nested ones, as far as the rules admit them. The rules
+    /// also apply to submodules that are present. The caller must ensure that nothing else does so for this mirror at
+    /// the same time.
     pub async fn bring_submodules(
         &self,
         remote: &Remote<'_>,
@@ -162,12 +162,13 @@ impl Mirror {
         Ok(found)
     }
 
-    /// Whether a commit that is here says anything of submodules.
+    /// Returns true if a commit in the mirror has a list of submodules.
     pub async fn has_submodules(&self, commit: &CommitSha) -> Result<bool, GitError> {
         self.is_tracked(commit, &list_file()).await
     }
 
-    /// What a commit says of submodules. One that `.gitmodules` does not name stays empty, as with git.
+    /// Returns the submodules that a commit names. A submodule without an entry in `.gitmodules` stays empty, as with
+    /// git.
     async fn named_submodules(
         &self,
         doing: &str,
@@ -202,7 +203,7 @@ impl Mirror {
         Ok(named.collect())
     }
 
-    /// The repository of this forge at a URL; `None`: it has none there.
+    /// Returns the repository of this forge at a URL, or `None` if the URL does not name one.
     fn repo_at(&self, url: &Url) -> Option<RepoId> {
         let path = url.path().trim_matches('/');
         RepoId::new(
@@ -212,7 +213,7 @@ impl Mirror {
         .ok()
     }
 
-    /// Its repository inside of this one.
+    /// Returns the mirror of a submodule inside this mirror.
     fn submodule(&self, repo: &RepoId) -> Self {
         let settings = GitSettings {
             filter: None,
@@ -222,8 +223,9 @@ impl Mirror {
         Self::new(Arc::new(settings), repo, Arc::new(Locks::default())).at(dir)
     }
 
-    /// The files of one commit, without its history, under a ref of its own that keeps them. Unless it is known that the
-    /// credential may read them, the forge is asked although they are here: another one may have brought them.
+    /// Fetches the files of one commit, without its history, and keeps them under a ref. Unless the credential is
+    /// known to have access (`is_known`), the forge is asked even if the files are present: another credential may
+    /// have brought them.
     async fn bring_commit(
         &self,
         doing: &str,
@@ -312,7 +314,7 @@ impl Mirror {
 
 const NO_REPOSITORY: &str = "its URL leads to no repository of the forge";
 
-/// With the way out.
+/// Appends the way out to a refusal.
 fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     GitError::other(
         doing,
@@ -322,7 +324,7 @@ fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     )
 }
 
-/// Whether a credential is used that the owner of the parent gave.
+/// Returns true if the credential comes from the parent's owner.
 fn by_owner(remote: &Remote<'_>) -> bool {
     remote
         .credentials
@@ -345,7 +347,7 @@ async fn admit(
     }
 }
 
-/// `submodule.NAME.path LF a/b NUL submodule.NAME.url LF ../b.git NUL`.
+/// Parses `submodule.NAME.path LF a/b NUL submodule.NAME.url LF ../b.git NUL`.
 fn urls_by_path(list: &[u8]) -> BTreeMap<RepoPath, String> {
     let mut by_name: BTreeMap<&str, (Option<RepoPath>, Option<&str>)> = BTreeMap::new();
     for entry in list

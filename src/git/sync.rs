@@ -1,11 +1,11 @@
-//! Bringing a mirror in step with its forge.
+//! Brings a mirror in sync with its forge.
 //!
-//! The need: after a synchronisation the mirror has exactly the refs that the forge advertised at one moment, also when
-//! somebody pushes meanwhile. So the list is asked for first, the commits of what has moved are fetched by their ids (in
-//! one exchange, their number does not matter), and only then the refs are moved: those that are gone first, because
-//! their names may be in the way of new ones (`release` and `release/1`), then all others in one transaction.
+//! The need: after a sync the mirror has exactly the refs that the forge advertised at one moment, even when somebody
+//! pushes meanwhile. So the list of refs is requested first. Then the commits of moved refs are fetched by their ids,
+//! in one exchange regardless of their number. Only then are the refs moved. Removed refs come first, because their
+//! names may conflict with new ones (`release` and `release/1`). All others follow in one transaction.
 //!
-//! Killed at any point the mirror has old refs or new ones, and every commit a ref names; the next synchronisation does
+//! Killed at any point, the mirror has old refs or new ones, and every commit that a ref names. The next sync does
 //! the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,25 +17,25 @@ use super::refused::{RefusedRef, Sifted, known_among, refs_of, without_refused};
 use super::remote::Checked;
 use super::{GitError, Mirror, RefList, RefSelection, Remote, advertise, classify};
 
-/// So often the list of refs is asked for when commits in it are gone before they can be fetched.
+/// Maximum number of attempts when listed commits disappear before they can be fetched.
 const ATTEMPTS: usize = 3;
 
-/// What a synchronisation came to.
+/// Result of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
-    /// The refs the mirror has now: those that the forge advertised when it was asked, but for the refused ones.
+    /// Refs that the mirror has now: those that the forge advertised, except the refused ones.
     pub refs: RefList,
-    /// Those that git refused and the mirror does not have.
+    /// Refs that git refused and the mirror does not have.
     pub refused: Vec<RefusedRef>,
-    /// How many refs are new, moved or gone.
+    /// Number of refs that are new, moved or removed.
     pub changed: usize,
-    /// Bytes of the packs that were received.
+    /// Size of the received packs in bytes.
     pub bytes: u64,
 }
 
 impl Mirror {
-    /// Brings exactly the wanted refs in step with the forge and removes all others; makes the mirror when there is none.
-    /// A damaged mirror is replaced by a fresh clone, see [`Self::rebuild`].
+    /// Brings exactly the wanted refs in sync with the forge and removes all others. Creates the mirror when there is
+    /// none. A fresh clone replaces a damaged mirror, see [`Self::rebuild`].
     pub async fn sync(
         &self,
         remote: &Remote<'_>,
@@ -54,7 +54,7 @@ impl Mirror {
         }
     }
 
-    /// The refs of the mirror; none when there is no mirror.
+    /// Returns the refs of the mirror, or none when there is no mirror.
     pub async fn refs(&self) -> Result<RefList, GitError> {
         if !self.dir().exists() {
             return Ok(RefList::default());
@@ -65,7 +65,7 @@ impl Mirror {
             .cap(advertise::MAX_BYTES)
             .args(["for-each-ref", "--format=%(objectname)%09%(refname)"]);
         let output = self.run(&doing, cmd).await?;
-        // A ref that cannot be read is passed over with a warning only.
+        // Git skips an unreadable ref and only prints a warning.
         if !output.stderr.bytes.is_empty() {
             return Err(GitError::from_output(&doing, &output, None));
         }
@@ -114,8 +114,8 @@ impl Mirror {
         })
     }
 
-    /// Fetches the commits of what has moved, and says how many bytes came, and which commits git refused; `None`: the server
-    /// no longer has one of them.
+    /// Fetches the commits of moved refs. Returns the number of received bytes and the refused commits, or `None`
+    /// when the server no longer has one of the commits.
     async fn bring(
         &self,
         remote: &Checked<'_>,
@@ -166,7 +166,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// All of them or none.
+    /// Updates all refs of the list or none.
     async fn update_refs(&self, list: String) -> Result<(), GitError> {
         if list.is_empty() {
             return Ok(());

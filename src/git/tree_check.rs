@@ -1,15 +1,16 @@
-//! Whether the files of a checkout are those of its commit.
+//! Checks that the files of a checkout are those of its commit.
 //!
-//! The need: git writes a checkout from objects on a disk where programs of pull requests may have written, too, and it
-//! believes them: it compares an object with its id only when that object was received. So what was checked out is compared
-//! with the commit once more, without git's index and filters. Commit and directories are read through git and hashed
-//! here, each must have the id by which it was asked for; files are read from the checkout and hashed. What holds then is
-//! what the id of the commit promises, whatever the objects, the configuration or the index say.
+//! The need: git writes a checkout from objects on a disk where programs of pull requests may have written, too. Git
+//! trusts these objects: it compares an object with its id only on receipt. So the checked-out files are compared
+//! with the commit again, without git's index and filters. Commit and directories are read through git and hashed
+//! here, and each must have the requested id. Files are read from the checkout and hashed. A passed check therefore
+//! depends only on the id of the commit, regardless of the objects, the configuration and the index.
 //!
-//! Files that git converts by attributes of the commit itself (line ends, `ident`, encodings) have other bytes in a checkout.
-//! Only for those, and only where the commit has attributes, git is asked which object they would become.
+//! Git converts some files by attributes of the commit (line ends, `ident`, encodings), so their bytes differ in a
+//! checkout. Only for those files, and only if the commit has attributes, git computes the object that they would
+//! become.
 //!
-//! Files that are not tracked are not looked at: hooks and earlier runs of the same pull request make them.
+//! Untracked files are not checked: hooks and earlier runs of the same pull request create them.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -29,17 +30,17 @@ use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::{Cmd, Dialogue};
 
-/// Longest first line of an answer of `git cat-file`.
+/// Maximum length of the first line of an answer of `git cat-file`.
 const MAX_LINE: usize = 200;
-/// Bytes of a commit.
+/// Maximum size of a commit in bytes.
 const MAX_COMMIT: usize = 16 * 1024 * 1024;
-/// Files that git is asked about.
+/// Maximum number of converted files that git hashes.
 const MAX_CONVERTED: usize = 100_000;
 const ATTRIBUTES: &str = ".gitattributes";
 
-/// What a commit says of a file or link.
+/// Entry of a commit for a file or link.
 struct Entry {
-    /// From the root of the checkout.
+    /// Path from the root of the checkout.
     path: PathBuf,
     kind: Kind,
     id: String,
@@ -51,26 +52,26 @@ enum Kind {
     Link,
 }
 
-/// What a commit says of a checkout.
+/// Content that a commit expects in a checkout.
 #[derive(Default)]
 struct Tree {
     entries: Vec<Entry>,
-    /// Directories that must be directories, and no links.
+    /// Paths that must be directories and not links.
     dirs: Vec<PathBuf>,
 }
 
-/// How much of a directory is checked out.
+/// Part of a directory that is checked out.
 #[derive(Clone)]
 enum Part {
-    /// Everything below.
+    /// Everything below the directory.
     All,
-    /// As the extent has it; the directory by its name.
+    /// The part that the extent selects; the path is that of the directory.
     Some(RepoPath),
 }
 
 impl Mirror {
-    /// Compares what a directory holds of a commit with that commit. `git` is for the worktree in it. The caller sees to
-    /// it that nobody changes the directory meanwhile.
+    /// Compares the files of a directory with the commit. `git` is for the worktree in that directory. The caller
+    /// must ensure that nothing changes the directory at the same time.
     pub(super) async fn check_tree(
         &self,
         doing: &str,
@@ -102,7 +103,7 @@ impl Mirror {
             Ok(converted) => return Err(self.altered(doing, &not_of(&converted[0].path, commit))),
             Err(path) => return Err(self.altered(doing, &not_of(&path, commit))),
         };
-        // Git would follow those of a run as well.
+        // Git would also use attribute files that a run has created.
         if let Some(other) = converted
             .iter()
             .find_map(|entry| attributes_of_others(dir, &entry.path, &known))
@@ -117,7 +118,7 @@ impl Mirror {
         }
     }
 
-    /// Everything that a commit has in an extent, or what of it is not what its id says.
+    /// Returns everything that a commit has in an extent, or a description of an object that does not match its id.
     async fn tree_of(
         &self,
         doing: &str,
@@ -179,7 +180,7 @@ impl Mirror {
         Ok(Ok(tree))
     }
 
-    /// Ids of the objects that files would become, in their order.
+    /// Returns the ids of the objects that the files would become, in the same order.
     async fn converted_ids(
         &self,
         doing: &str,
@@ -209,7 +210,7 @@ impl Mirror {
     }
 }
 
-/// A file of attributes beside a path, or above it, that the commit does not have.
+/// Finds an attribute file beside or above a path that the commit does not have.
 fn attributes_of_others(root: &Path, path: &Path, known: &BTreeSet<PathBuf>) -> Option<PathBuf> {
     let mut files = path.ancestors().skip(1).map(|dir| dir.join(ATTRIBUTES));
     files.find(|file| !known.contains(file) && root.join(file).symlink_metadata().is_ok())
@@ -236,7 +237,7 @@ fn shown(path: &Path) -> String {
 }
 
 impl Part {
-    /// What is checked out of a directory in this one; `None`: nothing.
+    /// Returns the part of a subdirectory that is checked out, or `None` for nothing.
     fn below(&self, name: &OsStr, extent: &Extent) -> Option<Self> {
         let Self::Some(dir) = self else {
             return Some(Self::All);
@@ -252,7 +253,7 @@ impl Part {
         some.has_files(extent).then_some(some)
     }
 
-    /// Whether the files right in it are checked out.
+    /// Returns true if the files directly in the directory are checked out.
     fn has_files(&self, extent: &Extent) -> bool {
         match self {
             Self::All => true,
@@ -261,16 +262,16 @@ impl Part {
     }
 }
 
-/// A running `git cat-file --batch`.
+/// Running `git cat-file --batch`.
 struct Objects<'a> {
     doing: &'a str,
     talk: Dialogue,
-    /// Read so far.
+    /// Number of bytes read so far.
     bytes: usize,
 }
 
 impl Objects<'_> {
-    /// The content of an object; `None`: it is another one, or of another kind.
+    /// Returns the content of an object, or `None` if the content or kind does not match.
     async fn read(&mut self, kind: &str, id: &str) -> Result<Option<Vec<u8>>, GitError> {
         let doing = self.doing;
         let process = |error| GitError::from_process(doing, error);
@@ -315,7 +316,7 @@ impl Objects<'_> {
     }
 }
 
-/// `tree 1234…` in the first line of a commit.
+/// Parses `tree 1234…` in the first line of a commit.
 fn tree_id(commit: &[u8]) -> Option<String> {
     let line = commit.split(|byte| *byte == b'\n').next()?;
     let id = std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?;
@@ -323,7 +324,7 @@ fn tree_id(commit: &[u8]) -> Option<String> {
         .then(|| id.to_owned())
 }
 
-/// `<mode> SP <name> NUL <id in bytes>` again and again.
+/// Parses repeated entries of the form `<mode> SP <name> NUL <id in bytes>`.
 fn entries(mut list: &[u8], id_bytes: usize) -> Option<Vec<(&[u8], OsString, String)>> {
     let mut entries = Vec::new();
     while !list.is_empty() {
@@ -343,7 +344,7 @@ fn entries(mut list: &[u8], id_bytes: usize) -> Option<Vec<(&[u8], OsString, Str
 fn kind(mode: &[u8]) -> Option<Kind> {
     match mode {
         b"120000" => Some(Kind::Link),
-        // Old tools wrote other bits as well; to git a file is executable by its owner or it is not.
+        // Old tools wrote other bits as well; git only distinguishes whether the owner may execute a file.
         mode if mode.starts_with(b"100") => Some(Kind::File {
             is_executable: mode.get(3).is_some_and(|bits| bits & 1 == 1),
         }),
@@ -351,7 +352,8 @@ fn kind(mode: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Files with other bytes than those of their objects; the error is the path of what is no file, or no directory.
+/// Returns the files whose bytes differ from those of their objects. The inner error is a path that is not the
+/// expected kind of file or directory.
 fn differing(root: &Path, tree: Tree) -> io::Result<Result<Vec<Entry>, PathBuf>> {
     for dir in tree.dirs {
         if !meta(&root.join(&dir))?.is_some_and(|meta| meta.is_dir()) {
@@ -400,7 +402,7 @@ fn meta(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// The id of an object, of the length of another id.
+/// Running hash of an object; the length of another id selects the algorithm.
 enum Hash {
     Sha1(Sha1),
     Sha256(Sha256),

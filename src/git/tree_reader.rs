@@ -1,13 +1,13 @@
-//! Reading many files of a commit without a checkout, through one git process.
+//! Reads many files of a commit without a checkout, through one git process.
 
 use super::{GitError, Mirror};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::{Dialogue, ProcessError};
 
-/// Longer than any name of an object with its path.
+/// Maximum length of a line, longer than any name of an object with its path.
 const MAX_LINE: usize = 16 * 1024;
 
-/// The files of a commit.
+/// Reader for the files of one commit.
 #[derive(Debug)]
 pub struct TreeReader {
     mirror: Mirror,
@@ -16,7 +16,7 @@ pub struct TreeReader {
 }
 
 impl Mirror {
-    /// Reads files of a commit that was fetched.
+    /// Returns a reader for the files of a fetched commit.
     pub fn reader(&self, commit: &CommitSha) -> TreeReader {
         TreeReader {
             mirror: self.clone(),
@@ -27,7 +27,8 @@ impl Mirror {
 }
 
 impl TreeReader {
-    /// The content of a file, of a symbolic link its text; `None`: there is no such file, or it is larger than `most`.
+    /// Returns the content of a file, or the text of a symbolic link. Returns `None` if the file does not exist or is
+    /// larger than `most`.
     pub async fn read(&mut self, path: &RepoPath, most: u64) -> Result<Option<Vec<u8>>, GitError> {
         let doing = format!("read `{path}` at {}", self.commit.short());
         if self.talk.is_none() {
@@ -35,7 +36,7 @@ impl TreeReader {
         }
         let read = self.talk(path, most).await;
         if read.is_err() {
-            // Nobody knows what it would answer next.
+            // After an error, the next answer of the process is unknown.
             self.talk = None;
         }
         match read {
@@ -67,7 +68,7 @@ impl TreeReader {
         };
         talk.say(format!("contents {id}\n").as_bytes()).await?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        // Once more what was said before, then the content and a line break.
+        // The process repeats the line, then sends the content and a line break.
         if talk
             .line(MAX_LINE)
             .await?
@@ -102,7 +103,7 @@ enum Heard {
     Ended,
 }
 
-/// `1234… blob 57`; anything else is no file.
+/// Parses `1234… blob 57`; any other line is no file.
 fn blob(line: &[u8]) -> Option<(&str, u64)> {
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let (id, kind, size) = (words.next()?, words.next()?, words.next()?);

@@ -1,4 +1,4 @@
-//! Keeping a mirror whole and small.
+//! Keeps a mirror whole and small.
 
 use std::fs;
 use std::io;
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use super::{GitError, Mirror, place};
 
-/// Walking or repacking the largest repositories.
+/// Deadline for walking or repacking the largest repositories.
 pub(super) const DEADLINE: Duration = Duration::from_hours(1);
-/// What git says when this machine is to blame, and not the mirror.
+/// Messages of git when this machine causes the failure, and not the mirror.
 const SHORTAGES: [&str; 4] = [
     "Out of memory",
     "Cannot allocate memory",
     "Too many open files",
     "Resource temporarily unavailable",
 ];
-/// Growth that is not worth packing everything again.
+/// Growth in bytes that does not justify packing everything again.
 const SMALL: u64 = 8 << 20;
-/// So many packs slow every call down.
+/// Number of packs that slows every call down.
 const MANY: usize = 50;
 
 fn is_short_of_something(stderr: &str) -> bool {
@@ -26,7 +26,8 @@ fn is_short_of_something(stderr: &str) -> bool {
 }
 
 impl Mirror {
-    /// Looks whether every object that the refs need is here; [`GitError::Corrupt`] if not. No mirror is fine.
+    /// Checks that every object that the refs need is present; returns [`GitError::Corrupt`] if not. A missing mirror
+    /// is fine.
     pub async fn check_connectivity(&self) -> Result<(), GitError> {
         let _transfer = self.locks.transfer.lock().await;
         if self.dir().exists() {
@@ -36,7 +37,7 @@ impl Mirror {
         }
     }
 
-    /// Needs the mutex `transfer`.
+    /// Does the check of `check_connectivity`. Needs the mutex `transfer`.
     pub(super) async fn connected(&self) -> Result<(), GitError> {
         let doing = format!("check that the mirror of {} is whole", self.repo);
         let cmd = self.git().deadline(DEADLINE).args([
@@ -46,10 +47,10 @@ impl Mirror {
             "--single-worktree",
             "--all",
         ]);
-        // What a partial mirror left at the forge is not missing.
+        // Objects that a partial mirror left at the forge are not missing.
         let cmd = cmd.args(self.filter().map(|_| "--exclude-promisor-objects"));
         let output = self.call(&doing, &cmd).await?;
-        // A ref that cannot be read is passed over with a warning only.
+        // Git skips an unreadable ref and only prints a warning.
         if output.is_success() && output.stderr.bytes.is_empty() {
             return Ok(());
         }
@@ -63,9 +64,10 @@ impl Mirror {
         })
     }
 
-    /// Packs refs and objects and drops what nothing needs, for a reconciler to call now and then. Checkouts keep what
-    /// they need, and what came within a day stays. It may be killed at any time; what it leaves behind the next one
-    /// removes. No mirror is fine. The caller sees to it that nobody brings submodules or files of LFS meanwhile.
+    /// Packs refs and objects and removes unneeded objects. A reconciler calls this periodically. The objects that
+    /// checkouts need stay, and so do those that came within a day. A kill at any time is harmless, because the next
+    /// call removes the remains. A missing mirror is fine. The caller must ensure that nothing brings submodules or
+    /// LFS files at the same time.
     pub async fn maintain(&self) -> Result<(), GitError> {
         let _transfer = self.locks.transfer.lock().await;
         self.clear_leftovers()?;
@@ -80,7 +82,7 @@ impl Mirror {
         self.prune(&self.maintaining()).await?;
         drop(writer);
         self.tidy_parts(&self.maintaining()).await?;
-        // Nothing below takes away what a checkout that is being made just now needs, so it need not wait.
+        // The steps below remove nothing that a checkout in progress needs, so checkouts need not wait.
         self.run(
             &self.maintaining(),
             self.git().args(["pack-refs", "--all", "--prune"]),
@@ -100,9 +102,9 @@ impl Mirror {
         format!("clean up the mirror of {}", self.repo)
     }
 
-    /// Usually packs are joined so that few remain, each at least twice as large as the one before: what a day brought is
-    /// cheap, whatever the size of the repository. When it has grown, everything is packed again and what nothing needs
-    /// goes: the size then is noted to compare with.
+    /// Packs the objects. Usually it joins packs so that few remain, each at least twice as large as the one before.
+    /// This makes the objects of a day cheap to pack, regardless of the size of the repository. When the mirror has
+    /// grown, it packs everything again and removes unneeded objects. Then it records the size for later comparisons.
     async fn pack(&self) -> Result<(), GitError> {
         let noted = self.dir().join(place::PACKED);
         let last = fs::read_to_string(&noted)
@@ -138,7 +140,7 @@ impl Mirror {
         self.run(&self.maintaining(), cmd).await.map(drop)
     }
 
-    /// How many packs there are, and what they take.
+    /// Returns the number and the total size of the packs.
     pub(super) fn packs(&self) -> Packs {
         let entries = fs::read_dir(self.dir().join("objects/pack"))
             .into_iter()
@@ -158,7 +160,7 @@ impl Mirror {
             })
     }
 
-    /// Removes packs that were not finished because somebody was killed. Needs the mutex `transfer`.
+    /// Removes unfinished packs of killed processes. Needs the mutex `transfer`.
     pub(super) fn clear_unfinished_packs(&self) -> io::Result<()> {
         for entry in fs::read_dir(self.dir().join("objects/pack"))
             .into_iter()
@@ -183,8 +185,8 @@ impl Mirror {
         remove_locks_in(dir)
     }
 
-    /// Removes a lock file that git named. When it is one of the refs' there may be thousands more, of the same killed
-    /// process, and git names one at a time.
+    /// Removes a lock file that git named. For a ref, it removes all lock files of refs: the same killed process may
+    /// have left thousands, and git names one at a time.
     pub(super) fn remove_lock(&self, file: &Path) -> io::Result<()> {
         fs::remove_file(file)?;
         let is_ref = ["refs", "packed-refs.lock"]
@@ -206,14 +208,14 @@ impl Mirror {
     }
 }
 
-/// The packs of a mirror.
+/// Number and total size in bytes of a mirror's packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packs {
     pub(super) count: usize,
     pub(super) bytes: u64,
 }
 
-/// What there is to pack.
+/// Packing that a mirror needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Nothing,
@@ -221,7 +223,8 @@ enum Packing {
     Everything,
 }
 
-/// A partial mirror cannot have its packs joined: git would lose sight of which objects may be missing.
+/// Chooses the packing. The packs of a partial mirror cannot be joined: git would lose track of the objects that may
+/// be missing.
 fn packing(packs: Packs, last: Option<u64>, is_partial: bool) -> Packing {
     let has_grown = last.is_some_and(|last| packs.bytes > last / 2 * 3 + SMALL);
     match (has_grown, is_partial) {
@@ -232,7 +235,8 @@ fn packing(packs: Packs, last: Option<u64>, is_partial: bool) -> Packing {
     }
 }
 
-/// Removes the lock files below a directory, which need not exist. The caller is the only writer, so nobody can hold one.
+/// Removes the lock files below a directory, which need not exist. The caller is the only writer, so nothing can hold
+/// one.
 fn remove_locks(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir).into_iter().flatten() {
         let entry = entry?;
@@ -243,7 +247,7 @@ fn remove_locks(dir: &Path) -> io::Result<()> {
     remove_locks_in(dir)
 }
 
-/// Those right in a directory.
+/// Removes the lock files directly in a directory.
 fn remove_locks_in(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir).into_iter().flatten() {
         let path = entry?.path();

@@ -1,7 +1,7 @@
-//! The working tree of a person: what it would change if it was pushed. Read only; for the command line.
+//! Reads the working tree of a person and lists the changes that a push would bring. Read only; for the command line.
 //!
-//! Other than a mirror it belongs to whoever runs the program, so their own settings of git count (what they ignore, how
-//! line ends are written), and git refuses repositories of others as it always does.
+//! Unlike a mirror, a working tree belongs to the user of the program. So the user's own settings of git apply
+//! (ignored files, line ends), and git refuses repositories of other users as usual.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use super::objects::{MAX_LIST, TreeFiles, path_of};
 use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath};
 use crate::process::{Cmd, Output};
 
-/// Listing and comparing the largest trees.
+/// Deadline for listing and comparing the largest trees.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// Nothing waits for a person, and nothing of the repository runs.
+/// Variables that prevent prompts and programs of the repository.
 const VARIABLES: &[(&str, &str)] = &[
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_OPTIONAL_LOCKS", "0"),
@@ -30,7 +30,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_CONFIG_VALUE_1", "false"),
 ];
 
-/// Branches that pulls usually go into, the likeliest first.
+/// Usual target branches of pulls, the likeliest first.
 const BASES: [&str; 5] = [
     "origin/HEAD",
     "origin/main",
@@ -39,36 +39,35 @@ const BASES: [&str; 5] = [
     "master",
 ];
 
-/// A working tree.
+/// Working tree on the machine of a user.
 #[derive(Debug)]
 pub struct WorkTree {
     root: PathBuf,
     env: Vec<(OsString, OsString)>,
 }
 
-/// What a working tree is compared with.
+/// Base for the comparison of a working tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// As it was asked for, or found.
+    /// Revision as requested, or as found.
     pub rev: String,
-    /// The branch that is, if it is one.
+    /// Branch of the revision, if it is one.
     pub branch: Option<BranchName>,
-    /// The newest commit that both have.
+    /// Newest commit that base and `HEAD` have in common.
     pub merge_base: CommitSha,
 }
 
-/// What differs between a commit and a working tree.
+/// Differences between a commit and a working tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkTreeChanges {
-    /// The files.
     pub files: Vec<ChangedFile>,
-    /// Those that no commit has as they are.
+    /// Files whose current content is in no commit.
     pub uncommitted: BTreeSet<RepoPath>,
 }
 
 impl WorkTree {
-    /// The working tree that a directory is in; `None` when it is in none. `env` is what git gets of the environment,
-    /// `PATH` and `HOME` above all.
+    /// Finds the working tree that contains a directory; `None` when there is none. `env` is the environment for git,
+    /// with `PATH` and `HOME` above all.
     pub async fn find(
         dir: &Path,
         env: Vec<(OsString, OsString)>,
@@ -100,12 +99,12 @@ impl WorkTree {
         ))
     }
 
-    /// Its topmost directory.
+    /// Returns the topmost directory of the working tree.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where `origin` is, which may contain a password; `None` without it.
+    /// Returns the URL of `origin`, which may contain a password; `None` without `origin`.
     pub async fn origin(&self) -> Result<Option<String>, GitError> {
         let cmd = self.git().args(["config", "--get", "remote.origin.url"]);
         let output = self.call("look up origin", &cmd).await?;
@@ -115,7 +114,8 @@ impl WorkTree {
             .filter(|url| !url.is_empty()))
     }
 
-    /// What to compare with: a revision that was asked for, else the usual branches; `None` when none of them is there.
+    /// Finds the base for a comparison: the requested revision, or else the first of the usual branches. Returns
+    /// `None` when none of them exists.
     pub async fn base(&self, wanted: Option<&str>) -> Result<Option<Base>, GitError> {
         if self.commit("HEAD").await?.is_none() {
             return Ok(None);
@@ -168,7 +168,7 @@ impl WorkTree {
         CommitSha::new(output.stdout.text().trim()).map_err(|_| GitError::other(doing, none))
     }
 
-    /// The branch that a revision is, here or at a remote.
+    /// Returns the branch that a revision names, here or at a remote.
     async fn branch(&self, rev: &str) -> Result<Option<BranchName>, GitError> {
         let cmd = self
             .git()
@@ -191,7 +191,7 @@ impl WorkTree {
             .and_then(|name| BranchName::new(&name).ok()))
     }
 
-    /// The files that would be in the repository: those that git knows, and new ones that are not ignored.
+    /// Returns the files that the repository would have: those that git knows, and new ones that are not ignored.
     pub async fn files(&self) -> Result<TreeFiles, GitError> {
         let known = self
             .list("list the files", &["ls-files", "-z", "--stage"])
@@ -215,7 +215,7 @@ impl WorkTree {
         Ok(files)
     }
 
-    /// What differs from a commit, committed or not.
+    /// Returns the differences from a commit, committed or not.
     pub async fn changes(&self, since: &CommitSha) -> Result<WorkTreeChanges, GitError> {
         const DIFF: [&str; 5] = [
             "diff",
@@ -258,7 +258,7 @@ impl WorkTree {
         .await
     }
 
-    /// What git prints, cut at the zero bytes.
+    /// Runs git and splits its output at the zero bytes.
     async fn list(
         &self,
         doing: &str,
@@ -301,14 +301,14 @@ impl WorkTree {
     }
 }
 
-/// `100644 1234… 0\tpath`; submodules are no files, and of a conflict the first side counts.
+/// Parses `100644 1234… 0\tpath`. Submodules are no files, and the first side of a conflict counts.
 fn known_file(entry: &[u8]) -> Option<Vec<u8>> {
     let tab = entry.iter().position(|byte| *byte == b'\t')?;
     let is_file = entry.starts_with(b"100") || entry.starts_with(b"120");
     is_file.then(|| entry[tab + 1..].to_vec())
 }
 
-/// `M`, path; or `R100`, old path, new path.
+/// Parses `M`, path; or `R100`, old path, new path.
 fn changed_files(mut parts: impl Iterator<Item = Vec<u8>>) -> Vec<ChangedFile> {
     let mut files = Vec::new();
     while let (Some(status), Some(first)) = (parts.next(), parts.next()) {

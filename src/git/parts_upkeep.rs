@@ -70,7 +70,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// The first words of the lines of a note that checkouts have beside their indexes.
+    /// Returns the first words of the lines of a note that checkouts have beside their indexes.
     fn noted(&self, note: &str) -> HashSet<String> {
         let notes = paths_in(&self.dir().join("worktrees"))
             .into_iter()

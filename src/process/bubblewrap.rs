@@ -1,13 +1,13 @@
-//! The command line of `bwrap`, which makes namespaces in which nothing exists but what a sandbox allows.
+//! Builds the command line of `bwrap`, which creates namespaces that contain only the allowed paths of a sandbox.
 //!
-//! - *Files.* The root is a small file system in memory that is read-only in the end; what may be used is bound into it at
-//!   its real path. Links that lead there exist as well, as on the machine. `/tmp` is empty: a run has a temporary directory
-//!   of its own.
-//! - *Order.* A directory is bound before what is below it. The wider right wins: what may be read inside of what may be
-//!   changed needs no entry, and what may be changed inside of what may be read gets one.
-//! - *Processes.* A run sees its own processes only, in a `/proc` that is read-only. The first one in the namespace belongs
-//!   to `bwrap` and ignores SIGINT; with it everything in the namespace ends.
-//! - *Network.* It is shared.
+//! - *Files.* The root is a small file system in memory that becomes read-only. Allowed paths are bound into it at
+//!   their real paths. Links that lead there exist as well, as on the machine. `/tmp` is empty: a run has a temporary
+//!   directory of its own.
+//! - *Order.* A directory is bound before the paths below it. The wider right wins: a readable path inside a writable
+//!   one needs no entry. A writable path inside a readable one gets an entry.
+//! - *Processes.* A run sees only its own processes, in a read-only `/proc`. The first process in the namespace
+//!   belongs to `bwrap` and ignores SIGINT. When it ends, everything in the namespace ends.
+//! - *Network.* The network is shared.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,10 +17,10 @@ use std::path::{Component, Path, PathBuf};
 
 use super::sandbox::DEVICES;
 
-/// Links that are followed on the way to a path (as the kernel does).
+/// Maximum number of links followed on the way to a path (as in the kernel).
 const MOST_LINKS: usize = 40;
 
-/// Namespaces, and no capability in them.
+/// Options that create namespaces without capabilities.
 const NAMESPACES: [&str; 5] = [
     "--unshare-user-try",
     "--unshare-pid",
@@ -29,7 +29,7 @@ const NAMESPACES: [&str; 5] = [
     "ALL",
 ];
 
-/// Arguments of `bwrap` up to and with the program, whose own arguments follow.
+/// Returns the arguments of `bwrap` up to and including the program, whose own arguments follow.
 pub(super) fn arguments(
     read: &[PathBuf],
     write: &[PathBuf],
@@ -41,8 +41,8 @@ pub(super) fn arguments(
     places.add(write, true);
     let mut args: Vec<OsString> = NAMESPACES.map(OsString::from).into();
     args.extend(places.mounts().into_values().flatten());
-    // The settings of the kernel belong to root, also to one without capabilities. In memory is no room for what a run
-    // writes: it would count for nobody.
+    // The settings of the kernel belong to root, even if root has no capabilities. The root in memory is read-only,
+    // because files of a run there would count towards no limit.
     args.extend(["--remount-ro", "/proc", "--remount-ro", "/dev"].map(OsString::from));
     if !places.binds.contains_key(Path::new("/")) {
         args.extend(["--remount-ro", "/"].map(OsString::from));
@@ -57,20 +57,20 @@ pub(super) fn arguments(
     args
 }
 
-/// What exists in the namespace.
+/// Paths that exist in the namespace.
 #[derive(Debug, Default)]
 struct Places {
-    /// Real paths, and whether they may be changed.
+    /// Real paths, each with true if it is writable.
     binds: BTreeMap<PathBuf, bool>,
-    /// Links on the way to them, with what they say.
+    /// Links on the way to the real paths, with their texts.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Places {
-    /// Paths that cannot be reached are passed over.
+    /// Adds paths and ignores unreachable ones.
     fn add<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>, may_change: bool) {
         for (real, links) in paths.into_iter().filter_map(|path| resolve(path).ok()) {
-            // The namespace has its own; a device that was bound over one of them, read-only, could not even be opened.
+            // The namespace has its own devices. A read-only bind over one of them could not even be opened.
             let is_its_own = DEVICES
                 .iter()
                 .chain(&["/dev"])
@@ -82,7 +82,7 @@ impl Places {
         }
     }
 
-    /// Options by the path they are about: a directory comes before what is below it.
+    /// Returns the options by their path, so that a directory comes before the paths below it.
     fn mounts(&self) -> BTreeMap<&Path, Vec<OsString>> {
         let mut mounts = BTreeMap::new();
         for path in self.binds.keys() {
@@ -103,7 +103,7 @@ impl Places {
             }
         }
         for (link, target) in &self.links {
-            // A link in a directory that is bound is there already.
+            // A link in a bound directory already exists.
             if !link.ancestors().any(|above| self.binds.contains_key(above)) {
                 mounts.insert(link, vec!["--symlink".into(), target.into(), link.into()]);
             }
@@ -133,7 +133,7 @@ impl Places {
     }
 }
 
-/// The real path, and the links on the way to it: where each is, and what it says.
+/// Returns the real path and the links on the way to it, each with its path and text.
 fn resolve(path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
     let (mut real, mut links) = (PathBuf::from("/"), Vec::new());
     let mut rest: Vec<PathBuf> = parts(path);
@@ -154,7 +154,7 @@ fn resolve(path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
                         links.push((real.clone(), target));
                         real.pop();
                     }
-                    // It is no link.
+                    // The error means that the path is not a link.
                     Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                     Err(error) => return Err(error),
                 }
@@ -165,7 +165,7 @@ fn resolve(path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
     Ok((real, links))
 }
 
-/// Components, the last one first.
+/// Returns the components, the last one first.
 fn parts(path: &Path) -> Vec<PathBuf> {
     path.components()
         .rev()
@@ -179,7 +179,8 @@ mod tests {
 
     use super::*;
 
-    /// A directory with `/real/a`, `/real/a/b`, `/other`, and two links: `/link` → `real`, `/real/far` → `/other`.
+    /// Creates a directory with `/real/a`, `/real/a/b`, `/other`, and two links: `/link` → `real`, `/real/far` →
+    /// `/other`.
     fn tree() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
@@ -190,7 +191,7 @@ mod tests {
         (dir, root)
     }
 
-    /// The mounts below the directory, without its own path.
+    /// Returns the mounts below the directory, without its own path.
     fn mounts(root: &Path, read: &[&str], write: &[&str]) -> Vec<String> {
         let mut places = Places::default();
         let below =
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn processes_and_devices_are_those_of_the_namespace() {
         let (_dir, root) = tree();
-        // An operator may name `/dev/null` as a file that is empty, such as in `TF_CLI_CONFIG_FILE`.
+        // An administrator may name `/dev/null` as an empty file, such as in `TF_CLI_CONFIG_FILE`.
         let paths = ["/proc", "/proc/self/fd", "/dev", "/dev/null"].map(PathBuf::from);
         let write = ["/dev/null".into(), "/dev/pts".into(), root.join("real")];
         let args = arguments(

@@ -1,4 +1,4 @@
-//! A command before it runs.
+//! Describes a command before it runs.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use super::{Limits, ProcessError, Sandbox};
 use crate::model::RunUser;
 use crate::secret::Secret;
 
-/// A program with arguments, a directory and an explicit environment: nothing is inherited from the server.
+/// Program with arguments, a directory and an explicit environment; it inherits nothing from the server.
 #[derive(Clone)]
 #[must_use = "a command does nothing until it is run"]
 pub struct Cmd {
@@ -39,13 +39,13 @@ pub struct Cmd {
 }
 
 impl Cmd {
-    /// Deadline of a command that sets none.
+    /// Default deadline of a command.
     pub const DEADLINE: Duration = Duration::from_mins(1);
-    /// Most bytes kept of the output (per stream when captured, of both together when streamed), if not set.
+    /// Default cap of the output in bytes, per stream when captured and for both together when streamed.
     pub const CAP: usize = 16 * 1024 * 1024;
 
-    /// A program: an absolute path, a path relative to the directory it runs in, or a name for the `PATH` of the
-    /// command's own environment.
+    /// Creates a command for a program: an absolute path, a path relative to the directory it runs in, or a name for
+    /// the `PATH` of the command's own environment.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -64,13 +64,12 @@ impl Cmd {
         }
     }
 
-    /// Adds an argument. Never a secret: arguments are visible to everybody on the machine.
+    /// Adds an argument. Must never be a secret: arguments are visible to everybody on the machine.
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Adds arguments.
     pub fn args<I: IntoIterator<Item: Into<OsString>>>(mut self, args: I) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
@@ -94,7 +93,6 @@ impl Cmd {
         self
     }
 
-    /// Sets variables.
     pub fn envs<I, N, V>(mut self, variables: I) -> Self
     where
         I: IntoIterator<Item = (N, V)>,
@@ -115,76 +113,77 @@ impl Cmd {
         self
     }
 
-    /// Takes a variable away.
+    /// Removes a variable from the environment.
     pub fn without_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.env.remove(name.as_ref());
         self
     }
 
-    /// Sets what a short call ([`Self::output`]) reads from standard input: lists that are too long for arguments, and
-    /// what nobody else may see. Without it standard input is empty; that of a supervised run always is.
+    /// Sets the standard input of a short call ([`Self::output`]), for long lists and for data that nobody else may
+    /// see. By default standard input is empty; that of a supervised run always is.
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = Some(bytes.into());
         self
     }
 
-    /// Sets how long it may take.
+    /// Sets the time limit of the command.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sets how many bytes of output are kept, see [`Self::CAP`].
+    /// Sets the number of output bytes to keep, see [`Self::CAP`].
     pub fn cap(mut self, bytes: usize) -> Self {
         self.cap = bytes;
         self
     }
 
-    /// Confines it, and all it starts, to a sandbox; `None`: it may do what the server may.
+    /// Confines the program and its children to a sandbox. With `None` they may do what the server may.
     pub fn sandbox(mut self, sandbox: Option<Sandbox>) -> Self {
         self.sandbox = sandbox;
         self
     }
 
-    /// Lets it use one more directory, with all that is below, as its own. Without a sandbox it may anyway.
+    /// Gives the program full access to one more directory and everything below it. Without a sandbox it already has
+    /// it.
     pub fn writes(mut self, dir: impl Into<PathBuf>) -> Self {
         self.sandbox = self.sandbox.map(|sandbox| sandbox.writes([dir.into()]));
         self
     }
 
-    /// Limits what a supervised run takes of the machine.
+    /// Limits the resources of a supervised run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets the user of a supervised run; `None`: that of the server.
+    /// Sets the user of a supervised run; `None` selects that of the server.
     pub fn user(mut self, user: Option<RunUser>) -> Self {
         self.user = user;
         self
     }
 
-    /// Names an empty file that a short call ([`Self::output`]) or a [`Self::dialogue`] locks, shared, until it has ended, even
-    /// if the server is killed meanwhile; see [`super::Hold::by_force`]. A supervised run has a hold of its own
-    /// ([`super::Supervised::hold`]).
+    /// Names an empty file that a short call ([`Self::output`]) or a [`Self::dialogue`] locks, shared, until it has
+    /// ended, even if the server is killed meanwhile; see [`super::Hold::by_force`]. A supervised run has its own
+    /// hold ([`super::Supervised::hold`]).
     pub fn holds(mut self, file: impl Into<PathBuf>) -> Self {
         self.hold = Some(file.into());
         self
     }
 
-    /// Takes back [`Self::holds`], for a program that only reads: it does no harm after the server was killed. A [`Self::dialogue`]
-    /// that holds nothing is started faster, because its only descriptors are the usual three.
+    /// Reverts [`Self::holds`], for a program that only reads: it does no harm after the server was killed. A
+    /// [`Self::dialogue`] without a hold starts faster, because it has only the usual three descriptors.
     pub fn holds_nothing(mut self) -> Self {
         self.hold = None;
         self
     }
 
-    /// The program as it was asked for.
+    /// Returns the program name as given.
     pub(super) fn program(&self) -> &OsStr {
         &self.program
     }
 
-    /// Arguments, `--` and operands.
+    /// Returns the arguments, `--` and the operands.
     pub(super) fn argv(&self) -> impl Iterator<Item = &OsStr> {
         let dashes = (!self.operands.is_empty()).then_some(OsStr::new("--"));
         self.args
@@ -194,8 +193,9 @@ impl Cmd {
             .chain(self.operands.iter().map(OsString::as_os_str))
     }
 
-    /// The command that starts `program` with this command's directory and environment, and nothing of ours. Standard
-    /// input is empty; it leads a process group of its own, so that signals for the server do not reach it.
+    /// Builds the command that starts `program` with this command's directory and environment, and nothing of the
+    /// server. Standard input is empty. The child leads its own process group, so that signals for the server do not
+    /// reach it.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that starts child processes"
@@ -213,7 +213,8 @@ impl Cmd {
         command
     }
 
-    /// Starts it as the leader of a group, in its sandbox; its secret is told for as long as the second value is kept.
+    /// Starts the program in its sandbox as the leader of a group. The child can read its secret while the caller
+    /// keeps the second value.
     pub(super) fn start(
         &self,
         program: &Path,
@@ -233,8 +234,8 @@ impl Cmd {
                 command.stdin(Stdio::piped());
                 descriptors.extend(hold.map(hold::as_descriptor));
             }
-            // An empty file reads as nothing does. Any other descriptor would have the child made by `fork`, which copies the
-            // page tables of this process: most calls have no other.
+            // An empty file reads like no input. With any other descriptor, the child would be created by `fork`,
+            // which copies the page tables of this process. Most calls have no other descriptor.
             (false, Some(hold)) => {
                 command.stdin(hold);
             }
@@ -251,7 +252,7 @@ impl Cmd {
         Ok((group, teller))
     }
 
-    /// Finds the program, so that "not found" names what was searched and is told apart from a missing directory.
+    /// Finds the program, so that the error "not found" names the searched path and differs from a missing directory.
     pub(super) fn resolve(&self) -> Result<PathBuf, ProcessError> {
         if let Some(dir) = self.dir.as_ref().filter(|dir| !dir.is_dir()) {
             return Err(ProcessError::NoDirectory {
@@ -295,8 +296,8 @@ fn is_executable(path: &Path) -> bool {
 }
 
 impl fmt::Debug for Cmd {
-    /// Names only: `Cmd { program: "terraform", args: ["plan", "-var", "…"], env: ["PATH"] }`. Whatever does not look
-    /// like a subcommand or the name of an option is hidden.
+    /// Shows names only: `Cmd { program: "terraform", args: ["plan", "-var", "…"], env: ["PATH"] }`. Hides everything
+    /// that does not look like a subcommand or the name of an option.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let args: Vec<String> = self
             .argv()

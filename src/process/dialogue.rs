@@ -1,4 +1,4 @@
-//! A program that is asked one thing after the other, such as `git cat-file --batch`.
+//! Talks to a program that answers requests one after the other, such as `git cat-file --batch`.
 
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
@@ -15,15 +15,15 @@ use super::output::capture;
 use super::secret::Teller;
 use super::{Captured, Cmd, Output, ProcessError};
 
-/// Most bytes kept of what the program complains about.
+/// Maximum number of bytes kept of standard error.
 const COMPLAINTS: usize = 64 * 1024;
 
-/// A running program that answers on standard output what it is asked on standard input. Dropping it ends the program with
-/// its whole group; so does the deadline of the command, which counts from the start.
+/// Running program that reads requests on standard input and answers on standard output. Dropping the value ends the
+/// program with its whole group. So does the deadline of the command, which counts from the start.
 #[derive(Debug)]
 pub struct Dialogue {
     program: OsString,
-    /// The longest it may take, and when that is over.
+    /// Time limit, and the moment when it expires.
     deadline: (Duration, Instant),
     group: Group,
     stdin: ChildStdin,
@@ -33,11 +33,11 @@ pub struct Dialogue {
 }
 
 impl Cmd {
-    /// Starts the command to talk with it; [`Self::input`] is not used.
+    /// Starts the command as a dialogue; [`Self::input`] is not used.
     ///
     /// # Panics
     ///
-    /// Never: what it takes was asked for two lines before.
+    /// Never, because the three pipes were requested.
     pub fn dialogue(&self) -> Result<Dialogue, ProcessError> {
         let program = self.resolve()?;
         let (mut group, teller) =
@@ -64,7 +64,7 @@ impl Cmd {
 }
 
 impl Dialogue {
-    /// Asks. That the program has ended already is noticed when its answer is read.
+    /// Sends a request. A program that has ended is noticed only when its answer is read.
     pub async fn say(&mut self, bytes: &[u8]) -> Result<(), ProcessError> {
         let stdin = &mut self.stdin;
         let said = async {
@@ -81,7 +81,8 @@ impl Dialogue {
         }
     }
 
-    /// A line of the answer without its end; `None`: the program has ended, or the line is longer than `most` bytes.
+    /// Reads a line of the answer without its end. Returns `None` if the program has ended, or the line is longer
+    /// than `most` bytes.
     pub async fn line(&mut self, most: usize) -> Result<Option<Vec<u8>>, ProcessError> {
         let mut line = Vec::new();
         let mut stdout = (&mut self.stdout).take(most as u64 + 1);
@@ -94,7 +95,7 @@ impl Dialogue {
         Ok((line.pop() == Some(b'\n')).then_some(line))
     }
 
-    /// So many bytes of the answer; `None`: the program has ended before.
+    /// Reads `many` bytes of the answer. Returns `None` if the program has ended before.
     pub async fn bytes(&mut self, many: usize) -> Result<Option<Vec<u8>>, ProcessError> {
         let mut bytes = Vec::new();
         let mut stdout = (&mut self.stdout).take(many as u64);
@@ -102,7 +103,7 @@ impl Dialogue {
         Ok((bytes.len() == many).then_some(bytes))
     }
 
-    /// Asks nothing more, and waits for the program to end; of its answers nothing is kept.
+    /// Closes standard input, waits for the program to end, and discards its remaining answers.
     pub async fn end(mut self) -> Result<Output, ProcessError> {
         drop(self.stdin);
         let (stdout, group) = (&mut self.stdout, &mut self.group);

@@ -1,4 +1,4 @@
-//! A child that is the leader of a process group and takes the group with it.
+//! Manages a child that leads a process group and ends the group with it.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// How long a short call may clean up after SIGTERM (git removes its lock files then).
+/// Time that a short call has to clean up after SIGTERM (git removes its lock files then).
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A running child with its group; dropping it kills both.
+/// Running child with its group; dropping it kills both.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) child: Child,
@@ -20,7 +20,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts a command that was set up to lead its own group; in namespaces it is `bwrap` that waits for the program.
+    /// Starts a command that leads its own group; in namespaces, `bwrap` waits for the program.
     pub(super) fn start(mut command: Command, has_namespaces: bool) -> std::io::Result<Self> {
         let child = command.kill_on_drop(true).spawn()?;
         let id = child
@@ -34,14 +34,14 @@ impl Group {
         })
     }
 
-    /// Waits for the leader, then ends whoever it left behind.
+    /// Waits for the leader, then kills the rest of the group.
     pub(super) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
         let status = self.child.wait().await;
         self.signal(Signal::SIGKILL);
         status
     }
 
-    /// Ends the group: politely first, by force after [`GRACE`].
+    /// Ends the group with SIGTERM, and with SIGKILL after [`GRACE`].
     pub(super) async fn stop(mut self) {
         self.ask_to_end();
         if timeout(GRACE, self.wait()).await.is_err() {
@@ -50,7 +50,7 @@ impl Group {
         }
     }
 
-    /// `bwrap` would not wait for a program that cleans up if it were asked as well.
+    /// Sends SIGTERM to the programs. `bwrap` gets none, because it would then not wait for a program that cleans up.
     fn ask_to_end(&self) {
         let first = Some(self.id)
             .filter(|_| self.has_namespaces)
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// A group that is gone already is what was wanted, so the answer does not matter.
+    /// Signals the group and ignores errors: a group that has ended needs no signal.
     fn signal(&self, signal: Signal) {
         killpg(self.id, signal).ok();
     }
@@ -72,15 +72,15 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Once the leader has been waited for its number may belong to somebody else.
+        // After the wait for the leader, its number may belong to another process.
         if self.child.id().is_some() {
             self.signal(Signal::SIGKILL);
         }
     }
 }
 
-/// Children of the main thread of a process; `None`: it is gone, or the kernel does not list them
-/// (`CONFIG_PROC_CHILDREN`).
+/// Returns the children of the main thread of a process. Returns `None` if the process has ended or the kernel does
+/// not list children (`CONFIG_PROC_CHILDREN`).
 pub(super) fn children(id: Pid) -> Option<Vec<Pid>> {
     let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
     Some(

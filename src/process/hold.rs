@@ -1,4 +1,4 @@
-//! Waiting for an old run to be gone.
+//! Waits for old runs to end, with lock files.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,35 +16,36 @@ use rustix::process::{
 };
 use tokio::time::{Instant, sleep};
 
-/// How often the lock is tried.
+/// Interval between attempts to lock the file.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Number of the descriptor by which a short call holds its file, next to that of its secret.
+/// Number of the descriptor with which a short call holds its file, next to that of its secret.
 const HOLD_FD: i32 = super::Cmd::SECRET_FD + 1;
 
-/// Why a hold was not obtained.
+/// Reason why a hold was not obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldError {
-    /// Somebody has it, and still had it at the deadline.
+    /// Another process held the file until the deadline.
     #[error("a run started earlier still uses {path:?} (waited {} seconds)", .waited.as_secs())]
     Busy {
-        /// The lock file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// How long we waited.
+        /// Duration of the wait.
         waited: Duration,
     },
     /// The file cannot be opened or locked.
     #[error("cannot lock {path:?}")]
     Io {
-        /// The lock file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
-/// Proof that no supervised run uses what the lock file guards. Supervisors hold the file shared for as long as any
-/// process of their run lives, and refuse to start while somebody holds it exclusively: drop this before a run.
+/// Proof that no supervised run uses the files that the lock file guards. Supervisors hold the file shared while any
+/// process of their run lives. They refuse to start while another process holds it exclusively, so drop this before a
+/// run.
 #[derive(Debug)]
 #[must_use = "the hold ends when it is dropped"]
 pub struct Hold {
@@ -52,23 +53,23 @@ pub struct Hold {
 }
 
 impl Drop for Hold {
-    /// Unlocks by word: a child that is being started at this moment has a copy of the open file until it runs its
-    /// program, and closing ours would leave the lock to that copy.
+    /// Unlocks explicitly: a child that is just being started has a copy of the open file until it runs its program.
+    /// Closing our copy would leave the lock to that child.
     fn drop(&mut self) {
         self.file.unlock().ok();
     }
 }
 
-/// A supervisor's share in a hold. It ends when the last process that inherited the open file has ended.
+/// Supervisor's share in a hold. It ends when the last process that inherited the open file has ended.
 #[derive(Debug)]
 pub(super) struct Share {
     _file: File,
 }
 
 impl Hold {
-    /// Takes the file exclusively, waiting at most `deadline` for runs to end. The file is made when missing. It is
-    /// tried again and again rather than waited for in a thread: a thread could not be called back, and would get
-    /// the lock long after the caller has given up.
+    /// Takes the file exclusively and waits at most `deadline` for runs to end. Creates a missing file. The function
+    /// polls the lock instead of blocking a thread: a blocked thread cannot be cancelled, and would get the lock long
+    /// after the caller has given up.
     pub async fn exclusive(path: &Path, deadline: Duration) -> Result<Self, HoldError> {
         let file = open(path)?;
         let end = Instant::now() + deadline;
@@ -92,9 +93,9 @@ impl Hold {
         }
     }
 
-    /// Takes the file exclusively and kills the processes that keep others from it: short calls of a server that is gone,
-    /// which nobody would end. Tells how many were killed. Where the kernel does not show what a process has open, their end is
-    /// waited for.
+    /// Takes the file exclusively and kills the processes that hold it: short calls of a server that has ended, which
+    /// nobody else would end. Returns the number of killed processes too. If the kernel does not show the open files
+    /// of a process, waits for its end.
     pub async fn by_force(path: &Path, deadline: Duration) -> Result<(Self, usize), HoldError> {
         let file = open(path)?;
         let end = Instant::now() + deadline;
@@ -123,7 +124,7 @@ impl Hold {
     }
 }
 
-/// Locks the file for a child that inherits it. This process has no part in the lock once it has let go of it.
+/// Locks the file for a child that inherits it. This process drops its part in the lock when it drops the file.
 pub(super) fn for_child(path: &Path) -> io::Result<File> {
     let file = open(path).map_err(io::Error::other)?;
     match file.try_lock_shared() {
@@ -136,7 +137,7 @@ pub(super) fn for_child(path: &Path) -> io::Result<File> {
     }
 }
 
-/// For a child whose standard input is something else.
+/// Maps the file to a descriptor of a child whose standard input is used otherwise.
 pub(super) fn as_descriptor(file: File) -> FdMapping {
     FdMapping {
         parent_fd: file.into(),
@@ -144,7 +145,7 @@ pub(super) fn as_descriptor(file: File) -> FdMapping {
     }
 }
 
-/// Kills every process but this one that has the file open, and tells their numbers.
+/// Kills every other process that has the file open, and returns the process ids.
 fn kill_holders(file: &File) -> Vec<i32> {
     let Ok(meta) = file.metadata() else {
         return Vec::new();
@@ -158,9 +159,9 @@ fn kill_holders(file: &File) -> Vec<i32> {
     killed.map(|pid| pid.as_raw_nonzero().get()).collect()
 }
 
-/// Kills a process if it has the file open, and what it has started, which is in its group and need not have the file: a
-/// helper of git that brings objects. The handle comes first: if the process ends and its number is given to another, the
-/// signal reaches nobody. Where the kernel has no handles, the number has to do.
+/// Kills a process that has the file open, and its process group: a helper of git that brings objects need not have
+/// the file. The handle comes first, so that the signal cannot reach another process that got the same number.
+/// Without kernel support for handles, the number is used.
 fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
     let handle = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(handle) => Some(handle),
@@ -173,7 +174,7 @@ fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
     let mut open = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
     open.find(|meta| (meta.dev(), meta.ino()) == file)?;
     if getpgid(Some(pid)) == Ok(pid) {
-        // It may have ended this very moment; then its group has, or is killed all the same.
+        // The process may have ended at this moment. Then its group has ended too, or is killed anyway.
         kill_process_group(pid, Signal::KILL).ok();
     }
     match handle {
@@ -183,16 +184,16 @@ fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
 }
 
 impl Share {
-    /// Takes the file shared for this process and all it starts from now on, or says at once that somebody has it
-    /// exclusively.
+    /// Takes the file shared for this process and all processes it starts from now on. Fails at once if another
+    /// process holds it exclusively.
     pub(super) fn take(path: &Path) -> Result<Self, HoldError> {
         let file = open(path)?;
         let io = |source| HoldError::Io {
             path: path.to_owned(),
             source,
         };
-        // Every process of the run inherits the open file: even if the supervisor is killed the lock stays until the
-        // last of them has gone.
+        // Every process of the run inherits the open file. So the lock stays until the last of them has ended, even
+        // if the supervisor is killed.
         fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| io(errno.into()))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Self { _file: file }),
@@ -232,9 +233,9 @@ mod tests {
         };
         sh("true").output().await.unwrap();
         drop(Hold::exclusive(&path, Duration::ZERO).await.unwrap());
-        // A child in a session of its own survives the end of the call, as git does that of a killed server.
+        // A child in its own session survives the end of the call, like a git process of a killed server.
         let survivor = "exec >/dev/null 2>&1; echo $$ >number; exec sleep 1000";
-        // A shell gives what it leaves behind another input, unless it is told.
+        // By default, a shell gives its background processes another input.
         let script = format!(
             "exec 5<&0; setsid sh -c '{survivor}' <&5 & while ! [ -s number ]; do sleep 0.01; done; cat number"
         );

@@ -1,8 +1,8 @@
-//! How much of the machine a run may take.
+//! Limits the resources of a run.
 //!
-//! The kernel holds each process to the limits (`setrlimit`), set by the supervisor right before it starts the program, so
-//! they hold for everything the program starts, too. It counts processes for the user. What the processes of a run take
-//! together is counted by the supervisor ([`super::together`]).
+//! The supervisor sets the limits (`setrlimit`) right before it starts the program, and the kernel enforces them for
+//! each process. So they apply to everything that the program starts, too. The kernel counts processes per user. The
+//! supervisor adds up the use of all processes of a run ([`super::together`]).
 
 use std::ffi::OsString;
 use std::io;
@@ -12,39 +12,39 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::together;
 
-/// Limits of a run; `None`: as much as there is.
+/// Limits of a run; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory that a run may have; one process, of its own (`RLIMIT_DATA`).
+    /// Bytes of memory that a run may have. It also limits the data of each process (`RLIMIT_DATA`).
     pub memory: Option<u64>,
-    /// Processes and threads that a run may have, and the user of the server (`RLIMIT_NPROC`; the kernel does not hold root
-    /// to it).
+    /// Number of processes and threads that a run may have. It also limits all processes of the user of the server
+    /// (`RLIMIT_NPROC`, which the kernel does not enforce for root).
     pub processes: Option<u64>,
-    /// Bytes that a file may be long (`RLIMIT_FSIZE`).
+    /// Maximum size of a file in bytes (`RLIMIT_FSIZE`).
     pub file_size: Option<u64>,
-    /// Processor time of a run, and so of one process (`RLIMIT_CPU`), in whole seconds.
+    /// Processor time of a run, and so of each process (`RLIMIT_CPU`), in whole seconds.
     pub cpu: Option<Duration>,
 }
 
 /// Limit that a program seems to have reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// See [`Limits::memory`].
+    /// Memory limit, see [`Limits::memory`].
     Memory,
-    /// See [`Limits::processes`].
+    /// Process limit, see [`Limits::processes`].
     Processes,
-    /// See [`Limits::file_size`].
+    /// File size limit, see [`Limits::file_size`].
     FileSize,
-    /// See [`Limits::cpu`].
+    /// Processor time limit, see [`Limits::cpu`].
     Cpu,
 }
 
-/// Signals by which the kernel tells a program that it has reached a limit.
+/// Signals with which the kernel reports a reached limit to a program.
 const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
 
 impl Limits {
-    /// Options of `lockkeeper supervise` that say the same.
+    /// Returns the same limits as options of `lockkeeper supervise`.
     pub(super) fn supervise_options(&self) -> Vec<OsString> {
         let numbers = [
             ("--memory", self.memory),
@@ -60,7 +60,7 @@ impl Limits {
             .collect()
     }
 
-    /// Sets them for this process and all it starts. A limit that is lower already stays.
+    /// Sets the limits for this process and all processes it starts. A limit that is already lower stays.
     pub(super) fn set(&self) -> io::Result<()> {
         for (resource, most) in [
             (Resource::RLIMIT_DATA, self.memory),
@@ -69,7 +69,7 @@ impl Limits {
         ] {
             lower(resource, most, 0)?;
         }
-        // The soft limit ends with a signal that says why; the hard one is for programs that go on all the same.
+        // The soft limit sends a signal that shows the reason; the hard limit is for programs that ignore it.
         lower(
             Resource::RLIMIT_CPU,
             self.cpu.map(|cpu| cpu.as_secs().max(1)),
@@ -77,8 +77,8 @@ impl Limits {
         )
     }
 
-    /// The limit that a failed program has probably reached: told by the signal that ended it, or by what programs print
-    /// when the kernel refuses them memory, a process or more room in a file.
+    /// Returns the limit that a failed program has probably reached. The evidence is the signal that ended it, or the
+    /// usual error messages when the kernel refuses memory, a process or more room in a file.
     pub fn reached(&self, signal: Option<i32>, output: &str) -> Option<Reached> {
         let said = |words: &[&str]| words.iter().any(|word| output.contains(word));
         if self.cpu.is_some() && (signal == Some(SIGXCPU) || said(&[together::CPU])) {
@@ -111,11 +111,11 @@ impl Limits {
     }
 }
 
-/// How much sooner than others the kernel ends a program when the machine has no memory left, of 1000.
+/// Out-of-memory score of programs, from 0 to 1000. With a higher score, the kernel ends a process sooner.
 const SOONER: i32 = 500;
 
-/// Starts a program that the kernel ends before the server when the machine has no memory left: together, processes that
-/// each keep to their limit can take all of it. Whoever may not say so starts it all the same.
+/// Starts a program that the kernel ends before the server when the machine has no memory left. Processes that keep
+/// their own limits can still use all memory together. If the score cannot be written, the program is started anyway.
 pub(super) fn first_to_go<T>(start: impl FnOnce() -> T) -> T {
     const FILE: &str = "/proc/self/oom_score_adj";
     let own = std::fs::read_to_string(FILE)
@@ -124,7 +124,7 @@ pub(super) fn first_to_go<T>(start: impl FnOnce() -> T) -> T {
     let Some(own) = own.filter(|own| *own < SOONER) else {
         return start();
     };
-    // A program inherits it from the process that starts it.
+    // A program inherits the score from the process that starts it.
     std::fs::write(FILE, SOONER.to_string()).ok();
     let started = start();
     std::fs::write(FILE, own.to_string()).ok();

@@ -1,8 +1,9 @@
-//! Cutting a stream of bytes into lines that can be stored and shown.
+//! Splits a stream of bytes into lines that can be stored and shown.
 
-/// Cuts output into lines: `\n` ends one, with the `\r` before it; a line of more than `max` bytes becomes several. A
-/// `\r` elsewhere stays: on a terminal what follows would be printed over what a pull request wants nobody to see. Bytes
-/// that are not UTF-8 and NUL, which PostgreSQL cannot store, are replaced.
+/// Splitter of output into lines. `\n` ends a line, with the `\r` before it, and a line of more than `max` bytes
+/// becomes several. A `\r` elsewhere stays in the line. A terminal would print the following text over the preceding
+/// one, and a pull request could hide text that way. Bytes that are not UTF-8, and NUL, which PostgreSQL cannot
+/// store, are replaced.
 pub(super) struct Lines {
     line: Vec<u8>,
     max: usize,
@@ -16,7 +17,7 @@ impl Lines {
         }
     }
 
-    /// Takes the next bytes and gives the lines they complete.
+    /// Takes the next bytes and returns the lines they complete.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut done = Vec::new();
         for &byte in bytes {
@@ -28,7 +29,7 @@ impl Lines {
         done
     }
 
-    /// What is left when the stream ends without a newline.
+    /// Returns the remaining text when the stream ends without a newline.
     pub(super) fn finish(mut self) -> Option<String> {
         (!self.line.is_empty()).then(|| self.end_line())
     }
@@ -60,7 +61,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{FFFD}")
 }
 
-/// How many bytes at the end are the beginning of a character whose rest has not come yet.
+/// Returns the number of bytes at the end that begin a character whose rest has not arrived yet.
 fn unfinished(bytes: &[u8]) -> usize {
     let lead = bytes
         .iter()

@@ -1,29 +1,30 @@
-//! The only place that starts child processes.
+//! Starts all child processes; no other module may do so.
 //!
-//! The need: `git` and Terraform are other people's programs, run on other people's files. Each must get exactly
-//! the environment it was given, must not hang, flood memory or outlive the work it was started for, and must not
-//! lose a Terraform state because somebody pulled the plug on the server.
+//! The need: `git` and Terraform are foreign programs that work on foreign files. Each must get exactly the
+//! environment it was given. None may hang, flood memory or outlive the work it was started for. None may lose a
+//! Terraform state because the server was switched off.
 //!
-//! Three ways to run a [`Cmd`]:
-//! - [`Cmd::output`] for short calls: output is captured up to a cap, a deadline ends the whole process group, and
+//! A [`Cmd`] runs in one of three ways:
+//! - [`Cmd::output`] is for short calls. Output is captured up to a cap, a deadline ends the whole process group, and
 //!   dropping the future kills it.
-//! - [`Cmd::dialogue`] for a program that is asked many things, one after the other, with the same end.
-//! - [`Cmd::supervised`] for runs: lines go to a channel, and between server and program stands a small supervisor
-//!   (`lockkeeper supervise`, see [`supervise`]) that holds one end of a pipe, the *leash*.
+//! - [`Cmd::dialogue`] is for a program that answers many requests, one after the other. It ends in the same way.
+//! - [`Cmd::supervised`] is for runs. Lines go to a channel, and a small supervisor stands between server and program
+//!   (`lockkeeper supervise`, see [`supervise`]). It holds one end of a pipe, the *leash*.
 //!
 //! Invariants of a supervised run:
-//! - *One way to stop.* Cancel, deadline, shutdown, a dropped future and a killed server all close the leash; the
+//! - *One way to stop.* Cancel, deadline, shutdown, a dropped future and a killed server all close the leash. The
 //!   supervisor then sends SIGINT to the program's group and, after the grace period, SIGKILL.
-//! - *No run without a right to run.* Where others may take work over, the leash carries renewals; when they stay away
-//!   for as long as a lease lasts, the supervisor stops the program by itself, even if the server is paused ([`Pulse`]).
+//! - *No run without a right to run.* Where other servers may take work over, the leash carries renewals. Without a
+//!   renewal for the length of a lease, the supervisor stops the program on its own, even if the server is paused
+//!   ([`Pulse`]).
 //! - *Nobody stays behind.* When the supervisor ends, every descendant of the program is dead.
-//! - *The hold outlives the program.* The shared lock on the hold file is released after the last descendant is
-//!   gone, even when the supervisor is killed, so [`Hold::exclusive`] is proof that no old run still touches the files
-//!   it guards.
-//! - *Output never kills.* The supervisor keeps reading the program's output when the server is gone: a program
-//!   that saves its state after SIGINT is not ended half-way by SIGPIPE or a full pipe.
+//! - *The hold outlives the program.* The shared lock on the hold file is released after the last descendant has
+//!   ended, even when the supervisor is killed. So [`Hold::exclusive`] proves that no old run still uses the files it
+//!   guards.
+//! - *Output never kills.* The supervisor keeps reading the program's output after the server has ended. So SIGPIPE
+//!   or a full pipe does not end a program that saves its state after SIGINT.
 //!
-//! What a child may touch and take is part of its [`Cmd`]: a [`Sandbox`] (enforced by the kernel) and [`Limits`].
+//! Each [`Cmd`] also defines the access of its child, a [`Sandbox`] that the kernel enforces, and its [`Limits`].
 
 mod bubblewrap;
 mod cmd;
@@ -57,67 +58,67 @@ pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
 pub use runs::Belongs;
 pub use sandbox::{Kernel, Mechanism, Sandbox, is_within};
 
-/// How a run came to its end.
+/// Way in which a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The program ended by itself.
+    /// The program ended without intervention.
     Finished,
-    /// The caller cancelled it; it may still have ended with success.
+    /// The caller cancelled the run; the program may still have ended with success.
     Cancelled,
-    /// It ran into its deadline.
+    /// The run reached its deadline.
     TimedOut,
 }
 
-/// Why a program could not be run to an end that has a status.
+/// Reason why a program did not run to an end with a status.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// No such program.
+    /// The program was not found or is not executable.
     #[error("the program {program:?} was not found or is not executable (searched: {searched})")]
     NotFound {
-        /// As it was asked for.
+        /// Program name of the command.
         program: OsString,
         /// The `PATH` of the command, or a phrase saying that there was none.
         searched: String,
     },
-    /// The working directory is not there.
+    /// The working directory does not exist.
     #[error("cannot run {program:?} in {dir:?}: the directory does not exist")]
     NoDirectory {
-        /// What should have run.
+        /// Program of the command.
         program: OsString,
-        /// Where.
+        /// Path of the missing directory.
         dir: PathBuf,
     },
-    /// The kernel refused.
+    /// The kernel refused to start the program.
     #[error("cannot start {program:?}")]
     Start {
-        /// What should have run.
+        /// Program of the command.
         program: OsString,
-        /// Why not.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// Its output or status could not be read.
+    /// The output or status of the program could not be read.
     #[error("lost contact with {program:?}")]
     Lost {
-        /// What was running.
+        /// Program of the command.
         program: OsString,
-        /// Why.
+        /// Error of the read.
         source: io::Error,
     },
     /// A short call reached its deadline and was ended.
     #[error("{program:?} did not end within {} seconds and was stopped", .after.as_secs())]
     TimedOut {
-        /// What was running.
+        /// Program of the command.
         program: OsString,
-        /// The deadline.
+        /// Deadline of the command.
         after: Duration,
     },
-    /// SIGKILL was sent and the process is still there: it hangs inside the kernel (a dead network disk). The hold
-    /// file stays locked.
+    /// SIGKILL was sent and the process still exists: it hangs inside the kernel (a dead network disk). The hold file
+    /// stays locked.
     #[error(
         "{program:?} cannot be ended (its supervisor is process {pid}); look for a disk that does not answer"
     )]
     WouldNotDie {
-        /// What is running.
+        /// Program of the command.
         program: OsString,
         /// Process id of the supervisor.
         pid: u32,

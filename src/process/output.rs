@@ -1,4 +1,4 @@
-//! Short calls whose output is captured.
+//! Runs short calls and captures their output.
 
 use std::borrow::Cow;
 use std::io;
@@ -10,43 +10,41 @@ use tokio::time::timeout;
 use super::group::Group;
 use super::{Cmd, ProcessError};
 
-/// What a program wrote to one stream.
+/// Captured output of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The first bytes of it.
+    /// First bytes of the stream.
     pub bytes: Vec<u8>,
-    /// Whether there was more than the cap of the command.
+    /// True if there was more output than the cap of the command.
     pub truncated: bool,
 }
 
 impl Captured {
-    /// The text; bytes that are not UTF-8 are replaced.
+    /// Returns the text; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 }
 
-/// How a short call ended.
+/// Result of a short call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Exit code; `None` when a signal ended it.
+    /// Exit code; `None` when a signal ended the program.
     pub code: Option<i32>,
-    /// Standard output.
     pub stdout: Captured,
-    /// Standard error.
     pub stderr: Captured,
 }
 
 impl Output {
-    /// Whether the exit code is 0.
+    /// Returns true if the exit code is 0.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
 }
 
 impl Cmd {
-    /// Runs the command and captures its output. An exit code other than 0 is not an error here: the caller knows
-    /// what it means. Dropping the future kills the process group.
+    /// Runs the command and captures its output. An exit code other than 0 is not an error here, because its meaning
+    /// depends on the caller. Dropping the future kills the process group.
     pub async fn output(&self) -> Result<Output, ProcessError> {
         let program = self.resolve()?;
         let (mut group, _teller) =
@@ -89,7 +87,8 @@ impl Cmd {
     }
 }
 
-/// Writes everything and closes the pipe. A program that ends without having read all of it says why itself.
+/// Writes everything and closes the pipe. If a program ends before it has read all of it, its own output explains
+/// that.
 async fn feed(pipe: Option<ChildStdin>, bytes: &[u8]) -> io::Result<()> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     match pipe.write_all(bytes).await {
@@ -98,7 +97,7 @@ async fn feed(pipe: Option<ChildStdin>, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads to the end; what exceeds the cap is thrown away, so that the program is not blocked by a full pipe.
+/// Reads to the end and discards everything above the cap, so that a full pipe does not block the program.
 pub(super) async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> io::Result<Captured> {
     let mut bytes = Vec::new();
     (&mut pipe).take(cap as u64).read_to_end(&mut bytes).await?;

@@ -1,28 +1,28 @@
-//! The right to let programs run, as far as this process can know it by itself.
+//! Tracks the right to let programs run, as far as this process can know it.
 //!
-//! A run may go on only while the lease of its work is renewed. A server that is paused cannot stop anything, and one
-//! that is cut off from the database does not learn that its work was taken over. So the server hands every renewal on
-//! to the supervisors of its runs, a byte on the leash; a supervisor that gets none for as long as a lease lasts ends
-//! its program. Time is that of the machine's monotonic clock: nobody else's clock is involved.
+//! A run may go on only while the lease of its work is renewed. A paused server cannot stop anything. A server
+//! without access to the database does not learn that another server took over its work. So the server passes every
+//! renewal on to the supervisors of its runs, as a byte on the leash. A supervisor that gets none for the length of a
+//! lease ends its program. Times come from the machine's monotonic clock; no other clock is involved.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Renewals of a server, seen by everything that runs for it.
+/// Renewals of a server, visible to all its runs.
 #[derive(Clone, Debug)]
 pub struct Pulse {
-    /// How long a renewal lasts; `None`: nobody could take the work over, so nothing has to be renewed.
+    /// Duration of a renewal. `None` means that no other server could take the work over, so nothing needs renewal.
     lasts: Option<Duration>,
     beats: watch::Sender<Option<Instant>>,
 }
 
-/// The moment before a renewal was asked for.
+/// Moment before a renewal was requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat(Instant);
 
 impl Pulse {
-    /// Work that can be taken over when it is not renewed for so long.
+    /// Creates a pulse for work that another server can take over after `lasts` without a renewal.
     pub fn every(lasts: Duration) -> Self {
         Self {
             lasts: Some(lasts),
@@ -30,7 +30,7 @@ impl Pulse {
         }
     }
 
-    /// Work that nobody else could take over.
+    /// Creates a pulse for work that no other server can take over.
     pub fn unneeded() -> Self {
         Self {
             lasts: None,
@@ -38,30 +38,31 @@ impl Pulse {
         }
     }
 
-    /// A renewal is going to be asked for.
+    /// Records the moment before a renewal is requested.
     pub fn prepare(&self) -> Beat {
         Beat(Instant::now())
     }
 
-    /// It was granted.
+    /// Records that the renewal was granted.
     pub fn beat(&self, beat: Beat) {
         self.beats.send_replace(Some(beat.0));
     }
 
-    /// How long the last renewal lasts from now on; `None`: it has run out. Before the first one nothing runs out.
+    /// Returns the remaining time of the last renewal, or `None` if it has expired. Before the first renewal nothing
+    /// expires.
     pub(super) fn left(&self) -> Option<Duration> {
         match (self.lasts, *self.beats.borrow()) {
             (Some(lasts), Some(beat)) => lasts
                 .checked_sub(beat.elapsed())
                 .filter(|left| !left.is_zero()),
             (Some(lasts), None) => Some(lasts),
-            // Longer than anything runs, and short enough for a timer.
+            // The value is longer than any run, and short enough for a timer.
             (None, _) => Some(Duration::from_hours(24 * 365)),
         }
     }
 
-    /// What a supervisor is told: so many seconds are left, rounded up, so that a server which is able to stop a run is
-    /// first to do so. `None`: it need not wait for renewals.
+    /// Returns the number of seconds left, which is sent to a supervisor. The number is rounded up, so that a working
+    /// server stops a run before its supervisor does. `None` means that the supervisor need not wait for renewals.
     pub(super) fn seconds_left(&self) -> Option<u8> {
         self.lasts.and(*self.beats.borrow())?;
         Some(self.left().map_or(0, |left| {
@@ -69,7 +70,7 @@ impl Pulse {
         }))
     }
 
-    /// Waits until the last renewal has run out.
+    /// Waits until the last renewal has expired.
     pub async fn ran_out(&self) {
         let mut beats = self.listen();
         while let Some(left) = self.left() {
@@ -80,18 +81,18 @@ impl Pulse {
         }
     }
 
-    /// Waits until there is a renewal that has not run out.
+    /// Waits for a renewal that has not expired.
     pub async fn came_back(&self) {
         let mut beats = self.listen();
         while !self.is_alive() && beats.changed().await.is_ok() {}
     }
 
-    /// Whether the last renewal has not run out.
+    /// Returns true if the last renewal has not expired.
     pub fn is_alive(&self) -> bool {
         self.left().is_some()
     }
 
-    /// Hears of renewals.
+    /// Returns a receiver of renewals.
     pub(super) fn listen(&self) -> watch::Receiver<Option<Instant>> {
         self.beats.subscribe()
     }

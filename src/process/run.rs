@@ -1,4 +1,4 @@
-//! Long runs under a supervisor, their output streamed line by line.
+//! Runs long programs under a supervisor and streams their output line by line.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -21,12 +21,12 @@ use super::secret::Teller;
 use super::supervise::DRAIN;
 use super::{Cmd, Ended, ProcessError, Pulse};
 
-/// Longest line delivered in one piece, in bytes.
+/// Maximum length of a line delivered in one piece, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
-/// How long the supervisor may take beyond its grace period.
+/// Time that the supervisor may take beyond its grace period.
 const MARGIN: Duration = DRAIN.saturating_add(Duration::from_secs(10));
 
-/// Where a line comes from.
+/// Source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output of the program.
@@ -37,32 +37,30 @@ pub enum Stream {
     Notice,
 }
 
-/// A line of output, without its end. Never longer than [`MAX_LINE`] bytes (a little more where bytes had to be
-/// replaced), never containing NUL.
+/// Line of output, without its end. A line has at most [`MAX_LINE`] bytes (a little more where bytes had to be
+/// replaced) and never contains NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Where it comes from.
     pub stream: Stream,
-    /// The text.
     pub text: String,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Exit code; 128 + n when signal n ended the program. `None` when it was not started, or when its supervisor
-    /// itself was killed.
+    /// Exit code; 128 + n when signal n ended the program. `None` when the program was not started, or when its
+    /// supervisor itself was killed.
     pub code: Option<i32>,
-    /// The signal that ended it. A shell that reports a signal of its own child looks the same.
+    /// Signal that ended the program. A shell that reports a signal of its own child looks the same.
     pub signal: Option<i32>,
-    /// What ended it.
+    /// Way in which the run ended.
     pub how: Ended,
     /// Time from start to end.
     pub duration: Duration,
 }
 
 impl Exit {
-    /// Whether the program reported success, whatever was asked of it meanwhile.
+    /// Returns true if the program reported success, even if it was cancelled.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
@@ -79,18 +77,18 @@ impl Exit {
     }
 }
 
-/// What stands between the server and a program that must not be cut off.
+/// Settings of the supervisor, which stands between the server and a program that must not be cut off.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    /// The `lockkeeper` executable.
+    /// Path of the `lockkeeper` executable.
     pub exe: PathBuf,
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
-    /// The server's right to let it run.
+    /// Right of the server to let the program run.
     pub pulse: Pulse,
 }
 
-/// A command that will run under a supervisor.
+/// Command that will run under a supervisor.
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing until it is run"]
 pub struct Supervised {
@@ -98,7 +96,7 @@ pub struct Supervised {
     supervisor: Supervisor,
     hold: Option<PathBuf>,
     stdout: Option<PathBuf>,
-    /// Most bytes that go into that file, if there is a limit.
+    /// Maximum number of bytes written to that file, if there is a limit.
     stdout_limit: Option<u64>,
 }
 
@@ -116,35 +114,38 @@ impl Cmd {
 }
 
 impl Supervised {
-    /// Names the file the supervisor holds (shared) until the last process of the run is gone, see [`super::Hold`].
+    /// Names the file that the supervisor holds (shared) until the last process of the run has ended, see
+    /// [`super::Hold`].
     pub fn hold(mut self, file: impl Into<PathBuf>) -> Self {
         self.hold = Some(file.into());
         self
     }
 
-    /// Standard output goes into this file as it is, to be read by nobody else on the machine, instead of being sent as
-    /// lines.
+    /// Writes standard output unchanged to a private file instead of sending it as lines.
     pub fn stdout_to(mut self, file: impl Into<PathBuf>) -> Self {
         self.stdout = Some(file.into());
         self
     }
 
-    /// As [`Self::stdout_to`], but no more than so many bytes; the rest is read and thrown away.
+    /// Writes standard output to a file as [`Self::stdout_to`] does, but at most `limit` bytes; the rest is read and
+    /// discarded.
     pub fn stdout_within(mut self, file: impl Into<PathBuf>, limit: u64) -> Self {
         self.stdout_limit = Some(limit);
         self.stdout_to(file)
     }
 
-    /// Runs to the end. Lines of one stream arrive in order; a slow receiver slows the program down, a dropped
-    /// receiver does not. After the cap of the command one [`Stream::Notice`] is sent and the rest is read and thrown
-    /// away. Dropping the future closes the leash: the program is then ended in the same polite way, unobserved.
+    /// Runs the command to its end. Lines of one stream arrive in order. A slow receiver slows the program down, a
+    /// dropped receiver does not. After the cap of the command, one [`Stream::Notice`] is sent, and the rest is read
+    /// and discarded. Dropping the future closes the leash: the program then ends in the same graceful way,
+    /// unobserved.
     pub async fn run(
         &self,
         lines: mpsc::Sender<Line>,
         cancel: &CancellationToken,
     ) -> Result<Exit, ProcessError> {
         let started = Instant::now();
-        // The last look before something begins: the server may have been paused since it got the right to begin it.
+        // This is the last check before the program starts: the server may have been paused since it got the right to
+        // start it.
         if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
             return Ok(Exit {
                 code: None,
@@ -173,8 +174,8 @@ impl Supervised {
         Ok(Exit::new(status, how, started.elapsed()))
     }
 
-    /// Starts it; its secret is told for as long as the second value is kept. The supervisor hands the descriptor on as it
-    /// hands on everything that it was given.
+    /// Starts the supervisor. The child can read its secret while the caller keeps the second value. The supervisor
+    /// passes the descriptor on, like all descriptors that it inherits.
     fn start(&self) -> Result<(Child, Option<Teller>), ProcessError> {
         let program = self.cmd.resolve()?;
         let mut command = self.cmd.prepare(&self.supervisor.exe);
@@ -248,13 +249,13 @@ impl Supervised {
         }
     }
 
-    /// Until there was none for too long.
+    /// Passes renewals to the supervisor until the last one has expired.
     async fn pass_on_renewals(&self, leash: &mut ChildStdin) {
         let pulse = &self.supervisor.pulse;
         let mut beats = pulse.listen();
         let beating = async {
             while beats.changed().await.is_ok() {
-                // A supervisor that does not read any more has come to its end.
+                // A supervisor that no longer reads has ended.
                 if let Some(seconds) = pulse.seconds_left() {
                     leash.write_all(&[seconds]).await.ok();
                 }
@@ -275,14 +276,15 @@ impl Supervised {
     }
 }
 
-/// Standard output may go into a file.
+/// Takes the pipes of a child. Standard output is missing if it goes into a file.
 fn pipes(child: &mut Child) -> (ChildStdin, Option<ChildStdout>, ChildStderr) {
     let leash = child.stdin.take().expect("standard input is piped");
     let stderr = child.stderr.take().expect("standard error is piped");
     (leash, child.stdout.take(), stderr)
 }
 
-/// A new file. An earlier program of the run may have put a link in its place: that goes, and what it leads to stays.
+/// Creates a new private file. An earlier program of the run may have put a link in its place: the link is removed,
+/// and its target stays.
 fn private_file(path: &Path) -> std::io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -295,7 +297,7 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-/// Writes what comes from a pipe into a private file, no more than so many bytes of it.
+/// Writes the data of a pipe into a private file, at most `limit` bytes.
 async fn save(mut pipe: impl AsyncRead + Unpin, file: &Path, limit: u64) -> std::io::Result<()> {
     let mut file = tokio::fs::File::from_std(private_file(file)?);
     tokio::io::copy(&mut (&mut pipe).take(limit), &mut file).await?;
@@ -305,7 +307,7 @@ async fn save(mut pipe: impl AsyncRead + Unpin, file: &Path, limit: u64) -> std:
         .map(drop)
 }
 
-/// Where both streams of a run come together.
+/// Destination of both streams of a run.
 struct Sink {
     lines: mpsc::Sender<Line>,
     cap: usize,
@@ -346,7 +348,7 @@ impl Sink {
             } else {
                 continue;
             };
-            // Nobody listens any more: go on reading so that the program can come to its end.
+            // Without a listener, reading goes on so that the program can end.
             self.lines.send(line).await.ok();
         }
     }

@@ -1,8 +1,8 @@
-//! Which processes belong to runs: those that descend from a supervisor of this server.
+//! Determines which processes belong to runs: those that descend from a supervisor of this server.
 //!
-//! A supervisor adopts what its program leaves behind, so a process of a run has the supervisor among its ancestors for as
-//! long as it lives, whatever it does (fork twice, begin a session, enter a namespace). Only where the kernel kills the
-//! supervisor itself, for want of memory, is what it leaves nobody's.
+//! A supervisor adopts the orphans of its program. So a process of a run always has the supervisor among its
+//! ancestors, even if it forks twice, begins a session or enters a namespace. There is one exception: the kernel
+//! kills the supervisor itself for lack of memory. Its orphans then belong to no run.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -14,25 +14,25 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::process::Child;
 
-/// Whose a process is.
+/// Relation of a process to runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belongs {
-    /// A run's.
+    /// The process belongs to a run.
     ToRun,
-    /// Somebody else's, for certain.
+    /// The process certainly does not belong to a run.
     Elsewhere,
-    /// Nobody can tell: it ended, or an ancestor did, while its ancestors were looked at.
+    /// The answer is unknown: the process or an ancestor ended during the check.
     Unknown,
 }
 
-/// Numbers of the supervisors of this process.
+/// Process ids of this server's supervisors.
 static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
     SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a supervisor. Whoever asks about processes meanwhile waits, so that nothing it starts is taken for somebody else's.
+/// Starts a supervisor. Concurrent calls of [`belongs`] wait, so that no process it starts is considered foreign.
 pub(super) fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
     let mut supervisors = supervisors();
     let child = spawn()?;
@@ -40,25 +40,25 @@ pub(super) fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<Chi
     Ok(child)
 }
 
-/// A supervisor was waited for.
+/// Records that a supervisor was waited for.
 pub(super) fn ended(id: u32) {
     if let Ok(id) = i32::try_from(id) {
         supervisors().remove(&id);
     }
 }
 
-/// Whether any run is under way.
+/// Returns true if any run is under way.
 pub fn any() -> bool {
     let mut supervisors = supervisors();
     let me = Pid::this().as_raw();
-    // Those that nobody waits for are noticed here.
+    // Supervisors whose end nobody waits for are removed here.
     supervisors.retain(|id| {
         Process::read(*id).is_ok_and(|process| process.parent == me && !process.has_ended)
     });
     !supervisors.is_empty()
 }
 
-/// Whose a process is, by its ancestors.
+/// Determines from the ancestors of a process whether it belongs to a run.
 pub fn belongs(id: i32) -> Belongs {
     let me = Pid::this().as_raw();
     let (mut at, mut younger) = (id, u64::MAX);
@@ -74,7 +74,7 @@ pub fn belongs(id: i32) -> Belongs {
             Err(Unread::Hidden) => return Belongs::Elsewhere,
             Err(Unread::Gone) => return Belongs::Unknown,
         };
-        // Its number belonged to the real ancestor a moment ago.
+        // The number belonged to the real ancestor a moment ago.
         if process.began > younger {
             return Belongs::Unknown;
         }
@@ -82,19 +82,19 @@ pub fn belongs(id: i32) -> Belongs {
     }
 }
 
-/// A process in `/proc`.
+/// Process as listed in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     parent: i32,
-    /// In ticks since the start of the machine.
+    /// Start time in ticks since the start of the machine.
     began: u64,
-    /// Nobody has waited for it yet.
+    /// True if the process has ended and its parent has not waited for it yet.
     has_ended: bool,
 }
 
 enum Unread {
     Gone,
-    /// It is another user's, and the system does not show those.
+    /// The process belongs to another user, and the system hides those.
     Hidden,
 }
 
@@ -116,12 +116,12 @@ impl Process {
         }
     }
 
-    /// The name of the program, in parentheses, may have any character.
+    /// Parses `/proc/PID/stat`. The name of the program, in parentheses, may contain any character.
     fn parse(stat: &str) -> Option<Self> {
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        // The 22nd field of all, and the state is the third.
+        // The start time is the 22nd of all fields, and the state is the third.
         let began = fields.nth(17)?.parse().ok()?;
         Some(Self {
             parent,
@@ -203,7 +203,7 @@ mod tests {
             (Belongs::ToRun, Belongs::ToRun)
         );
         assert!(any() && supervisors().contains(&parent));
-        // It ends, and whoever started it says nothing.
+        // The supervisor ends, and the code that started it reports nothing.
         kill(Pid::from_raw(parent), Signal::SIGKILL).unwrap();
         while Process::read(parent).is_ok_and(|process| !process.has_ended) {
             tokio::task::yield_now().await;

@@ -1,17 +1,18 @@
-//! What a child process may touch, held by the kernel.
+//! Restricts the access of a child process with the help of the kernel.
 //!
-//! The need: a run executes code of a pull request as the user of the server. Without a boundary it reads the server's
-//! tokens, keys and database, rewrites mirrors of other repositories, and signals or outlives its supervisor.
+//! The need: a run executes code of a pull request as the user of the server. Without a boundary it can read the
+//! server's tokens, keys and database, rewrite mirrors of other repositories, and signal or outlive its supervisor.
 //!
 //! A [`Sandbox`] is an allow-list of paths with the [`Mechanism`] that enforces it:
-//! - *Landlock*: rights are given up by the thread that starts the program, so no privilege, user namespace or second
-//!   program is needed. Each child has a domain of its own: besides files, the kernel denies it to trace processes
-//!   outside of the domain (which closes `/proc/PID/environ`, `mem` and `fd`), and from Linux 6.12 on to signal them.
-//! - *Bubblewrap*: the program runs in namespaces made by `bwrap` (see [`super::bubblewrap`]), for kernels without Landlock.
-//!   The network is shared; what Landlock can deny of it is denied as well. A domain that held files could not be entered
-//!   before: the kernel lets nobody mount anything in it.
+//! - *Landlock*: the thread that starts the program gives up rights, so no privilege, user namespace or second
+//!   program is needed. Each child has a domain of its own. Besides access to files, the kernel denies it to trace
+//!   processes outside the domain (which closes `/proc/PID/environ`, `mem` and `fd`). From Linux 6.12 on it also
+//!   denies signals to them.
+//! - *Bubblewrap*: the program runs in namespaces made by `bwrap` (see [`super::bubblewrap`]), for kernels without
+//!   Landlock. The network is shared, so the parts of it that Landlock can deny are denied as well. A Landlock domain
+//!   for files could not be entered before, because the kernel forbids mounts in it.
 //!
-//! The thread that starts the child is a new one each time: a domain can never be left again.
+//! Each child is started by a new thread, because a thread can never leave its domain again.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -33,9 +34,9 @@ use rustix::thread::{
 use super::bubblewrap;
 use crate::model::RunUser;
 
-/// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
+/// Newest requested Landlock interface; a kernel that lacks some of its rights enforces the others.
 const NEWEST: ABI = ABI::V9;
-/// Devices that hold nothing and that programs expect to write to.
+/// Devices without content that programs expect to write to.
 pub(super) const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
@@ -47,9 +48,9 @@ pub(super) const DEVICES: [&str; 5] = [
 /// Enforcer of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Linux security module, from Linux 5.19 on.
+    /// Landlock, the Linux security module, from Linux 5.19 on.
     Landlock,
-    /// Namespaces made by the program `bwrap`, whose path this is.
+    /// Namespaces made by the program `bwrap` at this path.
     Bubblewrap(PathBuf),
 }
 
@@ -62,18 +63,18 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// Paths that a child may use. Everything else is denied; paths that do not exist are passed over.
+/// Paths that a child may use. Everything else is denied; paths that do not exist are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     mechanism: Mechanism,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
-    /// Rights over files that stay.
+    /// Capabilities over files that the child keeps.
     kept: CapabilitySet,
 }
 
 impl Sandbox {
-    /// A sandbox in which nothing may be used yet but devices that hold nothing.
+    /// Creates a sandbox that allows nothing except devices without content.
     pub fn new(mechanism: Mechanism) -> Self {
         Self {
             mechanism,
@@ -83,8 +84,8 @@ impl Sandbox {
         }
     }
 
-    /// Keeps the rights over files of other users among the paths, where this process has them: git works on checkouts
-    /// that belong to the user of runs.
+    /// Keeps the capabilities over files of other users among the paths, if this process has them: git works on
+    /// checkouts that belong to the user of runs.
     #[must_use]
     pub fn keeps_rights_over_files(self) -> Self {
         Self {
@@ -93,26 +94,26 @@ impl Sandbox {
         }
     }
 
-    /// Adds files and directories to read and execute, directories with all that is below them.
+    /// Adds files and directories to read and execute, including everything below the directories.
     #[must_use]
     pub fn reads<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.read.extend(paths.into_iter().map(Into::into));
         self
     }
 
-    /// Adds files and directories to read, execute and change, directories with all that is below them.
+    /// Adds files and directories to read, execute and change, including everything below the directories.
     #[must_use]
     pub fn writes<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.write.extend(paths.into_iter().map(Into::into));
         self
     }
 
-    /// Whether a path may be read: it lies at or below one of the paths, links resolved on both sides.
+    /// Returns true if a path may be read: it lies at or below an allowed path, with links resolved on both sides.
     pub fn covers(&self, path: &Path) -> bool {
         self.covering(path).is_some()
     }
 
-    /// The first of the paths by which a path may be read.
+    /// Returns the first allowed path that makes a path readable.
     pub fn covering(&self, path: &Path) -> Option<&Path> {
         let allowed = self.read.iter().chain(&self.write);
         allowed
@@ -120,7 +121,7 @@ impl Sandbox {
             .find(|allowed| is_within(path, allowed))
     }
 
-    /// Options of `lockkeeper supervise` that say the same.
+    /// Returns the same sandbox as options of `lockkeeper supervise`.
     pub(super) fn supervise_options(&self) -> Vec<OsString> {
         let option = |name: &'static str, paths: &[PathBuf]| -> Vec<OsString> {
             paths
@@ -139,7 +140,8 @@ impl Sandbox {
         options
     }
 
-    /// Program to start for `program`, and its arguments before those of `program`; by a user, if it is another one.
+    /// Returns the program to start instead of `program`, and its arguments before those of `program`. For another
+    /// user, it checks the paths as that user.
     pub(super) fn wrap(
         &self,
         program: &OsStr,
@@ -148,7 +150,7 @@ impl Sandbox {
     ) -> io::Result<(OsString, Vec<OsString>)> {
         match &self.mechanism {
             Mechanism::Landlock => Ok((program.to_owned(), Vec::new())),
-            // What only a capability reaches cannot be bound: a run has none.
+            // A path that only a capability reaches cannot be bound: a run has no capabilities.
             Mechanism::Bubblewrap(bwrap) => on_new_thread(|| {
                 user.map_or(Ok(()), RunUser::take_on)?;
                 give_up_capabilities(CapabilitySet::empty())?;
@@ -158,7 +160,7 @@ impl Sandbox {
         }
     }
 
-    /// Whether the program that [`Self::wrap`] names waits for another one, which leads a group of its own.
+    /// Returns true if the program named by [`Self::wrap`] waits for another one, which leads its own group.
     pub(super) fn has_namespaces(&self) -> bool {
         match self.mechanism {
             Mechanism::Landlock => false,
@@ -166,7 +168,7 @@ impl Sandbox {
         }
     }
 
-    /// Takes from this thread all that is not allowed here.
+    /// Takes all rights that the sandbox does not allow from this thread.
     fn enter(&self) -> io::Result<()> {
         let refused = |error| io::Error::other(format!("Landlock refused: {error}"));
         match self.mechanism {
@@ -178,7 +180,7 @@ impl Sandbox {
         }
     }
 
-    /// Takes every other right from this thread.
+    /// Takes every right outside the allow-list from this thread.
     fn give_up_rights(&self) -> Result<LandlockStatus, RulesetError> {
         let ruleset = ruleset()?.set_compatibility(CompatLevel::BestEffort);
         let ruleset = ruleset
@@ -188,18 +190,19 @@ impl Sandbox {
                 DEVICES,
                 AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
             ))?
-            // A port that the kernel chooses may be listened on; a fixed one could be taken from a server that restarts.
+            // A program may listen on a port that the kernel chooses. With a fixed one, it could take the port of a
+            // restarting server.
             .add_rule(NetPort::new(0, AccessNet::BindTcp))?;
         Ok(ruleset.restrict_self()?.landlock)
     }
 }
 
-/// Whether a path lies at or below another one, links resolved on both sides.
+/// Returns true if a path lies at or below another one, with links resolved on both sides.
 pub fn is_within(path: &Path, folder: &Path) -> bool {
     resolved(path).starts_with(resolved(folder))
 }
 
-/// A path without links. What is not there yet lies where the folder that is there leads.
+/// Resolves the links of a path. The missing part of a path is appended to the real path of its existing folder.
 fn resolved(path: &Path) -> PathBuf {
     for folder in path.ancestors() {
         if let (Ok(mut real), Ok(rest)) = (folder.canonicalize(), path.strip_prefix(folder)) {
@@ -216,8 +219,8 @@ fn resolved(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Takes from this thread what namespaces leave: fixed ports, and abstract sockets of programs outside. A kernel without
-/// Landlock takes nothing.
+/// Takes the rights that namespaces leave from this thread: fixed ports, and abstract sockets of programs outside.
+/// Without Landlock in the kernel it takes nothing.
 fn give_up_network() -> Result<(), RulesetError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -230,8 +233,8 @@ fn give_up_network() -> Result<(), RulesetError> {
         .map(drop)
 }
 
-/// Starts what [`Sandbox::wrap`] names on a thread that is that user and can use nothing but what is allowed there; what it
-/// starts cannot either.
+/// Starts the program named by [`Sandbox::wrap`] on a thread with that user and only the allowed rights. The
+/// restrictions apply to its children too.
 pub(super) fn confined<T: Send>(
     sandbox: Option<&Sandbox>,
     user: Option<RunUser>,
@@ -250,9 +253,9 @@ pub(super) fn confined<T: Send>(
     })
 }
 
-/// Takes the capabilities from this thread, for servers that run as root: with them a process could look into others in
-/// spite of its domain (`CAP_PERFMON`), and the limits of a run would not hold. A program that belongs to root gets none
-/// back when it is started, and keeps those that are `kept`.
+/// Takes the capabilities except `kept` from this thread, for servers that run as root. With them a process could
+/// inspect others in spite of its domain (`CAP_PERFMON`), and the limits of a run would not apply. A program that
+/// belongs to root does not regain them at its start.
 fn give_up_capabilities(kept: CapabilitySet) -> io::Result<()> {
     let permitted = capabilities(None)?.permitted;
     if permitted.is_empty() {
@@ -277,7 +280,8 @@ fn give_up_capabilities(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything that the kernel can deny is denied unless a rule allows it. Without files the rest would mean nothing.
+/// Creates a ruleset that denies everything the kernel can deny, unless a rule allows it. Denied file access is
+/// mandatory, because the rest would be useless without it.
 fn ruleset() -> Result<landlock::RulesetCreated, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -313,8 +317,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Asks the kernel by giving up rights on a thread that ends at once. `None`: it has no Landlock, has it switched
-    /// off, or one too old to be of use (before Linux 5.19 no file can be moved between directories).
+    /// Detects Landlock by giving up rights on a thread that ends at once. Returns `None` if the kernel has no
+    /// Landlock, has it switched off, or has one that is too old (before Linux 5.19 no file can be moved between
+    /// directories).
     pub fn detect() -> Option<Self> {
         let status = on_new_thread(|| {
             Sandbox::new(Mechanism::Landlock)
@@ -332,12 +337,12 @@ impl Kernel {
         }
     }
 
-    /// Version of the interface.
+    /// Returns the version of the interface.
     pub fn abi(self) -> i32 {
         self.abi
     }
 
-    /// Rights that this kernel cannot take from a run, for the log.
+    /// Lists the rights that this kernel cannot take from a run, for the log.
     pub fn gaps(self) -> Vec<&'static str> {
         let all = [
             (
@@ -360,7 +365,7 @@ impl Kernel {
             .collect()
     }
 
-    /// Rights that a kernel cannot take from a run in namespaces, for the log.
+    /// Lists the rights that a kernel cannot take from a run in namespaces, for the log.
     pub fn gaps_of_namespaces(kernel: Option<Self>) -> Vec<&'static str> {
         let all = [
             (4, "listening on fixed TCP ports (Linux 6.7 with Landlock)"),

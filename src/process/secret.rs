@@ -1,14 +1,15 @@
-//! A secret for a child process that is neither in its arguments nor in its environment.
+//! Gives a child process a secret that is neither in its arguments nor in its environment.
 //!
-//! Both can be read by every process of the same user for as long as the child lives (`/proc/PID/environ`). A memory file or
-//! a pipe would be open to the same: what `/proc/PID/fd` names can be opened anew. The descriptor handed over here is one
-//! end of a pair of sockets, which nobody can open by a path. The other end is ours: each message that is received is
-//! answered with the secret, so that nothing waits in the kernel until it is asked for, and a program that asks again is
-//! answered again. The sockets are connected (`SOCK_SEQPACKET`): whoever waits for an answer when this process dies reads an
-//! end. Of a datagram socket nobody would ever hear that, and git would wait for its helper for ever.
+//! Every process of the same user can read both while the child lives (`/proc/PID/environ`). A memory file or a pipe
+//! has the same weakness: another process can open the files in `/proc/PID/fd` again. So the child gets one end of a
+//! pair of sockets, which cannot be opened by a path. This process keeps the other end and answers each message with
+//! the secret. So the secret never waits in the kernel, and a program that asks again is answered again.
 //!
-//! The child gets a copy after it was forked (crate `command-fds`). In this process both ends are closed by every `exec`,
-//! so no other child that is started at the same moment inherits them.
+//! The sockets are connected (`SOCK_SEQPACKET`): if this process dies, a program that waits for an answer reads an
+//! end. A datagram socket would never report that, and git would wait for its helper forever.
+//!
+//! The child gets a copy of its end after it was forked (crate `command-fds`). In this process every `exec` closes
+//! both ends, so no other child that starts at the same moment inherits them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,27 +23,27 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Cmd;
 use crate::secret::Secret;
 
-/// Longest question that is read; what it says does not matter.
+/// Maximum length of a question in bytes; its content does not matter.
 const QUESTION: usize = 16;
 
-/// Answers the child for as long as this is kept.
+/// Task that answers the child while this value is kept.
 #[derive(Debug)]
 pub(super) struct Teller {
     _task: AbortOnDropHandle<()>,
 }
 
 impl Cmd {
-    /// Number of the descriptor on which a child asks for the secret: a shell can name those below ten.
+    /// Number of the descriptor on which a child requests the secret: a shell can name descriptors below ten.
     pub const SECRET_FD: i32 = 3;
 
-    /// Sets a secret. The child and what it starts ask for it by a message of any content on the descriptor
-    /// [`Self::SECRET_FD`], and read it there as one message, until the command has ended.
+    /// Sets a secret. The child and its children request it with a message of any content on the descriptor
+    /// [`Self::SECRET_FD`]. They read it there as one message, until the command has ended.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    /// Makes the descriptor for the command that is about to be started, if there is a secret.
+    /// Creates the descriptor for the command that is about to start, if there is a secret.
     pub(super) fn secret_for_child(&self) -> io::Result<Option<(FdMapping, Teller)>> {
         let Some(secret) = self.secret.clone() else {
             return Ok(None);
@@ -64,7 +65,8 @@ impl Cmd {
     }
 }
 
-/// Both ends, closed by every `exec`. The type of ours is for messages, of which a connected socket makes no difference.
+/// Creates both ends, which every `exec` closes. Our end has the type for messages, which works the same on a
+/// connected socket.
 fn connected() -> io::Result<(Messages, OwnedFd)> {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
@@ -75,7 +77,7 @@ fn connected() -> io::Result<(Messages, OwnedFd)> {
     Ok((Messages::from(ours), theirs))
 }
 
-/// Ends when nobody can ask any more, which an empty message says.
+/// Answers questions until an empty message reports that the other end is closed.
 async fn tell(socket: &UnixDatagram, secret: &Secret) {
     let mut question = [0; QUESTION];
     while socket
@@ -121,7 +123,7 @@ mod tests {
         );
     }
 
-    /// Far more than it takes; a wait that needs it has failed.
+    /// Limit far above the expected time; a wait that reaches it has failed.
     const LONG: std::time::Duration = std::time::Duration::from_mins(1);
 
     #[test]

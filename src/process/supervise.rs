@@ -1,18 +1,19 @@
-//! The supervisor of one program, a process of its own: `lockkeeper supervise`.
+//! Supervises one program from a process of its own: `lockkeeper supervise`.
 //!
-//! Standard input is the leash: its end means that the server wants the program to stop or is dead. With a lease, each
-//! byte on it says for how many seconds the program may go on from now; when they are over, the server has lost the
-//! right to let it run (it is paused, or cut off), and that is an end as well. Races, by name, and what is done about each:
+//! Standard input is the leash: its end means that the server wants the program to stop, or is dead. With a lease,
+//! each byte on the leash gives the number of seconds for which the program may go on from now. When they are over,
+//! the server has lost the right to let it run, because it is paused or cut off. That ends the program as well.
+//! Races, by name, and the decision on each:
 //! - *Late start*: the server dies before the program was started, and its successor already works on the files. The
-//!   hold is taken first and the leash looked at after that. A successor holds the file exclusively only after the
-//!   old server has died, so either the hold is refused or the leash is seen to be gone.
-//! - *Reused number*: a signal for a group that has ended reaches a stranger. Signals are sent under a mutex that also
-//!   guards the flag `over`, and the flag is set before the last member is waited for.
+//!   hold is taken first, and the leash is checked after that. A successor holds the file exclusively only after the
+//!   old server has died. So either the hold is refused, or the leash is found closed.
+//! - *Reused number*: a signal for a group that has ended reaches a foreign process. Signals are sent under a mutex
+//!   that also guards the flag `over`, and the flag is set before the last member is waited for.
 //! - *Impatient end*: a shell dies of SIGINT at once while the Terraform below it is still saving its state. After an
 //!   interrupt the grace period belongs to the whole group, not only to its leader.
-//! - *Early signal*: in namespaces the program is started by `bwrap`, which waits for it and hands its exit code on. A
-//!   signal must not end `bwrap`, so the program has a group of its own, and a signal that comes before the program is in
-//!   it would be lost. The group counts as begun only when it has the program.
+//! - *Early signal*: in namespaces, `bwrap` starts the program, waits for it and returns its exit code. A signal must
+//!   not end `bwrap`, so the program has a group of its own. A signal that comes before the program is in that group
+//!   would be lost. So the group counts as begun only when the program is in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -41,54 +42,53 @@ use super::sandbox::confined;
 use super::{Limits, Sandbox, together};
 use crate::model::RunUser;
 
-/// How long output may take to be handed on after the last process has ended.
+/// Time that the output may take to be passed on after the last process has ended.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
-/// How often a program in namespaces is looked for until it is there.
+/// Interval at which a program in namespaces is looked for until it exists.
 const START: Duration = Duration::from_millis(1);
-/// Exit code when the leash was gone before the program was started: the code of a program that SIGINT ended.
+/// Exit code when the leash was closed before the program was started: the code of a program that SIGINT ended.
 const NOT_STARTED: u8 = 130;
 
-/// What to run and how to end it.
+/// Program to run, and the rules for ending it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
-    /// How long the program may go on before it is renewed; `None`: for ever.
+    /// Time that the program may run before the first renewal; `None` sets no limit.
     pub lease: Option<Duration>,
-    /// File to hold, shared, for as long as anything runs.
+    /// File to hold, shared, while any process of the run exists.
     pub hold: Option<PathBuf>,
-    /// Paths it may use; `None`: what the supervisor may.
+    /// Paths that the program may use; with `None` it may use all paths of the supervisor.
     pub sandbox: Option<Sandbox>,
-    /// How much of the machine it may take.
+    /// Resource limits of the program.
     pub limits: Limits,
-    /// Who it is; `None`: the user of the supervisor.
+    /// User of the program; `None` selects the user of the supervisor.
     pub user: Option<RunUser>,
-    /// Path of the program.
     pub program: OsString,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<OsString>,
 }
 
-/// Why nothing was started.
+/// Reason why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
-    /// Somebody else owns the files.
+    /// Another process holds the files.
     #[error(transparent)]
     Hold(#[from] HoldError),
     /// A call to the kernel failed.
     #[error("cannot {doing}")]
     Os {
-        /// What was tried.
+        /// Attempted operation, completing "cannot …".
         doing: &'static str,
-        /// Why not.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The program does not start.
     #[error("cannot start {program:?}")]
     Start {
-        /// Which.
+        /// Path of the program.
         program: OsString,
-        /// Why not.
+        /// Error of the system call.
         source: io::Error,
     },
 }
@@ -100,8 +100,8 @@ fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseErr
     }
 }
 
-/// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must
-/// be called on the main thread: orphans are handed to that one.
+/// Runs the program to its end and returns the exit code to pass on: the program's own, or 128 + n for signal n. Must
+/// be called on the main thread, because orphans are handed to that thread.
 pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
     leave_terminal().map_err(os("leave the terminal"))?;
@@ -111,7 +111,8 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     }
     set_child_subreaper(true).map_err(os("adopt orphans"))?;
     let group = Arc::new(Group::default());
-    // Threads come before the program: its limits are those of this process too, and no thread may fail by them.
+    // Threads are started before the program: the program's limits apply to this process too, and must not prevent a
+    // thread.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
     let run = Run {
         group: Arc::clone(&group),
@@ -129,8 +130,9 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     Ok(code)
 }
 
-/// Only the server decides when to stop. The signals are caught, neither ignored nor blocked: the program would inherit
-/// both, whereas starting a program takes handlers away (and with them an "ignored" that the server was born with).
+/// Disregards signals, because only the server decides when to stop. The signals are caught, neither ignored nor
+/// blocked: the program would inherit both. In contrast, starting a program removes handlers (and an "ignored" that
+/// the server inherited).
 fn disregard_signals() -> io::Result<()> {
     for signal in [
         Signal::SIGINT,
@@ -143,16 +145,16 @@ fn disregard_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the terminal that the server was started in: a program could type into the shell there (`TIOCSTI`), and hear what
-/// is typed.
+/// Leaves the terminal that the server was started in. Otherwise a program could type into the shell there
+/// (`TIOCSTI`) and read its input.
 fn leave_terminal() -> io::Result<()> {
-    // Whoever leads a group cannot begin a session, so it is in that of the server for a moment.
+    // The leader of a group cannot begin a session, so this process joins the server's group for a moment.
     let left = getpgid(Some(getppid()))
         .and_then(|group| setpgid(Pid::from_raw(0), group))
         .and_then(|()| setsid());
     match left {
         Ok(_) => Ok(()),
-        // There is none.
+        // The process has no terminal.
         Err(_) if File::open("/dev/tty").is_err() => Ok(()),
         Err(errno) => Err(errno.into()),
     }
@@ -175,16 +177,16 @@ fn leash_is_gone() -> io::Result<bool> {
     }
 }
 
-/// A program that was started.
+/// Program that was started.
 struct Started {
-    /// Our child, whose end is that of the program.
+    /// Child of the supervisor; its end is that of the program.
     leader: Pid,
-    /// The process group of the program.
+    /// Process group of the program.
     group: Pid,
 }
 
-/// Starts the program on a thread that has given up what the sandbox denies, so that the supervisor stays outside of it
-/// and cannot be signalled from within. It stays the user of the server for the same reason.
+/// Starts the program on a thread with the restrictions of the sandbox. So the supervisor stays outside the sandbox,
+/// and processes inside cannot signal it. The supervisor stays the user of the server for the same reason.
 fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Started, SuperviseError> {
     let failed = |source| SuperviseError::Start {
         program: order.program.clone(),
@@ -203,7 +205,7 @@ fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Starte
     }
     let (info, to_info) = io::pipe().map_err(failed)?;
     fcntl(&to_info, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| failed(errno.into()))?;
-    // The session is a new one and with it the group, so that signals for the program do not reach `bwrap`.
+    // The option begins a new session and thus a new group, so that signals for the program do not reach `bwrap`.
     before.splice(
         0..0,
         [
@@ -221,7 +223,7 @@ fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Starte
 }
 
 impl Started {
-    /// A program that leads its own group.
+    /// Describes a program that leads its own group.
     fn alone(leader: Pid) -> Self {
         Self {
             leader,
@@ -255,15 +257,15 @@ fn spawn(mut command: Command, order: &Order) -> io::Result<Pid> {
     ))
 }
 
-/// What `bwrap` tells about itself.
+/// Information that `bwrap` prints about itself.
 #[derive(Deserialize)]
 struct Info {
-    /// The first process of the namespace, which leads the group of the program.
+    /// First process of the namespace, which leads the group of the program.
     #[serde(rename = "child-pid")]
     first: i32,
 }
 
-/// Waits until the program is in its group. Where `bwrap` ended before that, it is the group of `bwrap`.
+/// Waits until the program is in its group. If `bwrap` ends before that, returns the group of `bwrap`.
 fn group_within(bwrap: Pid, info: PipeReader) -> Pid {
     let Ok(Info { first }) = serde_json::from_reader(info) else {
         return bwrap;
@@ -278,8 +280,8 @@ fn group_within(bwrap: Pid, info: PipeReader) -> Pid {
     first
 }
 
-/// Whether a process has a child that is in the group of that process. Where the kernel does not list children, it is the
-/// group that has to exist.
+/// Returns true if a process has a child in its own group. If the kernel does not list children, the group has to
+/// exist.
 fn leads_a_group(leader: Pid) -> bool {
     match children(leader) {
         Some(children) => children
@@ -289,7 +291,7 @@ fn leads_a_group(leader: Pid) -> bool {
     }
 }
 
-/// The program's process group, and whether it may be signalled.
+/// Process group of the program, and whether it may be signalled.
 #[derive(Default)]
 struct Group {
     state: Mutex<State>,
@@ -297,7 +299,7 @@ struct Group {
 
 #[derive(Default)]
 struct State {
-    /// `None`: the program was not started yet.
+    /// Group of the program; `None` before the program was started.
     id: Option<Pid>,
     interrupted: bool,
     killed: bool,
@@ -317,7 +319,7 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program has been started; an end that came meanwhile reaches it now.
+    /// Records that the program was started, and sends it a signal that was requested meanwhile.
     fn begin(&self, id: Pid) {
         let mut state = self.state();
         state.id = Some(id);
@@ -340,8 +342,8 @@ impl Group {
         state.signal(Signal::SIGKILL);
     }
 
-    /// After the leader has ended: an interrupted group may use the rest of its grace period, any other one is
-    /// ended now.
+    /// Ends the group after its leader. An interrupted group may use the rest of its grace period; any other group is
+    /// killed now.
     fn wind_down(&self) {
         let (id, interrupted) = {
             let state = self.state();
@@ -364,7 +366,7 @@ impl Group {
     }
 }
 
-/// A run as what it takes is watched.
+/// Run as seen by the watch of its limits.
 struct Run {
     group: Arc<Group>,
     grace: Duration,
@@ -394,7 +396,8 @@ fn watch_leash(group: Arc<Group>, grace: Duration, lease: Option<Duration>) -> i
     Ok(())
 }
 
-/// Hands renewals on until the leash ends. An error ends it as well: better to stop than to run unwatched.
+/// Passes renewals on until the leash ends. An error ends the leash as well: stopping is better than running
+/// unwatched.
 fn read_leash(renewals: &mpsc::Sender<Duration>) {
     let mut seconds = [0];
     loop {
@@ -409,7 +412,7 @@ fn read_leash(renewals: &mpsc::Sender<Duration>) {
     }
 }
 
-/// Waits until the leash ends, or the lease.
+/// Waits until the leash ends or the lease expires.
 fn wait_for_the_end(renewals: &mpsc::Receiver<Duration>, mut lease: Option<Duration>) {
     loop {
         let renewed = match lease {
@@ -423,7 +426,7 @@ fn wait_for_the_end(renewals: &mpsc::Receiver<Duration>, mut lease: Option<Durat
     }
 }
 
-/// Waits for the leader, and meanwhile buries orphans that were handed to us.
+/// Waits for the leader, and meanwhile reaps adopted orphans.
 fn wait_for(leader: Pid) -> u8 {
     loop {
         match waitid(Id::All, WaitPidFlag::WEXITED) {
@@ -441,8 +444,8 @@ fn low_byte(code: i32) -> u8 {
     u8::try_from(code & 0xFF).expect("masked to one byte")
 }
 
-/// Ends every descendant that is left, also those that went into a group or session of their own: orphans become our
-/// children. Where the kernel does not list children (`CONFIG_PROC_CHILDREN`) only the group has been ended.
+/// Kills every remaining descendant, including those in a group or session of their own: orphans become children of
+/// this process. If the kernel does not list children (`CONFIG_PROC_CHILDREN`), only the group has been ended.
 fn sweep() {
     while let Some(children) = children(Pid::this()).filter(|children| !children.is_empty()) {
         for child in children {
@@ -452,11 +455,11 @@ fn sweep() {
     }
 }
 
-/// Threads that hand the program's output on.
+/// Threads that pass the program's output on.
 struct Pumps(mpsc::Receiver<()>);
 
 impl Pumps {
-    /// The pumps, and the ends of their pipes for standard output and standard error of the program.
+    /// Starts the pumps and returns the ends of their pipes for standard output and standard error of the program.
     fn start() -> io::Result<(Self, PipeWriter, PipeWriter)> {
         let (alive, done) = mpsc::channel();
         let pump_to = |to: File| -> io::Result<PipeWriter> {
@@ -475,14 +478,14 @@ impl Pumps {
         Ok((Self(done), stdout, stderr))
     }
 
-    /// Waits until both have come to the end, that is until all their senders are gone, but not for ever: the reader
-    /// may have stopped reading.
+    /// Waits until both pumps have ended, that is until all their senders are dropped. The wait is limited, because
+    /// the reader may have stopped reading.
     fn finish(self) {
         self.0.recv_timeout(DRAIN).ok();
     }
 }
 
-/// When nobody reads any more the rest is thrown away, and the program does not notice.
+/// Passes output on. Without a reader it discards the rest, and the program does not notice.
 fn pump(mut from: PipeReader, mut to: File) {
     if io::copy(&mut from, &mut to).is_err() {
         io::copy(&mut from, &mut io::sink()).ok();

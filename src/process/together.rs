@@ -1,8 +1,9 @@
-//! What the processes of a run take together.
+//! Enforces limits on the total resources of a run's processes.
 //!
-//! The kernel's limits for a process (`setrlimit`) hold for each alone: a run with a hundred processes could take a hundred times
-//! as much. Control groups would count for all, but a server in a container, or of an ordinary user, may seldom make any. So the
-//! supervisor adds up what all its descendants take, once a second. Where `/proc` does not say it, nothing is counted.
+//! The limits of the kernel (`setrlimit`) apply to each process alone: a run with a hundred processes could use a
+//! hundred times as much. Control groups would count all processes. But a server in a container, or of an ordinary
+//! user, can seldom create them. So the supervisor adds up the resources of all its descendants once a second.
+//! Without the numbers in `/proc`, nothing is counted.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,27 +18,27 @@ use rustix::param::{clock_ticks_per_second, page_size};
 
 use super::Limits;
 
-/// How often it is counted.
+/// Interval between two counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the supervisor prints when a run takes too much, and by which the server tells it.
+/// Message of the supervisor when a run exceeds its memory. The server recognises the limit by it.
 pub(super) const MEMORY: &str = "the processes of this run together have more memory than it may";
-/// The same for processes and threads.
+/// Message for too many processes and threads.
 pub(super) const PROCESSES: &str = "this run has more processes and threads than it may";
-/// The same for processor time.
+/// Message for too much processor time.
 pub(super) const CPU: &str =
     "the processes of this run together have used more processor time than it may";
 
-/// What a run is ended by.
+/// Ways to end a run.
 pub(super) trait Ends: Send + 'static {
-    /// Ends it at once.
+    /// Ends the run at once.
     fn at_once(&self);
-    /// Lets it clean up first.
+    /// Ends the run after it had time to clean up.
     fn in_order(&self);
 }
 
-/// Watches the descendants of this process from now on. Of too much memory the largest process is ended, as the kernel does
-/// when a control group has no memory left: a tool can still save its state when one of its providers is gone.
+/// Watches the descendants of this process from now on. Too much memory ends the largest process, as the kernel does
+/// for a control group: a tool can still save its state after one of its providers was killed.
 pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
     if limits.memory.is_none() && limits.processes.is_none() && limits.cpu.is_none() {
         return Ok(());
@@ -73,7 +74,7 @@ pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
     Ok(())
 }
 
-/// Standard error is that of the run.
+/// Writes to standard error, which is that of the run.
 #[expect(
     clippy::print_stderr,
     reason = "whoever reads the output of the run has to see it"
@@ -82,16 +83,16 @@ fn say(what: &str) {
     eprintln!("Lockkeeper ends a process: {what}.");
 }
 
-/// What processes take.
+/// Resources that processes use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Used {
     /// Bytes of memory that are shared with no file.
     memory: u64,
-    /// Processes and threads.
+    /// Number of processes and threads.
     tasks: u64,
-    /// Processor time, that of children that have ended included.
+    /// Processor time, including that of ended children.
     cpu: Duration,
-    /// Memory and number of the largest process.
+    /// Memory in bytes and process id of the largest process.
     largest: Option<(u64, Pid)>,
 }
 
@@ -103,7 +104,7 @@ impl Used {
             ..Self::default()
         };
         for pid in descendants(own, children) {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let read = |file: &str| {
                 std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
             };
@@ -122,7 +123,7 @@ impl Used {
     }
 }
 
-/// Processes that ended and were waited for by the supervisor itself.
+/// Returns the processor time of ended processes that the supervisor itself waited for.
 fn of_ended_children() -> io::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let both = usage.user_time() + usage.system_time();
@@ -131,7 +132,7 @@ fn of_ended_children() -> io::Result<Duration> {
     ))
 }
 
-/// A line of `/proc/PID/stat`.
+/// Fields of a line of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     threads: u64,
@@ -139,11 +140,12 @@ struct Process {
 }
 
 impl Process {
-    /// The name of the program stands in parentheses and may hold anything; numbers come after the last one.
+    /// Parses a line. The name of the program is in parentheses and may contain anything; numbers follow the last
+    /// parenthesis.
     fn parse(stat: &str) -> Option<Self> {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        // utime, stime, and the same of children that were waited for.
+        // The fields are utime, stime, and the same of children that were waited for.
         let ticks = [11, 12, 13, 14]
             .into_iter()
             .map(number)
@@ -157,7 +159,7 @@ impl Process {
     }
 }
 
-/// Pages in memory without those of files, as bytes, by `/proc/PID/statm`.
+/// Returns the bytes of memory without pages of files, from `/proc/PID/statm`.
 fn memory(statm: &str) -> u64 {
     let mut pages = statm
         .split_whitespace()
@@ -172,8 +174,8 @@ fn memory(statm: &str) -> u64 {
         .saturating_mul(page_size() as u64)
 }
 
-/// Children of all threads of a process. Only these are looked at, and not every process of the machine: there may be
-/// thousands, and many runs at once.
+/// Returns the children of all threads of a process. The function does not look at every process of the machine:
+/// there may be thousands, and many runs at once.
 fn children(pid: i32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -193,7 +195,7 @@ fn children(pid: i32) -> Vec<i32> {
 fn descendants(of: i32, children: impl Fn(i32) -> Vec<i32>) -> BTreeSet<i32> {
     let (mut found, mut left) = (BTreeSet::new(), vec![of]);
     while let Some(parent) = left.pop() {
-        // Numbers are used again: lists that were read at different times could even make a circle.
+        // Numbers are reused: lists read at different times could even form a cycle.
         left.extend(
             children(parent)
                 .into_iter()

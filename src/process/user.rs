@@ -1,7 +1,8 @@
-//! Another user for the programs of a run.
+//! Runs the programs of a run as another user.
 //!
-//! User and groups are those of a thread on Linux, so the supervisor starts the program from a thread that has become
-//! somebody else. The supervisor itself stays the user of the server, whom the program can neither signal nor trace.
+//! On Linux, user and groups belong to a thread. So the supervisor starts the program from a thread that has become
+//! the other user. The supervisor itself stays the user of the server. The program can neither signal nor trace that
+//! user.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use rustix::thread::{
 
 use crate::model::RunUser;
 
-/// Rights without which runs of another user cannot be started, ended and cleaned up after.
+/// Capabilities needed to start and end runs of another user and to clean up after them.
 const NEEDED: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::CHOWN, "CAP_CHOWN"),
     (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
@@ -24,17 +25,19 @@ const NEEDED: [(CapabilitySet, &str); 6] = [
 ];
 
 impl RunUser {
-    /// Whether this process runs as that user already.
+    /// Returns true if this process already runs as that user.
     pub fn is_own(self) -> bool {
         geteuid().as_raw() == self.uid
     }
 
-    /// Rights that this process, or what it starts, lacks to change to another user and to own its files.
+    /// Lists the capabilities that this process, or its children, lack to change to another user and to own its
+    /// files.
     pub fn missing_rights() -> io::Result<Vec<&'static str>> {
         let effective = capabilities(None)?.effective;
         let mut missing = Vec::new();
         for (right, name) in NEEDED {
-            // The supervisor is started as a new program: a server that is not root hands on ambient rights only.
+            // The supervisor is started as a new program: a server that is not root passes on only ambient
+            // capabilities.
             let is_handed_on = geteuid().is_root() || capability_is_in_ambient_set(right)?;
             if !effective.contains(right) || !is_handed_on {
                 missing.push(name);
@@ -43,7 +46,7 @@ impl RunUser {
         Ok(missing)
     }
 
-    /// Makes this thread that user, for good: no program that it starts becomes another one.
+    /// Makes this thread that user permanently: no program that it starts can become another user.
     pub(super) fn take_on(self) -> io::Result<()> {
         set_no_new_privs(true)?;
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));

@@ -1,4 +1,4 @@
-//! One attempt at one mirror, under its exclusive lease: started, fetched, verified, and how that ended.
+//! Makes one attempt to sync one mirror under its exclusive lease: starts, fetches, verifies, and records the result.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
@@ -15,34 +15,34 @@ use crate::model::{
 use crate::store::{MirrorChange, MirrorRow};
 use crate::telemetry::Metric;
 
-/// Every object of a mirror is looked for this often.
+/// Interval between two checks for every object of a mirror.
 const CONNECTIVITY_EVERY: TimeDelta = TimeDelta::hours(24);
-/// A mirror is tidied up this often.
+/// Interval between two runs of upkeep of a mirror.
 const MAINTAIN_EVERY: TimeDelta = TimeDelta::hours(24);
 
-/// For so much longer upkeep steps aside for commands; then they wait for it once.
+/// Additional time during which upkeep lets commands pass; after it, commands wait for upkeep once.
 const PATIENCE: TimeDelta = TimeDelta::days(3);
 
-/// What an attempt came to.
+/// Result of an attempt.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// The mirror is in step and verified.
+    /// The mirror is in sync and verified.
     Synced,
-    /// It failed, and is made again after a wait.
+    /// The attempt failed and is retried after a wait.
     Failed(FailureKind),
-    /// Somebody else works on the mirror; it is tried again with the next round.
+    /// Another task or server works on the mirror; the next round tries again.
     Busy,
-    /// None was due: somebody else was faster.
+    /// The mirror is not due: another attempt was faster.
     NotDue,
-    /// The lease was lost on the way; who finds that out puts the mirror among those to be tried again.
+    /// The lease was lost during the attempt; the server that notices this queues the mirror for a retry.
     Lost,
     /// The database did not answer; nothing is known to have happened.
     NoDatabase,
 }
 
 impl Attempt {
-    /// The words of the metric.
+    /// Values of the label in the metric.
     pub(super) const OUTCOMES: [&'static str; 4] = ["synced", "failed", "busy", "lost"];
 
     fn outcome(self) -> Option<&'static str> {
@@ -82,7 +82,7 @@ impl Inner {
             lease_time,
             ..
         } = &self.parts;
-        // A command of this server is at it.
+        // A command of this server works on the mirror.
         let Some(_gate) = self.gates.attempt(repo) else {
             return Ok(Attempt::Busy);
         };
@@ -98,14 +98,15 @@ impl Inner {
             key: held.hold().key.clone(),
             holder: held.hold().holder.clone(),
         };
-        // It is large, and part of whatever waits for it.
+        // The future is large and part of every future that waits for it.
         match Box::pin(held.run(self.start_to_end(repo, lease))).await {
             LeaseOutcome::Done(ended) => ended,
             LeaseOutcome::Lost => Ok(Attempt::Lost),
         }
     }
 
-    /// The row says that an attempt is under way as long as one is, and how it ended before the lease is given back.
+    /// Keeps the row up to date: it shows the attempt while one is under way, and its result before the lease is
+    /// released.
     async fn start_to_end(
         &self,
         repo: &RepoId,
@@ -196,7 +197,7 @@ impl Inner {
             mirror.sync(&remote, &wanted).await
         };
         synced.map_err(|error| of_replacing(&error, row.state.failure.as_ref()))?;
-        // A clone may have taken as long as what it began with is good for.
+        // A clone may take as long as the first credentials are valid.
         let given = credentials().await?;
         let remote = Remote {
             credentials: Some(&given),
@@ -209,7 +210,7 @@ impl Inner {
         .await;
         match verdict.map_err(|error| of_git(&error))? {
             Verdict::Same(refs, refused) => {
-                // Of a partial mirror those who wait need files besides.
+                // For a partial mirror, the waiting commands also need files.
                 if !mirror.is_partial() {
                     aboard.landed(&wanted, &refs, &refused);
                 }
@@ -219,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// Branches, and the heads of the pulls that are open as far as is known.
+    /// Selects all branches, and the heads of the pulls that are known to be open.
     async fn wanted(&self, repo: &RepoId) -> Result<RefSelection, SyncFailure> {
         let Parts { store, forge, .. } = &self.parts;
         let heads = store.head_list(repo).await;
@@ -245,7 +246,7 @@ impl Inner {
         })
     }
 
-    /// What is done now and then with a mirror that is in step.
+    /// Does the periodic upkeep of a mirror that is in sync.
     async fn look_after(
         &self,
         mirror: &Mirror,
@@ -255,7 +256,7 @@ impl Inner {
     ) -> Result<SyncFacts, SyncFailure> {
         let now = self.parts.clock.now();
         let connectivity = self.check(mirror, state).await?;
-        // One that was made just now is tidy.
+        // A mirror that was just created needs no upkeep.
         let known_since = state.maintained_at.or(state.succeeded_at);
         let is_untidy = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY);
         let is_overdue = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY + PATIENCE);
@@ -273,7 +274,7 @@ impl Inner {
         })
     }
 
-    /// Looks for every object, if it is time to. Tells whether that was done.
+    /// Checks for every object if the interval has passed. Returns true if the check was done.
     async fn check(&self, mirror: &Mirror, state: &MirrorState) -> Result<bool, SyncFailure> {
         let is_older = |last: Option<DateTime<Utc>>, than| {
             last.is_none_or(|last| self.parts.clock.now() - last >= than)
@@ -300,9 +301,9 @@ impl Inner {
             .unwrap_or(false)
     }
 
-    /// A command that waits for the mirror need not wait for its upkeep: that may be cut off at any time (what it leaves is
-    /// removed by the next fetch or upkeep), and is begun again with the next sync. Mirrors that commands use all day are
-    /// looked after all the same, when it is overdue.
+    /// Does upkeep unless a command waits for the mirror. Upkeep may be aborted at any time: the next fetch or upkeep
+    /// removes its remains, and the next sync begins it again. An overdue upkeep is not aborted, so that mirrors in
+    /// constant use get theirs.
     async fn unless_wanted<T>(
         &self,
         mirror: &Mirror,
@@ -320,7 +321,7 @@ impl Inner {
     }
 }
 
-/// What the mirror takes now; what it took before stays on record if that cannot be told.
+/// Returns the size of the mirror on disk. Without a result, the recorded size stays unchanged.
 async fn size(mirror: &Mirror) -> Option<u64> {
     mirror
         .size()
@@ -331,7 +332,7 @@ async fn size(mirror: &Mirror) -> Option<u64> {
         .ok()
 }
 
-/// A mirror that could not be tidied up is in step all the same.
+/// Does the upkeep and returns false if it fails; the mirror is in sync nevertheless.
 async fn maintain(mirror: &Mirror) -> bool {
     match mirror.maintain().await {
         Ok(()) => true,

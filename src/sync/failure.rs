@@ -1,13 +1,13 @@
-//! What the failure of git or of the forge means for a mirror.
+//! Converts failures of git and of the forge to failures of a sync.
 
 use crate::git::GitError;
 use crate::model::{FailureKind, SyncFailure};
 use crate::vcs::ForgeError;
 
-/// Longest message that is kept, in characters.
+/// Maximum length of a stored message, in characters.
 const MAX_MESSAGE: usize = 1000;
 
-/// A failure with its message cut to what a row and a page can take.
+/// Creates a failure with its message cut for the row and the page.
 pub(super) fn failure(kind: FailureKind, message: &str) -> SyncFailure {
     SyncFailure {
         kind,
@@ -31,8 +31,8 @@ pub(super) fn of_git(error: &GitError) -> SyncFailure {
     failure(kind, &error.to_string())
 }
 
-/// The failure of an attempt that was to replace a damaged mirror. Where runs kept it in place, the mirror is still as damaged
-/// as it was found to be, so the next attempt has to replace it.
+/// Returns the failure of an attempt to replace a damaged mirror. If runs prevented the replacement, the mirror is
+/// still damaged, so the next attempt has to replace it.
 pub(super) fn of_replacing(error: &GitError, before: Option<&SyncFailure>) -> SyncFailure {
     let is_damaged = before.is_some_and(|before| before.kind == FailureKind::Corrupt);
     if is_damaged && matches!(error, GitError::Busy { .. }) {

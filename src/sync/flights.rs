@@ -1,6 +1,6 @@
-//! One fetch for everybody who waits. While a fetch of a repository runs others come and wait for their turn; whoever has
-//! it next fetches for all of them, and they find what it brought. A sync is a fetch of everything: who came before it last
-//! asked the forge for its references finds what they are.
+//! Shares one fetch between all waiting tasks. While a fetch of a repository runs, other tasks wait for their turn.
+//! The task with the next turn fetches for all of them, and they receive its result. A sync is a fetch of everything:
+//! its result covers the tasks that came before it last requested the refs from the forge.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::git::{Fetched, GitError, Head, RefList, RefName, RefSelection, RefusedRef};
 use crate::model::{CommitSha, RepoId};
 
-/// Who waits for which repository.
+/// Waiting tasks of each repository.
 #[derive(Default)]
 pub(super) struct Flights(Mutex<HashMap<RepoId, Arc<Mutex<Board>>>>);
 
@@ -17,14 +17,14 @@ type Brought = Arc<Result<Vec<(RefName, Option<CommitSha>)>, GitError>>;
 #[derive(Default)]
 struct Board {
     next: u64,
-    /// What each of those wants who wait.
+    /// Refs that each waiting task needs.
     waiting: BTreeMap<u64, Vec<RefName>>,
-    /// What a fetch brought for those whom it took along.
+    /// Results for the tasks that a fetch included.
     brought: BTreeMap<u64, Brought>,
 }
 
 impl Flights {
-    /// From now on these refs are fetched with the next fetch, whoever makes it.
+    /// Registers a task, so that the next fetch of any task includes these refs.
     pub(super) fn enter(&self, repo: &RepoId, refs: &[RefName]) -> Ticket {
         let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let board = Arc::clone(flights.entry(repo.clone()).or_default());
@@ -40,7 +40,7 @@ impl Flights {
         }
     }
 
-    /// Everybody who waits now is taken along by a sync that has not yet asked the forge what its references are.
+    /// Returns the tasks that wait now, for a sync that has not yet requested the refs from the forge.
     pub(super) fn aboard(&self, repo: &RepoId) -> Aboard {
         let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let board = flights.get(repo).map(Arc::clone);
@@ -54,7 +54,7 @@ impl Flights {
     }
 }
 
-/// Those whom a sync takes along.
+/// Tasks that a sync includes.
 #[derive(Default)]
 pub(super) struct Aboard {
     board: Option<Arc<Mutex<Board>>>,
@@ -62,8 +62,8 @@ pub(super) struct Aboard {
 }
 
 impl Aboard {
-    /// Tells those who still wait, and want nothing but what the sync was to bring, what the forge has. Who wants a ref that
-    /// git refused fetches for themselves, and hears why.
+    /// Gives the forge's refs to the included tasks that still wait and need no other refs than those of the sync. A
+    /// task that needs a ref that git refused fetches for itself and gets the reason.
     pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
         let Some(board) = &self.board else { return };
         let mut board = locked(board);
@@ -91,22 +91,22 @@ fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A place among those who wait, until it is dropped.
+/// Registration of a waiting task, until it is dropped.
 pub struct Ticket {
     board: Arc<Mutex<Board>>,
     number: u64,
     refs: Vec<RefName>,
 }
 
-/// Those whom a fetch takes along, and what they want.
+/// Tasks that a fetch includes, and their refs.
 pub struct Boarded {
     tickets: BTreeSet<u64>,
-    /// Each once.
+    /// Refs to fetch, without duplicates.
     pub refs: Vec<RefName>,
 }
 
 impl Ticket {
-    /// What a fetch brought that began after this was entered; `None`: no such fetch was made.
+    /// Returns the result of a fetch that began after this registration, or `None` if there was none.
     pub fn brought(&self) -> Option<Result<Fetched, GitError>> {
         let brought = locked(&self.board).brought.remove(&self.number)?;
         Some(match &*brought {
@@ -126,7 +126,7 @@ impl Ticket {
         })
     }
 
-    /// Everybody who waits now is taken along.
+    /// Includes all tasks that wait now in a fetch.
     pub fn board(&self) -> Boarded {
         let board = locked(&self.board);
         let refs: BTreeSet<&RefName> = board.waiting.values().flatten().collect();
@@ -136,8 +136,8 @@ impl Ticket {
         }
     }
 
-    /// Tells those who were taken along, and still wait, what was brought. Who wants a ref that git refused fetches for
-    /// themselves.
+    /// Gives the result to the included tasks that still wait. A task that needs a ref that git refused fetches for
+    /// itself.
     pub fn landed(&self, boarded: &Boarded, result: &Result<Fetched, GitError>) {
         let brought: Brought = Arc::new(match result {
             Ok(fetched) => Ok(fetched.refs.clone()),

@@ -1,5 +1,6 @@
-//! Whoever changes a mirror waits here for those of the same process, before the lease that keeps others away is asked for.
-//! A lease is not waited for, so without this a command would be refused because its own server is at the mirror.
+//! Queues tasks of the same process that change a mirror, before they request the lease that excludes other servers.
+//! A lease is not waited for. Without the gates, a command would be refused because its own server works on the
+//! mirror.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,18 +9,18 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::model::RepoId;
 
-/// A gate for each mirror.
+/// Gates of all mirrors.
 #[derive(Debug, Default)]
 pub(super) struct Gates(Mutex<HashMap<RepoId, Arc<Place>>>);
 
 #[derive(Debug, Default)]
 struct Place {
     gate: Arc<tokio::sync::Mutex<()>>,
-    /// How many wait at it.
+    /// Number of tasks that wait at the gate.
     waiting: watch::Sender<usize>,
 }
 
-/// One who waits, until this is dropped.
+/// Entry of a waiting task, until it is dropped.
 struct Waiting(Arc<Place>);
 
 impl Drop for Waiting {
@@ -28,13 +29,13 @@ impl Drop for Waiting {
     }
 }
 
-/// The right to change a mirror, among those of this process, until this is dropped.
+/// Right to change a mirror among the tasks of this process, until it is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct Gate(#[expect(dead_code, reason = "it is held for its drop")] OwnedMutexGuard<()>);
 
 impl Gates {
-    /// Waits until nobody else is at the mirror.
+    /// Waits until no other task works on the mirror.
     pub(super) async fn wait(&self, repo: &RepoId) -> Gate {
         let place = self.of(repo);
         place.waiting.send_modify(|many| *many += 1);
@@ -44,15 +45,15 @@ impl Gates {
         Gate(gate)
     }
 
-    /// Returns when somebody waits at the gate of a mirror.
+    /// Returns when a task waits at the gate of a mirror.
     async fn wanted(&self, repo: &RepoId) {
         let mut waiting = self.of(repo).waiting.subscribe();
-        // The sender is kept for as long as there are gates.
+        // The sender lives as long as the gates.
         waiting.wait_for(|many| *many > 0).await.ok();
     }
 
-    /// Does something with a mirror that may be cut off at any time, unless somebody waits at its gate: they come first,
-    /// and `None` is returned. What is `overdue` is done all the same.
+    /// Does work on a mirror that can be aborted at any time. If a task waits at its gate, aborts the work and
+    /// returns `None`. Work that is `overdue` is not aborted.
     pub(super) async fn unless_wanted<T>(
         &self,
         repo: &RepoId,
@@ -66,7 +67,7 @@ impl Gates {
         }
     }
 
-    /// `None`: somebody is at the mirror.
+    /// Takes the gate, or returns `None` if another task works on the mirror.
     pub(super) fn attempt(&self, repo: &RepoId) -> Option<Gate> {
         Arc::clone(&self.of(repo).gate)
             .try_lock_owned()

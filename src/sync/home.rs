@@ -1,5 +1,5 @@
-//! The name of a data directory. Servers have another name with every start; what lies on the disk stays, and the database
-//! knows it by this name.
+//! Manages the name of a data directory. A server gets another name with every start, but the files on the disk stay.
+//! The database identifies the directory by its name.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,37 +8,37 @@ use std::path::Path;
 use crate::model::HomeId;
 use crate::secret::{create_private, make_private};
 
-/// File of the data directory that holds its name.
+/// File in the data directory that contains its name.
 const FILE: &str = "replica-id";
 
-/// Why a data directory has no name.
+/// Reason why a data directory has no name.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     #[error("cannot read or make {path}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// Something else is in it.
+    /// The file contains something other than a name.
     #[error(
         "{path} does not hold the name of a data directory: restore it, or delete it, and the mirrors of this directory are \
          looked at anew under a new name"
     )]
     Invalid {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
 }
 
-/// The name of a data directory, which is made once: after the server that uses it first. Of several that begin at the
-/// same moment all get the same.
+/// Returns the name of a data directory. It is created once, from the name of the server that uses the directory
+/// first. Servers that start at the same moment all get the same name.
 pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
     let path = data_dir.join(FILE);
     let shown = path.display().to_string();
-    // Earlier releases made it readable for everybody.
+    // Earlier releases made the file readable for everybody.
     let text = make_private(&path).and_then(|_| match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(data_dir, &path, server),
         read => read,
@@ -52,7 +52,8 @@ pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
         .map_err(|_| HomeError::Invalid { path: shown })
 }
 
-/// Written beside and then given its name, which fails if somebody was faster: nobody ever reads half of it.
+/// Creates the file. It is written beside its place and then linked, which fails if another server was faster. So no
+/// reader ever gets half of it.
 fn make(data_dir: &Path, path: &Path, server: &str) -> io::Result<String> {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
@@ -64,7 +65,7 @@ fn make(data_dir: &Path, path: &Path, server: &str) -> io::Result<String> {
     let name: String = server.chars().map(plain).rev().take(64).collect();
     let name: String = name.chars().rev().collect();
     let beside = data_dir.join(format!("{FILE}.{name}"));
-    // What a server left that was killed here.
+    // A server that was killed here may have left this file.
     fs::remove_file(&beside).ok();
     create_private(&beside)?.write_all(format!("{name}\n").as_bytes())?;
     let linked = fs::hard_link(&beside, path);

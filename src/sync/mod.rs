@@ -1,13 +1,13 @@
-//! Keeps the mirrors of one data directory in step with their forge.
+//! Keeps the mirrors of one data directory in sync with their forge.
 //!
-//! The need: a command must find what it plans on this disk, fresh and whole, and no push, no killed server and no bad day
-//! of the forge may leave a mirror behind for ever.
+//! The need: a command must find the commits that it plans on this disk, fresh and whole. No push, no killed server
+//! and no failure of the forge may leave a mirror outdated permanently.
 //!
-//! What is to be done stands in the registry (`store::repository_syncs`), never in memory alone. [`Syncer::round`] is the
-//! one repair: it walks what happened to repositories since the last time, notices attempts that nobody will end, and lets
-//! a bounded number of workers take what is due. A round waits for no worker, so a repository that takes an hour keeps
-//! nobody else waiting. An attempt is made under the exclusive lease of its mirror ([`attempt`]); whether one may begin,
-//! and what follows from its end, is decided by [`crate::model::MirrorState::next`].
+//! The registry (`store::repository_syncs`) contains all pending work; memory alone never does. [`Syncer::round`] is
+//! the reconciler. It reads the events of repositories since the last round, finds attempts that nobody will end, and
+//! lets a bounded number of workers take the mirrors that are due. A round waits for no worker, so a repository that
+//! takes an hour delays no other. An attempt runs under the exclusive lease of its mirror ([`attempt`]).
+//! [`crate::model::MirrorState::next`] decides whether an attempt may begin, and the consequences of its end.
 
 mod attempt;
 mod failure;
@@ -41,16 +41,16 @@ use crate::store::{EventWalk, MirrorChange, Store};
 use crate::telemetry::{Metric, Metrics};
 use crate::vcs::Forge;
 
-/// Events that are walked in one transaction.
+/// Maximum number of events read in one transaction.
 const EVENTS: i64 = 500;
-/// So many such walks in one round; the next round goes on.
+/// Maximum number of these transactions in one round; the next round continues.
 const WALKS: usize = 40;
-/// Mirrors of each sort that a round looks at.
+/// Maximum number of mirrors of each kind in a round.
 const BATCH: i64 = 200;
-/// Claims that a round looks at.
+/// Maximum number of claims in a round.
 const CLAIMS: i64 = 500;
 
-/// What a syncer works with.
+/// Dependencies of a syncer.
 pub struct Parts {
     /// The data directory whose mirrors these are.
     pub home: HomeId,
@@ -74,19 +74,19 @@ pub struct Parts {
     pub closing: CancellationToken,
 }
 
-/// What the operator wants, as it is now.
+/// Current settings of the administrator.
 #[derive(Clone)]
 pub struct Wants {
-    /// Which repositories have mirrors.
+    /// Repositories that have mirrors.
     pub allowlist: RepoAllowlist,
-    /// Attempts at one time.
+    /// Maximum number of concurrent attempts.
     pub parallel: usize,
 }
 
 impl Wants {
-    /// Whether a repository has a mirror. With `--require-claims` one that nobody has claimed has none: where nobody gave
-    /// credentials of their own, it would be fetched with those of the server, for nobody. A claim can be given up at any
-    /// time, so that is asked before each attempt.
+    /// Returns true if a repository has a mirror. With `--require-claims`, an unclaimed repository has none. Without
+    /// an owner's credentials it would be fetched with those of the server, and nobody would use it. A claim can be
+    /// released at any time, so this is checked before each attempt.
     async fn includes(&self, store: &Store, repo: &RepoId) -> Result<bool, sqlx::Error> {
         let list = &self.allowlist;
         Ok(list.allows(repo)
@@ -94,16 +94,16 @@ impl Wants {
     }
 }
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Events that were walked, and mirrors that were due.
+    /// Number of events read and of mirrors that were due.
     pub looked_at: u64,
-    /// Attempts that nobody would have ended, and are made again.
+    /// Number of attempts without a server to end them; they are retried.
     pub orphaned: u64,
 }
 
-/// Keeps mirrors in step. Clones share their workers.
+/// Service that keeps mirrors in sync. Clones share their workers.
 #[derive(Clone)]
 pub struct Syncer(Arc<Inner>);
 
@@ -111,16 +111,16 @@ struct Inner {
     parts: Parts,
     gates: Gates,
     flights: Flights,
-    /// Mirrors that are due, in turn.
+    /// Mirrors that are due, in order.
     turns: Mutex<Turns>,
-    /// How far the claims were looked through for repositories without a mirror.
+    /// Position in the claims, which are searched for repositories without a mirror.
     claims: Mutex<Option<RepoUrl>>,
-    /// Workers that are at it.
+    /// Number of active workers.
     workers: watch::Sender<usize>,
 }
 
 impl Syncer {
-    /// Begins nothing yet.
+    /// Creates the syncer without starting work.
     pub fn new(parts: Parts) -> Self {
         for outcome in Attempt::OUTCOMES {
             parts.metrics.add(Metric::RepositorySyncs, &[outcome], 0);
@@ -142,17 +142,17 @@ impl Syncer {
         }))
     }
 
-    /// The data directory whose mirrors these are.
+    /// Returns the data directory of the mirrors.
     pub fn home(&self) -> &HomeId {
         &self.0.parts.home
     }
 
-    /// Longest time for one exchange of git with the forge (`--fetch-timeout`).
+    /// Returns the longest time for one exchange of git with the forge (`--fetch-timeout`).
     pub fn fetch_time(&self) -> Duration {
         self.0.parts.fetch_time
     }
 
-    /// Takes up what happened, and lets workers begin what is due.
+    /// Reads new events and lets workers begin the mirrors that are due.
     ///
     /// # Errors
     ///
@@ -183,37 +183,38 @@ impl Syncer {
         Ok(round)
     }
 
-    /// One attempt at a mirror now, if one is due. Whoever wants it to be due asks first
+    /// Attempts to sync a mirror now, if it is due. A caller that needs an attempt requests it first
     /// ([`crate::model::MirrorEvent::Asked`]).
     pub async fn attempt(&self, repo: &RepoId) -> Attempt {
         self.0.attempt(repo).await
     }
 
-    /// Waits until no worker is at it.
+    /// Waits until no worker is active.
     pub async fn idle(&self) {
         let mut workers = self.0.workers.subscribe();
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         workers.wait_for(|many| *many == 0).await.ok();
     }
 
-    /// Waits until nobody else of this process is at a mirror. Who changes it asks for its lease while this is held.
+    /// Waits until no other task of this process works on a mirror. A caller that changes the mirror obtains its
+    /// lease while it holds this gate.
     pub async fn gate(&self, repo: &RepoId) -> Gate {
         self.0.gates.wait(repo).await
     }
 
-    /// The same without waiting; `None`: somebody is at it.
+    /// Takes the gate without waiting. Returns `None` if another task works on the mirror.
     pub fn gate_if_free(&self, repo: &RepoId) -> Option<Gate> {
         self.0.gates.attempt(repo)
     }
 
-    /// Somebody needs these refs as they are from now on. To be asked for before the gate is waited for: whoever is at the
-    /// mirror until then may bring them.
+    /// Requests these refs as they are from now on. Call this before waiting for the gate: the task that works on the
+    /// mirror until then may fetch them.
     pub fn enter(&self, repo: &RepoId, refs: &[RefName]) -> Ticket {
         self.0.flights.enter(repo, refs)
     }
 
-    /// A command uses a mirror: it is known from now on, and one that was removed to make room is wanted again. The
-    /// command does not fail because that could not be noted.
+    /// Records that a command uses a mirror. The mirror is registered from now on, and one that was removed to make
+    /// room is due again. A failure to record this does not fail the command.
     pub async fn used(&self, repo: &RepoId, installation: Option<u64>) {
         let Parts {
             store, home, clock, ..
@@ -229,7 +230,7 @@ impl Syncer {
         }
     }
 
-    /// A mirror was removed to make room: it is made again when somebody uses it.
+    /// Records that a mirror was removed to make room; it is created again when a command uses it.
     ///
     /// # Errors
     ///
@@ -244,7 +245,8 @@ impl Syncer {
         Ok(())
     }
 
-    /// As many as there is work for, together with those that are still at it not more than the operator wants.
+    /// Starts workers for the due mirrors. Together with the active ones, they do not exceed the administrator's
+    /// limit.
     fn start_workers(&self, due: usize, wants: &Wants) {
         for _ in 0..due {
             let Some(place) = Place::take(&self.0, wants.parallel) else {
@@ -261,7 +263,7 @@ impl Inner {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up what happened since the last time. Tells how many events that were.
+    /// Reads the events since the last round and returns their number.
     async fn walk(&self) -> Result<u64, sqlx::Error> {
         let Parts { store, home, .. } = &self.parts;
         let mut walked = 0;
@@ -278,7 +280,8 @@ impl Inner {
         Ok(walked)
     }
 
-    /// A server that died, or lost its lease, does not end what it began; one that never comes back has it ended by others.
+    /// Ends orphaned attempts. A server that died or lost its lease does not end its attempts, so other servers end
+    /// them.
     async fn end_orphans(&self) -> Result<u64, sqlx::Error> {
         let Parts { store, clock, .. } = &self.parts;
         let mut ended = 0;
@@ -300,7 +303,7 @@ impl Inner {
         Ok(ended)
     }
 
-    /// What nobody has told of for long is looked at all the same.
+    /// Makes mirrors due that had no event for a long time.
     async fn wake_stale(&self) -> Result<(), sqlx::Error> {
         let Parts {
             store, home, clock, ..
@@ -313,8 +316,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes mirrors known of repositories that somebody means to work with: those that are claimed (as those of applications
-    /// are) and those that the allow-list names. Nobody waits for them.
+    /// Registers mirrors of repositories that somebody plans to work with: claimed ones (including those of
+    /// applications) and those that the allow-list names. No command waits for them.
     async fn backfill(&self, wants: &Wants) -> Result<(), sqlx::Error> {
         let Parts {
             store, home, forge, ..
@@ -325,7 +328,7 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let claims = store.claim_list(None, after.as_ref(), CLAIMS).await?;
-        // After the last page the first one follows.
+        // The first page follows the last page.
         let is_full = i64::try_from(claims.len()).is_ok_and(|many| many == CLAIMS);
         let next = claims
             .last()
@@ -361,7 +364,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes one mirror after the other until none is left, or the server closes.
+    /// Takes one mirror after the other until none is left or the server closes.
     async fn work(&self, wants: &Wants, place: Place) {
         while !self.parts.closing.is_cancelled() {
             let Some(Turn { repo, is_backfill }) = self.turns().next(wants.parallel) else {
@@ -379,7 +382,7 @@ impl Inner {
                         error!(%repo, %error, "A mirror of a repository that is not served any more could not be forgotten");
                     }
                 }
-                // It stays due: the next round asks again.
+                // The mirror stays due: the next round checks again.
                 Err(error) => {
                     error!(%repo, %error, "Whether somebody has claimed a repository could not be asked");
                 }
@@ -388,8 +391,8 @@ impl Inner {
         drop(place);
     }
 
-    /// Forgets a mirror that is not wanted. That is asked once more after its row was read: what is told of it from then on,
-    /// as when somebody claims the repository and pushes, keeps the row.
+    /// Removes an unwanted mirror from the registry. The wish is checked again after its row was read. An event from
+    /// then on keeps the row, for example when somebody claims the repository and pushes.
     async fn forget(&self, wants: &Wants, repo: &RepoId) -> Result<(), sqlx::Error> {
         let Parts { home, store, .. } = &self.parts;
         let Some(row) = store.mirror_get(home, repo).await? else {
@@ -401,14 +404,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Different for each mirror on each disk, so that those of many are not looked at in the same moment.
+    /// Returns a jitter that differs for each mirror on each disk, so that many mirrors are not checked at the same
+    /// moment.
     fn jitter(&self, repo: &RepoId) -> Jitter {
         let now = self.parts.clock.now().timestamp();
         Jitter::of(&format!("{} {repo} {now}", self.parts.home))
     }
 }
 
-/// A worker at a mirror that nobody waits for. Dropping it, also by a panic, lets another begin with one.
+/// Marker of a worker that handles a mirror without waiting commands. Dropping it, also by a panic, lets another
+/// worker begin such a mirror.
 struct Backfill<'a>(&'a Inner);
 
 impl Drop for Backfill<'_> {
@@ -417,7 +422,7 @@ impl Drop for Backfill<'_> {
     }
 }
 
-/// The place of a worker. Dropping it, also by a panic, makes room for another.
+/// Slot of a worker. Dropping it, also by a panic, frees the slot.
 struct Place(Arc<Inner>);
 
 impl Place {

@@ -1,44 +1,45 @@
-//! Whose turn it is. What somebody asked for comes first; of the other sorts one each in turn, so that a forge that is away
-//! never keeps a push waiting for longer than a few others take. Mirrors that nobody waits for come when there is nothing
-//! else to do, and never have all workers.
+//! Orders the mirrors that are due. Requested mirrors come first. The other kinds take turns, one mirror of each. So
+//! an unreachable forge delays a push at most by a few other mirrors. Mirrors that no command waits for come last,
+//! and never occupy all workers.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::model::RepoId;
 use crate::store::MirrorsDue;
 
-/// Mirrors that are due.
+/// Mirrors that are due, in order.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// In the order of their turns.
+    /// Mirrors that a command may wait for, in the order of their turns.
     first: VecDeque<RepoId>,
-    /// Those that nobody waits for.
+    /// Mirrors that no command waits for.
     backfill: VecDeque<RepoId>,
-    /// Workers that are at one of these.
+    /// Number of workers that handle such a mirror.
     backfilling: usize,
 }
 
-/// The next mirror for a worker.
+/// Next mirror for a worker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) repo: RepoId,
-    /// To be told when it is over ([`Turns::backfilled`]).
+    /// True if the worker must call [`Turns::backfilled`] at its end.
     pub(super) is_backfill: bool,
 }
 
 impl Turns {
-    /// Takes up what is due now.
+    /// Replaces the queue by the mirrors that are due now.
     pub(super) fn set(&mut self, due: MirrorsDue) {
         let backfill = due.backfill.iter().cloned().collect();
         (self.first, self.backfill) = (in_turn(due), backfill);
     }
 
-    /// How many there are.
+    /// Returns the number of queued mirrors.
     pub(super) fn len(&self) -> usize {
         self.first.len() + self.backfill.len()
     }
 
-    /// The next one, for one of so many workers. Half of them may be at what nobody waits for.
+    /// Returns the next mirror, given the maximum number of workers. At most half of them may handle mirrors that no
+    /// command waits for.
     pub(super) fn next(&mut self, workers: usize) -> Option<Turn> {
         if let Some(repo) = self.first.pop_front() {
             return Some(Turn {
@@ -57,13 +58,13 @@ impl Turns {
         })
     }
 
-    /// A worker is done with one that nobody waited for.
+    /// Records that a worker has finished a mirror that no command waited for.
     pub(super) fn backfilled(&mut self) {
         self.backfilling = self.backfilling.saturating_sub(1);
     }
 }
 
-/// Every mirror that is due and that somebody may wait for, once, in the order of its turn.
+/// Returns every due mirror that a command may wait for, once, in the order of its turn.
 fn in_turn(due: MirrorsDue) -> VecDeque<RepoId> {
     let MirrorsDue {
         asked,

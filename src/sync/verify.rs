@@ -1,18 +1,18 @@
-//! Whether a mirror holds what the forge advertises: one checksum over the names and ids of all references, on both sides.
-//! References that git refused are a gap with a name: they are left out on both sides, and reported.
+//! Verifies that a mirror has the refs that the forge advertises, with a checksum over the names and ids of all refs
+//! on both sides. Refs that git refused are known gaps: they are left out on both sides and reported.
 
 use crate::git::{GitError, Mirror, RefList, RefSelection, RefusedRef, Remote, without_refused};
 
-/// What the comparison came to.
+/// Result of the comparison.
 pub(super) enum Verdict {
-    /// Both have these, but for those that git refused here.
+    /// Both sides have these refs, except those that git refused here.
     Same(RefList, Vec<RefusedRef>),
-    /// They differ even at the second look; in what.
+    /// The refs differ even after a second sync; the text describes the difference.
     Differs(String),
 }
 
-/// Compares. Somebody may push between the fetch and the look, so a difference is brought in step and looked at once more
-/// before it counts. `before_look` is called each time the forge is about to be asked.
+/// Compares the mirror with the forge. Somebody may push between the fetch and the comparison. So after a difference
+/// the mirror is synced and compared again. `before_look` is called each time before the forge is asked.
 pub(super) async fn verify(
     mirror: &Mirror,
     remote: &Remote<'_>,
@@ -34,7 +34,7 @@ async fn compare(
     wanted: &RefSelection,
 ) -> Result<Verdict, GitError> {
     let (advertised, refused) = (mirror.advertised(remote, wanted).await?, mirror.refused());
-    // A gap counts only as long as the forge names the very commit that was refused.
+    // A gap counts only while the forge names the very commit that was refused.
     let there = without_refused(&advertised, &refused);
     let here = mirror.refs().await?.selected(wanted);
     if here.checksum() == there.checksum() {
@@ -47,7 +47,7 @@ async fn compare(
     Ok(Verdict::Differs(difference(&here, &there)))
 }
 
-/// Names at most one reference of each sort: the forge may have thousands.
+/// Describes the difference and names at most one ref of each kind: the forge may have thousands.
 fn difference(here: &RefList, there: &RefList) -> String {
     let missing: Vec<_> = there
         .iter()

@@ -1,4 +1,5 @@
-//! Credentials that the owner of a repository gave for it: they take the place of the server's own.
+//! Defines access to the credentials that owners gave for their repositories. They replace the server's own
+//! credentials.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -7,44 +8,45 @@ use crate::credential::{Access, SshAccess};
 use crate::model::{CredentialId, RepoId};
 use crate::seal::OpenError;
 
-/// Where credentials of repositories come from.
+/// Source of the credentials of repositories.
 #[async_trait]
 pub trait RepoAccess: Send + Sync + 'static {
-    /// What the API, and git over HTTPS, is to be given for a repository; `None`: the server's own.
+    /// Returns the credential of a repository for the API and for git over HTTPS, or `None` for the server's own.
     async fn for_api(&self, repo: &RepoId) -> Result<Option<Held>, AccessError>;
 
-    /// The key with which git goes by SSH to a repository; `None`: it goes by HTTPS.
+    /// Returns the key for git over SSH to a repository, or `None` if git uses HTTPS.
     async fn for_ssh(&self, repo: &RepoId) -> Result<Option<SshAccess>, AccessError>;
 }
 
-/// A credential that is kept for a repository.
+/// Credential that is stored for a repository.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// Its number.
+    /// Number of the credential.
     pub id: CredentialId,
-    /// When it was changed last.
+    /// Time of the last change.
     pub version: DateTime<Utc>,
-    /// The credential.
+    /// Decrypted content of the credential.
     pub access: Access,
 }
 
-/// Why the credential of a repository is not to be had. Another is not taken in its place: the owner decided.
+/// Reason why the credential of a repository is not available. No other credential replaces it, because the owner has
+/// chosen this one.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// It cannot be decrypted.
+    /// The credential cannot be decrypted.
     #[error("the credential {id} that its owner gave for it cannot be read: {reason}")]
     Sealed {
-        /// Its number.
+        /// Number of the credential.
         id: CredentialId,
-        /// Why.
+        /// Error of the decryption.
         reason: OpenError,
     },
-    /// It was decrypted, and says nothing.
+    /// The credential was decrypted, but its content is not understood.
     #[error(
         "the credential {0} that its owner gave for it is not understood here: was it kept by a newer server?"
     )]
     Unknown(CredentialId),
-    /// The database did not answer; a passing fault.
+    /// The database did not answer; the failure is temporary.
     #[error("the database did not say which credential its owner gave for it")]
     Store(#[source] sqlx::Error),
 }

@@ -1,5 +1,5 @@
-//! Gates in front of a forge: its limits stop everything that is asked with the same credentials, not only the request
-//! that met them.
+//! Implements gates in front of a forge. A rate limit of the forge stops all requests with the same credentials, not
+//! only the request that met the limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,17 @@ use chrono::{DateTime, Utc};
 use crate::clock::Clock;
 use crate::model::{RateScope, Traffic};
 
-/// The gates of one or more servers. What is read and what is written have gates of their own. Times are those of the
-/// caller's clock.
+/// Gates of one or more servers. Reads and writes have separate gates. Times are those of the caller's clock.
 #[async_trait]
 pub trait RateGates: Send + Sync + 'static {
-    /// Returns the time until which a gate is closed; `None`: it is open.
+    /// Returns the time until which a gate is closed, or `None` if it is open.
     async fn closed(
         &self,
         scope: &RateScope,
         traffic: Traffic,
     ) -> Result<Option<DateTime<Utc>>, GateError>;
 
-    /// Reserves the next turn of a write, so that writes leave at least `spacing` apart, and returns its time.
+    /// Reserves the next turn of a write and returns its time. Turns are at least `spacing` apart.
     async fn turn(&self, scope: &RateScope, spacing: Duration) -> Result<DateTime<Utc>, GateError>;
 
     /// Closes a gate until the given time, unless it is closed for longer.
@@ -34,7 +33,7 @@ pub trait RateGates: Send + Sync + 'static {
     ) -> Result<(), GateError>;
 }
 
-/// The database did not answer; a passing fault.
+/// Error of the database, which did not answer; the failure is temporary.
 #[derive(Debug, thiserror::Error)]
 #[error("the database did not say whether the forge asked to wait")]
 pub struct GateError(#[from] sqlx::Error);
@@ -52,7 +51,7 @@ struct Gate {
 }
 
 impl LocalGates {
-    /// Gates that are open.
+    /// Creates gates that are open.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,

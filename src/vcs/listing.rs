@@ -1,73 +1,70 @@
-//! Lists of open pulls, and what a forge lets us ask.
+//! Defines lists of open pulls, and the request budget of a forge.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{PullHead, PullNumber};
 
-/// Which page of a list is asked for.
+/// Page of a list to request.
 #[derive(Clone, Copy, Debug)]
 pub struct PageAsk<'a> {
-    /// From 1.
+    /// Number of the page, from 1.
     pub number: usize,
-    /// The tag that the forge gave with the answer we have.
+    /// Tag that the forge sent with the stored answer.
     pub etag: Option<&'a str>,
 }
 
-/// An answer about open pulls.
+/// Answer about open pulls.
 #[derive(Clone, Debug)]
 pub struct OpenPulls {
-    /// The page.
     pub page: ListedPage,
-    /// What is left of the right to ask; `None` where the forge does not say, so does not limit it.
+    /// Remaining budget; `None` where the forge does not report one and so has no limit.
     pub budget: Option<Budget>,
 }
 
-/// A page of open pulls.
+/// Page of open pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListedPage {
-    /// As it was when the tag was given.
+    /// The page has not changed since the tag was sent.
     Unchanged,
-    /// As it is now.
+    /// The page as it is now.
     Fresh {
-        /// The pulls.
         pulls: Vec<ListedPull>,
-        /// Whether another page follows.
+        /// True if another page follows.
         more: bool,
-        /// With this the forge can be asked whether anything has changed.
+        /// Tag to ask the forge for changes of this page.
         etag: Option<String>,
     },
 }
 
-/// An open pull as a list shows it.
+/// Open pull as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedPull {
-    /// Its number.
     pub number: PullNumber,
-    /// Where it stands.
+    /// Head and base of the pull.
     pub at: PullHead,
-    /// When anything about it changed last, by the clock of the forge.
+    /// Time of the last change of the pull, by the clock of the forge.
     pub updated_at: DateTime<Utc>,
-    /// Whether nothing in its repository can be changed any more.
+    /// True if the repository of the pull is archived, so that nothing in it can change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
 }
 
-/// What is left of the right to ask a forge.
+/// Remaining right to send requests to a forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Requests that may still be sent.
+    /// Number of requests that may still be sent.
     pub remaining: u64,
-    /// Requests of a whole window.
+    /// Number of requests in a whole window.
     pub limit: u64,
-    /// When the next window begins.
+    /// Start of the next window.
     pub resets_at: DateTime<Utc>,
-    /// Whether each owner of repositories has a budget of their own, as installations of an App do.
+    /// True if each owner of repositories has a separate budget, as installations of an App do.
     pub per_owner: bool,
 }
 
 impl Budget {
-    /// Whether less than so many percent are left.
+    /// Returns true if less than `percent` percent of the budget are left.
     pub fn is_below(&self, percent: u64) -> bool {
         u128::from(self.remaining) * 100 < u128::from(self.limit) * u128::from(percent)
     }

@@ -1,7 +1,7 @@
-//! What a forge said of people a moment ago: which teams they are in, and who may write.
+//! Caches a forge's answers about people: their teams, and their right to write.
 //!
-//! One comment leads to the same question several times, and a person tends to comment several times in a row. What a
-//! forge refused to say is never kept, so no decision rests on it.
+//! One comment leads to the same question several times, and a person often comments several times in a row. A
+//! refusal of the forge to answer is never cached, so no decision depends on it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Forge, ForgeError, Installation};
 use crate::model::{HostName, RepoId};
 
-/// How long an answer is believed: somebody who was just put into a team, or out of it, waits no longer than this.
+/// Lifetime of an answer. A person who was just added to a team, or removed from it, waits no longer than this.
 pub const KEPT: TimeDelta = TimeDelta::seconds(30);
-/// Most answers kept of a kind; asking again costs a request.
+/// Maximum number of cached answers of a kind; asking again costs a request.
 const MOST: usize = 10_000;
 
-/// Answers of forges about people.
+/// Cached answers of forges about people.
 #[derive(Debug, Default)]
 pub struct Memberships {
     members: Answers<(Owner, String, String), bool>,
@@ -25,7 +25,7 @@ pub struct Memberships {
     public: Answers<RepoId, bool>,
 }
 
-/// Who owns a repository: teams belong to the owner.
+/// Owner of a repository: teams belong to the owner.
 type Owner = (HostName, String);
 
 fn owner(repo: &RepoId) -> Owner {
@@ -33,7 +33,7 @@ fn owner(repo: &RepoId) -> Owner {
 }
 
 impl Memberships {
-    /// [`Forge::team_has`], remembered.
+    /// Returns the cached result of [`Forge::team_has`].
     pub async fn has(
         &self,
         forge: &dyn Forge,
@@ -51,7 +51,7 @@ impl Memberships {
         Ok(answer)
     }
 
-    /// [`Forge::team_list`], remembered.
+    /// Returns the cached result of [`Forge::team_list`].
     pub async fn list(
         &self,
         forge: &dyn Forge,
@@ -70,7 +70,7 @@ impl Memberships {
 }
 
 impl Memberships {
-    /// [`Forge::may_write`], remembered. A `fresh` answer is asked for whatever was said before.
+    /// Returns the cached result of [`Forge::may_write`]. With `fresh` it always asks the forge.
     pub async fn may_write(
         &self,
         forge: &dyn Forge,
@@ -88,7 +88,7 @@ impl Memberships {
         Ok(answer)
     }
 
-    /// [`Forge::is_public`], remembered.
+    /// Returns the cached result of [`Forge::is_public`].
     pub async fn is_public(
         &self,
         forge: &dyn Forge,
@@ -104,7 +104,7 @@ impl Memberships {
     }
 }
 
-/// Answers, each with the time when it is too old.
+/// Answers, each with the time when it expires.
 #[derive(Debug)]
 struct Answers<K, V>(Mutex<HashMap<K, (V, DateTime<Utc>)>>);
 

@@ -1,5 +1,5 @@
-//! What Lockkeeper needs of a forge. A folder per forge implements it; nothing above this room knows
-//! a forge's field names.
+//! Defines the interface to forges. Each forge has a folder that implements it, and no other module knows the field
+//! names of a forge.
 
 mod access;
 mod gates;
@@ -27,109 +27,104 @@ pub use memberships::{KEPT, Memberships};
 pub use permit::{Permit, WritePermit};
 pub use ssh::SshLogin;
 
-/// Which credentials of the forge to use: the GitHub App installation the event came through, if any.
+/// Credentials of the forge to use: the GitHub App installation of the event, if any.
 pub type Installation = Option<u64>;
 
-/// Why a forge did not do what was asked, classified where it is known best.
+/// Error of a forge operation. The implementation of the forge classifies it, because it knows the causes best.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgeError {
-    /// It does not exist, or we may not see it.
+    /// The object does not exist, or Lockkeeper may not see it.
     #[error("{what} was not found on {host}, or the credentials of Lockkeeper may not see it")]
     NotFound {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Where.
         host: HostName,
     },
     /// The credentials are wrong or lack a permission.
     #[error("{host} refused the credentials for {what}: {message}")]
     Denied {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Where.
         host: HostName,
-        /// The forge's own words, cut to one line.
+        /// Message of the forge, cut to one line.
         message: String,
     },
-    /// Too many requests; the forge says when to come back.
+    /// The forge received too many requests and gave a time for the next one.
     #[error("{host} asks to wait until {until} before {what}")]
     RateLimited {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Where.
         host: HostName,
-        /// From `Retry-After` or `X-RateLimit-Reset`.
+        /// Time from `Retry-After` or `X-RateLimit-Reset`.
         until: DateTime<Utc>,
     },
-    /// The repository has another name: who asks by the old one is sent on.
+    /// The repository has another name: the forge redirects requests with the old one.
     #[error("{} rejected {what}: {message}", .repo.host())]
     Moved {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// The name that was asked by.
+        /// Name that the request used.
         repo: Box<RepoId>,
-        /// What the answer was.
+        /// Message about the answer.
         message: String,
     },
-    /// A passing fault: connection, time-out, 5xx. Whether the request had an effect is not known.
+    /// The forge failed temporarily: connection, time-out, 5xx. The request may or may not have had an effect.
     #[error("{host} could not be reached for {what}: {message}")]
     Unavailable {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Where.
         host: HostName,
         /// Cause, in one line and without secrets.
         message: String,
     },
-    /// The forge understood and said no; trying again will not help.
+    /// The forge understood and rejected the request; a retry will not help.
     #[error("{host} rejected {what}: {message}")]
     Rejected {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Where.
         host: HostName,
-        /// The forge's own words, cut to one line.
+        /// Message of the forge, cut to one line.
         message: String,
     },
 }
 
-/// A repository as its forge knows it at this moment.
+/// Current facts about a repository at its forge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepoFacts {
-    /// Identifier and name.
+    /// Identifier and name of the repository.
     pub at: ForgeRepo,
-    /// Whether nothing in it can be changed any more.
+    /// True if the repository is archived, so that nothing in it can change.
     pub archived: bool,
-    /// The branch into which pulls go unless they say otherwise.
+    /// Default target branch of pulls.
     pub default_branch: BranchName,
 }
 
-/// Answer of a forge to a request to merge.
+/// Answer of a forge to a merge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeAnswer {
     /// The pull is merged.
     Merged,
-    /// A rule of the forge or of the branch forbids it at this moment; the forge's own words, in one line.
+    /// A rule of the forge or of the branch forbids the merge at this moment. The text is the message of the forge,
+    /// in one line.
     NotNow(String),
-    /// The pull has another head than the one that was named.
+    /// The pull has another head than the requested one.
     HeadMoved,
 }
 
-/// User name and password for git over HTTP, good for some minutes at least; or a key with which it goes by SSH.
+/// Credentials for git: user name and password over HTTP, valid for some minutes at least, or a key for SSH.
 #[derive(Clone, Debug)]
 pub struct GitCredentials {
     /// User name; `x-access-token` for GitHub App installations.
     pub username: String,
-    /// Token.
     pub password: Secret,
-    /// Where there is one, git goes by SSH, whatever the URL says, and the others are empty.
+    /// SSH key. If present, git uses SSH regardless of the URL, and user name and password are empty.
     pub ssh: Option<Arc<SshLogin>>,
-    /// Whether the owner of the repository gave them; if not, they are the server's own.
+    /// True if the owner of the repository gave the credentials; otherwise they are the server's own.
     pub of_owner: bool,
 }
 
 impl GitCredentials {
-    /// User name and password.
+    /// Creates credentials with a user name and password.
     pub fn new(username: String, password: Secret) -> Self {
         Self {
             username,
@@ -139,7 +134,7 @@ impl GitCredentials {
         }
     }
 
-    /// An SSH key, which only owners give.
+    /// Creates credentials with an SSH key, which only owners give.
     pub fn by_ssh(login: SshLogin) -> Self {
         Self {
             username: String::new(),
@@ -150,35 +145,36 @@ impl GitCredentials {
     }
 }
 
-/// What the server does at a forge beside what it always does.
+/// Optional features of the server that use the forge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// Asks who is in which team.
+    /// True if the server asks for team members.
     pub teams: bool,
-    /// Merges pulls.
+    /// True if the server merges pulls.
     pub merging: bool,
 }
 
-/// A connection to one forge.
+/// Connection to one forge.
 #[async_trait]
 pub trait Forge: Send + Sync + 'static {
-    /// The host in the repository ids of this forge.
+    /// Returns the host in the repository ids of this forge.
     fn host(&self) -> &HostName;
 
-    /// Name of the bot's own account on the forge, without `@`; asked of the forge once and remembered.
+    /// Returns the name of the bot's own account on the forge, without `@`. The forge is asked once, and the answer
+    /// is cached.
     async fn login(&self) -> Result<String, ForgeError>;
 
-    /// What the credentials of the server lack that it needs, as far as the forge says it: `the scope repo`. An error: they
-    /// are not taken, or nobody answers.
+    /// Returns the rights that the server needs and its credentials lack, as far as the forge reports them:
+    /// `the scope repo`. An error means that the forge refuses the credentials or does not answer.
     async fn missing(&self, uses: Uses) -> Result<Vec<String>, ForgeError>;
 
-    /// What the forge says of a pull now.
+    /// Returns the current state of a pull at the forge.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
 
-    /// The repository that a name leads to, also where it has another name now.
+    /// Returns the repository with this name, even if its name has changed since.
     async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
 
-    /// The repository with an identifier. It is asked for with the credentials for `known_as`.
+    /// Returns the repository with an identifier. The request uses the credentials for `known_as`.
     async fn repository_by_id(
         &self,
         id: u64,
@@ -186,7 +182,7 @@ pub trait Forge: Send + Sync + 'static {
         via: Installation,
     ) -> Result<RepoFacts, ForgeError>;
 
-    /// Whether a repository that is there has a branch.
+    /// Returns true if an existing repository has a branch.
     async fn has_branch(
         &self,
         repo: &RepoId,
@@ -194,8 +190,8 @@ pub trait Forge: Send + Sync + 'static {
         branch: &BranchName,
     ) -> Result<bool, ForgeError>;
 
-    /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
-    /// given, the forge only says so.
+    /// Returns a page of the open pulls of a repository, oldest first. If nothing has changed since the answer with
+    /// the given tag, the forge only reports that.
     async fn open_pulls(
         &self,
         repo: &RepoId,
@@ -203,10 +199,10 @@ pub trait Forge: Send + Sync + 'static {
         page: PageAsk<'_>,
     ) -> Result<OpenPulls, ForgeError>;
 
-    /// Who approves of a pull, by the reviews that it has now.
+    /// Returns the approval of a pull from its current reviews.
     async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError>;
 
-    /// Whether an account may write to a repository. One that does not exist may not.
+    /// Returns true if an account may write to a repository. An account that does not exist may not.
     async fn may_write(
         &self,
         repo: &RepoId,
@@ -214,11 +210,11 @@ pub trait Forge: Send + Sync + 'static {
         login: &str,
     ) -> Result<bool, ForgeError>;
 
-    /// Whether everybody may read a repository, also if the forge does not tell.
+    /// Returns true if everybody may read a repository, or if the forge does not tell.
     async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError>;
 
-    /// Whether the forge would let a pull be merged now. Statuses that are left aside do not stand in the way, as far as
-    /// the forge tells of everything else that it demands.
+    /// Returns whether the forge would let a pull be merged now. Statuses in `aside` do not count as obstacles,
+    /// provided that the forge reports all its other conditions.
     async fn mergeability(
         &self,
         at: &PullRef,
@@ -226,15 +222,15 @@ pub trait Forge: Send + Sync + 'static {
         aside: &Aside<'_>,
     ) -> Result<Mergeability, ForgeError>;
 
-    /// Methods by which pulls of a repository may be merged, as far as the forge tells.
+    /// Returns the merge methods of a repository, as far as the forge reports them.
     async fn merge_methods(
         &self,
         repo: &RepoId,
         via: Installation,
     ) -> Result<Vec<MergeMethod>, ForgeError>;
 
-    /// Merges a pull, but only at exactly this head. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
-    /// whether it got through, which [`Self::pull`] answers.
+    /// Merges a pull, but only at exactly this head. Never retries: after an [`ForgeError::Unavailable`] it is
+    /// unknown whether the request had an effect, and [`Self::pull`] tells.
     async fn merge(
         &self,
         at: &PullRef,
@@ -244,8 +240,8 @@ pub trait Forge: Send + Sync + 'static {
         permit: &WritePermit,
     ) -> Result<MergeAnswer, ForgeError>;
 
-    /// Posts a comment and returns its id. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
-    /// whether it got through, which [`Self::comment_find`] answers.
+    /// Posts a comment and returns its id. Never retries: after an [`ForgeError::Unavailable`] it is unknown whether
+    /// the request had an effect, and [`Self::comment_find`] tells.
     async fn comment_post(
         &self,
         at: &PullRef,
@@ -254,7 +250,7 @@ pub trait Forge: Send + Sync + 'static {
         permit: &WritePermit,
     ) -> Result<u64, ForgeError>;
 
-    /// Deletes a comment of the bot; one that is gone already is no error.
+    /// Deletes a comment of the bot; a missing comment is no error.
     async fn comment_delete(
         &self,
         repo: &RepoId,
@@ -263,8 +259,8 @@ pub trait Forge: Send + Sync + 'static {
         permit: &WritePermit,
     ) -> Result<(), ForgeError>;
 
-    /// Finds the comments of the bot on the pull, not older than `since`, whose hidden last line has `marker`; the oldest
-    /// first. There are several where a request arrived after it had been given up and repeated.
+    /// Finds the comments of the bot on the pull, not older than `since`, whose hidden last line has `marker`; the
+    /// oldest first. Several exist if a request arrived after it had been given up and retried.
     async fn comment_find(
         &self,
         at: &PullRef,
@@ -273,7 +269,7 @@ pub trait Forge: Send + Sync + 'static {
         since: DateTime<Utc>,
     ) -> Result<Vec<u64>, ForgeError>;
 
-    /// Reacts to a comment in the forge's own words for it (`eyes`); doing it twice is harmless.
+    /// Reacts to a comment with a reaction in the forge's own words (`eyes`). A repetition is harmless.
     async fn comment_react(
         &self,
         repo: &RepoId,
@@ -282,7 +278,7 @@ pub trait Forge: Send + Sync + 'static {
         content: &str,
     ) -> Result<(), ForgeError>;
 
-    /// Puts a status on a commit; doing it twice is harmless, doing it late is not.
+    /// Sets a status on a commit. A repetition is harmless, a late request is not.
     async fn status_set(
         &self,
         repo: &RepoId,
@@ -292,9 +288,9 @@ pub trait Forge: Send + Sync + 'static {
         permit: &WritePermit,
     ) -> Result<(), ForgeError>;
 
-    /// Whether an account belongs to a team, or to one below it, of the organisation that owns the repository. A team
-    /// that does not exist, or that our credentials may not see, has no members. An invitation that was not accepted
-    /// yet does not count.
+    /// Returns true if an account belongs to a team, or to one below it, of the organisation that owns the
+    /// repository. A team that does not exist, or that the credentials may not see, has no members. An invitation
+    /// that was not accepted yet does not count.
     async fn team_has(
         &self,
         repo: &RepoId,
@@ -303,8 +299,8 @@ pub trait Forge: Send + Sync + 'static {
         login: &str,
     ) -> Result<bool, ForgeError>;
 
-    /// Slugs of the teams of the organisation that owns the repository, as far as our credentials may see them; none if
-    /// a person owns it. More than `most` of them are [`ForgeError::Rejected`].
+    /// Returns the slugs of the teams of the organisation that owns the repository, as far as the credentials may see
+    /// them. A repository of a person has none. More than `most` of them are [`ForgeError::Rejected`].
     async fn team_list(
         &self,
         repo: &RepoId,
@@ -312,21 +308,22 @@ pub trait Forge: Send + Sync + 'static {
         most: usize,
     ) -> Result<Vec<String>, ForgeError>;
 
-    /// URL for `git fetch`, without credentials.
+    /// Returns the URL for `git fetch`, without credentials.
     fn clone_url(&self, repo: &RepoId) -> String;
 
-    /// The ref under which the forge offers the head of a pull: `refs/pull/12/head`.
+    /// Returns the ref under which the forge offers the head of a pull: `refs/pull/12/head`.
     fn pull_head_ref(&self, at: &PullRef) -> String;
 
-    /// Fresh credentials for [`Self::clone_url`].
+    /// Returns fresh credentials for [`Self::clone_url`].
     async fn git_credentials(
         &self,
         repo: &RepoId,
         via: Installation,
     ) -> Result<GitCredentials, ForgeError>;
 
-    /// Fresh credentials for code of other repositories on the forge that code of this one refers to; `None`: the ones that
-    /// there are, are for this repository alone. Where the forge can limit them, they can only read.
+    /// Returns fresh credentials for code of other repositories on the forge that this repository's code refers to.
+    /// Returns `None` if the only credentials are for this repository alone. If the forge can limit the credentials,
+    /// they only allow reads.
     async fn module_credentials(
         &self,
         repo: &RepoId,

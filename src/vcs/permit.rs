@@ -1,17 +1,17 @@
-//! The right to write to a forge, looked at when everything else is ready.
+//! Defines the right to write to a forge, which is checked right before the request.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-/// The right of a piece of work to write to a forge. To fetch a token or to wait for a turn may take minutes, and
-/// somebody else may have the work by then.
+/// Right of a job to write to a forge. Fetching a token or waiting for a turn may take minutes, and another server
+/// may have the job by then.
 #[async_trait]
 pub trait Permit: Send + Sync + 'static {
-    /// Looks whether the work still has the right. Called immediately before the request leaves.
+    /// Checks that the job still has the right. Called immediately before the request leaves.
     async fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
-/// A permit that goes with a request.
+/// Permit that accompanies a request.
 pub type WritePermit = Arc<dyn Permit>;

@@ -1,8 +1,8 @@
-//! What git needs to go to a host by SSH with one key and nothing else of this machine.
+//! Prepares git for SSH to a host with one key and no other settings of this machine.
 //!
-//! The key is a file for that time. OpenSSH closes every descriptor it inherits and opens the file more than once, so a pipe
-//! or an open file cannot be handed to it; an agent would be one more process that outlives a server which is killed. The file
-//! lies in a directory that is emptied when a server starts.
+//! The key is stored in a file for that time. OpenSSH closes every descriptor it inherits and opens the file more
+//! than once, so it cannot use a pipe or an open file. An agent would be one more process that outlives a killed
+//! server. The file lies in a directory that is emptied when a server starts.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::credential::SshAccess;
 
-/// A key on disk for as long as somebody works with it: in a directory that nobody else can look into, removed with this.
+/// Key on disk while a caller uses it. Its directory is private and is removed with this value.
 #[derive(Debug)]
 pub struct SshLogin {
     dir: TempDir,
@@ -23,15 +23,15 @@ pub struct SshLogin {
 }
 
 impl SshLogin {
-    /// Writes the key down in a directory of its own below `place`. `host` is the name of the host, without the port of its
-    /// web server.
+    /// Writes the key into a new directory below `place`. `host` is the name of the host, without the port of its web
+    /// server.
     pub fn new(access: &SshAccess, host: &str, place: &Path) -> std::io::Result<Self> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(place)?;
         let dir = tempfile::Builder::new().prefix("ssh-").tempdir_in(place)?;
-        // As private as it is made; said once more, whatever the umask is.
+        // The directory is already private; the mode is set explicitly, regardless of the umask.
         let inner = dir.path().join("login");
         DirBuilder::new().mode(0o700).create(&inner)?;
         // OpenSSH refuses a key without a line break at its end.
@@ -45,17 +45,17 @@ impl SshLogin {
         })
     }
 
-    /// File with the private key.
+    /// Returns the path of the private key.
     pub fn key(&self) -> PathBuf {
         self.dir.path().join("login/key")
     }
 
-    /// File with the keys of the host.
+    /// Returns the path of the file with the host keys.
     pub fn known_hosts(&self) -> PathBuf {
         self.dir.path().join("login/known_hosts")
     }
 
-    /// `ssh://git@host:22/`, which stands in the place of `https://host/`.
+    /// Returns `ssh://git@host:22/`, which replaces `https://host/`.
     pub fn base_url(&self) -> String {
         format!("ssh://{}@{}:{}/", self.user, self.host, self.port)
     }

@@ -1,8 +1,8 @@
 //! Runs the programs of a run as another user.
 //!
 //! On Linux, user and groups belong to a thread. So the supervisor starts the program from a thread that has become
-//! the other user. The supervisor itself stays the user of the server. The program can neither signal nor trace that
-//! user.
+//! the other user. The supervisor itself stays the user of the server, so the program can neither signal nor trace
+//! it.
 
 use std::io;
 

@@ -52,25 +52,24 @@ const CLAIMS: i64 = 500;
 
 /// Dependencies of a syncer.
 pub struct Parts {
-    /// The data directory whose mirrors these are.
+    /// Data directory of the mirrors.
     pub home: HomeId,
-    /// The registry.
+    /// Database with the registry.
     pub store: Store,
-    /// The mirrors.
+    /// Access to the mirrors on disk.
     pub git: Git,
-    /// Where they come from.
+    /// Forge of the mirrored repositories.
     pub forge: Arc<dyn Forge>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// One attempt at a time for each mirror.
+    /// Leases that allow one attempt at a time for each mirror.
     pub leases: Leases,
-    /// How long a lease lasts unless it is renewed.
+    /// Duration of a lease without a renewal.
     pub lease_time: Duration,
     /// Longest time for one exchange with the forge.
     pub fetch_time: Duration,
-    /// Numbers for monitors.
+    /// Metrics for monitoring.
     pub metrics: Metrics,
-    /// Cancelled when the server begins nothing more.
+    /// Token that is cancelled when the server stops starting work.
     pub closing: CancellationToken,
 }
 

@@ -41,7 +41,7 @@ pub enum ListedPage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedPull {
     pub number: PullNumber,
-    /// Head and base of the pull.
+    /// Head, base branch and draft state of the pull.
     pub at: PullHead,
     /// Time of the last change of the pull, by the clock of the forge.
     pub updated_at: DateTime<Utc>,

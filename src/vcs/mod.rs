@@ -229,8 +229,8 @@ pub trait Forge: Send + Sync + 'static {
         via: Installation,
     ) -> Result<Vec<MergeMethod>, ForgeError>;
 
-    /// Merges a pull, but only at exactly this head. Never retries: after an [`ForgeError::Unavailable`] it is
-    /// unknown whether the request had an effect, and [`Self::pull`] tells.
+    /// Merges a pull, but only at exactly this head. Never retries: after an [`ForgeError::Unavailable`] it is unknown
+    /// whether the request had an effect. Use [`Self::pull`] to find out.
     async fn merge(
         &self,
         at: &PullRef,
@@ -241,7 +241,7 @@ pub trait Forge: Send + Sync + 'static {
     ) -> Result<MergeAnswer, ForgeError>;
 
     /// Posts a comment and returns its id. Never retries: after an [`ForgeError::Unavailable`] it is unknown whether
-    /// the request had an effect, and [`Self::comment_find`] tells.
+    /// the request had an effect. Use [`Self::comment_find`] to find out.
     async fn comment_post(
         &self,
         at: &PullRef,

@@ -1,7 +1,8 @@
-//! GitHub: github.com, GitHub Enterprise Cloud with data residency (`*.ghe.com`) and GitHub Enterprise Server.
+//! Connects to GitHub: github.com, GitHub Enterprise Cloud with data residency (`*.ghe.com`) and GitHub Enterprise
+//! Server.
 //!
-//! [`webhook`] is the door's two pure questions (is it signed, what does it mean); [`client`] is the REST API behind
-//! [`super::Forge`]. Both know GitHub's field names so that nothing above has to.
+//! [`webhook`] contains the pure functions of the webhook endpoint: they check signatures and parse deliveries.
+//! [`client`] is the REST API behind [`super::Forge`]. Only these modules know GitHub's field names.
 
 pub mod client;
 pub mod webhook;

@@ -1,4 +1,4 @@
-//! GitHub's answers, only the fields we read, and what they are in our words.
+//! Defines the fields of GitHub's answers that Lockkeeper reads, and converts them to the types of the model.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -10,10 +10,10 @@ use crate::model::{
 use crate::render::has_marker;
 use crate::vcs::RepoFacts;
 
-/// Longest title; GitHub allows 256 characters.
+/// Maximum length of a title; GitHub allows 256 characters.
 const MAX_TITLE: usize = 256;
 
-/// `GET /repos/{owner}/{repo}/pulls/{number}`.
+/// Answer of `GET /repos/{owner}/{repo}/pulls/{number}`.
 #[derive(Deserialize)]
 pub(super) struct PullAnswer {
     pub number: i64,
@@ -34,45 +34,45 @@ pub(super) struct PullAnswer {
     base: EndAnswer,
     #[serde(default)]
     pub updated_at: Option<DateTime<Utc>>,
-    /// `null` while GitHub finds out.
+    /// Result of GitHub's merge check; `null` while GitHub computes it.
     #[serde(default)]
     mergeable: Option<bool>,
     #[serde(default)]
     mergeable_state: Option<String>,
 }
 
-/// What GitHub says about merging a pull (`mergeable_state`, which its REST API does not describe: the words are those
-/// of GraphQL's `MergeStateStatus` in small letters).
+/// State of a pull in GitHub's merge check (`mergeable_state`). GitHub's REST API does not describe it: the words are
+/// those of GraphQL's `MergeStateStatus` in lower case.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MergeState {
-    /// It is still finding out.
+    /// GitHub has not computed the state yet.
     Unsettled,
-    /// It may be merged.
+    /// The pull may be merged.
     Free,
-    /// It is a draft.
+    /// The pull is a draft.
     Draft,
-    /// It conflicts with the base branch.
+    /// The pull conflicts with the base branch.
     Conflicts,
-    /// The newest commit of the base branch is demanded and missing.
+    /// The branch requires the newest commit of the base branch, and the pull does not contain it.
     Behind,
-    /// A rule of the base branch forbids it.
+    /// A rule of the base branch forbids the merge.
     Blocked,
-    /// A word that we do not know.
+    /// GitHub sent an unknown word.
     Other(String),
 }
 
-/// One end of a pull.
+/// Head or base of a pull.
 #[derive(Deserialize)]
 struct EndAnswer {
     #[serde(rename = "ref")]
     branch: String,
     sha: String,
-    /// `null` once the repository is deleted.
+    /// Repository of this end; `null` once it is deleted.
     #[serde(default)]
     repo: Option<RepoAnswer>,
 }
 
-/// A repository, by itself or as an end of a pull.
+/// Repository, alone or as an end of a pull.
 #[derive(Deserialize)]
 pub(super) struct RepoAnswer {
     #[serde(default)]
@@ -80,18 +80,18 @@ pub(super) struct RepoAnswer {
     full_name: String,
     #[serde(default)]
     default_branch: String,
-    /// Whether nothing in it can be changed any more.
+    /// True if the repository is archived, so that nothing in it can change.
     #[serde(default)]
     archived: Option<bool>,
     #[serde(default)]
     private: Option<bool>,
-    /// `public`, `private` or `internal`; GitHub Enterprise leaves it out.
+    /// Visibility: `public`, `private` or `internal`; GitHub Enterprise leaves it out.
     #[serde(default)]
     visibility: Option<String>,
 }
 
 impl RepoAnswer {
-    /// In our words. The error says what in the answer cannot be.
+    /// Converts the answer to the type of the model. The error describes the invalid part of the answer.
     pub fn into_facts(self, host: &HostName) -> Result<RepoFacts, String> {
         let id = self.id.ok_or("the repository has no identifier")?;
         let repo = RepoId::new(host.clone(), &self.full_name).map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ impl RepoAnswer {
         })
     }
 
-    /// Whether everybody may read it. Unless GitHub denies it, it is so.
+    /// Returns true if everybody may read the repository. Missing information counts as public.
     pub fn is_public(&self) -> bool {
         self.private != Some(true) || self.visibility.as_deref() == Some("public")
     }
@@ -121,7 +121,7 @@ pub(super) struct UserAnswer {
 }
 
 impl PullAnswer {
-    /// In our words. The error says what in the answer cannot be.
+    /// Converts the answer to the type of the model. The error describes the invalid part of the answer.
     pub fn into_pull(self, asked: &PullRef) -> Result<Pull, String> {
         let told = self
             .base
@@ -160,7 +160,7 @@ impl PullAnswer {
         })
     }
 
-    /// Whether it may be merged. What is missing or contradicts itself counts as unsettled.
+    /// Returns the merge state. Missing or contradictory information counts as unsettled.
     pub fn merge_state(&self) -> MergeState {
         let Some(word) = self.mergeable_state.as_deref() else {
             return MergeState::Unsettled;
@@ -178,12 +178,12 @@ impl PullAnswer {
         }
     }
 
-    /// Login of who opened it; `None`: the account is gone.
+    /// Returns the login of the author, or `None` if the account is deleted.
     pub fn author(&self) -> Option<&str> {
         self.user.as_ref().map(|user| user.login.as_str())
     }
 
-    /// Whether everybody may read it, so that everybody may review it. Unless GitHub denies it, it is so.
+    /// Returns true if everybody may read the pull, and so review it. Missing information counts as public.
     pub fn is_public(&self) -> bool {
         self.base.repo.as_ref().is_none_or(RepoAnswer::is_public)
     }
@@ -220,7 +220,7 @@ fn branch(text: &str) -> Result<BranchName, String> {
     BranchName::new(text).map_err(|error| error.to_string())
 }
 
-/// An entry of `GET /repos/{owner}/{repo}/issues/{number}/comments`.
+/// Entry of `GET /repos/{owner}/{repo}/issues/{number}/comments`.
 #[derive(Deserialize)]
 pub(super) struct CommentAnswer {
     pub id: u64,
@@ -232,7 +232,7 @@ pub(super) struct CommentAnswer {
 }
 
 impl CommentAnswer {
-    /// Whether it is a comment of ours from that time that the marker stands for.
+    /// Returns true if the comment was posted with this login since that time and contains the marker.
     pub fn is_ours(&self, login: &str, marker: &str, since: DateTime<Utc>) -> bool {
         self.created_at >= since
             && self

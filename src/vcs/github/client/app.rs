@@ -1,8 +1,8 @@
-//! A GitHub App: it signs a short-lived JWT to say who it is, and exchanges it for a token per installation (GitHub
-//! REST: "Authenticating as a GitHub App", "Generating an installation access token").
+//! Authenticates as a GitHub App. The App signs a short-lived JWT to identify itself, and exchanges it for a token
+//! per installation (GitHub REST: "Authenticating as a GitHub App", "Generating an installation access token").
 //!
-//! Tokens are cached by our own clock and not by octocrab's, whose cache reads the machine's clock and does not limit
-//! the answers it reads.
+//! Tokens are cached by Lockkeeper's clock and not by octocrab. Octocrab's cache reads the machine's clock and does
+//! not limit the size of the answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,17 +20,18 @@ use crate::model::RepoId;
 use crate::secret::Secret;
 use crate::vcs::Installation;
 
-/// A JWT is dated back so that a clock of ours that is fast does not make it come from the future.
+/// Backdating of a JWT. Without it, a JWT of a server with a fast clock would come from the future.
 const JWT_BACKDATED: TimeDelta = TimeDelta::seconds(60);
-/// GitHub takes JWTs that end within ten minutes; one less for a clock that is slow.
+/// Lifetime of a JWT. GitHub accepts JWTs that end within ten minutes; this is one less for a slow clock.
 const JWT_LASTS: TimeDelta = TimeDelta::minutes(9);
-/// A token this close to its end is replaced: a git fetch that starts with it must be able to finish, and to ask for the
-/// rest. GitHub's are good for an hour; a fetch has 30 minutes, unless `--fetch-timeout` says otherwise.
+/// Minimum remaining lifetime of a token; an older one is replaced. A git fetch that starts with the token must be
+/// able to finish, and to fetch missing objects. GitHub's tokens are valid for an hour; a fetch has 30 minutes,
+/// unless `--fetch-timeout` says otherwise.
 const TOKEN_MARGIN: TimeDelta = TimeDelta::minutes(35);
-/// Most repositories whose installation is remembered; looking one up again costs a request.
+/// Maximum number of repositories whose installation is remembered; another lookup costs a request.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// A GitHub App with what it remembers.
+/// GitHub App with its cached installations and tokens.
 pub(super) struct App {
     id: u64,
     key: EncodingKey,
@@ -39,16 +40,17 @@ pub(super) struct App {
     tokens: Mutex<HashMap<(u64, Reach), TokenSlot>>,
 }
 
-/// What a token of an installation may do.
+/// Permissions of an installation token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reach {
-    /// Everything that the App may do.
+    /// All permissions of the App.
     Whole,
-    /// Read the contents of the repositories of the installation.
+    /// Permission to read the contents of the installation's repositories.
     ReadContents,
 }
 
-/// One per installation, locked while its token is being replaced, so that a burst of requests asks once.
+/// Slot for the token of an installation. It is locked while the token is being replaced, so that a burst of requests
+/// asks once.
 type TokenSlot = Arc<tokio::sync::Mutex<Option<IssuedToken>>>;
 
 struct IssuedToken {
@@ -77,7 +79,7 @@ impl App {
         })
     }
 
-    /// Which installation to use: the one of the event, else the configured one, else the one GitHub names.
+    /// Chooses the installation: the one of the event, else the configured one, else the one GitHub names.
     pub async fn installation(
         &self,
         wire: &Wire,
@@ -128,7 +130,7 @@ impl App {
         Ok(found.id)
     }
 
-    /// A token of the installation that is good for [`TOKEN_MARGIN`] at least.
+    /// Returns a token of the installation that is valid for at least [`TOKEN_MARGIN`].
     pub async fn token(
         &self,
         wire: &Wire,
@@ -188,7 +190,7 @@ impl App {
         })
     }
 
-    /// Throws a token away that GitHub no longer takes, unless another request has replaced it already.
+    /// Drops a token that GitHub no longer accepts, unless another request has already replaced it.
     pub async fn forget(&self, installation: u64, refused: &Secret) {
         let slot = self.slot(installation, Reach::Whole);
         let mut slot = slot.lock().await;
@@ -197,7 +199,7 @@ impl App {
         }
     }
 
-    /// An App that was removed and installed again has another installation.
+    /// Forgets the repositories of an installation: an App that was removed and installed again has another one.
     fn forget_repos_of(&self, installation: u64) {
         self.by_repo
             .lock()
@@ -205,7 +207,7 @@ impl App {
             .retain(|_, id| *id != installation);
     }
 
-    /// Comments of an App appear under its slug and `[bot]`.
+    /// Returns the login of the App: its comments appear under its slug and `[bot]`.
     pub async fn login(&self, wire: &Wire) -> Result<String, Failure> {
         #[derive(Deserialize)]
         struct Myself {
@@ -219,7 +221,7 @@ impl App {
         Ok(format!("{}[bot]", myself.slug))
     }
 
-    /// What it may do, and what it is told.
+    /// Returns the permissions and events of the App.
     pub async fn facts(&self, wire: &Wire) -> Result<AppFacts, Failure> {
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
         wire.send(&call, &self.pass(wire)?)
@@ -227,7 +229,7 @@ impl App {
             .json(&wire.host, &call.what)
     }
 
-    /// What the App says of itself goes with a limit of its own.
+    /// Creates the pass for requests about the App itself, which have a separate rate limit.
     fn pass(&self, wire: &Wire) -> Result<Pass, Failure> {
         Ok(Pass {
             token: self.jwt(wire)?,

@@ -1,4 +1,4 @@
-//! With which credentials Lockkeeper speaks to GitHub.
+//! Manages the credentials for requests to GitHub.
 
 use std::path::{Path, PathBuf};
 
@@ -12,42 +12,41 @@ use crate::model::RepoId;
 use crate::secret::Secret;
 use crate::vcs::{GitCredentials, Installation};
 
-/// Most bytes read of a token file; GitHub's longest tokens have about a hundred.
+/// Maximum size of a token file in bytes; GitHub's longest tokens have about a hundred.
 const MAX_TOKEN: u64 = 4096;
 
-/// The credentials an operator can give.
+/// Credentials that an administrator can configure.
 #[derive(Clone, Debug)]
 pub enum GitHubAuth {
-    /// A personal access token (`--gh-user` with `--gh-token` or `--gh-token-file`).
+    /// Personal access token (`--gh-user` with `--gh-token` or `--gh-token-file`).
     Token {
-        /// The account it belongs to.
+        /// Account of the token.
         user: Option<String>,
-        /// Where it is.
         token: TokenSource,
     },
-    /// A GitHub App (`--gh-app-id` with `--gh-app-key` or `--gh-app-key-file`).
+    /// GitHub App (`--gh-app-id` with `--gh-app-key` or `--gh-app-key-file`).
     App {
-        /// Its number.
+        /// Id of the App.
         app_id: u64,
-        /// Its RSA key in PEM.
+        /// RSA key of the App in PEM.
         key: Secret,
-        /// The installation for events that do not name one (`--gh-app-installation-id`).
+        /// Installation for events that do not name one (`--gh-app-installation-id`).
         installation: Option<u64>,
     },
 }
 
-/// Where a token is.
+/// Place of a token.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// In the configuration.
+    /// Token from the configuration.
     Fixed(Secret),
-    /// In a file that somebody else may replace at any time (reference 2.9).
+    /// File with the token, which another program may replace at any time (reference 2.9).
     File(PathBuf),
 }
 
 impl TokenSource {
-    /// The token as it is now. The file is read each time: it is small beside a request, and the times of files are too
-    /// coarse to notice every change.
+    /// Reads the current token. The file is read each time: this is cheap compared with a request, and file times are
+    /// too coarse to notice every change.
     async fn read(&self) -> Result<Secret, String> {
         let token = match self {
             Self::Fixed(token) => token.clone(),
@@ -82,7 +81,7 @@ async fn read_file(path: &Path) -> std::io::Result<Secret> {
     Ok(Secret::new(&text))
 }
 
-/// The credentials at work.
+/// Credentials in use.
 pub(super) enum Credentials {
     Token {
         user: Option<String>,
@@ -103,8 +102,8 @@ impl Credentials {
         })
     }
 
-    /// Sends a request about a repository. A cached token of an installation that GitHub no longer takes is replaced
-    /// once: a request that was refused with 401 had no effect.
+    /// Sends a request about a repository. If GitHub no longer accepts a cached token of an installation, the token
+    /// is replaced once: a request that was refused with 401 had no effect.
     pub async fn send(
         &self,
         wire: &Wire,
@@ -127,7 +126,8 @@ impl Credentials {
         }
     }
 
-    /// Whether each owner of repositories is asked with a token of their own, so has limits of their own.
+    /// Returns true if requests use a separate token for each owner of repositories, so that each owner has separate
+    /// limits.
     pub fn are_per_owner(&self) -> bool {
         match self {
             Self::Token { .. } => false,
@@ -135,7 +135,7 @@ impl Credentials {
         }
     }
 
-    /// What a request about a repository goes with, and of which installation that is.
+    /// Returns the pass for a request about a repository, and the installation it belongs to.
     async fn pass(
         &self,
         wire: &Wire,
@@ -158,7 +158,7 @@ impl Credentials {
         }
     }
 
-    /// User name and password for git.
+    /// Returns user name and password for git.
     pub async fn git(
         &self,
         wire: &Wire,
@@ -176,8 +176,8 @@ impl Credentials {
         ))
     }
 
-    /// User name and password with which code may be read that belongs to the same installation, or that the token may
-    /// read: a token of an App is made for nothing else.
+    /// Returns user name and password to read the code of the same installation, or the code that the token may read.
+    /// A token of an App is created with this permission alone.
     pub async fn git_to_read(
         &self,
         wire: &Wire,
@@ -194,7 +194,7 @@ impl Credentials {
         }
     }
 
-    /// The name that came with a token.
+    /// Returns the name that was configured with a token.
     pub fn configured_login(&self) -> Option<&str> {
         match self {
             Self::App(_) => None,
@@ -202,7 +202,7 @@ impl Credentials {
         }
     }
 
-    /// The login under which comments of Lockkeeper appear.
+    /// Returns the login under which comments of Lockkeeper appear.
     pub async fn login(&self, wire: &Wire) -> Result<String, Failure> {
         match self {
             Self::App(app) => app.login(wire).await,
@@ -211,20 +211,20 @@ impl Credentials {
     }
 }
 
-/// What goes with a request that is about no repository.
+/// Returns the pass for a request that concerns no repository.
 pub(super) async fn pass_of(wire: &Wire, token: &TokenSource) -> Result<Pass, Failure> {
     read_token(wire, token).await.map(Pass::of_token)
 }
 
 async fn read_token(wire: &Wire, token: &TokenSource) -> Result<Secret, Failure> {
-    // A file that is being replaced is whole again in a moment, so this is a passing fault.
+    // A file that is being replaced is whole again in a moment, so this failure is temporary.
     token
         .read()
         .await
         .map_err(|message| Failure::passing(&wire.host, "any request", &message))
 }
 
-/// Asks GitHub; some tokens work but may not read their own account, for those the configured name has to do.
+/// Asks GitHub for the login. Some valid tokens may not read their own account; then the configured name is used.
 async fn user_login(
     wire: &Wire,
     configured: Option<&str>,

@@ -1,4 +1,4 @@
-//! What a request asks, and how it ended.
+//! Describes a request and its result.
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::model::{HostName, RepoId, Traffic};
 use crate::vcs::{ForgeError, WritePermit};
 
-/// One request to the API.
+/// Request to the API.
 #[derive(Clone)]
 pub(super) struct Call {
     pub method: Method,
@@ -17,17 +17,17 @@ pub(super) struct Call {
     pub path: String,
     /// JSON to send.
     pub body: Option<Value>,
-    /// What is asked for, in words: `pull request acme/infra#12`.
+    /// Description of the request for messages: `pull request acme/infra#12`.
     pub what: String,
-    /// Whether asking again cannot do harm.
+    /// True if a retry is harmless.
     pub repeatable: bool,
-    /// The tag of the answer we have; when it is still the right one, GitHub only says so.
+    /// Tag of the stored answer; if the answer has not changed, GitHub only reports that.
     pub etag: Option<String>,
-    /// Which of GitHub's limits it counts for.
+    /// Kind of GitHub's limits for which the request counts.
     pub traffic: Traffic,
-    /// Looked at immediately before the request leaves, if it needs one.
+    /// Permit that is checked immediately before the request leaves, if it needs one.
     pub permit: Option<WritePermit>,
-    /// Whether to go where GitHub sends whoever asks by the old name of a repository.
+    /// True if the request follows GitHub's redirect from the old name of a repository.
     pub follow: bool,
 }
 
@@ -74,7 +74,7 @@ impl Call {
         }
     }
 
-    /// For requests that leave nothing on the forge although they are no `GET`.
+    /// Counts the request as a read. For requests that leave nothing on the forge although they are no `GET`.
     pub fn counted_as_read(self) -> Self {
         Self {
             traffic: Traffic::Read,
@@ -82,7 +82,7 @@ impl Call {
         }
     }
 
-    /// Leaves only if the permit still holds then.
+    /// Sends the request only if the permit is still valid then.
     pub fn with_permit(self, permit: &WritePermit) -> Self {
         Self {
             permit: Some(WritePermit::clone(permit)),
@@ -90,7 +90,7 @@ impl Call {
         }
     }
 
-    /// Goes where GitHub sends whoever asks by the old name of a repository.
+    /// Follows GitHub's redirect from the old name of a repository.
     pub fn following(self) -> Self {
         Self {
             follow: true,
@@ -98,7 +98,7 @@ impl Call {
         }
     }
 
-    /// Asks only for what is not as it was when the tag was given.
+    /// Requests the answer only if it has changed since the tag was sent.
     pub fn unless(self, etag: Option<&str>) -> Self {
         Self {
             etag: etag.map(str::to_owned),
@@ -106,7 +106,7 @@ impl Call {
         }
     }
 
-    /// For requests whose second effect does not matter.
+    /// Marks the request as repeatable. For requests whose second effect does not matter.
     pub fn repeatable(self) -> Self {
         Self {
             repeatable: true,
@@ -115,17 +115,17 @@ impl Call {
     }
 }
 
-/// An answer with a status of success.
+/// Answer with a status of success.
 pub(super) struct Answer {
-    /// Whether everything is as it was when the tag of the request was given; then there is no body.
+    /// True if nothing has changed since the tag of the request was sent; then there is no body.
     pub unchanged: bool,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
 impl Answer {
-    /// Reads the JSON. An answer that is none may come from a proxy in between, and whether the request got through is
-    /// not known then.
+    /// Reads the JSON. An invalid answer may come from a proxy in between, so it is unknown whether the request had
+    /// an effect.
     pub fn json<T: DeserializeOwned>(&self, host: &HostName, what: &str) -> Result<T, Failure> {
         let mut deserializer = serde_json::Deserializer::from_slice(&self.body);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
@@ -139,19 +139,19 @@ impl Answer {
     }
 }
 
-/// How a request failed.
+/// Failure of a request.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// The status, if there was an answer.
+    /// Status of the answer, if there was one.
     pub status: Option<StatusCode>,
-    /// Whether nothing is left of the primary limit, which is of reads and writes together.
+    /// True if the primary limit is used up, which counts reads and writes together.
     pub exhausted: bool,
-    /// What the caller is told.
+    /// Error for the caller.
     pub error: ForgeError,
 }
 
 impl Failure {
-    /// A passing fault.
+    /// Creates a temporary failure.
     pub fn passing(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Unavailable {
             what: what.to_owned(),
@@ -165,7 +165,7 @@ impl Failure {
         }
     }
 
-    /// A request that was not sent, because GitHub has asked to wait until then.
+    /// Creates a failure for a request that was not sent, because GitHub has asked to wait until that time.
     pub fn held_back(host: &HostName, what: &str, until: DateTime<Utc>) -> Self {
         let error = ForgeError::RateLimited {
             what: what.to_owned(),
@@ -179,7 +179,7 @@ impl Failure {
         }
     }
 
-    /// Something that trying again will not mend.
+    /// Creates a failure that a retry will not fix.
     pub fn rejected(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Rejected {
             what: what.to_owned(),
@@ -193,7 +193,7 @@ impl Failure {
         }
     }
 
-    /// Credentials that cannot work.
+    /// Creates a failure for credentials that cannot work.
     pub fn denied(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Denied {
             what: what.to_owned(),
@@ -207,7 +207,7 @@ impl Failure {
         }
     }
 
-    /// What was asked for is somewhere else: the repository has another name.
+    /// Converts a redirect to an error that says that the repository has another name.
     pub fn of_name(self, repo: &RepoId) -> Self {
         match (self.status.is_some_and(is_move), self.error) {
             (true, ForgeError::Rejected { what, message, .. }) => Self {
@@ -222,20 +222,21 @@ impl Failure {
         }
     }
 
-    /// Whether credentials are taken, but may not ask this: some kinds of tokens have no account.
+    /// Returns true if the credentials are accepted but may not send this request: some kinds of tokens have no
+    /// account.
     pub fn is_of_another_kind(&self) -> bool {
         self.status
             .is_some_and(|status| matches!(status.as_u16(), 403 | 404))
             && !matches!(self.error, ForgeError::RateLimited { .. })
     }
 
-    /// Whether the same request may work a moment later.
+    /// Returns true if the same request may work a moment later.
     pub fn is_passing(&self) -> bool {
         matches!(self.error, ForgeError::Unavailable { .. })
     }
 }
 
-/// Whether an answer says that what was asked for is somewhere else.
+/// Returns true if the answer redirects the request to another address.
 pub(super) fn is_move(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 307 | 308)
 }
@@ -246,10 +247,10 @@ impl From<Failure> for ForgeError {
     }
 }
 
-/// Longest message of the forge that we repeat, in characters.
+/// Maximum length of a quoted message of the forge, in characters.
 const MAX_MESSAGE: usize = 300;
 
-/// Puts words of others on one line and cuts them.
+/// Puts foreign text on one line and cuts it.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())

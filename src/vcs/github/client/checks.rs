@@ -1,6 +1,6 @@
-//! What required checks say about a commit: commit statuses and check runs have the same names, and where both have one,
-//! GitHub wants both (GitHub REST: "List commit statuses for a reference", "List check runs for a Git reference"). An
-//! App needs the permissions to read commit statuses and checks.
+//! Reads the states of required checks of a commit. Commit statuses and check runs share names, and GitHub requires
+//! both where both exist (GitHub REST: "List commit statuses for a reference", "List check runs for a Git
+//! reference"). An App needs the permissions to read commit statuses and checks.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use super::{GitHub, repo_path};
 use crate::model::Pull;
 use crate::vcs::Installation;
 
-/// What a required check says.
+/// State of a required check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequiredState {
     Passed,
     Missing,
     Pending,
-    /// It is a status that passed, but of which App cannot be told.
+    /// The status passed, but GitHub does not tell which App set it.
     OfUnknownApp,
     Failed,
 }
 
-/// An entry of `GET /repos/{owner}/{repo}/commits/{ref}/statuses`, newest first.
+/// Entry of `GET /repos/{owner}/{repo}/commits/{ref}/statuses`, newest first.
 #[derive(Deserialize)]
 struct StatusAnswer {
     context: String,
     state: String,
 }
 
-/// A page of `GET /repos/{owner}/{repo}/commits/{ref}/check-runs`.
+/// Page of `GET /repos/{owner}/{repo}/commits/{ref}/check-runs`.
 #[derive(Deserialize)]
 struct RunsAnswer {
     check_runs: Vec<RunAnswer>,
@@ -55,13 +55,13 @@ struct AppAnswer {
 /// Statuses and check runs of a commit.
 #[derive(Default)]
 pub(super) struct Checks {
-    /// The newest of each name, in small letters.
+    /// Newest status of each name, in lower case.
     statuses: BTreeMap<String, RequiredState>,
-    /// By name, with the App.
+    /// Check runs by name, with their Apps.
     runs: Vec<(String, Option<i64>, RequiredState)>,
 }
 
-/// Nothing is asked where nothing is required.
+/// Fetches the checks of a pull's head. Sends no request if no check is required.
 pub(super) async fn of(
     github: &GitHub,
     pull: &Pull,
@@ -112,7 +112,7 @@ pub(super) async fn of(
 }
 
 impl Checks {
-    /// What a required check says: the worst of everything with its name.
+    /// Returns the state of a required check: the worst of all statuses and runs with its name.
     pub fn of(&self, check: &RequiredCheck) -> RequiredState {
         let name = check.context.to_lowercase();
         let status = self
@@ -128,7 +128,7 @@ impl Checks {
             .map(|(.., state)| *state);
         let run = of_app.max();
         match (status, run) {
-            // The run is of the App, so the status need not be.
+            // The run is of the required App, so the status need not be.
             (Some(RequiredState::OfUnknownApp), Some(run)) => run,
             (status, run) => status.max(run).unwrap_or(RequiredState::Missing),
         }

@@ -1,4 +1,4 @@
-//! What an answer that is not a success means (GitHub REST: "Troubleshooting the REST API", "Rate limits").
+//! Classifies answers that are not a success (GitHub REST: "Troubleshooting the REST API", "Rate limits").
 
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, StatusCode};
@@ -10,22 +10,22 @@ use super::call::{Failure, one_line};
 use crate::model::HostName;
 use crate::vcs::ForgeError;
 
-/// How long to wait when GitHub limits without saying until when: its documentation asks for at least a minute.
+/// Wait when GitHub limits requests without naming a time: its documentation asks for at least a minute.
 const UNSAID_WAIT: TimeDelta = TimeDelta::minutes(1);
-/// Longest wait that is believed; GitHub's windows last an hour, so more is a mistake of a clock or a proxy.
+/// Maximum accepted wait. GitHub's windows last an hour, so a longer wait is a mistake of a clock or a proxy.
 const LONGEST_WAIT: TimeDelta = TimeDelta::hours(24);
-/// Shortest wait, for answers that arrive after the time they name.
+/// Minimum wait, for answers that arrive after the time they name.
 const SHORTEST_WAIT: TimeDelta = TimeDelta::seconds(1);
 
-/// An answer as it came.
+/// Answer with a status that is not a success.
 pub(super) struct Refusal<'a> {
     pub status: StatusCode,
     pub headers: &'a HeaderMap,
-    /// Possibly cut.
+    /// Body of the answer, possibly cut.
     pub body: &'a [u8],
 }
 
-/// GitHub's form of an error.
+/// Error body in GitHub's format.
 #[derive(Deserialize, Default)]
 struct ErrorBody {
     #[serde(default)]
@@ -76,7 +76,7 @@ pub(super) fn classify(
     }
 }
 
-/// Primary and secondary limits. A plain 403 is a missing permission and no limit.
+/// Returns the time until which a primary or secondary limit lasts. A plain 403 is a missing permission and no limit.
 fn limited_until(
     refusal: &Refusal<'_>,
     message: &str,
@@ -90,7 +90,7 @@ fn limited_until(
     Some(until.clamp(now + SHORTEST_WAIT, now + LONGEST_WAIT))
 }
 
-/// Seconds or an HTTP date (RFC 9110, section 10.2.3).
+/// Parses `Retry-After`: seconds or an HTTP date (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let text = text(headers, RETRY_AFTER.as_str())?;
     match text.parse::<u32>() {
@@ -110,7 +110,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// GitHub's message and the details of a failed validation, or the words of whoever answered instead.
+/// Returns GitHub's message and the details of a failed validation, or the status if another server answered.
 fn message(refusal: &Refusal<'_>) -> String {
     let body: ErrorBody = serde_json::from_slice(refusal.body).unwrap_or_default();
     let Some(message) = body.message else {
@@ -128,7 +128,7 @@ fn message(refusal: &Refusal<'_>) -> String {
     })
 }
 
-/// One entry of `errors`: a text, or an object that says which field is wrong and how.
+/// Formats one entry of `errors`: a text, or an object that names the wrong field and the error.
 fn detail(error: &Value) -> Option<String> {
     let field = |name: &str| error.get(name).and_then(Value::as_str);
     let said = error
@@ -138,7 +138,7 @@ fn detail(error: &Value) -> Option<String> {
     Some(field("field").map_or_else(|| said.to_owned(), |name| format!("`{name}` {said}")))
 }
 
-/// GitHub names the permission that would have been enough, which is what the operator needs to know.
+/// Adds the sufficient permission, which GitHub names, because the administrator needs to know it.
 fn with_needed_permission(refusal: &Refusal<'_>, message: String) -> String {
     match text(refusal.headers, "x-accepted-github-permissions").filter(|needed| !needed.is_empty())
     {

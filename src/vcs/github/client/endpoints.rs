@@ -1,29 +1,29 @@
-//! Where a GitHub is: its API for programs and its web origin for git.
+//! Defines the addresses of a GitHub: its API and its web origin for git.
 
 use url::Url;
 
 use super::url_segments;
 use crate::model::{HostName, RepoId};
 
-/// Why the addresses of a GitHub cannot be told.
+/// Reason why the addresses of a GitHub are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
-    /// `--gh-hostname` is not a host name.
+    /// The value of `--gh-hostname` is not a host name.
     #[error(
         "`{0}` is not a host name: give it without `https://` and without a path, like `github.example.com`"
     )]
     Host(String),
-    /// `--gh-api-url` cannot be the base of an API.
+    /// The value of `--gh-api-url` cannot be the base of an API.
     #[error("`{url}` cannot be the base URL of an API: {reason}")]
     Api {
-        /// The URL without any password.
+        /// URL without any password.
         url: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: &'static str,
     },
 }
 
-/// The addresses of one GitHub.
+/// Addresses of one GitHub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubEndpoints {
     host: HostName,
@@ -32,12 +32,12 @@ pub struct GitHubEndpoints {
 }
 
 impl GitHubEndpoints {
-    /// The addresses that belong to a host: github.com, a GitHub Enterprise Cloud with data residency (`*.ghe.com`), or
+    /// Derives the addresses from a host: github.com, a GitHub Enterprise Cloud with data residency (`*.ghe.com`), or
     /// a GitHub Enterprise Server (reference 15.5).
     ///
-    /// `api_url` overrides the API's base. If it is somewhere else than the host's own API, git and pages are expected
-    /// at its origin too: then a test server or the demo's emulator stands in for the whole host, while repositories
-    /// keep the name of the host.
+    /// `api_url` overrides the base of the API. If it has another origin than the host's own API, git and pages are
+    /// expected at that origin too. Then a test server or the demo's emulator replaces the whole host, while
+    /// repositories keep the name of the host.
     pub fn new(hostname: &str, api_url: Option<Url>) -> Result<Self, InvalidEndpoint> {
         let host =
             HostName::new(hostname).map_err(|_| InvalidEndpoint::Host(hostname.to_owned()))?;
@@ -51,27 +51,27 @@ impl GitHubEndpoints {
         Ok(Self { host, api, web })
     }
 
-    /// The host in the names of repositories.
+    /// Returns the host in the names of repositories.
     pub fn host(&self) -> &HostName {
         &self.host
     }
 
-    /// Base of the REST API, without a trailing slash: `https://github.example.com/api/v3`.
+    /// Returns the base of the REST API, without a trailing slash: `https://github.example.com/api/v3`.
     pub fn api_url(&self) -> &str {
         self.api.as_str().trim_end_matches('/')
     }
 
-    /// URL for git, without credentials.
+    /// Returns the URL for git, without credentials.
     pub fn clone_url(&self, repo: &RepoId) -> String {
         format!("{}/{}.git", self.web, url_segments(repo.full_name()))
     }
 
-    /// Scheme, host and port of the API.
+    /// Returns scheme, host and port of the API.
     pub(super) fn api_origin(&self) -> String {
         self.api.origin().ascii_serialization()
     }
 
-    /// Path of the API without a trailing slash; empty on github.com.
+    /// Returns the path of the API without a trailing slash; empty on github.com.
     pub(super) fn api_path(&self) -> &str {
         self.api.path().trim_end_matches('/')
     }
@@ -103,7 +103,7 @@ fn checked(url: Url) -> Result<Url, InvalidEndpoint> {
 }
 
 fn without_credentials(mut url: Url) -> String {
-    // Both fail only for URLs that cannot hold credentials.
+    // Both calls fail only for URLs that cannot contain credentials.
     let _ = url.set_password(None);
     let _ = url.set_username("");
     url.into()

@@ -1,4 +1,4 @@
-//! Lists of open pulls (GitHub REST: "List pull requests", "Conditional requests", "Rate limits").
+//! Lists open pulls (GitHub REST: "List pull requests", "Conditional requests", "Rate limits").
 
 use axum::http::HeaderMap;
 use axum::http::header::ETAG;
@@ -12,10 +12,10 @@ use super::{GitHub, repo_path};
 use crate::model::{PullNumber, PullRef, RepoId};
 use crate::vcs::{Budget, Installation, ListedPage, ListedPull, OpenPulls, PageAsk};
 
-/// Longest tag that is kept; GitHub's have 68 characters.
+/// Maximum length of a stored tag; GitHub's have 68 characters.
 const MAX_ETAG: usize = 200;
 
-/// Oldest first, so that a new pull changes no page but the last.
+/// Fetches a page, oldest pull first, so that a new pull changes no page but the last.
 pub(super) async fn open_pulls(
     github: &GitHub,
     repo: &RepoId,
@@ -58,7 +58,7 @@ pub(super) async fn open_pulls(
     })
 }
 
-/// One entry that cannot be read must not hide the others.
+/// Converts one entry. An unreadable entry is logged and skipped, so that it does not hide the others.
 fn listed(repo: &RepoId, entry: PullAnswer) -> Option<ListedPull> {
     let at = PullRef {
         repo: repo.clone(),

@@ -1,4 +1,4 @@
-//! Merging (GitHub REST: "Merge a pull request", "Get a repository").
+//! Merges pulls (GitHub REST: "Merge a pull request", "Get a repository").
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -20,7 +20,8 @@ struct MethodsAnswer {
     squash: Option<bool>,
 }
 
-/// Methods that a repository allows. A method of which GitHub does not tell is one: the request to merge decides then.
+/// Returns the merge methods that a repository allows. A method that GitHub does not mention counts as allowed: the
+/// merge request decides then.
 pub(super) async fn methods(
     github: &GitHub,
     repo: &RepoId,

@@ -1,8 +1,8 @@
-//! Whether GitHub would let a pull be merged (GitHub REST: "Get a pull request").
+//! Determines whether GitHub would let a pull be merged (GitHub REST: "Get a pull request").
 //!
-//! GitHub decides, and only where it says `blocked` it is looked at why: a branch may demand a status that Lockkeeper
-//! sets at the end of the very apply that waits for it, and then the two must not wait for each other for ever. For
-//! that, everything else that the branch demands has to be known to hold (P6).
+//! GitHub decides. Only where it says `blocked`, Lockkeeper looks for the reason. A branch may require a status that
+//! Lockkeeper sets at the end of the very apply that waits for it. The two must not wait for each other forever. For
+//! that, Lockkeeper must know that the pull meets all other conditions of the branch (P6).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use super::{GitHub, pull_words};
 use crate::model::{Aside, CheckState, Mergeability, Obstacle, Pull, PullRef};
 use crate::vcs::{ForgeError, Installation};
 
-/// Waits while GitHub finds out whether a pull can be merged: it begins when it is first asked, and takes seconds.
+/// Waits while GitHub computes whether a pull can be merged. The computation begins with the first request and takes
+/// seconds.
 const SETTLE_WAITS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -120,7 +121,7 @@ fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<Obstacle> {
     }
 }
 
-/// Approvals by the rules of the branch.
+/// Returns the obstacles from the approvals that the rules of the branch require.
 async fn approvals(
     github: &GitHub,
     via: Installation,
@@ -145,7 +146,7 @@ async fn approvals(
     Ok(obstacles)
 }
 
-/// What we may not look at stands in the way; what passes is for the caller.
+/// Converts a refused request for a rule to an obstacle. Temporary failures are for the caller.
 pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failure> {
     match &failure.error {
         error @ (ForgeError::Denied { .. }

@@ -1,10 +1,10 @@
-//! GitHub's REST API behind [`Forge`].
+//! Implements [`Forge`] with GitHub's REST API.
 //!
-//! octocrab brings connections, TLS (rustls with the system's certificates) and the headers GitHub wants. What it would
-//! decide in our place is done here: answers are read into our own slim types because its models refuse fields that
-//! GitHub Enterprise leaves out, failures are classified for the caller, every answer has a size limit, and tokens are
-//! cached by [`Clock`]. Reads are repeated after passing faults; writes never are, because only the caller can find out
-//! whether the first one got through.
+//! octocrab provides connections, TLS (rustls with the system's certificates) and the headers GitHub requires.
+//! Lockkeeper does the rest itself. It reads answers into its own slim types, because octocrab's models refuse
+//! answers without the fields that GitHub Enterprise leaves out. It classifies failures for the caller, limits the
+//! size of every answer, and caches tokens by [`Clock`]. It repeats reads after temporary failures. It never repeats
+//! writes, because only the caller can find out whether the first one had an effect.
 
 mod answers;
 mod app;
@@ -56,27 +56,27 @@ pub use auth::{GitHubAuth, TokenSource};
 pub use endpoints::{GitHubEndpoints, InvalidEndpoint};
 pub use wire::Timeouts;
 
-/// Longest description of a status in characters (GitHub REST: "Create a commit status").
+/// Maximum length of a status description in characters (GitHub REST: "Create a commit status").
 const MAX_DESCRIPTION: usize = 140;
 /// User name that GitHub accepts with every token.
 const USER_OF_TOKENS: &str = "x-access-token";
 
-/// Why a connection to GitHub cannot even be prepared.
+/// Reason why a connection to GitHub cannot even be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum GitHubSetupError {
-    /// The key of the App is none.
+    /// The key of the App is not valid.
     #[error(
         "the key of the GitHub App is not an RSA private key in PEM ({0}): download one from the App's settings"
     )]
     AppKey(String),
-    /// No usable certificates of authorities on this machine, mostly.
+    /// The HTTP client cannot be created, usually because this machine has no usable certificates of authorities.
     #[error(
         "the HTTP client cannot be made ({0}): are the certificates of the system (ca-certificates) installed?"
     )]
     Client(String),
 }
 
-/// A connection to one GitHub.
+/// Connection to one GitHub.
 pub struct GitHub {
     endpoints: GitHubEndpoints,
     wire: Wire,
@@ -85,7 +85,7 @@ pub struct GitHub {
 }
 
 impl GitHub {
-    /// Prepares a connection; nothing is sent yet. Must be called inside a Tokio runtime, which octocrab needs.
+    /// Prepares a connection and sends nothing yet. Must be called inside a Tokio runtime, which octocrab needs.
     pub fn new(
         endpoints: GitHubEndpoints,
         auth: GitHubAuth,
@@ -101,30 +101,30 @@ impl GitHub {
         })
     }
 
-    /// The same connection, which counts its requests.
+    /// Counts the requests of the connection in the metrics.
     #[must_use]
     pub fn counting(mut self, metrics: Metrics) -> Self {
         self.wire.metrics = metrics;
         self
     }
 
-    /// The same connection, which takes what owners of repositories gave for them where they gave something. Keys of SSH are
-    /// written down below `logins` while git works with them: a directory that is emptied when the server starts.
+    /// Uses the credentials that owners gave for their repositories, if there are any. SSH keys are written below
+    /// `logins` while git works with them. That directory is emptied when the server starts.
     #[must_use]
     pub fn with_access(mut self, access: Arc<dyn RepoAccess>, logins: PathBuf) -> Self {
         self.credentials.set_access(access, logins);
         self
     }
 
-    /// The same connection, which shares the gates of others: where GitHub asks one of them to wait, all do. Without them
-    /// it has its own.
+    /// Shares the gates with other connections: where GitHub asks one of them to wait, all do. Without this call the
+    /// connection has its own gates.
     #[must_use]
     pub fn with_gates(mut self, gates: Arc<dyn RateGates>) -> Self {
         self.wire.gates = gates;
         self
     }
 
-    /// The same connection with another pause between two writes than GitHub asks for.
+    /// Replaces the pause between two writes that GitHub asks for.
     #[must_use]
     pub fn with_pause_between_writes(mut self, pause: Duration) -> Self {
         self.wire.between_writes = pause;
@@ -155,7 +155,7 @@ impl GitHub {
         facts.map_err(|message| Failure::rejected(&self.wire.host, &call.what, &message).into())
     }
 
-    /// Every login under which Lockkeeper appears in a repository.
+    /// Returns every login under which Lockkeeper appears in a repository.
     async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, Failure> {
         let mut logins = vec![self.known_login().await?.to_owned()];
         logins.extend(self.credentials.configured_login().map(str::to_owned));
@@ -235,7 +235,7 @@ impl Forge for GitHub {
             .await
             .map_err(ForgeError::from)
         {
-            // Whoever asks for a branch that was renamed is sent on to the new one.
+            // GitHub redirects a request for a renamed branch to the new one.
             Ok(answer) => {
                 Ok(answer.json::<Answer>(&self.wire.host, &call.what)?.name == branch.as_str())
             }
@@ -373,7 +373,7 @@ impl Forge for GitHub {
             Some(login) => login,
             None => self.known_login().await?.to_owned(),
         };
-        // GitHub keeps whole seconds, so a comment can seem older than the moment just before it was written.
+        // GitHub stores whole seconds, so a comment can seem older than the moment just before it was written.
         let since = since.trunc_subsecs(0);
         let query = format!(
             "since={}&",
@@ -492,7 +492,7 @@ fn comments_path(at: &PullRef) -> String {
     format!("{}/issues/{}/comments", repo_path(&at.repo), at.number)
 }
 
-/// `acme/infra#12`: the host is said by the error around it.
+/// Returns `acme/infra#12`, because the surrounding error names the host.
 fn short(at: &PullRef) -> String {
     format!("{}#{}", at.repo.full_name(), at.number)
 }
@@ -501,7 +501,7 @@ fn pull_words(at: &PullRef) -> String {
     format!("pull request {}", short(at))
 }
 
-/// A name with slashes as part of a URL.
+/// Encodes a name with slashes as part of a URL.
 fn url_segments(name: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'/')
@@ -512,13 +512,13 @@ fn url_segments(name: &str) -> String {
     utf8_percent_encode(name, KEPT).to_string()
 }
 
-/// A name as one part of a path, whatever is in it.
+/// Encodes a name as one part of a path, including slashes.
 fn segment(name: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
     utf8_percent_encode(name, KEPT).to_string()
 }
 
-/// Cuts a text to a number of characters, ending in `…` when something is missing.
+/// Cuts a text to a number of characters. A cut text ends in `…`.
 fn cut_chars(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Lists that GitHub gives out in pages.
+//! Reads GitHub's paginated lists.
 
 use axum::http::HeaderMap;
 use axum::http::header::LINK;
@@ -9,13 +9,14 @@ use super::call::{Call, Failure};
 use crate::model::RepoId;
 use crate::vcs::Installation;
 
-/// Entries of a page: the most GitHub gives.
+/// Number of entries of a page, the maximum of GitHub.
 pub(super) const PAGE: usize = 100;
-/// Most pages we read: twice what GitHub lists of changed files, and 6,000 comments are more than any pull has.
+/// Maximum number of pages to read. It is twice the number that GitHub lists for changed files, and no pull has 6,000
+/// comments.
 const MAX_PAGES: usize = 60;
 
-/// A list that is read page by page. Links in answers are only asked whether there is more, never followed: the next
-/// page is always asked of the configured API, so an answer cannot send our token elsewhere.
+/// List that is read page by page. Links in answers only tell whether there is another page; they are never followed.
+/// The next page is always requested from the configured API, so an answer cannot send the token elsewhere.
 pub(super) struct Pages<'a> {
     github: &'a GitHub,
     repo: &'a RepoId,
@@ -27,7 +28,7 @@ pub(super) struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// `query` holds parameters besides those of paging, as `name=value&`, or nothing.
+    /// Creates the list. `query` contains parameters besides those of paging, as `name=value&`, or nothing.
     pub fn new(
         github: &'a GitHub,
         (repo, via): (&'a RepoId, Installation),
@@ -45,12 +46,12 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The next page; `None` after the last.
+    /// Returns the next page; `None` after the last.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Failure> {
         self.next_as(Vec::len).await
     }
 
-    /// The same for a list that is wrapped into an object; `len` counts its entries.
+    /// Returns the next page of a list that is wrapped into an object; `len` counts its entries.
     pub async fn next_as<T: DeserializeOwned>(
         &mut self,
         len: impl Fn(&T) -> usize,
@@ -75,7 +76,8 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Whether another page follows. Without any `Link` (a proxy may drop it) a full page says that there may be one.
+/// Returns true if another page may follow. Without any `Link` (a proxy may drop it) a full page suggests another
+/// one.
 pub(super) fn has_more(headers: &HeaderMap, entries: usize) -> bool {
     let links: Vec<&str> = headers
         .get_all(LINK)

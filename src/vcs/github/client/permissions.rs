@@ -1,7 +1,8 @@
-//! What the credentials of the server allow, asked before anybody waits for a plan.
+//! Checks the permissions of the server's credentials before anybody waits for a plan.
 //!
-//! An App is told its permissions and events by `GET /app`; a classic token its scopes in the header `X-OAuth-Scopes` of any
-//! answer (GitHub REST: "Scopes for OAuth apps"). What a fine-grained token may do GitHub does not say.
+//! `GET /app` returns the permissions and events of an App. A classic token gets its scopes in the header
+//! `X-OAuth-Scopes` of any answer (GitHub REST: "Scopes for OAuth apps"). GitHub does not report the permissions of a
+//! fine-grained token.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::call::{Call, Failure};
 use super::wire::Wire;
 use crate::vcs::Uses;
 
-/// How much of something an App may do.
+/// Level of an App's permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Access {
     Read,
@@ -20,7 +21,7 @@ enum Access {
 }
 
 impl Access {
-    /// Levels that GitHub has beyond these allow more.
+    /// Parses a level. GitHub's other levels allow more than these.
     fn of(text: &str) -> Self {
         if text == "read" {
             Self::Read
@@ -37,7 +38,7 @@ impl Access {
     }
 }
 
-/// A permission of an App: its key, how GitHub's settings call it, and what it is for.
+/// Required permissions of an App: key, name in GitHub's settings, level and purpose.
 const NEEDED: [(&str, &str, Access, &str); 4] = [
     (
         "contents",
@@ -71,13 +72,13 @@ const TEAMS: (&str, &str, Access, &str) = (
     Access::Read,
     "for --gh-team-allowlist",
 );
-/// Events without which nothing happens.
+/// Events without which Lockkeeper does nothing.
 const EVENTS: [(&str, &str); 2] = [
     ("issue_comment", "Issue comment"),
     ("pull_request", "Pull request"),
 ];
 
-/// What an App says of itself.
+/// Facts that GitHub returns about an App.
 #[derive(Deserialize)]
 pub(super) struct AppFacts {
     #[serde(default)]
@@ -105,7 +106,7 @@ impl AppFacts {
             .chain(uses.merging.then_some(&MERGING))
             .chain(uses.teams.then_some(&TEAMS))
             .filter_map(lacks);
-        // Without any, webhooks are set up at the repositories or the organization.
+        // An App without events has no webhook; webhooks are then set up at the repositories or the organization.
         let has_webhook = !self.events.is_empty();
         let unheard = EVENTS
             .iter()
@@ -117,8 +118,9 @@ impl AppFacts {
 }
 
 impl Credentials {
-    /// What they lack that the server needs, in words that stand behind "lacks"; of a token that does not tell, nothing.
-    /// An error: they are not taken at all, or nobody answers.
+    /// Returns the rights that the server needs and the credentials lack, in words that follow "lacks". Returns none
+    /// for a token that does not report its scopes. An error means that GitHub refuses the credentials or does not
+    /// answer.
     pub async fn missing(&self, wire: &Wire, uses: Uses) -> Result<Vec<String>, Failure> {
         match self {
             Self::App(app) => Ok(app.facts(wire).await?.missing(uses)),
@@ -137,7 +139,7 @@ impl Credentials {
                             .map(|scopes| missing_scopes(scopes, uses.teams))
                             .unwrap_or_default())
                     }
-                    // Taken, but not for this: tokens of Apps and of workflows have no account.
+                    // GitHub accepts the token but not this request: tokens of Apps and of workflows have no account.
                     Err(failure) if failure.is_of_another_kind() => Ok(Vec::new()),
                     Err(failure) => Err(failure),
                 }
@@ -146,7 +148,7 @@ impl Credentials {
     }
 }
 
-/// A scope includes those that are named with it.
+/// Returns the missing scopes. Some scopes include others, which are listed with them.
 fn missing_scopes(scopes: &str, teams: bool) -> Vec<String> {
     let has: Vec<&str> = scopes.split(',').map(str::trim).collect();
     let any = |of: &[&str]| of.iter().any(|scope| has.contains(scope));

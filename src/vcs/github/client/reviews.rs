@@ -1,5 +1,6 @@
-//! Who approves of a pull (GitHub REST: "List reviews for a pull request", "Get repository permissions for a user").
-//! An App needs the permission to read pull requests; who may write can be read with the one that every App has.
+//! Determines who approves a pull (GitHub REST: "List reviews for a pull request", "Get repository permissions for a
+//! user"). An App needs the permission to read pull requests. The permission that every App has suffices to read who
+//! may write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +13,23 @@ use super::{GitHub, repo_path, segment, short};
 use crate::model::{Approval, CommitSha, PullRef, RepoId};
 use crate::vcs::{ForgeError, Installation};
 
-/// Most people about whom it is asked whether they may write: strangers must not make us ask for ever.
+/// Maximum number of people whose right to write is checked: foreign reviewers must not cause requests without limit.
 const MAX_ASKED: usize = 50;
 
-/// An entry of `GET /repos/{owner}/{repo}/pulls/{number}/reviews`.
+/// Entry of `GET /repos/{owner}/{repo}/pulls/{number}/reviews`.
 #[derive(Deserialize)]
 struct ReviewAnswer {
-    /// `null` once the account is deleted.
+    /// Account of the reviewer; `null` once it is deleted.
     #[serde(default)]
     user: Option<UserAnswer>,
     state: String,
-    /// The commit that was looked at. It stays the same when others are pushed.
+    /// Commit that was reviewed. It stays the same when others are pushed.
     #[serde(default)]
     commit_id: Option<String>,
 }
 
 impl ReviewAnswer {
-    /// What is no commit is not the head commit either.
+    /// Returns the reviewed commit. An invalid one counts as none, because it is not the head commit either.
     fn commit(&self) -> Option<CommitSha> {
         self.commit_id
             .as_deref()
@@ -36,7 +37,7 @@ impl ReviewAnswer {
     }
 }
 
-/// The newest word of a reviewer that says whether the pull is fine.
+/// Latest judgement of a reviewer about the pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Approves,
@@ -45,7 +46,8 @@ enum Word {
 }
 
 impl Word {
-    /// A comment leaves what was said before. A state that we do not know approves of nothing (P6).
+    /// Parses the state of a review. A comment does not change an earlier judgement. An unknown state approves
+    /// nothing (P6).
     fn of(state: &str) -> Option<Self> {
         match state {
             "COMMENTED" | "PENDING" => None,
@@ -56,7 +58,8 @@ impl Word {
     }
 }
 
-/// In a public repository everybody may approve, so there only people count who may write, as for GitHub's own rules.
+/// Returns the approval of a pull. In a public repository everybody may approve, so only people who may write count,
+/// as in GitHub's own rules.
 pub(super) async fn approval(
     github: &GitHub,
     at: &PullRef,
@@ -71,7 +74,7 @@ pub(super) async fn approval(
     }
 }
 
-/// The same, but only people count who may write to the repository.
+/// Returns the approval of a pull by people who may write to the repository.
 pub(super) async fn approval_of_writers(
     github: &GitHub,
     at: &PullRef,
@@ -82,7 +85,7 @@ pub(super) async fn approval_of_writers(
     only_writers(github, &at.repo, via, all).await
 }
 
-/// GitHub lists reviews in the order of time.
+/// Returns the approval by all reviewers, from the latest review of each. GitHub lists reviews in the order of time.
 async fn said(
     github: &GitHub,
     at: &PullRef,
@@ -108,7 +111,7 @@ async fn said(
     }
     newest.retain(|login, _| author.is_none_or(|author| !author.eq_ignore_ascii_case(login)));
     if !newest.is_empty() {
-        // Code that runs beside the server may get hold of its token, and review with it.
+        // Code that runs beside the server may obtain its token and review with it.
         let own = github.own_logins(&at.repo).await?;
         newest.retain(|login, _| own.iter().all(|own| !own.eq_ignore_ascii_case(login)));
     }
@@ -160,7 +163,8 @@ async fn only_writers(
     Ok(approval)
 }
 
-/// GitHub says `write` also of those who may maintain, and `none` or 404 of those who have nothing to do with it.
+/// Returns true if the account may write. GitHub reports `write` also for people who may maintain, and `none` or 404
+/// for people without access.
 pub(super) async fn may_write(
     github: &GitHub,
     repo: &RepoId,

@@ -1,6 +1,7 @@
-//! What a branch demands of pulls: rulesets and classic protection (GitHub REST: "Get rules for a branch", "Get a
-//! branch", "Get branch protection"). An App may always read the first, needs to read contents for the second, and
-//! administration for the third, which is asked only if the second says that there is one.
+//! Reads the conditions of a branch for merges: rulesets and classic protection (GitHub REST: "Get rules for a
+//! branch", "Get a branch", "Get branch protection"). An App may always read the first. It needs to read contents for
+//! the second, and administration for the third. The third is requested only if the second says that the branch is
+//! protected.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,29 +13,29 @@ use super::{GitHub, cut_chars, repo_path, segment};
 use crate::model::{BranchName, Obstacle, RepoId};
 use crate::vcs::Installation;
 
-/// A check that has to pass.
+/// Check that has to pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequiredCheck {
     pub context: String,
-    /// The App that has to set it; `None`: anybody.
+    /// App that has to set the check; `None` allows any.
     pub app: Option<i64>,
 }
 
-/// What a branch demands, all rules together.
+/// Conditions of a branch from all rules together.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct BranchRules {
     pub checks: Vec<RequiredCheck>,
-    /// The pull has to contain the newest commit of the branch.
+    /// True if the pull has to contain the newest commit of the branch.
     pub strict: bool,
-    /// Pulls have to be reviewed.
+    /// True if pulls have to be reviewed.
     pub wants_reviews: bool,
-    /// So many have to approve.
+    /// Required number of approvals.
     pub approvals: u32,
-    /// Rules that cannot be looked at.
+    /// Rules that cannot be read.
     pub hidden: Vec<Obstacle>,
 }
 
-/// An entry of `GET /repos/{owner}/{repo}/rules/branches/{branch}`.
+/// Entry of `GET /repos/{owner}/{repo}/rules/branches/{branch}`.
 #[derive(Deserialize)]
 struct RuleAnswer {
     #[serde(rename = "type")]
@@ -75,7 +76,7 @@ struct ReviewRule {
     reviewers: Vec<Value>,
 }
 
-/// `GET /repos/{owner}/{repo}/branches/{branch}`.
+/// Answer of `GET /repos/{owner}/{repo}/branches/{branch}`.
 #[derive(Deserialize)]
 struct BranchAnswer {
     protected: bool,
@@ -89,7 +90,7 @@ struct Enabled {
     enabled: Option<bool>,
 }
 
-/// `GET /repos/{owner}/{repo}/branches/{branch}/protection`.
+/// Answer of `GET /repos/{owner}/{repo}/branches/{branch}/protection`.
 #[derive(Deserialize)]
 struct ProtectionAnswer {
     #[serde(default)]
@@ -123,7 +124,7 @@ struct ProtectedCheck {
 
 const NOT_TOLD: &str = "GitHub's REST API does not tell";
 
-/// Everything that the branch demands.
+/// Fetches all rules of a branch.
 pub(super) async fn of(
     github: &GitHub,
     repo: &RepoId,
@@ -160,7 +161,7 @@ pub(super) async fn of(
     Ok(rules)
 }
 
-/// The classic protection; `None`: there is none.
+/// Fetches the classic protection; `None` if the branch has none.
 async fn classic(
     github: &GitHub,
     repo: &RepoId,
@@ -201,7 +202,8 @@ impl BranchRules {
     fn add(&mut self, rule: RuleAnswer) {
         let parameters = rule.parameters.unwrap_or_default();
         match rule.kind.as_str() {
-            // These are about other things than merging a pull; of a linear history merging by rebase takes care.
+            // These rules do not concern the merge of a pull. A merge by rebase satisfies the rule of a linear
+            // history.
             "creation"
             | "deletion"
             | "non_fast_forward"
@@ -240,7 +242,7 @@ impl BranchRules {
                 app: app(check.app_id),
             };
             self.checks.extend(rule.checks.into_iter().map(check));
-            // The old form of the same list.
+            // This is the old form of the same list.
             let old = rule
                 .contexts
                 .into_iter()
@@ -304,7 +306,7 @@ impl BranchRules {
     }
 }
 
-/// GitHub writes -1 for any.
+/// Returns the App of a check; GitHub writes -1 for any App.
 fn app(id: Option<i64>) -> Option<i64> {
     id.filter(|id| *id > 0)
 }

@@ -1,5 +1,5 @@
-//! Teams of the organisation that owns a repository (GitHub REST: "Team members", "Teams"). An App needs the permission
-//! to read members; the scope of a token is `read:org`.
+//! Reads the teams of the organisation that owns a repository (GitHub REST: "Team members", "Teams"). An App needs
+//! the permission to read members; the scope of a token is `read:org`.
 
 use serde::Deserialize;
 
@@ -9,8 +9,8 @@ use super::{GitHub, segment};
 use crate::model::RepoId;
 use crate::vcs::{ForgeError, Installation};
 
-/// Whether the account is a member. GitHub counts the members of child teams; for everybody else, and for teams it does
-/// not want us to know of, it answers 404.
+/// Returns true if the account is a member. GitHub counts the members of child teams. It answers 404 for everybody
+/// else, and for teams that the credentials may not see.
 pub(super) async fn has(
     github: &GitHub,
     repo: &RepoId,
@@ -46,7 +46,7 @@ pub(super) async fn has(
     }
 }
 
-/// Every team, which are `most` at most.
+/// Returns all teams, and fails if there are more than `most`.
 pub(super) async fn list(
     github: &GitHub,
     repo: &RepoId,
@@ -76,7 +76,7 @@ pub(super) async fn list(
     }
 }
 
-/// An owner that is a person has no teams.
+/// Returns `none` for an owner that is a person, who has no teams.
 fn none_if_not_found<T>(failure: Failure, none: T) -> Result<T, Failure> {
     if matches!(failure.error, ForgeError::NotFound { .. }) {
         Ok(none)

@@ -1,7 +1,8 @@
-//! Which credentials a request goes with: what the owner of the repository gave for it, or else the server's own.
+//! Selects the credentials of a request: those that the owner of the repository gave for it, or else the server's
+//! own.
 //!
-//! What was given is asked for anew with each request, so that a credential that was removed or replaced is not used any
-//! more. The tokens that an App was issued with it are kept until it is changed.
+//! The owner's credential is looked up with each request, so that a removed or replaced credential is no longer used.
+//! The tokens that an App was issued with it are cached until the credential is changed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,19 +18,19 @@ use crate::credential::Access;
 use crate::model::{CredentialId, RepoId};
 use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess, SshLogin, Uses};
 
-/// Most credentials whose tokens are kept; for those beyond they are asked for again.
+/// Maximum number of credentials whose tokens are cached; beyond it, tokens are requested again.
 const MOST: usize = 10_000;
 
-/// All credentials there are.
+/// Credentials of the server and of owners.
 pub(super) struct Ways {
     own: Credentials,
     access: Option<Arc<dyn RepoAccess>>,
-    /// Where keys of SSH lie while git works with them.
+    /// Directory of SSH keys while git works with them.
     logins: PathBuf,
     opened: Mutex<HashMap<CredentialId, Arc<Opened>>>,
 }
 
-/// A credential of a repository at work.
+/// Credential of a repository in use.
 struct Opened {
     version: DateTime<Utc>,
     credentials: Credentials,
@@ -46,13 +47,13 @@ impl Ways {
         }
     }
 
-    /// What owners of repositories gave for them counts from now on.
+    /// Enables the credentials that owners gave for their repositories.
     pub fn set_access(&mut self, access: Arc<dyn RepoAccess>, logins: PathBuf) {
         (self.access, self.logins) = (Some(access), logins);
     }
 
-    /// Sends a request about a repository. A credential of the repository brings its own installation; the one that an
-    /// event came through belongs to the App of the server.
+    /// Sends a request about a repository. A credential of the repository has its own installation; the installation
+    /// of an event belongs to the App of the server.
     pub async fn send(
         &self,
         wire: &Wire,
@@ -67,7 +68,7 @@ impl Ways {
         sent.map_err(|failure| failure.of_name(repo))
     }
 
-    /// User name and password for git.
+    /// Returns user name and password for git, or an SSH key.
     pub async fn git(
         &self,
         wire: &Wire,
@@ -89,8 +90,8 @@ impl Ways {
         }
     }
 
-    /// For code of other repositories that code of this one refers to; `None`: its owner gave a key of SSH, which is for
-    /// this repository alone.
+    /// Returns credentials for code of other repositories that this repository's code refers to. Returns `None` if
+    /// the owner gave an SSH key, which is for this repository alone.
     pub async fn git_to_read(
         &self,
         wire: &Wire,
@@ -130,27 +131,28 @@ impl Ways {
         login.transpose().map_err(cannot)
     }
 
-    /// Whether the repository shares its limits with those of its owner alone.
+    /// Returns true if the repository shares its limits only with the other repositories of its owner.
     pub async fn are_per_owner(&self, wire: &Wire, repo: &RepoId) -> Result<bool, Failure> {
         Ok(self.own.are_per_owner() || self.of(wire, repo, "any request").await?.is_some())
     }
 
-    /// The login of the server's own credentials.
+    /// Returns the login of the server's own credentials.
     pub async fn own_login(&self, wire: &Wire) -> Result<String, Failure> {
         self.own.login(wire).await
     }
 
-    /// What the server's own credentials lack.
+    /// Returns the rights that the server's own credentials lack.
     pub async fn missing(&self, wire: &Wire, uses: Uses) -> Result<Vec<String>, Failure> {
         self.own.missing(wire, uses).await
     }
 
-    /// The login that the operator gave for the server's own credentials (`--gh-user`).
+    /// Returns the login that the administrator gave for the server's own credentials (`--gh-user`).
     pub fn configured_login(&self) -> Option<&str> {
         self.own.configured_login()
     }
 
-    /// The login under which comments appear in a repository; `None`: that of the server's own credentials.
+    /// Returns the login under which comments appear in a repository, or `None` for that of the server's own
+    /// credentials.
     pub async fn login_for(&self, wire: &Wire, repo: &RepoId) -> Result<Option<String>, Failure> {
         let Some(given) = self.of(wire, repo, "the account of its credential").await? else {
             return Ok(None);

@@ -1,8 +1,9 @@
-//! Requests to one GitHub: sent through octocrab with time-outs and limits, read, classified, and told to the log.
+//! Sends requests to one GitHub through octocrab, with time-outs and limits, and reads, classifies and logs the
+//! answers.
 //!
-//! Each request passes the gate of its credentials first. GitHub counts what is asked with the same credentials together,
-//! and asks integrators to stop all of it when it says so, to ask few things at once, and to pause between writes (GitHub
-//! REST: "Best practices for using the REST API", "Rate limits").
+//! Each request passes the gate of its credentials first. GitHub counts all requests with the same credentials
+//! together. It asks integrators to stop all of them on its demand, to send few requests at once, and to pause
+//! between writes (GitHub REST: "Best practices for using the REST API", "Rate limits").
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -28,33 +29,34 @@ use crate::secret::Secret;
 use crate::telemetry::{Metric, Metrics, status_class};
 use crate::vcs::{ForgeError, GateError, LocalGates, RateGates};
 
-/// Most bytes of an answer. The largest we ask for are a hundred comments of 65,536 characters, or a hundred files
-/// with their patches.
+/// Maximum size of an answer in bytes. The largest requested answers are a hundred comments of 65,536 characters, or
+/// a hundred files with their patches.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
-/// Waits before the second and third attempt of a read: long enough to get past a restarted proxy, short enough that
-/// the person who commented does not notice. Longer faults are the queue's to bridge.
+/// Waits before the second and third attempt of a read. They are long enough for the restart of a proxy, and short
+/// enough that the author of a comment does not notice. For longer failures, the queue retries.
 const READ_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
-/// The pause between two writes with the same credentials that GitHub asks for.
+/// Pause between two writes with the same credentials, as GitHub asks.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// Requests of this server with the same credentials at the same time. GitHub allows a hundred of all who use them, and
-/// advises to ask one after the other; a few more keep one slow answer from holding up everything else.
+/// Maximum number of concurrent requests of this server with the same credentials. GitHub allows a hundred for all
+/// users of the credentials, and advises to send one after the other. With a few more, one slow answer does not hold
+/// up all others.
 const READS_AT_ONCE: usize = 10;
 const WRITES_AT_ONCE: usize = 4;
-/// Most credentials whose requests are counted; beyond them the count begins anew.
+/// Maximum number of credentials whose requests are counted; beyond it the count begins again.
 const MOST_COUNTED: usize = 10_000;
-/// Longest time that a gate is closed before one request asks again: GitHub's windows last an hour, and a wrong header
-/// must not stop everything for a day.
+/// Maximum time that a gate stays closed before one request asks again. GitHub's windows last an hour, and a wrong
+/// header must not stop everything for a day.
 const LONGEST_CLOSED: TimeDelta = TimeDelta::hours(1);
 
-/// How long to wait for GitHub.
+/// Time limits for requests to GitHub.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For TCP and TLS: a host that does not answer by then is down or filtered.
+    /// Limit for TCP and TLS: a host that does not answer by then is down or filtered.
     pub connect: Duration,
-    /// Between two pieces of an answer; GitHub ends requests of its own after 10 seconds.
+    /// Limit between two pieces of an answer; GitHub ends requests of its own after 10 seconds.
     pub read: Duration,
-    /// For the whole request, against a server that sends one byte now and then.
+    /// Limit for the whole request, against a server that sends one byte now and then.
     pub request: Duration,
 }
 
@@ -69,7 +71,7 @@ impl Default for Timeouts {
     }
 }
 
-/// The way to one GitHub.
+/// HTTP connection to one GitHub.
 pub(super) struct Wire {
     pub host: HostName,
     pub clock: Arc<dyn Clock>,
@@ -78,12 +80,12 @@ pub(super) struct Wire {
     timeouts: Timeouts,
     pub metrics: Metrics,
     pub gates: Arc<dyn RateGates>,
-    /// The pause between two writes.
+    /// Pause between two writes.
     pub between_writes: Duration,
     places: Mutex<HashMap<(String, Traffic), Arc<Semaphore>>>,
 }
 
-/// The credentials of a request.
+/// Credentials of a request.
 pub(super) struct Pass {
     pub token: Secret,
     /// Name of the credentials under which GitHub counts the request.
@@ -91,7 +93,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// A token is known by a part of its digest.
+    /// Creates a pass whose credentials are named by a part of the token's digest.
     pub fn of_token(token: Secret) -> Self {
         let digest = Sha256Digest::of(token.expose().as_bytes());
         Self {
@@ -101,12 +103,12 @@ impl Pass {
     }
 }
 
-/// An answer of any status.
+/// Answer with any status.
 struct Raw {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
-    /// Whether the body was longer than [`MAX_ANSWER`].
+    /// True if the body was longer than [`MAX_ANSWER`].
     cut: bool,
 }
 
@@ -143,7 +145,7 @@ impl Wire {
         })
     }
 
-    /// Sends a request with its credentials; a passing fault is tried again where that cannot do harm.
+    /// Sends a request with its credentials. Retries after a temporary failure if the request is repeatable.
     pub async fn send(&self, call: &Call, pass: &Pass) -> Result<Answer, Failure> {
         let scope = RateScope {
             host: self.host.clone(),
@@ -170,7 +172,7 @@ impl Wire {
         }
     }
 
-    /// Waits for one of the places of the credentials.
+    /// Waits for a slot among the concurrent requests of the credentials.
     async fn place(&self, credential: &str, traffic: Traffic) -> OwnedSemaphorePermit {
         let semaphore = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +196,7 @@ impl Wire {
             .expect("nobody closes the semaphore")
     }
 
-    /// Waits until a request may leave, and looks last whether it still may.
+    /// Waits until a request may leave, and finally checks its permit.
     async fn admit(&self, call: &Call, scope: &RateScope) -> Result<(), Failure> {
         let unknown = |error: GateError| Failure::passing(&self.host, &call.what, &chain(&error));
         let closed = async || match self
@@ -219,7 +221,7 @@ impl Wire {
             let wait = (turn - self.clock.now()).to_std().unwrap_or_default();
             if !wait.is_zero() {
                 self.clock.sleep(wait).await;
-                // GitHub may have answered somebody else meanwhile.
+                // GitHub may have asked another request to wait meanwhile.
                 closed().await?;
             }
         }
@@ -232,8 +234,8 @@ impl Wire {
         })
     }
 
-    /// Closes the gates of the credentials when GitHub asks to wait. A limit of writes alone (on what is created in a
-    /// minute) leaves reads alone; who reads too much has to stop everything.
+    /// Closes the gates of the credentials when GitHub asks to wait. A limit of writes alone (on content created per
+    /// minute) does not affect reads. A limit of reads stops everything.
     async fn heed(&self, failure: &Failure, call: &Call, scope: &RateScope) {
         let ForgeError::RateLimited { until, .. } = failure.error else {
             return;
@@ -288,9 +290,9 @@ impl Wire {
         }
     }
 
-    /// The exchange itself; an error is the cause of a failed connection, without secrets.
+    /// Exchanges a request and its answer. The error is the cause of a failed connection, without secrets.
     async fn exchange(&self, call: &Call, token: &Secret) -> Result<Raw, String> {
-        // A path that begins with the base's own path is not prefixed again by octocrab, so we always give it in full.
+        // octocrab does not add the base path to a path that begins with it, so the path is always given in full.
         let request = Request::builder()
             .method(call.method.clone())
             .uri(format!("{}{}", self.base_path, call.path))
@@ -394,9 +396,9 @@ impl Wire {
     }
 }
 
-/// Where GitHub has what was asked for by the old name of a repository. Only a repository by its identifier, which the
-/// server that sends us on is asked for: no answer leads a token anywhere else. It may call itself by another name than we
-/// do, as behind a proxy, so only the path counts.
+/// Returns the path to which GitHub redirects a request with the old name of a repository. Only paths of a repository
+/// by its identifier are accepted, and the same server is asked: no answer sends a token anywhere else. Behind a
+/// proxy, the server may call itself by another name than the configured one, so only the path counts.
 fn moved_to(call: &Call, raw: &Raw) -> Option<String> {
     if !call.follow || !is_move(raw.status) {
         return None;
@@ -407,13 +409,13 @@ fn moved_to(call: &Call, raw: &Raw) -> Option<String> {
     (id.parse::<u64>().is_ok() && !path.contains("..")).then(|| format!("/repositories/{path}"))
 }
 
-/// Whether a host limits what is asked of it: GitHub's own clouds do, and an Enterprise Server does not unless somebody
-/// has switched that on; then it says so when a limit is met.
+/// Returns true if a host limits requests by default. GitHub's own clouds do. An Enterprise Server does so only if
+/// somebody has switched that on; its answers then report a reached limit.
 fn has_limits(host: &HostName) -> bool {
     host.as_str() == "github.com" || host.as_str().ends_with(".ghe.com")
 }
 
-/// Reads a body up to [`MAX_ANSWER`] and says whether there was more.
+/// Reads a body up to [`MAX_ANSWER`] and returns true if there was more.
 async fn read_limited(body: Body) -> Result<(Bytes, bool), String> {
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::new();
@@ -427,7 +429,7 @@ async fn read_limited(body: Body) -> Result<(Bytes, bool), String> {
     Ok((bytes.into(), false))
 }
 
-/// An error with its causes; libraries tend to keep the telling one for last.
+/// Formats an error with its causes; libraries often put the informative one last.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,28 +1,28 @@
-//! Which delivery it is.
+//! Reads the headers that identify a delivery.
 
 use axum::http::HeaderMap;
 
-/// Longest identifier of a delivery; GitHub sends 36 characters.
+/// Maximum length of a delivery identifier; GitHub sends 36 characters.
 const MAX_ID: usize = 128;
-/// Longest name of an event; GitHub's longest has about 40 characters.
+/// Maximum length of an event name; GitHub's longest has about 40 characters.
 const MAX_EVENT: usize = 100;
 
-/// What the headers of a delivery say before its body is looked at.
+/// Headers of a delivery, which are read before its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryHeader {
-    /// GitHub's identifier (`X-GitHub-Delivery`); a redelivery carries the same one (P2).
+    /// Identifier from GitHub (`X-GitHub-Delivery`); a redelivery carries the same one (P2).
     pub id: String,
-    /// Name of the event (`X-GitHub-Event`): `pull_request`, `issue_comment` ….
+    /// Name of the event (`X-GitHub-Event`), such as `pull_request` or `issue_comment`.
     pub event: String,
 }
 
-/// Why the headers are not those of a delivery.
+/// Reason why the headers are not those of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHeader {
-    /// GitHub always sends it.
+    /// A header is missing that GitHub always sends.
     #[error("the header {0} is missing")]
     Missing(&'static str),
-    /// Not what GitHub sends.
+    /// A header has a value that GitHub does not send.
     #[error("the header {0} is empty, too long or has characters that GitHub does not use")]
     Malformed(&'static str),
 }

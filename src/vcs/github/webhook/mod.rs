@@ -1,5 +1,5 @@
-//! Webhook deliveries of GitHub, read without any I/O: whether GitHub really sent them, which delivery it is, and what
-//! it means to us (reference 2.2).
+//! Reads webhook deliveries of GitHub without any I/O: checks that GitHub really sent them, identifies the delivery,
+//! and parses its meaning (reference 2.2).
 
 mod header;
 mod payload;

@@ -1,4 +1,4 @@
-//! What a delivery means.
+//! Converts the payload of a delivery to an event.
 
 use std::borrow::Cow;
 
@@ -14,39 +14,39 @@ use crate::model::{
     PullNumber, PullRef, RepoId,
 };
 
-/// Longest comment in bytes: GitHub allows 65,536 characters of at most four bytes.
+/// Maximum length of a comment in bytes: GitHub allows 65,536 characters of at most four bytes.
 const MAX_COMMENT: usize = 65_536 * 4;
-/// Longest login; GitHub's own are shorter than 50 even with the suffix of an enterprise.
+/// Maximum length of a login; GitHub's own are shorter than 50 even with the suffix of an enterprise.
 const MAX_LOGIN: usize = 100;
-/// The account GitHub shows for deleted ones.
+/// Account that GitHub shows in place of deleted ones.
 const DELETED_USER: &str = "ghost";
 
-/// Why a delivery cannot be understood; the place is given as a JSON path.
+/// Reason why a delivery is not understood; the place is given as a JSON path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// The headers are not those of a delivery.
     #[error(transparent)]
     Header(#[from] BadHeader),
-    /// Neither of the two forms GitHub can send.
+    /// The content type is neither of the two that GitHub can send.
     #[error(
         "the Content-Type `{0}` is neither application/json nor application/x-www-form-urlencoded"
     )]
     ContentType(String),
-    /// A form of something else.
+    /// The form has no payload.
     #[error("the form has no field `payload`")]
     NoPayload,
-    /// The JSON is broken, or a needed field is missing or not what it should be.
+    /// The JSON is malformed, or a needed field is missing or invalid.
     #[error("at `{path}`: {message}")]
     At {
         /// Path inside the payload: `pull_request.number`; `.` for the whole.
         path: String,
-        /// What is wrong there, in one line.
+        /// Description of the error, in one line.
         message: String,
     },
 }
 
-/// Says what a delivery means; `host` is the name under which its repositories are known. Deliveries that ask for
-/// nothing are [`Event::Ignored`] with the reason, and their body is not required to have any particular shape.
+/// Converts a delivery to an event; `host` is the name under which its repositories are known. Deliveries that
+/// request nothing become [`Event::Ignored`] with the reason, and their body may have any shape.
 pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event, PayloadError> {
     match delivery(headers)?.event.as_str() {
         "pull_request" => pull_request(&json(headers, body)?, host),
@@ -61,8 +61,8 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
     }
 }
 
-/// The repositories that a delivery names together with their identifiers; none where the body cannot be read, which
-/// [`parse`] says.
+/// Returns the repositories that a delivery names with their identifiers. Returns none if the body cannot be read, an
+/// error that [`parse`] reports.
 pub fn identities(headers: &HeaderMap, body: &[u8], host: &HostName) -> Vec<ForgeRepo> {
     let (Ok(header), Ok(json)) = (delivery(headers), json(headers, body)) else {
         return Vec::new();
@@ -98,7 +98,7 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
         )?,
         action,
         draft: payload.pull_request.draft.unwrap_or(false),
-        // What the forge is asked for anyway when it counts is not worth refusing a delivery for.
+        // Invalid values here do not refuse a delivery, because the forge is asked for them when they matter.
         head: payload
             .pull_request
             .head
@@ -112,8 +112,8 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
     }))
 }
 
-/// The actions that ask for something; for the others the reason why not. Unlike reference 2.2, a reopened pull and
-/// another base branch count: the plans of before are not what would be applied now.
+/// Returns the action if it requests something, or else the reason why not. Unlike reference 2.2, a reopened pull and
+/// another base branch count: an apply would no longer match the earlier plans.
 fn used_action(acted: &Acted) -> Result<PullAction, String> {
     let base_changed = acted
         .changes
@@ -229,7 +229,7 @@ fn login(user: Option<&User>, path: &str) -> Result<String, PayloadError> {
     Ok(login.to_owned())
 }
 
-/// The JSON text inside the body: all of it, or the field `payload` of a form.
+/// Returns the JSON text inside the body: all of it, or the field `payload` of a form.
 fn json<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PayloadError> {
     let given = headers
         .get(CONTENT_TYPE)
@@ -274,7 +274,7 @@ fn at(path: &str, message: &str) -> PayloadError {
     }
 }
 
-/// Words of the sender in our own messages stay short and on one line.
+/// Shortens the sender's text for our own messages and puts it on one line.
 fn cut(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

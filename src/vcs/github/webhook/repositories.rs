@@ -1,4 +1,4 @@
-//! What deliveries say of repositories as a whole: pushes, renames, deletions, and what the app may see.
+//! Reads deliveries about repositories as a whole: pushes, renames, deletions, and the access of the App.
 
 use super::payload::{PayloadError, ignored, repo_id};
 use super::shape::{
@@ -6,7 +6,7 @@ use super::shape::{
 };
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 
-/// `push` has no action.
+/// Converts a `push` or `repository` delivery; `push` has no action.
 pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
@@ -20,7 +20,7 @@ pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Ev
     })
 }
 
-/// The repositories that a payload names with their identifiers.
+/// Returns the repositories that a payload names with their identifiers.
 pub(super) fn named(payload: NamingPayload, host: &HostName) -> Vec<ForgeRepo> {
     let all = payload
         .repository
@@ -31,7 +31,7 @@ pub(super) fn named(payload: NamingPayload, host: &HostName) -> Vec<ForgeRepo> {
         .collect()
 }
 
-/// The repository of an event of its own, with the name it had before if it has another name or owner now.
+/// Returns the repository of a `repository` event, with its previous name if its name or owner has changed.
 pub(super) fn renamed(payload: &RepositoryPayload, host: &HostName) -> Option<ForgeRepo> {
     let repo = repo_id(host, &payload.repository.full_name).ok()?;
     let is_renamed = kind_of(payload.action.as_deref()) == RepositoryEventKind::Renamed;
@@ -39,7 +39,7 @@ pub(super) fn renamed(payload: &RepositoryPayload, host: &HostName) -> Option<Fo
         .filter(|_| is_renamed)
         .and_then(|old| RepoId::new(host.clone(), &old).ok());
     let was = was.filter(|was| *was != repo);
-    // One that is gone has no name any more that somebody could ask for.
+    // A deleted repository no longer has a name that somebody could use.
     let is_gone = kind_of(payload.action.as_deref()) == RepositoryEventKind::Deleted;
     payload
         .repository
@@ -57,7 +57,7 @@ fn kind_of(action: Option<&str>) -> RepositoryEventKind {
     }
 }
 
-/// What a repository was called that has another name or owner now.
+/// Returns the previous name of a repository with a new name or owner.
 fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
     let changes = payload.changes.as_ref()?;
     let name = changes
@@ -77,7 +77,7 @@ fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
     }
 }
 
-/// The app may see more repositories, or fewer, which is the same as if those were gone.
+/// Converts a change of the App's access: a repository that it may no longer see counts as deleted.
 pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, PayloadError> {
     let via = payload.installation.as_ref();
     let added = all(
@@ -99,7 +99,7 @@ pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, P
     Ok(Event::Repositories { news })
 }
 
-/// The app was installed, or taken away, with all the repositories that it may see.
+/// Converts an installation or removal of the App, with all repositories that it may see.
 pub(super) fn installed(payload: InstallPayload, host: &HostName) -> Result<Event, PayloadError> {
     let kind = match payload.action.as_deref() {
         Some("created" | "unsuspend" | "new_permissions_accepted") => RepositoryEventKind::Changed,

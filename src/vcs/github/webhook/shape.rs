@@ -1,12 +1,12 @@
-//! The few fields of GitHub's payloads that we read.
+//! Defines the few fields of GitHub's payloads that Lockkeeper reads.
 //!
-//! GitHub's own recordings break its published schemas, so nothing is required here that is not needed, and everything
-//! that GitHub may send as `null` is optional.
+//! GitHub's own recordings break its published schemas. So only needed fields are required, and every field that
+//! GitHub may send as `null` is optional.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// What every payload with actions has.
+/// Fields that every payload with actions has.
 #[derive(Deserialize)]
 pub(super) struct Acted {
     #[serde(default)]
@@ -17,21 +17,21 @@ pub(super) struct Acted {
     pub issue: Option<MaybePull>,
 }
 
-/// What an edit changed.
+/// Changes of an edit.
 #[derive(Deserialize)]
 pub(super) struct Changes {
     #[serde(default)]
     pub base: Option<IgnoredAny>,
 }
 
-/// An issue, which GitHub marks when it is a pull request.
+/// Issue, which GitHub marks when it is a pull request.
 #[derive(Deserialize)]
 pub(super) struct MaybePull {
     #[serde(default)]
     pub pull_request: Option<IgnoredAny>,
 }
 
-/// `pull_request`.
+/// Payload of `pull_request`.
 #[derive(Deserialize)]
 pub(super) struct PullPayload {
     pub pull_request: PullPart,
@@ -53,7 +53,7 @@ pub(super) struct PullPart {
     pub base: Option<End>,
 }
 
-/// One end of a pull request.
+/// Head or base of a pull request.
 #[derive(Deserialize)]
 pub(super) struct End {
     #[serde(default, rename = "ref")]
@@ -62,7 +62,7 @@ pub(super) struct End {
     pub sha: Option<String>,
 }
 
-/// `issue_comment`.
+/// Payload of `issue_comment`.
 #[derive(Deserialize)]
 pub(super) struct CommentPayload {
     pub issue: Numbered,
@@ -93,7 +93,7 @@ pub(super) struct Repository {
     pub full_name: String,
 }
 
-/// What payloads name repositories by.
+/// Fields by which payloads name repositories.
 #[derive(Deserialize)]
 pub(super) struct NamingPayload {
     #[serde(default)]
@@ -104,7 +104,7 @@ pub(super) struct NamingPayload {
     pub repositories: Vec<Repository>,
 }
 
-/// `push` and `repository`.
+/// Payload of `push` and `repository`.
 #[derive(Deserialize)]
 pub(super) struct RepositoryPayload {
     #[serde(default)]
@@ -116,7 +116,7 @@ pub(super) struct RepositoryPayload {
     pub installation: Option<Installation>,
 }
 
-/// What a repository was called before.
+/// Previous name and owner of a repository.
 #[derive(Deserialize)]
 pub(super) struct RepositoryChanges {
     #[serde(default)]
@@ -142,7 +142,7 @@ pub(super) struct Transfer {
     pub from: Option<OwnerBefore>,
 }
 
-/// One of them.
+/// Previous owner; only one of the fields is set.
 #[derive(Deserialize)]
 pub(super) struct OwnerBefore {
     #[serde(default)]
@@ -151,7 +151,7 @@ pub(super) struct OwnerBefore {
     pub organization: Option<User>,
 }
 
-/// `installation_repositories`.
+/// Payload of `installation_repositories`.
 #[derive(Deserialize)]
 pub(super) struct GrantPayload {
     #[serde(default)]
@@ -162,7 +162,7 @@ pub(super) struct GrantPayload {
     pub installation: Option<Installation>,
 }
 
-/// `installation`.
+/// Payload of `installation`.
 #[derive(Deserialize)]
 pub(super) struct InstallPayload {
     #[serde(default)]
@@ -173,7 +173,7 @@ pub(super) struct InstallPayload {
     pub installation: Option<Installation>,
 }
 
-/// A person, bot or organisation; GitHub sends `null` once the account is deleted.
+/// Person, bot or organisation; GitHub sends `null` once the account is deleted.
 #[derive(Deserialize)]
 pub(super) struct User {
     pub login: String,

@@ -1,4 +1,4 @@
-//! Whether a delivery was sent by somebody who knows the webhook secret.
+//! Checks that the sender of a delivery knows the webhook secret.
 
 use axum::http::HeaderMap;
 use hmac::{Hmac, KeyInit, Mac};
@@ -11,10 +11,10 @@ const SIGNATURE: &str = "x-hub-signature-256";
 /// Header with the SHA-1 signature that GitHub still sends beside it.
 const OUTDATED_SIGNATURE: &str = "x-hub-signature";
 
-/// Why a delivery is not believed to come from GitHub.
+/// Reason why a delivery is not accepted as one from GitHub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSignature {
-    /// There is nothing to compare with; without a secret everybody could sign.
+    /// No secret is configured for the comparison; with an empty secret everybody could sign.
     #[error(
         "no webhook secret is configured, so no signature can be checked: set one here and in the webhook's settings"
     )]
@@ -27,28 +27,28 @@ pub enum BadSignature {
     /// A proxy dropped the better header, or the sender is not GitHub.
     #[error("only the outdated X-Hub-Signature (SHA-1) was sent; X-Hub-Signature-256 is required")]
     OnlySha1,
-    /// Not `sha256=` and 64 hexadecimal digits, or sent twice.
+    /// The header is not `sha256=` and 64 hexadecimal digits, or was sent twice.
     #[error(
         "the header X-Hub-Signature-256 is not one `sha256=` followed by 64 hexadecimal digits"
     )]
     Malformed,
-    /// Another secret, or the body was changed on its way.
+    /// The sender has another secret, or the body was changed in transit.
     #[error(
         "the signature does not match the body: the secrets on both sides differ, or a proxy changed the body"
     )]
     Mismatch,
 }
 
-/// The check of `X-Hub-Signature-256`: HMAC-SHA256 over the raw body, compared in constant time. The header is read before
-/// the body, and the body is hashed as it arrives. Any of the secrets may match, so that a secret can be rotated without
-/// losing deliveries; empty ones are passed over.
+/// Check of `X-Hub-Signature-256`: HMAC-SHA256 over the raw body, compared in constant time. The header is read
+/// before the body, and the body is hashed as it arrives. Any of the secrets may match, so that a secret can be
+/// rotated without losing deliveries. Empty secrets are ignored.
 pub struct SignatureCheck {
     claimed: [u8; 32],
     macs: Vec<Hmac<Sha256>>,
 }
 
 impl SignatureCheck {
-    /// Reads the header; no byte of the body is needed to refuse a delivery without a well-formed one.
+    /// Reads the header. A delivery without a well-formed header is refused before its body is read.
     pub fn begin(headers: &HeaderMap, secrets: &[Secret]) -> Result<Self, BadSignature> {
         let macs: Vec<_> = secrets
             .iter()
@@ -71,7 +71,7 @@ impl SignatureCheck {
         }
     }
 
-    /// Compares once the whole body was hashed.
+    /// Compares the signature after the whole body was hashed.
     pub fn finish(self) -> Result<(), BadSignature> {
         let Self { claimed, macs } = self;
         if macs
@@ -119,7 +119,8 @@ mod tests {
 
     use super::*;
 
-    /// GitHub's documentation: "Validating webhook deliveries", section "Testing the webhook payload validation".
+    /// The values are from GitHub's documentation: "Validating webhook deliveries", section "Testing the webhook
+    /// payload validation".
     const SECRET: &str = "It's a Secret to Everybody";
     const BODY: &[u8] = b"Hello, World!";
     const SIGNED: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
@@ -135,7 +136,7 @@ mod tests {
         texts.iter().map(|text| Secret::new(text)).collect()
     }
 
-    /// The body comes in two pieces.
+    /// Verifies a body that arrives in two pieces.
     fn verify(headers: &HeaderMap, body: &[u8], secrets: &[Secret]) -> Result<(), BadSignature> {
         let mut check = SignatureCheck::begin(headers, secrets)?;
         let (first, rest) = body.split_at(body.len() / 2);
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn without_a_secret_nobody_is_believed() {
-        // HMAC with an empty key is well defined, so an empty secret would let everybody in.
+        // HMAC with an empty key is well defined, so an empty secret would accept every sender.
         for none in [secrets(&[]), secrets(&["", " "])] {
             assert_eq!(
                 verify(&headers(&[(SIGNATURE, SIGNED)]), BODY, &none),

@@ -67,7 +67,7 @@ pub struct Parts {
     pub lease_time: Duration,
     /// Longest time for one exchange with the forge.
     pub fetch_time: Duration,
-    /// Metrics for monitoring.
+    /// Metrics of syncs and mirrors.
     pub metrics: Metrics,
     /// Token that is cancelled when the server stops starting work.
     pub closing: CancellationToken,

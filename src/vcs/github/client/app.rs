@@ -60,7 +60,7 @@ struct IssuedToken {
 
 #[derive(Serialize)]
 struct Claims {
-    /// A number: older GitHub Enterprise Servers refuse a text.
+    /// Id of the App, as a number: older GitHub Enterprise Servers refuse a text.
     iss: u64,
     iat: i64,
     exp: i64,

@@ -81,7 +81,7 @@ async fn read_file(path: &Path) -> std::io::Result<Secret> {
     Ok(Secret::new(&text))
 }
 
-/// Credentials in use.
+/// Credentials that requests use.
 pub(super) enum Credentials {
     Token {
         user: Option<String>,

@@ -15,7 +15,7 @@ pub(super) struct Call {
     pub method: Method,
     /// Path and query below the base of the API.
     pub path: String,
-    /// JSON to send.
+    /// JSON body to send.
     pub body: Option<Value>,
     /// Description of the request for messages: `pull request acme/infra#12`.
     pub what: String,

@@ -98,7 +98,7 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
         )?,
         action,
         draft: payload.pull_request.draft.unwrap_or(false),
-        // Invalid values here do not refuse a delivery, because the forge is asked for them when they matter.
+        // Invalid values here do not refuse a delivery, because the forge provides them again when they matter.
         head: payload
             .pull_request
             .head

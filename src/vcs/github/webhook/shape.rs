@@ -31,7 +31,7 @@ pub(super) struct MaybePull {
     pub pull_request: Option<IgnoredAny>,
 }
 
-/// Payload of `pull_request`.
+/// Payload of a `pull_request` event.
 #[derive(Deserialize)]
 pub(super) struct PullPayload {
     pub pull_request: PullPart,
@@ -62,7 +62,7 @@ pub(super) struct End {
     pub sha: Option<String>,
 }
 
-/// Payload of `issue_comment`.
+/// Payload of an `issue_comment` event.
 #[derive(Deserialize)]
 pub(super) struct CommentPayload {
     pub issue: Numbered,
@@ -104,7 +104,7 @@ pub(super) struct NamingPayload {
     pub repositories: Vec<Repository>,
 }
 
-/// Payload of `push` and `repository`.
+/// Payload of a `push` or `repository` event.
 #[derive(Deserialize)]
 pub(super) struct RepositoryPayload {
     #[serde(default)]
@@ -151,7 +151,7 @@ pub(super) struct OwnerBefore {
     pub organization: Option<User>,
 }
 
-/// Payload of `installation_repositories`.
+/// Payload of an `installation_repositories` event.
 #[derive(Deserialize)]
 pub(super) struct GrantPayload {
     #[serde(default)]
@@ -162,7 +162,7 @@ pub(super) struct GrantPayload {
     pub installation: Option<Installation>,
 }
 
-/// Payload of `installation`.
+/// Payload of an `installation` event.
 #[derive(Deserialize)]
 pub(super) struct InstallPayload {
     #[serde(default)]

@@ -21,7 +21,7 @@ use crate::process::{Hold, HoldError};
 /// Part of the disk that can be removed and created again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DiskPart {
-    /// The checkouts of a pull.
+    /// All checkouts of a pull.
     Checkouts(PullRef),
     /// Mirror of a repository; its checkouts need it.
     Mirror(RepoId),

@@ -88,7 +88,7 @@ impl Mirror {
     ///
     /// # Errors
     ///
-    /// [`GitError::Altered`] if the mirror is not as we left it: then git is not called.
+    /// [`GitError::Altered`] if the mirror is not as Lockkeeper left it: then git is not called.
     pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
         self.check_ours(doing)?;
         let mut output = cmd

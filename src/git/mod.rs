@@ -149,14 +149,14 @@ impl fmt::Debug for GitSettings {
     }
 }
 
-/// All mirrors of this process. Cheap to clone; clones share the mutexes.
+/// Access to all mirrors of this process. Cheap to clone; clones share the mutexes.
 #[derive(Clone, Debug)]
 pub struct Git {
     settings: Arc<GitSettings>,
     locks: Arc<Mutex<HashMap<RepoId, Arc<Locks>>>>,
 }
 
-/// The mutexes of one mirror, see the invariant *one writer*, and its runs, see *no switch underneath*.
+/// Mutexes of one mirror (see the invariant *one writer*), and its runs (see *no switch underneath*).
 #[derive(Debug, Default)]
 struct Locks {
     transfer: tokio::sync::Mutex<()>,

@@ -318,8 +318,8 @@ pub struct Kernel {
 
 impl Kernel {
     /// Detects Landlock by giving up rights on a thread that ends at once. Returns `None` if the kernel has no
-    /// Landlock, has it switched off, or has one that is too old (before Linux 5.19 no file can be moved between
-    /// directories).
+    /// Landlock, has it switched off, or has one that is too old. Before Linux 5.19, no file can be moved between
+    /// directories.
     pub fn detect() -> Option<Self> {
         let status = on_new_thread(|| {
             Sandbox::new(Mechanism::Landlock)

@@ -4,10 +4,11 @@
 //! and no failure of the forge may leave a mirror outdated permanently.
 //!
 //! The registry (`store::repository_syncs`) contains all pending work; memory alone never does. [`Syncer::round`] is
-//! the reconciler. It reads the events of repositories since the last round, finds attempts that nobody will end, and
-//! lets a bounded number of workers take the mirrors that are due. A round waits for no worker, so a repository that
-//! takes an hour delays no other. An attempt runs under the exclusive lease of its mirror ([`attempt`]).
-//! [`crate::model::MirrorState::next`] decides whether an attempt may begin, and the consequences of its end.
+//! the reconciler. It reads the events of repositories since the last round and finds attempts that nobody will end.
+//! Then it lets a bounded number of workers take the mirrors that are due. A round waits for no worker, so a
+//! repository that takes an hour delays no other. An attempt runs under the exclusive lease of its mirror
+//! ([`attempt`]). [`crate::model::MirrorState::next`] decides whether an attempt may begin, and the consequences of
+//! its end.
 
 mod attempt;
 mod failure;

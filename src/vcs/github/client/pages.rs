@@ -11,8 +11,8 @@ use crate::vcs::Installation;
 
 /// Number of entries of a page, the maximum of GitHub.
 pub(super) const PAGE: usize = 100;
-/// Maximum number of pages to read. It is twice the number that GitHub lists for changed files, and no pull has 6,000
-/// comments.
+/// Maximum number of pages to read: 6,000 entries. This is twice the number of changed files that GitHub lists, and
+/// more comments than any pull has.
 const MAX_PAGES: usize = 60;
 
 /// List that is read page by page. Links in answers only tell whether there is another page; they are never followed.

@@ -1,39 +1,39 @@
-//! The command line: `make bench ARGS='-- --only door,locks --dir /data'`.
+//! Parses the command line: `make bench ARGS='-- --only door,locks --dir /data'`.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-/// What can be measured by itself.
+/// A part of the benchmarks that can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Webhook acknowledgement and memory.
     Door,
     /// Taking and releasing locks.
     Locks,
-    /// Releasing a lock that many wait for.
+    /// Releasing a lock for which many pull requests are queued.
     Line,
     /// Claiming repositories for owners.
     Claims,
     /// Claiming and finishing jobs.
     Queue,
-    /// From the death of a server to the work running again.
+    /// Time from the death of a server until its work runs again.
     Recovery,
-    /// From webhook to comment.
+    /// Time from a webhook to the comment that answers it.
     Comment,
-    /// Finding projects.
+    /// Finding the projects of a change.
     Discovery,
-    /// The scheduler of mirrors with many repositories.
+    /// The scheduler of mirror syncs, with many repositories.
     Registry,
-    /// Checking a large repository out.
+    /// Checking out a large repository.
     Checkouts,
-    /// Pulls of a repository of many gigabytes.
+    /// Pull requests of a repository of many gigabytes.
     Large,
     /// Starting programs in the sandbox.
     Sandbox,
 }
 
-/// What to measure, and on which disk.
+/// Selected parts, and the disk to measure on.
 #[derive(Debug)]
 pub struct Arguments {
     only: Vec<Part>,
@@ -44,14 +44,14 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the words after the program's name.
     pub fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        // Often `/tmp` is in memory, where a sync costs nothing; `/var/tmp` outlives a restart and so is on a disk.
+        // `/tmp` is often in memory, where a sync costs nothing. `/var/tmp` survives a reboot, so it is on a disk.
         let mut arguments = Self {
             only: Vec::new(),
             dir: PathBuf::from("/var/tmp"),
         };
         while let Some(word) = words.next() {
             match word.as_str() {
-                // Cargo says so to every benchmark.
+                // Cargo passes this flag to every benchmark.
                 "--bench" => {}
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
@@ -64,7 +64,7 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Whether a part is asked for; all are unless some are named.
+    /// Returns true if `part` was requested. Without `--only`, all parts are.
     pub fn wants(&self, part: Part) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }

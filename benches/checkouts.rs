@@ -1,5 +1,5 @@
-//! How long a pull of a large repository waits for its files: with no mirror yet, with one, and with a part of the files
-//! only, against the time of `git clone --depth 1` of the same repository in the same run.
+//! Measures how long a pull request of a large repository waits for its files: without a mirror, with one, and with
+//! some of the files only. The time of `git clone --depth 1` of the same repository in the same run is the reference.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -20,21 +20,21 @@ use crate::report::{Section, Table};
 use crate::stats::{Samples, ratio};
 use crate::support::git_http::GitServer;
 
-/// Directories with code.
+/// Number of directories with code.
 const DIRS: usize = 2_000;
-/// Files in each.
+/// Number of files in each directory.
 const FILES: usize = 50;
-/// Directories that a plan reads: a project and its modules.
+/// Number of directories that a plan reads: a project and its modules.
 const SPARSE: usize = 4;
-/// Times that each is measured.
+/// Number of times that each case is measured.
 const ROUNDS: usize = 5;
 /// Longest time for one exchange.
 pub const DEADLINE: Duration = Duration::from_mins(10);
 
-/// Where programs are looked for.
+/// Search path for programs.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Measures and reports.
+/// Measures checkouts and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let work = work.join("checkouts");
     let served = work.join("srv/acme/infra.git");
@@ -108,11 +108,11 @@ fn dir(number: usize) -> String {
     format!("team{}/app{number}", number % 100)
 }
 
-/// Makes the repository with two commits, the second with one file changed.
+/// Creates the repository with two commits. The second one changes one file.
 async fn repository(dir: &Path) -> anyhow::Result<[CommitSha; 2]> {
     run(git(dir).args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
     run(git(dir).args(["fast-import", "--quiet"]).input(history())).await?;
-    // As a forge has it: in one pack.
+    // Forges keep a repository in one pack.
     run(git(dir).args(["repack", "-a", "-d", "-q"])).await?;
     let commit = async |name: &str| {
         Ok::<_, anyhow::Error>(
@@ -162,7 +162,7 @@ fn history() -> String {
     text
 }
 
-/// Git, which knows nothing of this machine's settings.
+/// Returns a git command that ignores the settings of this machine.
 pub fn git(dir: &Path) -> Cmd {
     Cmd::new("git")
         .env("PATH", PATH)
@@ -171,18 +171,18 @@ pub fn git(dir: &Path) -> Cmd {
         .deadline(DEADLINE)
 }
 
-/// What a program prints that has to succeed.
+/// Runs a program and returns its output. A program that fails is an error.
 pub async fn run(cmd: Cmd) -> anyhow::Result<String> {
     let output = cmd.output().await.context("cannot run git")?;
     ensure!(output.is_success(), "git failed: {}", output.stderr.text());
     Ok(output.stdout.text().into_owned())
 }
 
-/// What is measured on.
+/// Directories and commits that the measurements use.
 struct Bench<'a> {
     work: &'a Path,
     url: &'a str,
-    /// An older and a newer one.
+    /// The older and the newer commit.
     commits: [CommitSha; 2],
 }
 
@@ -210,7 +210,7 @@ impl Bench<'_> {
         }
     }
 
-    /// A new mirror in step with the forge, and what keeps its directory.
+    /// Creates a mirror that is in sync with the forge. Also returns the guard of its directory.
     async fn mirror(&self, name: &str) -> anyhow::Result<(Mirror, tempfile::TempDir)> {
         let dir = tempfile::Builder::new()
             .prefix(name)
@@ -274,7 +274,7 @@ impl Bench<'_> {
         Ok(samples)
     }
 
-    /// As a command with `--sparse-checkout` does it.
+    /// Finds the directories that a project needs, as a command with `--sparse-checkout` does.
     async fn reached(&self, mirror: &Mirror) -> anyhow::Result<(Extent, Samples)> {
         let (mut samples, mut extent) = (Samples::default(), Extent::Whole);
         for _ in 0..ROUNDS {
@@ -326,7 +326,7 @@ impl Bench<'_> {
         Ok(samples)
     }
 
-    /// Figures about fewer files would be too good.
+    /// Checks out the files and counts them, because figures for fewer files would be too good.
     async fn prepare(
         &self,
         mirror: &Mirror,

@@ -1,4 +1,5 @@
-//! How many repositories a second can be claimed, on both databases: new ones, and ones that are somebody else's.
+//! Measures how many repositories per second owners can claim, on both databases. Some repositories are new, others
+//! are already claimed by another owner.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,25 +17,25 @@ use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
 use crate::stats::Samples;
 
-/// How many tasks at once.
+/// Numbers of concurrent tasks.
 const TASKS: [u64; 3] = [1, 8, 64];
-/// Not measured, so that connections and statements are ready.
+/// Time before the measurement starts, so that connections and statements are ready.
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(3);
 
 static CAUSE: LazyLock<Cause> = LazyLock::new(|| Cause::new(Actor::commenter("alice"), "measured"));
 
-/// So many owners register in turn, because no owner may have any number of applications.
+/// Number of owners that register in turn, because the number of applications of one owner is limited.
 const TEAMS: u64 = 32;
 
-/// What is measured.
+/// Operation that is measured.
 #[derive(Clone, Copy)]
 enum What {
-    /// A repository that is nobody's is claimed.
+    /// Claiming a repository that has no owner.
     Acquire,
-    /// It is registered as an application, with its claim and its reference.
+    /// Registering an application, which includes its claim and its reference.
     Register,
-    /// It is somebody else's.
+    /// Claiming a repository that another owner has claimed.
     Refused,
 }
 
@@ -46,7 +47,7 @@ impl What {
     ];
 }
 
-/// Measures and reports.
+/// Measures claims and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let sqlite = open(&DatabaseUrl::Sqlite(work.join("claims.db"))).await?;
     let (url, version) = durable_postgres().await?;
@@ -157,7 +158,7 @@ async fn once(store: &Store, owners: &[Owner; 2], what: What) -> anyhow::Result<
     Ok(())
 }
 
-/// Whether it is the owner's now.
+/// Claims a repository. Returns true if the owner holds it now.
 async fn acquire(store: &Store, owner: &Owner, number: u64) -> anyhow::Result<bool> {
     Ok(matches!(
         store.claim_acquire(owner.id, &url(number)?, &CAUSE).await?,

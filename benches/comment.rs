@@ -1,5 +1,5 @@
-//! How long it takes from a comment that asks for a plan until the plan is on the pull, when Terraform itself takes no
-//! time.
+//! Measures the time from a comment that requests a plan until the plan is on the pull request. Terraform itself
+//! takes no time here.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::server::{self, LOGIN, REPO, Server};
 use crate::stats::Samples;
 use crate::stub::{self, Call};
 
-/// After the first, in which the repository is cloned and the program asked for its version.
+/// Number of measured rounds. A round before them clones the repository and finds out the version of the program.
 const ROUNDS: u32 = 30;
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Measures and reports.
+/// Measures comments and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let dir = work.join("comment");
     std::fs::create_dir(&dir)?;
@@ -74,7 +74,7 @@ struct Scene {
     tools: std::path::PathBuf,
 }
 
-/// When what happened, from the comment that asks to the comment that answers.
+/// Times of the events between the comment that requests a plan and the comment that answers it.
 struct Round {
     asked: DateTime<Utc>,
     command: DateTime<Utc>,
@@ -86,7 +86,7 @@ struct Round {
 }
 
 impl Scene {
-    /// Asks for a plan, waits for the answer, and then until the server has nothing left to do.
+    /// Requests a plan, waits for the answer, and then until the server has nothing left to do.
     async fn round(&self) -> anyhow::Result<Round> {
         let asked = SystemClock.now();
         let comment = self

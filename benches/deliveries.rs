@@ -1,4 +1,4 @@
-//! Webhooks as GitHub sends them: a recorded one, with numbers and a signature of its own each time.
+//! Generates webhooks as GitHub sends them: one recorded request, each time with its own numbers and signature.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,22 @@ use uuid::Uuid;
 /// A comment on a pull request.
 const RECORDED: &str = include_str!("../tests/fixtures/github/issue_comment.created_on_pull.json");
 
-/// What people write: most comments ask for nothing.
+/// Text of the comments. Most comments that people write contain no command.
 const TEXT: &str =
     "Looks good to me. Shall we give the subnet of the database a name of its own before we merge?";
 
-/// Comments are spread over this many pulls of the repository.
+/// Number of pull requests over which the comments are spread.
 const PULLS: u64 = 50;
 
-/// A webhook request, ready to be sent.
+/// A webhook request that is ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// Headers.
     pub headers: BTreeMap<String, String>,
-    /// Body.
     pub body: Vec<u8>,
 }
 
-/// Comments by people on pulls of `acme/infra`, no two alike, signed with the secret. `series` keeps the numbers of one
-/// load apart from those of another.
+/// Makes comments by people on pull requests of `acme/infra`, no two alike, signed with `secret`. `series` separates
+/// the numbers of one load from those of another.
 pub fn comments(series: u64, count: u64, secret: &str) -> Vec<Signed> {
     let recorded: RecordedDelivery =
         serde_json::from_str(RECORDED).expect("the recorded delivery is well-formed");

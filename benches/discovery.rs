@@ -1,5 +1,5 @@
-//! How long it takes to find the projects of a change in a large repository, against the time that `git ls-files` takes
-//! to list the same files.
+//! Measures how long it takes to find the projects of a change in a large repository. The time that `git ls-files`
+//! takes to list the same files is the reference.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,20 +15,20 @@ use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, RepoPath};
 use crate::report::{Section, Table};
 use crate::stats::{Samples, millis, ratio};
 
-/// Directories with code.
+/// Number of directories with code.
 const DIRS: usize = 10_000;
-/// Files in each.
+/// Number of files in each directory.
 const FILES: usize = 20;
-/// Files that the pull request changes.
+/// Number of files that the pull request changes.
 const CHANGED: usize = 500;
-/// Entries of the configuration file, each with a pattern for a module besides its own.
+/// Number of entries in the configuration file. Each has a pattern for its own directory and one for a module.
 const CONFIGURED: usize = 1_000;
-/// Units of Terragrunt.
+/// Number of Terragrunt units.
 const UNITS: usize = 1_000;
-/// Times that each is measured.
+/// Number of times that each case is measured.
 const ROUNDS: usize = 20;
 
-/// Measures and reports.
+/// Measures discovery and returns the section of the report.
 pub fn measure(work: &Path) -> anyhow::Result<Section> {
     let repo = work.join("discovery");
     std::fs::create_dir(&repo).context("cannot make a directory for the repository")?;
@@ -80,7 +80,7 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// The names of all files: teams, applications, and in each application code and other things.
+/// Returns the names of all files: teams, applications, and in each application code and other files.
 fn files() -> Vec<String> {
     let dir = |number: usize| format!("team{}/app{number}", number % 100);
     let names = |number| (0..FILES).map(move |file| (number, file));
@@ -97,7 +97,7 @@ fn files() -> Vec<String> {
 }
 
 fn paths(files: &[String]) -> anyhow::Result<Vec<RepoPath>> {
-    // Every directory comes once before any comes again, so that each change is in another one.
+    // Every directory occurs once before any occurs again, so that each change is in another directory.
     let mut paths = files
         .iter()
         .map(|file| Ok(RepoPath::new(file)?))
@@ -129,7 +129,7 @@ fn configuration() -> String {
     text
 }
 
-/// The projects of a change; an error if they are not as many as there must be.
+/// Finds the projects of a change. An unexpected number of projects is an error.
 fn found(
     tree: &Tree,
     changed: &[ChangedFile],
@@ -161,7 +161,8 @@ fn found(
     Ok(())
 }
 
-/// The time to read a tree of Terragrunt, and that of `git ls-files` on a repository of its size in memory.
+/// Measures the time to read a Terragrunt tree, and the time of `git ls-files` on a repository of the same size in
+/// memory.
 fn grunt() -> anyhow::Result<(Samples, Samples)> {
     let text = |file: &RepoPath| -> Option<String> {
         let dir = file.parent();
@@ -212,7 +213,8 @@ fn unit(number: usize) -> String {
     )
 }
 
-/// Makes a repository whose index has the files; there are none in its directory, which `git ls-files` does not look at.
+/// Creates a repository whose index lists the files. The files do not exist on disk, where `git ls-files` does not
+/// look.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program that is compared with"
@@ -248,7 +250,7 @@ fn index(repo: &Path, files: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The number of files that git lists.
+/// Returns the number of files that git lists.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program that is compared with"
@@ -268,7 +270,7 @@ fn list(repo: &Path) -> anyhow::Result<usize> {
         .count())
 }
 
-/// Figures about fewer files would be too good.
+/// Fails if files are missing, because figures for fewer files would be too good.
 fn ensure_all(listed: usize, wanted: usize) -> anyhow::Result<()> {
     ensure!(listed == wanted, "{listed} of {wanted} files were listed");
     Ok(())

@@ -1,4 +1,4 @@
-//! What the disk alone needs: the measure for everything that has to be durable.
+//! Measures the time that the disk alone needs: the reference for everything that has to be durable.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use crate::load::wait_until;
 use crate::stats::Samples;
 
-/// Appends each of the bodies to one file and makes it durable, at this pace at most; measured without the wait for the
-/// turn, so that it is what the disk needs and not what a queue before it would.
+/// Appends each of the bodies to one file and makes it durable, at most one per `every`. The time of a sample begins
+/// when its turn comes, so that it is the time of the disk and not that of a queue in front of it.
 pub fn append(
     dir: &Path,
     bodies: impl Iterator<Item = Vec<u8>>,

@@ -1,7 +1,8 @@
-//! How long GitHub waits until a webhook is acknowledged, and what the server weighs before and after.
+//! Measures how long GitHub waits until a webhook is acknowledged, and the memory of the server before and after.
 //!
-//! The webhooks are comments by people that ask for nothing, on pulls of a repository on the allow-list: the most common
-//! case. Each is stored with a job before it is answered, and meanwhile the server works those jobs off (P1, P2).
+//! The webhooks are comments by people that contain no command, on pull requests of an allowed repository: the most
+//! common case. The server stores each with a job before it answers, and works on those jobs at the same time (P1,
+//! P2).
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,15 +18,15 @@ use crate::report::{Section, Table};
 use crate::server::{self, REPO, SECRET, Server};
 use crate::stats::{Samples, millis, ratio};
 
-/// Requests in a second, and for how many seconds.
+/// Requests per second, and for how many seconds.
 const LOADS: [(u32, u32); 2] = [(50, 10), (200, 15)];
-/// Pace and seconds of the appends, before and once more after the loads.
+/// Pace and seconds of the appends, which are measured before and after the loads.
 const APPENDS: (u32, u32) = (200, 4);
-/// How long the server is left alone before it is weighed.
+/// Time that the server idles before its memory is measured.
 const IDLE: Duration = Duration::from_secs(5);
 const DRAIN_DEADLINE: Duration = Duration::from_mins(1);
 
-/// Measures and reports.
+/// Measures the webhook endpoint and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let dir = work.join("door");
     std::fs::create_dir(&dir)?;
@@ -47,7 +48,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section.followed_by(idle))
 }
 
-/// Sends the loads, with appends before and after them.
+/// Sends the loads, with disk appends before and after them.
 async fn knock(dir: &Path, server: &Server) -> anyhow::Result<Section> {
     let mut section = Section::new("Webhook acknowledgement, SQLite on disk, synchronous = FULL");
     let mut appended = append(dir).await?;
@@ -83,7 +84,7 @@ fn table(loads: &[(u32, Samples)], appended: &Samples) -> Table {
 }
 
 async fn weigh(when: &str, server: &Server, table: &mut Table) -> anyhow::Result<()> {
-    // Let what the last requests left behind settle first.
+    // Work that the last requests left behind has to finish first.
     tokio::time::sleep(IDLE).await;
     let before = processor_millis(server.pid())?;
     tokio::time::sleep(IDLE).await;
@@ -127,7 +128,7 @@ fn describe(rate: u32, answers: &Answers, backlog: Duration, section: &mut Secti
     }
 }
 
-/// Every delivery must be on record, and read.
+/// Checks that every delivery is stored and was read.
 async fn check_kept(store: &Store, section: &mut Section) -> anyhow::Result<()> {
     let sent: u32 = LOADS.iter().map(|(rate, seconds)| rate * seconds).sum();
     let kept = store.delivery_count_since(DateTime::UNIX_EPOCH).await?;

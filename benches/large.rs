@@ -1,5 +1,6 @@
-//! How long a pull of a repository of many gigabytes waits for its files while its mirror is warm: its commit is fetched
-//! from the forge and checked out, whole and in part, against the time of `git clone --depth 1` in the same run.
+//! Measures how long a pull request of a repository of many gigabytes waits for its files when the mirror is warm.
+//! The commit is fetched from the forge and checked out, completely and in part. The time of `git clone --depth 1` in
+//! the same run is the reference.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -20,20 +21,20 @@ use crate::report::{Section, Table};
 use crate::stats::{Samples, ratio};
 use crate::support::git_http::GitServer;
 
-/// Commits, each with new assets in place of those before: most of the repository is history.
+/// Number of commits. Each replaces the assets of the one before, so most of the repository is history.
 const COMMITS: u32 = 20;
-/// Assets in each, which no compression makes smaller.
+/// Number of assets in each commit. Their content is incompressible.
 const ASSETS: u32 = 256;
-/// Bytes of one.
+/// Size of an asset in bytes.
 const ASSET: usize = 1024 * 1024;
-/// Directories with code.
+/// Number of directories with code.
 const DIRS: u32 = 100;
-/// Files of code in each.
+/// Number of code files in each directory.
 const FILES: u32 = 50;
-/// Times that each is measured.
+/// Number of times that each case is measured.
 const ROUNDS: i64 = 7;
 
-/// Measures and reports.
+/// Measures the large repository and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let work = work.join("large");
     let served = work.join("srv/acme/infra.git");
@@ -98,7 +99,7 @@ fn gibibytes(dir: &Path) -> anyhow::Result<f64> {
     Ok(bytes as f64 / 1024.0_f64.powi(3))
 }
 
-/// Makes the repository as a forge has it: in one pack, without a search for likenesses that there are not.
+/// Creates the repository as a forge has it: in one pack. Git does not search for deltas, because there are none.
 async fn repository(dir: &Path) -> anyhow::Result<()> {
     run(git(dir).args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
     for (key, value) in [("core.compression", "0"), ("pack.window", "0")] {
@@ -110,7 +111,7 @@ async fn repository(dir: &Path) -> anyhow::Result<()> {
         .context("the import broke off")?
 }
 
-/// Has `git fast-import` read what is written.
+/// Runs `git fast-import` on the output of `write`.
 #[expect(
     clippy::disallowed_methods,
     reason = "gigabytes of input, which `process::Cmd` would keep in memory"
@@ -181,7 +182,7 @@ fn code(out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What is measured on.
+/// Repository and directories that the measurements use.
 struct Bench<'a> {
     work: &'a Path,
     served: &'a Path,
@@ -239,7 +240,7 @@ impl Bench<'_> {
         Ok(samples)
     }
 
-    /// A pull with one commit, which changes one file.
+    /// Opens a pull request with one commit that changes one file. Returns the commit.
     async fn open_pull(&self, number: i64) -> anyhow::Result<CommitSha> {
         let dir = self.served.to_owned();
         let text = move |out: &mut dyn Write| {

@@ -1,4 +1,4 @@
-//! How long it takes to give back a lock that a thousand pull requests wait for.
+//! Measures how long it takes to release a lock for which a thousand pull requests are queued.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
 use crate::stats::Samples;
 
-/// Pulls in line at the beginning.
+/// Number of queued pull requests at the beginning.
 const WAITERS: i64 = 1000;
-/// Releases that are measured; each leaves one pull less in line.
+/// Number of measured releases. Each shortens the queue by one pull request.
 const RELEASES: i64 = 100;
 const URL: &str = "https://github.test/acme/infra/pull/1";
 
-/// Measures and reports.
+/// Measures releases and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let sqlite = open(&DatabaseUrl::Sqlite(work.join("line.db"))).await?;
     let (url, version) = durable_postgres().await?;
@@ -44,7 +44,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Gives a lock back again and again. With nobody in line it is taken again in between, which is not measured.
+/// Releases a lock again and again. With an empty queue, the lock is taken again in between, which is not measured.
 async fn releases(store: &Store, dir: &str, waiters: i64) -> anyhow::Result<Samples> {
     let project = ProjectKey::of_dir(RepoPath::new(dir)?);
     for number in 0..=waiters {

@@ -1,7 +1,7 @@
-//! Sends webhooks at a fixed pace, whatever the server does (open loop).
+//! Sends webhooks at a fixed pace, regardless of the answers of the server (open loop).
 //!
-//! The time of a request runs from the moment it was due, not from when it was sent: a server that stalls is charged for
-//! every request that came due meanwhile, which a client that waits for answers would never have sent.
+//! The time of a request runs from the moment at which it was due, not from when it was sent. A server that stalls is
+//! charged for every request that came due meanwhile. A client that waits for answers would never have sent them.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +13,21 @@ use tokio::sync::mpsc;
 use crate::deliveries::Signed;
 use crate::stats::Samples;
 
-/// GitHub gives a receiver this long (GitHub webhooks: best practices).
+/// Time after which GitHub gives up on a receiver (GitHub webhooks: best practices).
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a load was answered.
+/// Answers to one load.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// From due to answered 200.
+    /// Time from the due moment to an answer with 200.
     pub latency: Samples,
-    /// From due to sent: how much of it is our own doing.
+    /// Time from the due moment to sending: the share of the latency that this program causes.
     pub late: Samples,
-    /// Anything but 200.
+    /// Errors, and answers other than 200.
     pub errors: Vec<String>,
 }
 
-/// Sends the deliveries, `rate` in a second, and waits for all answers.
+/// Sends `rate` deliveries per second and waits for all answers.
 pub async fn send(url: &str, deliveries: Vec<Signed>, rate: u32) -> anyhow::Result<Answers> {
     let client = Client::builder()
         .no_proxy()
@@ -36,7 +36,7 @@ pub async fn send(url: &str, deliveries: Vec<Signed>, rate: u32) -> anyhow::Resu
         .context("cannot make an HTTP client")?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let (url, runtime) = (url.to_owned(), Handle::current());
-    // A thread of its own, because the timers of the runtime are only exact to a millisecond.
+    // A separate thread, because the timers of the runtime are only exact to a millisecond.
     let pace = tokio::task::spawn_blocking(move || {
         let start = Instant::now() + Duration::from_millis(50);
         for (number, delivery) in (0..).zip(deliveries) {
@@ -46,7 +46,7 @@ pub async fn send(url: &str, deliveries: Vec<Signed>, rate: u32) -> anyhow::Resu
             runtime.spawn(async move {
                 let late = due.elapsed();
                 let answer = post(&client, &url, delivery).await;
-                // The receiver is there until the last sender is gone.
+                // The receiver lives until the last sender is dropped.
                 sender.send((late, due.elapsed(), answer)).ok();
             });
         }
@@ -77,7 +77,7 @@ async fn post(client: &Client, url: &str, delivery: Signed) -> reqwest::Result<S
     Ok(status)
 }
 
-/// Sleeps; the kernel's timers are exact to a tenth of a millisecond.
+/// Sleeps until `due`. The kernel's timers are exact to a tenth of a millisecond.
 pub fn wait_until(due: Instant) {
     std::thread::sleep(due.saturating_duration_since(Instant::now()));
 }

@@ -1,4 +1,4 @@
-//! How many locks a second can be taken and given back, on both databases.
+//! Measures how many locks per second can be taken and released, on both databases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::report::{Section, Table};
 use crate::stats::Samples;
 use crate::support::postgres::{self, Content};
 
-/// How many tasks at once.
+/// Numbers of concurrent tasks.
 const TASKS: [u32; 3] = [1, 8, 64];
-/// Not measured, so that connections and statements are ready.
+/// Time before the measurement starts, so that connections and statements are ready.
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(5);
 
-/// Measures and reports.
+/// Measures locks and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let sqlite = open(&DatabaseUrl::Sqlite(work.join("locks.db"))).await?;
     let (url, version) = durable_postgres().await?;
@@ -76,7 +76,7 @@ impl Result {
     }
 }
 
-/// The database, with the clock of the machine.
+/// Opens the database with the clock of the machine.
 pub async fn open(url: &DatabaseUrl) -> anyhow::Result<Store> {
     let store = Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
     store.with_context(|| format!("cannot open {url}"))
@@ -163,7 +163,8 @@ fn pull(task: u32) -> PullRef {
     }
 }
 
-/// The tests' cluster, which is fast because it would lose data, made to keep it; and what it says it is.
+/// Makes the test cluster durable, which otherwise is fast because it may lose data. Returns the address of a new
+/// database and a description of the cluster.
 pub async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
     let url = postgres::new_database(Content::Migrated).await;
     let DatabaseUrl::Postgres(options) = &url else {
@@ -180,7 +181,7 @@ pub async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
         .execute(&mut connection)
         .await?;
     wait_for_sync(options).await?;
-    // What was written without care until now is made durable outside of the measurement.
+    // A checkpoint makes earlier writes durable outside of the measurement.
     sqlx::raw_sql("CHECKPOINT").execute(&mut connection).await?;
     let version = show(&mut connection, "server_version").await?;
     let said = format!(
@@ -189,7 +190,7 @@ pub async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
     Ok((url, said))
 }
 
-/// A reload reaches running sessions a little later.
+/// Waits for `fsync`, because a reload reaches running sessions a little later.
 async fn wait_for_sync(options: &PgConnectOptions) -> anyhow::Result<()> {
     for _ in 0..100 {
         let mut connection = options.connect().await?;

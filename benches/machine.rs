@@ -1,4 +1,4 @@
-//! On what the figures were measured.
+//! Describes the machine on which the figures were measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use sqlx_sqlite::SqliteConnection;
 
 use crate::report::Section;
 
-/// The machine, its disk at `dir`, and versions.
+/// Describes the machine, its disk at `dir`, and the versions of programs.
 pub async fn facts(dir: &Path) -> anyhow::Result<Section> {
     let mut section = Section::new(format!("Lockkeeper {}", env!("CARGO_PKG_VERSION")));
     let cores = std::thread::available_parallelism().context("cannot count the processors")?;
@@ -38,7 +38,7 @@ pub async fn facts(dir: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// What can only be said at the end.
+/// Returns the notes that are only known at the end.
 pub fn afterwards() -> Section {
     let mut section = Section::default();
     section.note(format!("Load of the machine after: {}", load()));
@@ -52,7 +52,7 @@ fn read(path: &str) -> String {
         .to_owned()
 }
 
-/// The value behind the first `name:` of a file in `/proc`.
+/// Returns the value after the first `name:` of a file in `/proc`.
 fn field(path: &str, name: &str) -> String {
     let text = read(path);
     let value = text
@@ -64,7 +64,7 @@ fn field(path: &str, name: &str) -> String {
     )
 }
 
-/// One, five and fifteen minutes.
+/// Returns the load averages of one, five and fifteen minutes.
 fn load() -> String {
     read("/proc/loadavg")
         .split_whitespace()
@@ -73,7 +73,7 @@ fn load() -> String {
         .join(" ")
 }
 
-/// Type of the file system. proc(5), `mountinfo`: mount point in field 5, type and source after the dash.
+/// Returns the type of the file system. proc(5), `mountinfo`: mount point in field 5, type and source after the dash.
 fn filesystem(dir: &Path) -> String {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let mounts = read("/proc/self/mountinfo");

@@ -1,7 +1,7 @@
-//! `make bench`: measures the promises about speed and size, and prints them. Writes nothing into the repository.
+//! Measures the promises about speed and size, and prints them (`make bench`). Writes nothing into the repository.
 //!
-//! Tests never look at a clock on the wall, because a busy machine would fail them for no fault of the code. Speed is
-//! shown here instead, by the release build of the real program, beside what the disk alone needs in the same run.
+//! Tests never read the wall clock, because a busy machine would fail them although the code is right. Speed is shown
+//! here instead, by the release build of the real program, beside the time that the disk alone needs in the same run.
 //! `docs/benchmarks.md` explains each figure.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a report")]
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints every section as soon as it is measured, and gives what went wrong in them.
+/// Prints every section as soon as it is measured, and returns the failures in them.
 fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     tempfile::env::override_temp_dir(&arguments.dir)
         .map_err(|dir| anyhow::anyhow!("{} is used", dir.display()))?;

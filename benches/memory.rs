@@ -1,18 +1,18 @@
-//! How much of the machine a process takes, as Linux counts it.
+//! Measures the memory and the processor time of a process, as Linux counts them.
 
 use anyhow::Context as _;
 
 /// Memory of a process in KiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Resident pages, those shared with other processes too.
+    /// Resident pages, including those shared with other processes.
     pub rss: u64,
-    /// Resident pages, shared ones divided by how many processes share them.
+    /// Resident pages, with each shared page divided by the number of processes that share it.
     pub pss: u64,
 }
 
 impl Memory {
-    /// Reads `/proc/PID/smaps_rollup`.
+    /// Reads the memory of a process from `/proc/PID/smaps_rollup`.
     pub fn of(pid: u32) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
             .context("cannot read smaps_rollup")?;
@@ -27,7 +27,7 @@ impl Memory {
         })
     }
 
-    /// Resident and proportional memory in MiB.
+    /// Returns resident and proportional memory in MiB.
     pub fn cells(self) -> Vec<String> {
         vec![mebibytes(self.rss), mebibytes(self.pss)]
     }
@@ -38,10 +38,11 @@ fn mebibytes(kibibytes: u64) -> String {
     format!("{:.1}", kibibytes as f64 / 1024.0)
 }
 
-/// Processor time a process has used so far, in milliseconds. proc(5): fields 14 and 15 of `stat`, in hundredths.
+/// Returns the processor time that a process has used so far, in milliseconds. proc(5): fields 14 and 15 of `stat`,
+/// in hundredths of a second.
 pub fn processor_millis(pid: u32) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read stat")?;
-    // The name of the program, field 2, may hold spaces.
+    // The name of the program, field 2, may contain spaces.
     let (_, rest) = text.rsplit_once(')').context("stat has no program name")?;
     let fields: Vec<u64> = rest
         .split_whitespace()

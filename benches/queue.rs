@@ -1,4 +1,4 @@
-//! How many jobs a second are claimed and finished, by one server and by three.
+//! Measures how many jobs per second are claimed and finished, by one server and by three.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use lockkeeper::store::{DatabaseUrl, Finish, NewJob, Store};
 use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
 
-/// Jobs in the queue, each in a lane of its own.
+/// Number of jobs in the queue, each in its own lane.
 const JOBS: u32 = 3000;
-/// Workers of each server, as a server has them for short jobs.
+/// Number of workers per server, the same as for short jobs of a real server.
 const WORKERS: u32 = 8;
 
-/// Measures and reports.
+/// Measures the queue and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let (url, version) = durable_postgres().await?;
     let sqlite = DatabaseUrl::Sqlite(work.join("queue.db"));
@@ -46,7 +46,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Fills the queue, and how long it takes to empty it.
+/// Fills the queue and returns how long it takes to empty it.
 async fn empty(url: &DatabaseUrl, servers: u32) -> anyhow::Result<Duration> {
     let mut stores = Vec::new();
     for _ in 0..servers {

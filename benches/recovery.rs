@@ -1,4 +1,4 @@
-//! How long it takes from the death of a server until the plan it worked on runs again.
+//! Measures the time from the death of a server until the interrupted plan runs again.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::server::{self, LOGIN, REPO, Server};
 use crate::stats::Samples;
 use crate::stub;
 
-/// Deaths of the only server.
+/// Number of times that the only server dies.
 const ROUNDS: u32 = 5;
 const DEADLINE: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Measures and reports.
+/// Measures recovery and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let restarts = restarts(&work.join("restart"))
         .await
@@ -45,7 +45,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// A pull whose plan does not end until it is let go.
+/// A pull request whose plan does not end until the benchmark lets it.
 struct Scene {
     github: Emulator,
     pull: PullNumber,
@@ -78,7 +78,7 @@ impl Scene {
         })
     }
 
-    /// Asks for a plan and waits until it runs; gives the comment.
+    /// Requests a plan and waits until it runs. Returns the comment.
     async fn begin(&self, server: &Server) -> anyhow::Result<u64> {
         self.github
             .set_webhook_target(server.events.parse().context("an address makes a URL")?);
@@ -91,7 +91,7 @@ impl Scene {
         Ok(comment)
     }
 
-    /// Waits until the plan was started so often.
+    /// Waits until the plan was started this many times.
     async fn runs(&self, times: usize, server: &Server) -> anyhow::Result<()> {
         let since = Instant::now();
         while stub::held(&self.tools) < times {
@@ -103,7 +103,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets it end and waits for the answer.
+    /// Lets the plan end and waits for the answer.
     async fn end(&self, comment: u64) -> anyhow::Result<()> {
         stub::let_go(&self.tools)?;
         let answer = self.github.comment_by(REPO, self.pull, LOGIN, comment);

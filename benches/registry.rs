@@ -1,5 +1,5 @@
-//! What a round of the scheduler of mirrors costs when 10,000 repositories are in the registry: how long it takes and how
-//! many statements it makes, with nothing to do, after pushes, and when many are due.
+//! Measures a round of the mirror scheduler with 10,000 repositories in the registry: its duration and its number of
+//! statements, with nothing to do, after pushes, and when many syncs are due.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,27 +30,27 @@ use crate::locks::{durable_postgres, open};
 use crate::report::{Section, Table};
 use crate::stats::{Samples, millis};
 
-/// Repositories in the registry.
+/// Number of repositories in the registry.
 const REPOSITORIES: u64 = 10_000;
-/// Pushes to as many of them between two rounds.
+/// Number of pushes between two rounds, each to another repository.
 const PUSHES: u64 = 100;
-/// Times that each is measured.
+/// Number of times that each case is measured.
 const ROUNDS: usize = 50;
 
-/// Rows made of numbers, in SQL of both databases. `$1` is the home, `$2` now, `$3` later.
+/// Inserts rows made of numbers, in the SQL of both databases. `$1` is the home, `$2` now, `$3` later.
 const FILL: &str = "INSERT INTO repository_syncs (replica, repo, revision, state, pending_at, succeeded_at, updated_at, \
      retry_count, retry_at, failure_kind, failure, refresh_at, verification, verification_retry_count, created_at) \
      SELECT $1, 'github.test/acme/r' || (1000000 + n), 1, 'synced', $2, $2, $2, 0, NULL, NULL, NULL, $3, 'verified', 0, $2 \
      FROM (WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 10000) SELECT n FROM s) AS s";
-/// A forge that was away: a third of them may be tried again.
+/// Simulates a forge that was unreachable: a third of the repositories may be retried.
 const MANY_DUE: &str = "UPDATE repository_syncs SET state = 'failed', retry_count = 3, retry_at = $2, \
      failure_kind = 'unreachable', failure = 'away' WHERE replica = $1 AND repo > 'github.test/acme/r1007000' \
      AND created_at <= $3";
 
-/// Statements of this program since it began, but for those that begin and end transactions.
+/// Number of statements of this program so far, except those that begin and end transactions.
 static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts what the database driver says it does.
+/// Counts the statements that the database driver logs.
 struct Counter;
 
 impl<S: Subscriber> Layer<S> for Counter {
@@ -59,7 +59,7 @@ impl<S: Subscriber> Layer<S> for Counter {
     }
 }
 
-/// Measures and reports.
+/// Measures the scheduler and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let only = Targets::new().with_target("sqlx::query", LevelFilter::DEBUG);
     tracing::subscriber::set_global_default(Registry::default().with(Counter.with_filter(only)))
@@ -94,7 +94,7 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// What there is to do.
+/// Work that waits in a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Quiet,
@@ -146,14 +146,15 @@ impl Bench {
             syncer,
             wants,
         };
-        // The place among the events comes first: to begin with 10,000 known repositories is another measurement.
+        // The first round stores the position among the events. A start with 10,000 known repositories is another
+        // measurement.
         bench.syncer.round(&bench.wants).await?;
         bench.execute(FILL).await?;
         ensure!(bench.looked_at().await? == 0, "nothing is due yet");
         Ok(bench)
     }
 
-    /// The home, now, and six hours later.
+    /// Runs a statement with the home, the present time, and the time six hours later as parameters.
     async fn execute(&self, sql: &'static str) -> anyhow::Result<()> {
         let (home, now) = (self.home.as_str(), SystemClock.now());
         let later = now + TimeDelta::hours(6);
@@ -190,7 +191,7 @@ impl Bench {
         Ok(self.syncer.round(&self.wants).await?.looked_at)
     }
 
-    /// How long rounds take, and how many statements each makes.
+    /// Measures the duration of rounds, and the number of statements per round.
     async fn rounds(&self, kind: Kind) -> anyhow::Result<(Samples, f64)> {
         let (mut samples, mut statements) = (Samples::default(), 0);
         if kind == Kind::Due {
@@ -217,7 +218,7 @@ impl Bench {
         ))
     }
 
-    /// Events of the next so many repositories.
+    /// Stores push events of the next [`PUSHES`] repositories.
     async fn push(&self, from: u64) -> anyhow::Result<()> {
         for push in from..from + PUSHES {
             let repo = format!("github.test/acme/r{}", 1_000_001 + push % REPOSITORIES)
@@ -233,7 +234,7 @@ impl Bench {
     }
 }
 
-/// Nobody asks it anything.
+/// Returns a forge that nobody sends requests to.
 fn forge(clock: &Arc<dyn Clock>) -> anyhow::Result<GitHub> {
     let endpoints = GitHubEndpoints::new(
         "github.test",

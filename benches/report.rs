@@ -1,19 +1,19 @@
-//! The report: sections of notes and tables in Markdown, so that a run can be kept as it was printed.
+//! Formats the report: sections of notes and tables in Markdown, so that the printed output can be kept unchanged.
 
 use std::fmt;
 
-/// One subject.
+/// A subject of the report.
 #[derive(Debug, Default)]
 pub struct Section {
     heading: String,
     notes: Vec<String>,
     table: Option<Table>,
-    /// Why the figures do not count, if they do not.
+    /// Reasons why the figures do not count, if they do not.
     pub failures: Vec<String>,
     next: Option<Box<Self>>,
 }
 
-/// Rows under column heads.
+/// Rows below column headings.
 #[derive(Debug)]
 pub struct Table {
     head: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Table {
 }
 
 impl Section {
-    /// An empty section.
+    /// Creates an empty section.
     pub fn new(heading: impl Into<String>) -> Self {
         Self {
             heading: heading.into(),
@@ -29,33 +29,33 @@ impl Section {
         }
     }
 
-    /// A line about how it was measured.
+    /// Adds a line about the method of the measurement.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// The figures.
+    /// Sets the table of figures.
     #[must_use]
     pub fn with_table(mut self, table: Table) -> Self {
         self.table = Some(table);
         self
     }
 
-    /// What was measured on the way, printed after it.
+    /// Adds a section that is printed after this one: figures that were measured along the way.
     #[must_use]
     pub fn followed_by(mut self, next: Self) -> Self {
         self.next = Some(Box::new(next));
         self
     }
 
-    /// The figures do not count.
+    /// Records that the figures do not count.
     pub fn fail(&mut self, why: impl Into<String>) {
         self.failures.push(why.into());
     }
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(head: &[&str]) -> Self {
         Self {
             head: head.iter().map(|&cell| cell.to_owned()).collect(),
@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// One more row, filled up to the width of the table.
+    /// Adds a row, filled up to the width of the table.
     pub fn row(&mut self, first: impl Into<String>, rest: impl IntoIterator<Item = String>) {
         let mut row = vec![first.into()];
         row.extend(rest);

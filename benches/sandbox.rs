@@ -1,4 +1,4 @@
-//! What the sandbox and the limits cost each program of a run, and each call of git.
+//! Measures the cost of the sandbox and the limits for each program of a run, and for each call of git.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::report::{Section, Table};
 use crate::stats::Samples;
 
-/// Starts of each kind; they take turns, so that whatever else the machine does concerns all kinds alike.
+/// Number of starts of each kind. The kinds take turns, so that other load on the machine affects all of them alike.
 const ROUNDS: usize = 300;
 
-/// Measures and reports.
+/// Measures the sandbox and returns the section of the report.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let environment =
         ChildEnvironment::from_iter([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);

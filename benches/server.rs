@@ -1,4 +1,4 @@
-//! `lockkeeper server` as a process, beside an emulated GitHub in this one.
+//! Runs `lockkeeper server` as a process, beside an emulated GitHub in this process.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::ConnectOptions as _;
 
-/// Login of the bot.
+/// Login name of the bot.
 pub const LOGIN: &str = "lockbot";
-/// The repository it serves.
+/// Repository that the server works for.
 pub const REPO: &str = "acme/infra";
-/// Signs webhooks.
+/// Secret that signs webhooks.
 pub const SECRET: &str = "a webhook secret";
 
 const TOKEN: &str = "ghp_of_the_bot";
@@ -27,11 +27,11 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 const READY: &str = "Lockkeeper is ready";
 
-/// A running server; killed when dropped.
+/// A running server, killed on drop.
 pub struct Server {
     child: Child,
     dir: PathBuf,
-    /// Where webhooks go.
+    /// Address that receives webhooks.
     pub events: String,
 }
 
@@ -46,12 +46,12 @@ pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
 }
 
 impl Server {
-    /// Starts with usual settings: SQLite in the data directory, everything else by default.
+    /// Starts a server with usual settings: SQLite in the data directory, defaults for everything else.
     pub async fn start(dir: &Path, github: &Emulator) -> anyhow::Result<Self> {
         Self::started(dir, spawn(dir, github, None)).await
     }
 
-    /// The same on a database that several servers share.
+    /// Starts a server with a database that several servers share.
     pub async fn start_on(
         dir: &Path,
         github: &Emulator,
@@ -76,12 +76,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// A view of its database.
+    /// Opens the database of the server.
     pub async fn store(&self) -> anyhow::Result<Store> {
         let url = DatabaseUrl::Sqlite(self.dir.join("data/lockkeeper.db"));
         Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds))
@@ -89,13 +89,13 @@ impl Server {
             .context("cannot open its database")
     }
 
-    /// Ends it with SIGKILL.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
     }
 
-    /// Asks it to stop, and waits.
+    /// Stops the server with SIGTERM and waits for its end.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         kill(
             Pid::from_raw(self.child.id().cast_signed()),
@@ -120,7 +120,7 @@ impl Server {
         bail!("the server did not stop\n{}", self.log())
     }
 
-    /// Waits for the line of the log that tells where the server listens.
+    /// Waits for the log line with the address on which the server listens.
     async fn address(&mut self) -> anyhow::Result<String> {
         let since = Instant::now();
         while since.elapsed() < START_DEADLINE
@@ -138,7 +138,7 @@ impl Server {
         bail!("the server did not start\n{}", self.log())
     }
 
-    /// What it has logged.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
@@ -146,7 +146,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // Killing only fails if the server has already ended.
         self.kill();
     }
 }
@@ -188,7 +188,7 @@ fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Resul
     Ok(command.spawn()?)
 }
 
-/// Waits until every job is done; gives how long that took.
+/// Waits until every job is done. Returns how long that took.
 pub async fn drained(store: &Store, deadline: Duration) -> anyhow::Result<Duration> {
     let since = Instant::now();
     loop {

@@ -1,23 +1,23 @@
-//! What a number of measurements come down to.
+//! Summarizes a number of measurements.
 
 use std::time::Duration;
 
-/// Durations of one kind, all of them kept: no rounding into buckets.
+/// Durations of one kind. All samples are kept, without rounding into buckets.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// One more.
+    /// Adds a sample to the others.
     pub fn push(&mut self, sample: Duration) {
         self.0.push(sample);
     }
 
-    /// How many there are.
+    /// Returns the number of samples.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The smallest sample that at least this share of the samples does not exceed (nearest rank).
+    /// Returns the smallest sample that at least `percent` of the samples do not exceed (nearest rank).
     pub fn quantile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -25,7 +25,7 @@ impl Samples {
         sorted.get(rank - 1).copied().unwrap_or_default()
     }
 
-    /// p50, p90, p99 and maximum in milliseconds, and how many samples there are.
+    /// Returns p50, p90, p99 and maximum in milliseconds, and the number of samples.
     pub fn cells(&self) -> Vec<String> {
         let mut cells: Vec<String> = [50, 90, 99, 100]
             .iter()
@@ -57,12 +57,12 @@ impl Extend<Duration> for Samples {
     }
 }
 
-/// Milliseconds with two digits.
+/// Formats milliseconds with two decimals.
 pub fn millis(duration: Duration) -> String {
     format!("{:.2}", duration.as_secs_f64() * 1000.0)
 }
 
-/// How many times as long: `2.6`, and of what is much shorter `0.008`.
+/// Formats how many times as long `this` is as `that`: `2.6`, or `0.008` if it is much shorter.
 pub fn ratio(this: Duration, that: Duration) -> String {
     let times = this.as_secs_f64() / that.as_secs_f64();
     let places = if times < 0.1 { 3 } else { 1 };

@@ -1,4 +1,4 @@
-//! A `terraform` that is done at once: this very program under another name, which notes when it was at work.
+//! Acts as a `terraform` that finishes at once: this program under another name, which records the time of each call.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,10 +13,10 @@ use lockkeeper::clock::{Clock as _, SystemClock};
 
 const NAME: &str = "terraform";
 const NOTES: &str = "calls";
-/// While it is there, plans note here that they were begun, and do not end.
+/// Name of the file that holds plans. While it exists, plans record their start in it and do not end.
 const HELD: &str = "held";
 
-/// What `show -json` prints of it.
+/// Output of `show -json` for the plan.
 const SHOWN: &str = r#"{"format_version":"1.2","resource_changes":[{"address":"terraform_data.subnet","mode":"managed","change":{"actions":["create"]}}]}"#;
 const PLAN: &str = "
 Terraform will perform the following actions:
@@ -30,38 +30,38 @@ Terraform will perform the following actions:
 Plan: 1 to add, 0 to change, 0 to destroy.
 ";
 
-/// A call, as noted.
+/// A recorded call of the stub.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// When `main` began.
+    /// Time when `main` began.
     pub began: DateTime<Utc>,
-    /// Right before the end.
+    /// Time right before the end.
     pub ended: DateTime<Utc>,
 }
 
-/// Puts it into a directory of tools.
+/// Creates a directory of tools with the stub in it.
 pub fn install(tools: &Path) -> anyhow::Result<()> {
     std::fs::create_dir(tools)?;
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     Ok(symlink(own, tools.join(NAME))?)
 }
 
-/// Plans do not end from now on.
+/// Holds plans: they do not end from now on.
 pub fn hold(tools: &Path) -> anyhow::Result<()> {
     Ok(std::fs::write(tools.join(HELD), "")?)
 }
 
-/// How many plans were begun since.
+/// Returns how many plans have started since [`hold`].
 pub fn held(tools: &Path) -> usize {
     std::fs::read(tools.join(HELD)).map_or(0, |notes| notes.len())
 }
 
-/// Plans end again.
+/// Lets plans end again.
 pub fn let_go(tools: &Path) -> anyhow::Result<()> {
     Ok(std::fs::remove_file(tools.join(HELD))?)
 }
 
-/// The calls since the last time.
+/// Returns the calls since the last time.
 pub fn take_calls(tools: &Path) -> anyhow::Result<Vec<Call>> {
     let path = tools.join(NOTES);
     let text = std::fs::read_to_string(&path).context("the stub was not called")?;
@@ -83,13 +83,13 @@ fn read_call(line: &str) -> Option<Call> {
     })
 }
 
-/// The directory of tools, if that is where this program was started from.
+/// Returns the directory of tools if this program was started as `terraform` from there.
 pub fn called_as_terraform() -> Option<PathBuf> {
     let name = PathBuf::from(std::env::args_os().next()?);
     (name.file_name()? == NAME).then(|| name.parent().map(Path::to_owned))?
 }
 
-/// Does what Terraform was asked for.
+/// Acts on the arguments as Terraform would.
 pub fn main(tools: &Path) -> ExitCode {
     let began = SystemClock.now();
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,10 +1,10 @@
-//! What the tests stand on, as far as it is needed here.
+//! Includes the parts of the test support that the benchmarks need.
 
-/// What the cluster asks of the module beside it.
+/// Parts of `db` that the module of the PostgreSQL cluster imports.
 pub mod db {
     use chrono::{DateTime, Utc};
 
-    /// Any time will do.
+    /// Returns a fixed time, because any time will do.
     pub fn start_of_time() -> DateTime<Utc> {
         DateTime::UNIX_EPOCH
     }

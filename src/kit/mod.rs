@@ -1,4 +1,5 @@
-//! Parts that features are made with. No part imports `features`; errors of what is no feature yet still lie in `web`.
+//! Shared parts of features. No part imports `features`. Errors that do not belong to a feature yet are still in
+//! `web`.
 
 pub(crate) mod term;
 pub mod web;

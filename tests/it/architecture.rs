@@ -1,10 +1,10 @@
-//! The law of the rooms (design section 6): imports only go down. And no test file is forgotten.
+//! Checks that imports between modules only go down (design section 6), and that no test file is forgotten.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms by level, the lowest first. A room may use any room of a lower level.
+/// Modules by level, the lowest first. A module may use any module of a lower level.
 const LEVELS: &[&[&str]] = &[
     &["model", "clock", "errors", "secret", "telemetry"],
     &[
@@ -24,7 +24,7 @@ const LEVELS: &[&[&str]] = &[
     &["app"],
 ];
 
-/// Rooms of one level that may use each other: who, whom, why.
+/// Modules of one level that may use each other: user, used, reason.
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("model", "clock", "identifiers come from `Ids`"),
     ("telemetry", "clock", "a panic is told with its time"),
@@ -165,7 +165,7 @@ fn every_test_file_is_reachable_by_a_mod_line() {
     );
 }
 
-/// `SECURITY.md` says of each class of advisories which tests exclude it.
+/// `SECURITY.md` names the tests that exclude each class of advisories.
 #[test]
 fn tests_that_the_security_policy_names_are_there() {
     let policy = read(&root().join("SECURITY.md"));
@@ -200,7 +200,7 @@ fn tests_that_the_security_policy_names_are_there() {
     }
 }
 
-/// Everything in `text` that the table forbids to `room`.
+/// Returns everything in `text` that the table forbids to `room`.
 fn violations(room: &str, file: &str, text: &str) -> Vec<String> {
     imports(text)
         .into_iter()
@@ -235,8 +235,8 @@ fn level(room: &str) -> Option<usize> {
     LEVELS.iter().position(|rooms| rooms.contains(&room))
 }
 
-/// Line and room of every path that starts with `crate::`, outside of comments and of the tests at the end of a file.
-/// A macro's fragment is no room: it is judged where the macro is used.
+/// Returns line and module of every path that starts with `crate::`, except in comments and in the tests at the end
+/// of a file. A fragment of a macro is not a module: it is judged where the macro is used.
 fn imports(text: &str) -> Vec<(usize, String)> {
     let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let code: Vec<&str> = product
@@ -260,12 +260,12 @@ fn imports(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// A `macro_rules!` of the crate's root is not a room.
+/// Returns true for a `macro_rules!` of the crate root, which is not a module.
 fn is_macro(name: &str, code: &str) -> bool {
     code.contains(&format!("crate::{name}!"))
 }
 
-/// `model` of `model::Lock`; `model` and `store` of `{model::{Lock, LockId}, store}`.
+/// Returns `model` of `model::Lock`; `model` and `store` of `{model::{Lock, LockId}, store}`.
 fn first_segments(path: &str) -> Vec<String> {
     let word = |text: &str| -> String {
         text.trim_start()
@@ -294,7 +294,7 @@ fn first_segments(path: &str) -> Vec<String> {
     words
 }
 
-/// The room of a file of `src`; `lib.rs` and `main.rs` are none and may use everything.
+/// Returns the top-level module of a file of `src`. `lib.rs` and `main.rs` have none and may use everything.
 fn room_of(file: &Path) -> Option<String> {
     let first = file.components().next()?.as_os_str().to_str()?;
     let room = first.strip_suffix(".rs").unwrap_or(first);
@@ -302,7 +302,7 @@ fn room_of(file: &Path) -> Option<String> {
     (!matches!(room, "lib" | "main") && !is_tests).then(|| room.to_owned())
 }
 
-/// The names in lines like `mod x;` and `pub mod x;`.
+/// Returns the names in lines like `mod x;` and `pub mod x;`.
 fn modules(text: &str) -> Vec<String> {
     let name = |line: &str| {
         Some(line.trim().strip_suffix(';')?.rsplit_once("mod ")?)
@@ -315,7 +315,7 @@ fn modules(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where the module `name` of `parent` is kept.
+/// Returns the file of the module `name` of `parent`.
 fn module_file(parent: &Path, name: &str) -> PathBuf {
     let dir = parent.parent().expect("a file is in a directory");
     let stem = parent.file_stem().expect("a file has a name");

@@ -1,5 +1,5 @@
-//! The pages in a real Chromium, as people meet them: on a phone and on a desk, in light and dark, with and without
-//! scripts. Pictures of what it saw are in `target/screenshots`.
+//! Tests the pages in a real Chromium, as people see them: on a phone and on a desktop, in light and dark, with and
+//! without scripts. Screenshots are in `target/screenshots`.
 
 mod chromium;
 mod site;
@@ -23,15 +23,15 @@ use crate::pages;
 use crate::pages::operations::{misconfigured_world, troubled_world};
 use crate::support::server::Settings;
 
-/// What a look at some pages finds.
+/// Result of looking at some pages.
 #[derive(Deserialize)]
 struct Looked {
-    /// By the name of the page.
+    /// HTTP statuses by the name of the page.
     statuses: BTreeMap<String, u16>,
     problems: Vec<Problem>,
 }
 
-/// Sizes and schemes: everything, or each of them once.
+/// Sizes and colour schemes: all combinations.
 const ALL_LOOKS: [[&str; 2]; 4] = [
     ["phone", "light"],
     ["phone", "dark"],
@@ -40,11 +40,11 @@ const ALL_LOOKS: [[&str; 2]; 4] = [
 ];
 const TWO_LOOKS: [[&str; 2]; 2] = [["phone", "light"], ["desk", "dark"]];
 
-/// What a file of --repo-config is refused with: lines that fit on no phone.
+/// Error of a refused `--repo-config` file, with lines that are too long for a phone.
 const REFUSED: &str = "error: `allowed_overides` is not a key of an entry of `repos`\n --> /etc/lockkeeper/repos.yaml:3:5\n  \
     |\n3 |     allowed_overides: [workflow]\n  |     ^^^^^^^^^^^^^^^^\n  = help: did you mean `allowed_overrides`?\n";
 
-/// A page: its name, its address, and texts that must be there to be read.
+/// A page: its name, its address, and texts that must be readable on it.
 type View<'a> = (&'a str, String, &'a [&'a str]);
 
 async fn look(views: &[View<'_>], looks: &[[&str; 2]]) -> Looked {
@@ -312,7 +312,7 @@ async fn hostile_text_is_read_and_not_run() {
     assert_none(&looked.problems);
 }
 
-/// What the tests above find nothing of.
+/// A page with every fault that the tests above look for.
 const BAD_PAGE: &str = "<!doctype html><title>x</title><input><p style=\"width: 2000px\">wide</p>\
     <img src=\"http://evil.example/x\"><script>ran=1</script>";
 
@@ -415,17 +415,17 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     world.finish(&[]).await;
 }
 
-/// What a watcher of a run saw.
+/// Observations of a person who watches a run.
 #[derive(Deserialize)]
 struct Watched {
-    /// Status of a page for somebody without the password, and with it.
+    /// Status of a page without the password, and with it.
     refused: u16,
     welcome: u16,
     running: Facts,
     ended: Facts,
-    /// Classes of what was printed while the page was open.
+    /// Classes of the lines that were printed while the page was open.
     appeared: [String; 2],
-    /// How often the page was loaded meanwhile.
+    /// Number of times that the page was loaded meanwhile.
     loads: u32,
     scripts: bool,
     problems: Vec<Problem>,
@@ -437,14 +437,14 @@ struct Facts {
     facts: String,
 }
 
-/// Printed by a provisioner, which waits at a pipe between them.
+/// Lines that a provisioner prints. It waits at a pipe between them.
 const LINES: [&str; 3] = [
     "the first line",
     "<script>ran=1</script> in bold red",
     "the last line, in green",
 ];
 
-/// The script is a file because Terraform shows the command.
+/// Returns code with a provisioner that prints the lines. Its script is a file because Terraform shows the command.
 fn code_that_prints(dir: &Path, gate: &ApplyGate) -> String {
     let [first, second, third] = LINES;
     let script = format!(

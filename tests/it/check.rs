@@ -1,4 +1,4 @@
-//! `lockkeeper check` as people run it, in repositories of git and without.
+//! Tests `lockkeeper check` as people run it, inside and outside of git repositories.
 
 use insta::assert_snapshot;
 
@@ -6,7 +6,7 @@ use crate::support::program::{Said, WorkingTree, run};
 
 const CODE: &str = "resource \"terraform_data\" \"it\" {}\n";
 
-/// What it printed, without the commit.
+/// Returns the output, without the commit.
 fn told(said: &Said) -> String {
     let shas = regex::Regex::new("`[0-9a-f]{8}`").unwrap();
     let folder = regex::Regex::new("/[^ `]*/infra/").unwrap();

@@ -1,4 +1,4 @@
-//! `lockkeeper demo`, as somebody runs it who has just met Lockkeeper: the real program, real Terraform.
+//! Tests `lockkeeper demo` as a new user runs it: the real program, real Terraform.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
-/// Far more than the demo takes; a test that needs it has failed.
+/// Time limit far above the duration of the demo. A test that reaches it has failed.
 const LONG: Duration = Duration::from_mins(2);
 
-/// A demo with a folder of its own. Its `PATH` begins in that folder, which tells its processes from all others.
+/// A demo with its own folder. Its `PATH` begins with that folder, which marks its processes.
 struct Demo {
     dir: TempDir,
 }
@@ -34,7 +34,7 @@ impl Demo {
         self.dir.path().join("data")
     }
 
-    /// An executable shell script that says it is Terraform, and does `then` when it is asked for anything else.
+    /// Writes an executable shell script that claims to be Terraform. For every other request it runs `then`.
     fn script(&self, then: &str) -> PathBuf {
         let version =
             r#"if [ "$1" = version ]; then echo '{"terraform_version":"1.9.9"}'; exit; fi"#;
@@ -69,7 +69,7 @@ impl Demo {
         self.command(args).output().await.unwrap()
     }
 
-    /// Processes of this demo that live: their command lines.
+    /// Returns the command lines of the living processes of this demo.
     fn processes(&self) -> Vec<String> {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         processes
@@ -78,7 +78,7 @@ impl Demo {
     }
 }
 
-/// The command line of a process with the mark at the beginning of its `PATH`.
+/// Returns the command line of a process whose `PATH` begins with the mark.
 fn command_line(process: &Path, mark: &Path) -> Option<String> {
     let environment = std::fs::read(process.join("environ")).ok()?;
     let path = format!("PATH={}", mark.display());
@@ -90,7 +90,7 @@ fn command_line(process: &Path, mark: &Path) -> Option<String> {
     (ours && !line.is_empty()).then(|| String::from_utf8_lossy(&line).replace('\0', " "))
 }
 
-/// Asserts that the text has all of these, one after the other.
+/// Asserts that the text contains all of these parts, one after the other.
 fn assert_in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
@@ -101,7 +101,7 @@ fn assert_in_order(text: &str, parts: &[&str]) {
     }
 }
 
-/// A demo under way, to be interrupted.
+/// A running demo that can be interrupted.
 struct Running {
     lines: mpsc::Receiver<Line>,
     ctrl_c: CancellationToken,
@@ -129,7 +129,7 @@ impl Running {
         }
     }
 
-    /// Reads on until a line has this text.
+    /// Reads until a line contains this text.
     async fn until(&mut self, text: &str) {
         while let Some(line) = self.lines.recv().await {
             self.seen.push_str(&line.text);

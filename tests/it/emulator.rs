@@ -1,4 +1,4 @@
-//! The emulated GitHub is held to GitHub's published descriptions, and does what it is told to do wrong.
+//! Tests that the emulated GitHub follows GitHub's published descriptions, and that it fails on request.
 
 mod app;
 mod faults;

@@ -1,7 +1,8 @@
-//! Hostile text for everything that reads text: a short run of the fuzz targets of `fuzz/`, on any compiler.
+//! Feeds hostile text to everything that reads text: a short run of the fuzz targets of `fuzz/`, on any compiler.
 //!
-//! Texts are made of the corpus of each target by seeded mutations, so a run can be repeated: the seed is printed, and
-//! what fails names the number of the text. `make chaos` runs longer; `cargo fuzz` looks cleverer, where it can.
+//! Texts are made from the corpus of each target by seeded mutations, so a run can be repeated: the seed is printed,
+//! and a failure names the number of the text. `make chaos` runs longer; `cargo fuzz` searches better, where it is
+//! available.
 
 mod targets;
 
@@ -15,10 +16,10 @@ use rand::{RngExt, SeedableRng};
 
 use targets::{ALL, Target};
 
-/// Longer texts say nothing new and take longer.
+/// Maximum length of a text. Longer texts find nothing new and take longer.
 const MAX_BYTES: usize = 20_000;
 
-/// Pieces that mean something to one of the readers.
+/// Pieces of text that have a meaning for one of the readers.
 const WORDS: [&str; 40] = [
     "\n",
     "  ",
@@ -62,23 +63,24 @@ const WORDS: [&str; 40] = [
     "=== a/terragrunt.hcl\n",
 ];
 
-/// How long, and from which seed.
+/// Duration and seed of a run.
 struct Options {
     seed: u64,
-    /// Texts of each target; a longer run goes by time.
+    /// Number of texts for each target. A longer run is limited by time instead.
     texts: u64,
     time: Option<Duration>,
 }
 
 impl Options {
-    /// What is part of every test run.
+    /// Options of the run that is part of every test run.
     const SHORT: Self = Self {
         seed: 3,
         texts: 200,
         time: None,
     };
 
-    /// The words of `make chaos`: `--seconds` is shared by all targets, at most a minute in all; `--seed`.
+    /// Reads the options of `make chaos`: `--seconds`, shared by all targets and at most a minute in total, and
+    /// `--seed`.
     fn parse(text: &str) -> Self {
         let words: Vec<&str> = text.split_whitespace().collect();
         let value = |flag: &str| {
@@ -94,7 +96,7 @@ impl Options {
     }
 }
 
-/// What each target has of this time.
+/// Returns the share of the time for each target.
 fn share(seconds: u64) -> Duration {
     Duration::from_secs(seconds) / u32::try_from(ALL.len()).expect("a few")
 }
@@ -114,7 +116,7 @@ fn no_text_makes_a_reader_panic() {
     assert_eq!(failed, [""; 0], "a reader panicked; its text is above");
 }
 
-/// Runs one target; says how to repeat what failed.
+/// Runs one target. On failure it prints how to repeat the text.
 #[expect(
     clippy::print_stdout,
     reason = "a seed that nobody sees repeats nothing"
@@ -159,7 +161,7 @@ fn corpus(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// A text by its number; the first ones are the corpus as it is.
+/// Returns a text by its number. The first ones are the unchanged corpus.
 fn text(corpus: &[String], seed: u64, number: u64) -> String {
     let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
     if let Some(text) = usize::try_from(number)

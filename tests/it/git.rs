@@ -1,4 +1,4 @@
-//! Mirrors and checkouts with real git, over real HTTP.
+//! Tests of mirrors and checkouts with real git, over real HTTP.
 
 mod partial;
 mod parts;
@@ -62,7 +62,7 @@ impl World {
 
     /// Runs a script in the world's directory and returns what it prints.
     async fn sh(&self, script: &str) -> String {
-        // What this machine's git is told besides, such as the filters of LFS, is no part of the story.
+        // The settings of this machine's git, such as the filters of LFS, must not affect the test.
         let cmd = Cmd::new("sh")
             .env("PATH", PATH)
             .env("HOME", "/dev/null")
@@ -109,7 +109,7 @@ impl World {
         .await;
     }
 
-    /// A pull that changes something, pushed; returns base and head.
+    /// Pushes a pull request that changes something. Returns base and head.
     async fn pull(&self, changes: &str) -> (CommitSha, CommitSha) {
         let base = self
             .sh("cd work && git rev-parse main")
@@ -172,7 +172,7 @@ impl World {
             .await
     }
 
-    /// Fetches and checks out the head of the pull.
+    /// Fetches and checks out the head of the pull request.
     async fn checkout(&self, commits: &(CommitSha, CommitSha)) -> Checkout {
         assert_eq!(
             self.fetch(Some(&commits.1)).await.unwrap().wanted,
@@ -210,7 +210,7 @@ fn path(text: &str) -> RepoPath {
     text.parse().unwrap()
 }
 
-/// Every file below a directory whose content contains a text.
+/// Returns every file below a directory whose content contains a text.
 fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -298,7 +298,7 @@ async fn a_repository_or_server_that_is_not_there_is_told_apart() {
 #[tokio::test]
 async fn credentials_are_in_no_file_and_no_argument() {
     let world = World::new().await;
-    // A git that writes down how everything it starts is called.
+    // A git that records the arguments of everything it starts.
     let real = world.sh("command -v git").await;
     let spy = world.path("spy");
     let script = format!(
@@ -325,7 +325,7 @@ async fn credentials_are_in_no_file_and_no_argument() {
     }
 }
 
-/// As where the kernel has no Landlock. The data directory is empty when the server starts.
+/// Simulates a kernel without Landlock. The data directory is empty when the server starts.
 #[tokio::test]
 async fn git_works_in_namespaces() {
     let world = World::new().await;
@@ -595,7 +595,7 @@ async fn files_that_somebody_made_are_told_from_those_of_runs_and_ignored_ones()
         with_ignored.paths,
         ["a/made.tf", "a/run.log", "atlantis.yaml"].map(path)
     );
-    // A run could have led git elsewhere.
+    // A run could have redirected git to another repository.
     std::fs::write(checkout.path.join(".git"), "gitdir: /somewhere/else").unwrap();
     assert!(
         world
@@ -833,7 +833,7 @@ async fn a_change_hidden_by_an_index_flag_is_undone() {
     }
 }
 
-/// Something that happens to a checkout.
+/// Damage of a checkout.
 type Damage<'a> = Box<dyn Fn() + 'a>;
 
 #[tokio::test]
@@ -1008,7 +1008,7 @@ async fn a_directory_that_leaves_through_a_link_is_refused() {
 #[tokio::test]
 async fn nothing_of_a_repository_runs() {
     let world = World::new().await;
-    // What a repository can bring along, and below what a run could have left in the mirror.
+    // Attributes that a repository can contain. The configuration below is what a run could have left in the mirror.
     std::fs::write(
         world.path("work/.gitattributes"),
         "*.tf filter=lfs merge=evil diff=evil\n",
@@ -1046,7 +1046,7 @@ async fn nothing_of_a_repository_runs() {
         .await;
     let commits = world.pull("main.tf=three").await;
     let checkout = world.checkout(&commits).await;
-    // A mirror with configuration that is not ours was replaced, and its checkouts with it.
+    // A mirror with foreign configuration was replaced, together with its checkouts.
     assert_eq!(
         (read(&checkout, "main.tf"), checkout.fresh),
         ("three".into(), true)
@@ -1158,7 +1158,7 @@ async fn the_version_of_git_is_known() {
     );
 }
 
-/// What attributes of a commit make of its files is no change, and what somebody else makes of them is.
+/// Changes by attributes of the commit do not count as changes of its files. All other changes do.
 #[tokio::test]
 async fn files_of_a_checkout_are_compared_with_the_commit() {
     let world = World::new().await;
@@ -1187,7 +1187,7 @@ async fn files_of_a_checkout_are_compared_with_the_commit() {
     );
     assert!(merged.merged);
 
-    // Attributes that a run has left would let git take other bytes for those of the commit.
+    // Attributes that a run has left would let git accept other bytes as those of the commit.
     let left = merged.path.join("dir/.gitattributes");
     std::fs::write(&left, "a.crlf ident\n").unwrap();
     let error = world
@@ -1202,7 +1202,7 @@ async fn files_of_a_checkout_are_compared_with_the_commit() {
     std::fs::remove_file(&left).unwrap();
     let checkout = world.checkout(&commits).await;
 
-    // A worktree that says that its repository is elsewhere is made anew, and what is there is never looked at.
+    // A worktree with a redirected repository is created again, and git never reads the other repository.
     let admin = std::fs::read_to_string(checkout.path.join(".git")).unwrap();
     let admin = PathBuf::from(admin.trim_start_matches("gitdir: ").trim());
     std::fs::write(admin.join("commondir"), "../../../evil.git\n").unwrap();
@@ -1248,7 +1248,7 @@ async fn git_is_not_called_on_a_mirror_that_somebody_else_configured() {
         ] {
             assert!(matches!(error, GitError::Altered { .. }), "{error}");
         }
-        // The next fetch replaces it.
+        // The next fetch replaces the mirror.
         world.checkout(&commits).await;
         assert!(!mirror.is_damaged() && !mark.exists());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! GitHub: what its deliveries mean, and its API behind `Forge`.
+//! Tests of GitHub: the meaning of its deliveries, and its API behind `Forge`.
 
 #![expect(
     clippy::unwrap_used,

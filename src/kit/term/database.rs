@@ -1,4 +1,4 @@
-//! The server's database, for subcommands that work on it without a server.
+//! Opens the server's database for subcommands that work without a server.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::clock::{RandomIds, SystemClock};
 use crate::config::server::{Database, RawSettings, StorageConfig};
 use crate::store::{DatabaseUrl, Store};
 
-/// Flags of the server that say where the database is.
+/// Flags of the server that locate the database.
 const FLAGS: [(&str, &str, &str); 4] = [
     (
         "config",
@@ -34,12 +34,12 @@ const FLAGS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// The flags, for a subcommand.
+/// Returns the flags as arguments of a subcommand.
 pub(crate) fn flags() -> [Arg; 4] {
     FLAGS.map(|(flag, value, help)| Arg::new(flag).long(flag).value_name(value).help(help))
 }
 
-/// What the environment, these flags and the file of settings say. All count as they do for the server.
+/// Reads settings from the environment, these flags and the settings file. The server reads them in the same way.
 pub(crate) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = environment::read()?;
     for (flag, _, _) in FLAGS {
@@ -49,18 +49,18 @@ pub(crate) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     }
     let (raw, problems) = settings_file::add(raw);
     match problems.first() {
-        // Where the database is could be what is wrong.
+        // The problem could be the location of the database.
         Some(problem) => bail!("{problem}"),
         None => Ok(raw),
     }
 }
 
-/// Where they say the database is.
+/// Returns the location of the database according to the settings.
 pub(crate) fn storage(matches: &ArgMatches) -> anyhow::Result<StorageConfig> {
     Ok(StorageConfig::from_raw(&settings(matches)?).map_err(Usage::new)?)
 }
 
-/// Opens the database, which must be there.
+/// Opens the database, which must exist.
 pub(crate) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
     let url = database_url(&storage.database)?;
     let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
@@ -74,7 +74,7 @@ pub(crate) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
     }
 }
 
-/// The address of the database that the settings name.
+/// Returns the address of the database that the settings name.
 pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
     match database {
         Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),

@@ -1,4 +1,4 @@
-//! The one place that reads the environment of the process.
+//! Reads the environment of the process. No other module does.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,16 +8,16 @@ use anyhow::Context as _;
 
 use crate::config::server::{RawSettings, SettingsFile};
 
-/// Tells a server that the rest of its variables comes by standard input.
+/// Variable by which a server knows that the rest of its variables arrives on standard input.
 pub(crate) const WIPED: &str = "LOCKKEEPER_WIPED_ENVIRONMENT";
 
-/// Variables, folders and the name of the machine; no flags yet. Variables that are not UTF-8 are left out: none
-/// of ours can be such.
+/// Reads variables, folders and the name of the machine, but no flags. Variables that are not UTF-8 are ignored,
+/// because none of ours can be one of them.
 pub(crate) fn read() -> anyhow::Result<RawSettings> {
     read_with(BTreeMap::new())
 }
 
-/// The same with more variables, which count over those of the process.
+/// Reads the environment with more variables, which take precedence over those of the process.
 pub(crate) fn read_with(more: BTreeMap<OsString, OsString>) -> anyhow::Result<RawSettings> {
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter(|(name, _)| name != WIPED)
@@ -38,14 +38,14 @@ pub(crate) fn read_with(more: BTreeMap<OsString, OsString>) -> anyhow::Result<Ra
     })
 }
 
-/// As the kernel says, else as the shell says, else nothing.
+/// Returns the host name from the kernel, otherwise from the shell, otherwise an empty text.
 fn hostname(variables: &BTreeMap<String, String>) -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = from_kernel.or_else(|| variables.get("HOSTNAME").cloned());
     name.unwrap_or_default().trim().to_owned()
 }
 
-/// Who runs the program, for records.
+/// Returns the name of the user who runs the program, for the audit log.
 pub(crate) fn user() -> String {
     let name = nix::unistd::User::from_uid(nix::unistd::geteuid())
         .ok()

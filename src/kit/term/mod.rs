@@ -1,4 +1,5 @@
-//! What every subcommand needs: where it writes, how it ends, the settings it reads and the database it opens.
+//! Everything that subcommands share: their output, their exit codes, the settings they read and the database they
+//! open.
 
 pub(crate) mod database;
 pub(crate) mod environment;
@@ -17,10 +18,10 @@ pub(crate) use text::{safe, time};
 use crate::config::access::Identity;
 use crate::model::{Actor, Reason};
 
-/// How a subcommand ends; an error is shown with its causes and means exit code 1.
+/// Result of a subcommand. An error is shown with its causes and means exit code 1.
 pub(crate) type Outcome = anyhow::Result<Exit>;
 
-/// Exit codes.
+/// Exit code of a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Success,
@@ -38,37 +39,37 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The call or the configuration is wrong. A subcommand that fails with it ends with exit code 2.
+/// Invalid arguments or configuration. A subcommand that fails with this error ends with exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(String);
 
 impl Usage {
-    /// Says what is wrong, in one line or several.
+    /// Describes the problem in one or several lines.
     pub fn new(problem: impl Display) -> Self {
         Self(format!("error: {problem}\n"))
     }
 }
 
-/// One subcommand.
+/// A subcommand with its arguments and its function.
 pub(crate) struct Subcommand {
     pub name: &'static str,
     pub command: fn() -> Command,
     pub run: fn(&ArgMatches, &mut Terminal<'_>) -> Outcome,
 }
 
-/// Whoever runs the program, for records.
+/// Returns the person who runs the program, for the audit log.
 pub(crate) fn actor() -> Actor {
     Identity::Cli(environment::user()).actor()
 }
 
-/// The reason of a change, which must not be empty.
+/// Reads the reason of a change, which must not be empty.
 pub(crate) fn reason(text: &str) -> Result<Reason, Usage> {
     let read = Reason::read(text).map_err(|error| Usage::new(format_args!("--reason: {error}")))?;
     read.ok_or_else(|| Usage::new("--reason: Say in a few words why"))
 }
 
-/// Runs something that waits.
+/// Runs a future to its end on a new runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
     use anyhow::Context as _;
     let runtime = tokio::runtime::Builder::new_multi_thread()

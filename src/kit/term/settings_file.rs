@@ -1,4 +1,4 @@
-//! Reads the file of `--config` into what was said by flags and in the environment.
+//! Adds the settings of the `--config` file to those of flags and environment.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::config::server::{Problem, RawSettings, SETTINGS, SettingsFile};
 
-/// With what the file says, if one is named; and what is wrong with the file.
+/// Adds the settings of the file, if one is named. Also returns the problems of the file.
 pub(crate) fn add(raw: RawSettings) -> (RawSettings, Vec<Problem>) {
     let setting = SETTINGS.iter().find(|setting| setting.flag == "config");
     let given = setting

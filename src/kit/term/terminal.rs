@@ -1,11 +1,11 @@
-//! Where a subcommand writes. Standard output is for what was asked for, standard error for everything else.
+//! Writes the output of a subcommand. Standard output is for the requested data, standard error for everything else.
 
 use std::fmt::Display;
 use std::io::Write;
 
 use super::{Exit, Usage};
 
-/// The two streams.
+/// The two output streams.
 pub(crate) struct Terminal<'a> {
     out: &'a mut (dyn Write + Send),
     err: &'a mut (dyn Write + Send),
@@ -16,29 +16,29 @@ impl<'a> Terminal<'a> {
         Self { out, err }
     }
 
-    /// Writes a line that was asked for. Fails when nobody reads any more.
+    /// Writes a line of requested output. Fails when nobody reads the output any more.
     pub fn line(&mut self, line: impl Display) -> std::io::Result<()> {
         writeln!(self.out, "{line}")
     }
 
-    /// Writes a line about the work. A closed standard error is no reason to stop.
+    /// Writes a line about the progress of the work. A closed standard error is no reason to stop.
     pub fn note(&mut self, line: impl Display) {
         drop(writeln!(self.err, "{line}"));
     }
 
-    /// Shows help.
+    /// Prints the help text.
     pub fn shown(&mut self, text: &str) -> Exit {
         drop(write!(self.out, "{text}"));
         Exit::Success
     }
 
-    /// Shows what is wrong with the call.
+    /// Prints the problem with the arguments.
     pub fn usage(&mut self, text: &str) -> Exit {
         drop(write!(self.err, "{text}"));
         Exit::Usage
     }
 
-    /// Shows why it failed, with the causes.
+    /// Prints why the subcommand failed, with the causes.
     pub fn failed(&mut self, error: &anyhow::Error) -> Exit {
         if let Some(usage) = error.downcast_ref::<Usage>() {
             return self.usage(&usage.to_string());

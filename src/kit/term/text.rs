@@ -1,10 +1,11 @@
-//! Texts and times as a terminal shows them.
+//! Formats texts and times for a terminal.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::render::escape::push_visible;
 
-/// Somebody else's text as comments and pages show it too: a terminal must not obey it, and nothing in it is hidden.
+/// Makes the text of another person safe, in the same way as comments and pages do. A terminal must not obey it, and
+/// nothing in it is hidden.
 pub(crate) fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -13,7 +14,7 @@ pub(crate) fn safe(text: &str) -> String {
     safe
 }
 
-/// A time for programs, to the second.
+/// Formats a time for programs, to the second.
 pub(crate) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

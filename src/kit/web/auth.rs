@@ -1,6 +1,7 @@
-//! Who uses the pages and the API: one user and password by flag (`--web-basic-auth`, reference 11), and those of the file
-//! `--web-accounts-file`, which are limited to owners. Where passwords are guessed, [`guesses`](super::guesses) makes that slow; every route that
-//! tells right passwords from wrong ones goes through [`known`].
+//! Authenticates the users of the pages and the API: one user and password by flag (`--web-basic-auth`, reference
+//! 11), and the accounts of the file `--web-accounts-file`, which are limited to owners. [`guesses`](super::guesses)
+//! makes guessing passwords slow. Every route that distinguishes right passwords from wrong ones goes through
+//! [`known`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,24 +23,22 @@ use super::guesses::FREE;
 use crate::config::access::{Asker, Identity, NOBODY, WebAccounts};
 use crate::secret::Secret;
 
-/// Shown by browsers when they ask for the password.
+/// Challenge that makes browsers ask for the password.
 const CHALLENGE: HeaderValue =
     HeaderValue::from_static("Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
-/// Where proxies say whom they speak for.
+/// Header in which proxies name the address of their client.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The web user: the account for the whole server.
+/// The web user: the account that is not limited to owners.
 #[derive(Clone, Debug)]
 pub struct WebAuth {
-    /// Name.
     pub user: String,
-    /// Password.
     pub password: Secret,
 }
 
 impl WebAuth {
-    /// Whose name and password these are. All are compared as digests and in constant time, so that neither a wrong length
-    /// nor a wrong name answers faster.
+    /// Finds the account with this name and password. All are compared as digests and in constant time, so that
+    /// neither a wrong length nor a wrong name answers faster.
     fn accepted(
         &self,
         accounts: &WebAccounts,
@@ -60,24 +59,24 @@ impl WebAuth {
     }
 }
 
-/// Who is known by name and password.
+/// Name of a user who has signed in.
 #[derive(Clone, Debug)]
 struct SignedIn(String);
 
-/// What came of looking at the password of a request.
+/// Result of checking the password of a request.
 enum Known {
-    /// It is right.
+    /// Right name and password.
     Yes(SignedIn),
-    /// There is none, or none that can be read.
+    /// No password, or none that can be read.
     NotSaid,
-    /// It is wrong.
+    /// Wrong name or password.
     No,
-    /// It was not looked at: so much time has to pass before.
+    /// Not checked, because this much time has to pass before.
     Later(TimeDelta),
 }
 
-/// Looks at the password of a request, unless too many were wrong. Nothing is waited for in here, so that guesses sent at once
-/// count before the next is looked at.
+/// Checks the password of a request, unless too many were wrong. The function never awaits, so that of several
+/// guesses sent at once, each counts before the next is checked.
 fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap) -> Known {
     let Some(given) = credentials(headers) else {
         return Known::NotSaid;
@@ -105,7 +104,7 @@ fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap
     Known::No
 }
 
-/// Whether a request that asks for no page comes from somebody who has signed in.
+/// Returns true if a request comes from a user who has signed in, for routes that do not answer with a page.
 pub(crate) fn is_known(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> bool {
     web.auth
         .as_ref()
@@ -119,7 +118,7 @@ fn same(given: &str, expected: &str) -> bool {
         .into()
 }
 
-/// `Authorization: Basic base64(user:password)`, RFC 7617.
+/// Reads `Authorization: Basic base64(user:password)`, RFC 7617.
 fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
@@ -131,8 +130,8 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// Who makes the request: a user with a password, or a stand-in when nobody has to sign in; and the address it came from, which is
-/// not known where the server is asked without a connection.
+/// The user who makes the request, and the address of the request. Where nobody has to sign in, a placeholder stands
+/// for the user. The address is unknown where the server is called without a connection.
 #[derive(Clone, Debug)]
 pub struct WebUser(pub String, pub(crate) Option<IpAddr>);
 
@@ -140,7 +139,7 @@ impl FromRequestParts<Arc<Web>> for WebUser {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
-        // The guard let the request in, and left word who it is.
+        // The guard has let the request in and stored the user.
         let name = match (&web.auth, parts.extensions.get::<SignedIn>()) {
             (None, _) => NOBODY.to_owned(),
             (Some(_), Some(SignedIn(name))) => name.clone(),
@@ -151,12 +150,12 @@ impl FromRequestParts<Arc<Web>> for WebUser {
 }
 
 impl WebUser {
-    /// Somebody at a page.
+    /// Returns the user as a person at a page.
     pub(crate) fn at_page(&self) -> Asker {
         self.asks_as(Identity::Web(self.0.clone()))
     }
 
-    /// A script with the same password.
+    /// Returns the user as a script with the same password.
     pub(crate) fn by_script(&self) -> Asker {
         self.asks_as(Identity::Api(self.0.clone()))
     }
@@ -169,16 +168,16 @@ impl WebUser {
     }
 }
 
-/// The address that a request came from: of whoever connected, or what trusted proxies say.
+/// Returns the address of the client: the peer of the connection, or the address that trusted proxies report.
 fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
     let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
     let forwarded = headers.get_all(&FORWARDED_FOR).into_iter();
-    // A value that is no text is an address that cannot be read.
+    // A value that is not text is an address that cannot be read.
     let forwarded = forwarded.map(|value| value.to_str().unwrap_or_default());
     Some(web.trusted_proxies.client(peer.ip(), forwarded))
 }
 
-/// Lets nobody in but those who have a password, if one is asked for.
+/// Admits only requests with a password, if the server has one.
 pub(crate) async fn guard(
     State(web): State<Arc<Web>>,
     mut request: Request,

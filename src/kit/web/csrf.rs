@@ -1,13 +1,15 @@
-//! Nothing is changed because another site told the browser to.
+//! Prevents other sites from making the browser of a user change something.
 //!
-//! Three independent fences, all of which a form has to pass:
+//! Three independent checks, which a form has to pass:
 //! - the browser says that the request comes from one of our own pages (`Sec-Fetch-Site`, else `Origin`);
 //! - the form carries a token that only this server can make;
-//! - the token fits the cookie of this browser (`SameSite=Strict`, so it does not travel with foreign requests) and the
-//!   user it was made for.
+//! - the token fits the cookie of this browser (`SameSite=Strict`, so it does not travel with foreign requests) and
+//!   the
+//! user it was made for.
 //!
-//! The routes that Atlantis has for its own page (`POST /apply/lock`, `DELETE /apply/unlock`, `DELETE /locks`) stay for
-//! scripts. A script has no token; it shows instead that it is no browser and that it knows the password ([`Script`]).
+//! The routes that Atlantis has for its own page (`POST /apply/lock`, `DELETE /apply/unlock`, `DELETE /locks`) stay
+//! for scripts. A script has no token. It shows instead that it is no browser and that it knows the password
+//! ([`Script`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use super::errors::Failure;
 use crate::store::Store;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What only browsers send with a request that changes something.
+/// Headers that only browsers send with a request that changes something.
 const BROWSER_MARKS: [HeaderName; 5] = [
     FETCH_SITE,
     HeaderName::from_static("sec-fetch-mode"),
@@ -37,20 +39,20 @@ const BROWSER_MARKS: [HeaderName; 5] = [
     header::COOKIE,
 ];
 
-/// Random text, not to be guessed.
+/// Returns random text that nobody can guess.
 fn fresh_secret() -> String {
     hex::encode(rand::random::<[u8; 32]>())
 }
 
-/// No fields but the token.
+/// A form without fields except the token.
 #[derive(Deserialize)]
 pub(crate) struct Nothing {}
 
-/// Signs the tokens of forms. All replicas share it.
+/// Key that signs the tokens of forms. All replicas share it.
 pub(crate) struct CsrfKey(String);
 
 impl CsrfKey {
-    /// Reads the key, or makes it.
+    /// Reads the key, or creates it.
     pub async fn load(store: &Store) -> Result<Self, sqlx::Error> {
         store
             .setting_get_or_insert("csrf_key", &fresh_secret())
@@ -67,7 +69,7 @@ impl CsrfKey {
         mac
     }
 
-    /// The token for the forms of a page.
+    /// Returns the token for the forms of a page.
     pub fn token(&self, session: &Session, user: &WebUser) -> String {
         hex::encode(self.mac(session, user).finalize().into_bytes())
     }
@@ -84,12 +86,13 @@ impl fmt::Debug for CsrfKey {
     }
 }
 
-/// The value of the cookie that tells one browser from another. It signs nobody in.
+/// Value of the cookie that tells one browser from another. It signs nobody in.
 #[derive(Clone)]
 pub(crate) struct Session(String);
 
 impl Session {
-    /// The prefix binds the cookie to exactly this host and to TLS, where there is TLS.
+    /// Returns the name of the cookie. Its prefix binds the cookie to exactly this host and to TLS, where there is
+    /// TLS.
     fn cookie_name(public_url: &Url) -> &'static str {
         if public_url.scheme() == "https" {
             "__Host-lockkeeper"
@@ -98,7 +101,7 @@ impl Session {
         }
     }
 
-    /// What the browser sent, if it is of the form that we give out.
+    /// Reads the cookie of a browser, if its form is one that this server issues.
     pub fn of(headers: &HeaderMap, public_url: &Url) -> Option<Self> {
         let name = Self::cookie_name(public_url);
         let cookies = headers
@@ -113,12 +116,12 @@ impl Session {
         ours.then(|| Self(value.to_owned()))
     }
 
-    /// For a browser that has none yet.
+    /// Creates a session for a browser that has none yet.
     pub fn fresh() -> Self {
         Self(fresh_secret())
     }
 
-    /// The value of `Set-Cookie`; gone when the browser is closed.
+    /// Returns the value of `Set-Cookie`. The cookie lasts until the browser is closed.
     pub fn set_cookie(&self, public_url: &Url) -> String {
         let name = Self::cookie_name(public_url);
         let secure = if public_url.scheme() == "https" {
@@ -133,7 +136,7 @@ impl Session {
     }
 }
 
-/// Whether a browser sent this from one of our own pages.
+/// Returns true if a browser sent this request from one of our own pages.
 fn from_our_page(headers: &HeaderMap, public_url: &Url) -> bool {
     let text = |name: &HeaderName| {
         headers
@@ -143,7 +146,7 @@ fn from_our_page(headers: &HeaderMap, public_url: &Url) -> bool {
     if let Some(site) = text(&FETCH_SITE) {
         return site == "same-origin";
     }
-    // Browsers leave `Sec-Fetch-Site` out on plain HTTP, and so do old ones.
+    // Browsers omit `Sec-Fetch-Site` on plain HTTP, and old browsers always do.
     let Some(origin) = text(&header::ORIGIN) else {
         return false;
     };
@@ -164,7 +167,7 @@ struct Signed<T> {
     fields: T,
 }
 
-/// A form that somebody filled in on one of our pages, and who did.
+/// A form that a user submitted on one of our pages, with the user.
 pub(crate) struct Confirmed<T> {
     pub who: WebUser,
     pub fields: T,
@@ -193,8 +196,8 @@ impl<T: DeserializeOwned + 'static> FromRequest<Arc<Web>> for Confirmed<T> {
     }
 }
 
-/// A script that knows the password: web authentication is on and let the request in, and nothing in the request comes
-/// from a browser, which would have added the password by itself.
+/// A script that knows the password. Web authentication is on and has let the request in, and nothing in the request
+/// comes from a browser, which would have added the password automatically.
 pub(crate) struct Script(pub WebUser);
 
 impl FromRequestParts<Arc<Web>> for Script {

@@ -1,4 +1,4 @@
-//! Queries and path segments that cannot fail with somebody else's words.
+//! Extracts queries and path segments with our own errors instead of those of the framework.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Failure;
 
-/// A query; one that cannot be read counts as none.
+/// A query. A query that cannot be read counts as none.
 pub(crate) struct Asked<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Asked<T> {
@@ -20,10 +20,10 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Aske
     }
 }
 
-/// Longest text that is searched for; forms take no more either.
+/// Maximum length of a search text in characters. Forms have the same limit.
 const LONGEST_SEARCH: usize = 200;
 
-/// The text of a search that the database makes.
+/// Reads the text of a search that the database performs.
 pub(crate) fn search_text(text: &str) -> Result<&str, Failure> {
     let text = text.trim();
     if text.chars().count() > LONGEST_SEARCH {
@@ -33,7 +33,7 @@ pub(crate) fn search_text(text: &str) -> Result<&str, Failure> {
     }
 }
 
-/// The variable part of a path; one that is not UTF-8 leads nowhere.
+/// The variable part of a path. A part that is not UTF-8 leads to no page.
 pub(crate) struct Segment<T = String>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment<T> {
@@ -46,7 +46,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
     }
 }
 
-/// A body of JSON; an empty one says nothing.
+/// A JSON body. An empty body counts as one without fields.
 pub(crate) struct JsonBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonBody<T> {
@@ -79,7 +79,7 @@ fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure 
     }
 }
 
-/// `?owner=…`: only what concerns this owner.
+/// `?owner=…`: limits a list to one owner.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OfOwner {

@@ -1,11 +1,12 @@
-//! Forms that could not be taken: the page stands there again with everything that was typed, and what is wrong is said
-//! beside its field.
+//! Forms that were refused: the page appears again with everything that was typed, and each problem is beside its
+//! field.
 //!
 //! By name:
-//! - *what can be mended is mended there*: what somebody asked for that cannot be used (422) or is in the way of something
-//!   (409) is answered on the page of the form. Whoever may not, and whatever is not there, has a page of its own as before;
-//! - *nothing is said where nobody reads it*: what is wrong with a field that the form does not have is said above the form;
-//! - *no secret is written again*: the field stays empty, and the text beside it says so ([`Wrong::give_again`]).
+//! - *what can be corrected is corrected there*: input that cannot be used (422) or that conflicts with something
+//!   (409) is
+//! answered on the page of the form. A missing permission and a missing page have a page of their own as before;
+//! - *no problem goes unseen*: a problem with a field that the form does not have is shown above the form;
+//! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`Wrong::give_again`]).
 
 use std::collections::BTreeMap;
 
@@ -16,22 +17,22 @@ use serde::Serialize;
 use super::errors::FieldProblem;
 use super::{Failure, Web};
 
-/// Above a form that has something wrong beside its fields.
+/// Message above a form that has a problem beside one of its fields.
 const MEND: &str = "Nothing was changed: something in the form has to be mended first.";
 
-/// What is wrong with a form. The templates know it by `parts.html`.
+/// Problems of a form. The templates show it with `parts.html`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Wrong {
-    /// For the form as a whole; empty: nothing is wrong.
+    /// Problem with the form as a whole. Empty if nothing is wrong.
     pub all: String,
-    /// By field.
+    /// Problems of single fields, by name.
     fields: BTreeMap<&'static str, String>,
-    /// The field that the browser goes to.
+    /// Field that the browser moves to.
     first: Option<&'static str>,
 }
 
 impl Wrong {
-    /// Sentences about the whole form.
+    /// Makes a problem of sentences about the whole form.
     pub fn whole(all: String) -> Self {
         Self {
             all,
@@ -39,12 +40,12 @@ impl Wrong {
         }
     }
 
-    /// Problems with the fields of a form, which are named in its order.
+    /// Places problems beside the fields of a form. `names` lists the fields in the order of the form.
     pub fn beside(names: &[&'static str], problems: Vec<FieldProblem>) -> Self {
         let mut wrong = Self::whole(MEND.to_owned());
         for FieldProblem { field, text } in problems {
             match names.iter().copied().find(|name| *name == field) {
-                // The first is the one that everything else may come from.
+                // The first problem may be the cause of all others.
                 Some(name) => drop(wrong.fields.entry(name).or_insert_with(|| sentence(&text))),
                 None => wrong.all = format!("{} {}", wrong.all, sentence(&text)),
             }
@@ -56,7 +57,7 @@ impl Wrong {
         wrong
     }
 
-    /// Says of a field that it was emptied, because what was typed may be a secret.
+    /// Notes beside a field that it was emptied, because its text may contain a secret.
     pub fn give_again(&mut self, name: &'static str) {
         let text = self.fields.entry(name).or_default();
         let note = "It is not written here again, because it may hold a secret: type it anew, without one.";
@@ -67,7 +68,8 @@ impl Wrong {
         self.first = self.first.or(Some(name));
     }
 
-    /// What a form can be shown again with; everything else is a page of its own.
+    /// Reads the problems with which a form can be shown again. Other failures are returned and have a page of their
+    /// own.
     fn of(failure: Failure, names: &[&'static str]) -> Result<Self, Failure> {
         if !matches!(
             failure.status(),
@@ -84,7 +86,8 @@ impl Wrong {
     }
 }
 
-/// As people write it beside a field: parsers begin small and leave the full stop to others. An address stays as it is.
+/// Formats a problem as a sentence: parsers begin in lower case and leave out the full stop. A first word that
+/// contains other characters than letters, such as an address, stays as it is.
 fn sentence(text: &str) -> String {
     let is_word = text
         .split(' ')
@@ -100,7 +103,8 @@ fn sentence(text: &str) -> String {
     format!("{}{rest}{end}", first.to_uppercase())
 }
 
-/// Goes where a form that was taken leads; else answers with the page of the form again. `names` are those of its fields.
+/// Redirects to the path of an accepted form, otherwise answers with the page of the form again. `names` are the
+/// fields of the form.
 pub(crate) async fn taken_or_again<P: Future<Output = Result<Response, Failure>>>(
     web: &Web,
     taken: Result<String, Failure>,

@@ -1,14 +1,18 @@
-//! Guessing passwords is slow, and people who know theirs hardly notice.
+//! Slows down password guessing. People who know their password hardly notice.
 //!
-//! - *Per address*: [`FREE`] wrong passwords are free. Each further one makes the address wait, one second at first and twice as
-//!   long every time, [`LONGEST_WAIT`] at most; whoever waits is not even looked at. An hour without a wrong password ends it. The
-//!   same wrong password again counts once, because it tells nothing new: a script with an old one locks nobody out.
-//! - *In all*: [`ALL_AT_ONCE`] wrong passwords, and one more every [`ALL_EVERY`]. Beyond that only addresses are heard from which
-//!   somebody has signed in within a day, so that guessing from many addresses does not lock out those who work here.
+//! - *Per address*: [`FREE`] wrong passwords are free. Each further one makes the address wait, one second at first
+//!   and twice
+//! as long every time, [`LONGEST_WAIT`] at most. A password from an address that has to wait is not checked. An hour
+//! without a wrong password ends the wait. The same wrong password again counts once, because it reveals nothing: a
+//! script with an old password locks nobody out.
+//! - *In total*: [`ALL_AT_ONCE`] wrong passwords, and one more every [`ALL_EVERY`]. Beyond that limit the server only
+//!   checks
+//! passwords from addresses where somebody has signed in within a day. Guesses from many addresses therefore do not
+//! lock out the people who work here.
 //!
-//! An address of IPv6 stands for its network of 64 bits, which one person has to themselves. What is kept is bounded: of addresses
-//! with wrong passwords the oldest are forgotten, which the limit in all makes up for; of those with right ones only people with a
-//! password can add more. Each replica counts for itself.
+//! An IPv6 address stands for its network of 64 bits, which belongs to one person. The memory is bounded. Of the
+//! addresses with wrong passwords the oldest are forgotten, which the limit in total makes up for. Addresses with
+//! right passwords can only be added by people with a password. Each replica counts separately.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,38 +21,38 @@ use std::sync::{Mutex, PoisonError};
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 
-/// Wrong passwords of one address that cost nothing: people mistype.
+/// Number of wrong passwords of one address without a wait, because people mistype.
 pub const FREE: u32 = 10;
 /// Longest time that an address has to wait after a wrong password.
 pub const LONGEST_WAIT: TimeDelta = TimeDelta::minutes(5);
-/// Wrong passwords of an address are forgotten this long after the last.
+/// Time after which the wrong passwords of an address are forgotten.
 const FORGOTTEN: TimeDelta = TimeDelta::hours(1);
-/// Wrong passwords of all addresses at once.
+/// Number of wrong passwords that all addresses together may send at once.
 pub const ALL_AT_ONCE: i32 = 200;
-/// Time for one more of them.
+/// Time after which one more wrong password is allowed.
 pub const ALL_EVERY: TimeDelta = TimeDelta::seconds(3);
-/// How long an address counts as one from which people work.
+/// Time after a sign-in during which an address is trusted.
 const TRUSTED: TimeDelta = TimeDelta::hours(24);
-/// Addresses that are remembered; one costs some 200 bytes.
+/// Maximum number of remembered addresses. One takes about 200 bytes.
 const MOST: usize = 8192;
-/// Wrong passwords of an address that are known again.
+/// Number of wrong passwords of an address that are recognized when they are repeated.
 const REMEMBERED: usize = 4;
 
-/// Who guesses; `None`: a connection without an address.
+/// Address of a client that guesses. `None` is a connection without an address.
 type Guesser = Option<IpAddr>;
 
-/// Wrong and right passwords of late.
+/// Recent wrong and right passwords.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Addresses with wrong passwords: the younger half, and those before.
+    /// Addresses with wrong passwords: the newer half, and the older one.
     wrong: HashMap<Guesser, Wrong>,
     wrong_before: HashMap<Guesser, Wrong>,
-    /// When somebody signed in from an address.
+    /// Time of the last sign-in from an address.
     right: HashMap<Guesser, DateTime<Utc>>,
-    /// When all wrong passwords up to now are paid for.
+    /// Time when all wrong passwords so far are paid for.
     paid_at: DateTime<Utc>,
 }
 
@@ -57,12 +61,12 @@ struct Wrong {
     count: u32,
     last: DateTime<Utc>,
     waits_until: DateTime<Utc>,
-    /// Digests of the newest.
+    /// Digests of the newest wrong passwords.
     passwords: [Option<[u8; 32]>; REMEMBERED],
 }
 
 impl Guesses {
-    /// How long the address has to wait before a password of it is looked at; `None`: not at all.
+    /// Returns how long the address has to wait before its password is checked. `None`: no wait.
     pub fn wait(&self, address: Option<IpAddr>, now: DateTime<Utc>) -> Option<TimeDelta> {
         let guesser = guesser(address);
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +85,7 @@ impl Guesses {
         Some(own.max(in_all)).filter(|wait| *wait > TimeDelta::zero())
     }
 
-    /// Remembers that somebody signed in.
+    /// Records that somebody signed in from an address.
     pub fn right(&self, address: Option<IpAddr>, now: DateTime<Utc>) {
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.right.len() >= MOST {
@@ -92,7 +96,7 @@ impl Guesses {
         }
     }
 
-    /// Counts a wrong password. Returns how many the address has given by now, if this one is new.
+    /// Counts a wrong password. Returns the number of wrong passwords from the address so far, if this one is new.
     pub fn wrong(&self, address: Option<IpAddr>, given: &str, now: DateTime<Utc>) -> Option<u32> {
         let (guesser, digest) = (guesser(address), Sha256::digest(given).into());
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);

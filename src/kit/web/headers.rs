@@ -1,15 +1,17 @@
-//! Headers that every answer carries.
+//! Adds the headers that every answer carries.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-/// A page loads our own files and nothing else, and runs and styles nothing that stands in the page itself. Whoever
-/// smuggles a tag past the templates gains nothing by it.
+/// Content security policy: a page loads our own files and nothing else, and no inline script or style takes effect.
+/// Somebody who smuggles a tag past the templates gains nothing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// `Referrer-Policy` is `same-origin` and not `no-referrer`, because the latter makes browsers hide the `Origin` of our
-/// own forms as well.
+/// Headers of every answer.
+///
+/// `Referrer-Policy` is `same-origin` and not `no-referrer`, because the latter makes browsers hide the `Origin` of
+/// our own forms as well.
 const ALWAYS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -26,7 +28,7 @@ const ALWAYS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
 ];
 
-/// Adds them. What does not say how long it may be kept is not kept.
+/// Adds the headers. An answer without a cache lifetime is not cached.
 pub(crate) async fn secure(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {

@@ -1,7 +1,8 @@
-//! Answers only those who ask for this server by a name of its own.
+//! Refuses requests for host names that do not belong to this server.
 //!
-//! A page of somebody else can point its name at this server after the browser has loaded it (DNS rebinding). The browser
-//! then counts both as one origin, and sends `Host` with the name of that page: the one thing that tells them apart.
+//! The owner of another page can point its name at this server after the browser has loaded it (DNS rebinding). The
+//! browser then treats both as one origin, and sends `Host` with the name of that page: the only difference between
+//! them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Failure, Web};
 
-/// The address at which a connection was accepted, an extension of its requests.
+/// Local address of a connection, stored as an extension of its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalAddress(pub SocketAddr);
 
-/// Lets requests through that name this server, and only it.
+/// Admits only requests that name this server and no other.
 pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
     match foreign(&web, &request) {
         None => next.run(request).await,
@@ -31,8 +32,8 @@ pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
     }
 }
 
-/// The first name that is not of this server. HTTP/2 and proxies put it into the address, HTTP/1.1 into `Host`; where there
-/// are both, both count.
+/// Returns the first name that does not belong to this server. HTTP/2 and proxies put the name into the address,
+/// HTTP/1.1 into `Host`. If both are present, both count.
 fn foreign(web: &Web, request: &Request) -> Option<String> {
     let local = request
         .extensions()

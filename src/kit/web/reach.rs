@@ -1,9 +1,10 @@
-//! Accounts that are limited to owners: which routes know how to be limited, and what somebody may see behind them.
+//! Limits accounts to owners: the routes that such an account may use, and the data that it sees there.
 //!
 //! Fail closed, by name:
-//! - *a route that nobody thought about is refused*: the guard lets an account that is limited only through to the routes in
-//!   [`LIMITED`], each of which shows and changes nothing but what is of the account's owners. Whoever adds a route to that
-//!   list has its handlers ask [`Sight`] for whatever they show and [`Web::permit`] for whatever they change;
+//! - *a forgotten route is refused*: the guard lets a limited account only through to the routes in [`LIMITED`]. Each
+//!   of them
+//! shows and changes only data of the account's owners. A handler of a route in that list asks [`Sight`] before it
+//! shows something and [`Web::permit`] before it changes something;
 //! - *one place decides*: both end in `handlers::authz`, which looks up who has claimed the repository.
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::handlers::authz::Resource;
 use crate::model::{Concern, OwnerId, OwnerName, RepoId};
 use crate::store::{Owner, OwnerOverview};
 
-/// The routes that know how to be limited, as the router has them.
+/// Routes that support limited accounts, as the router spells them.
 pub const LIMITED: &[&str] = &[
     "/",
     "/index.html",
@@ -64,13 +65,13 @@ pub const LIMITED: &[&str] = &[
     "/api/credentials/{id}",
 ];
 
-/// Lets an account that is limited through only to routes that know how to be.
+/// Lets a limited account through only to the routes in [`LIMITED`].
 pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
     let path = request
         .extensions()
         .get::<MatchedPath>()
         .map(MatchedPath::as_str);
-    // Where there is no route, nothing is shown but that.
+    // A path without a route shows nothing but that fact.
     let is_open = path.is_none_or(|path| LIMITED.contains(&path));
     if is_open {
         return next.run(request).await;
@@ -86,13 +87,13 @@ pub(crate) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
     }
 }
 
-/// What the one who makes a request may see.
+/// Data that the user of a request may see.
 pub(crate) struct Sight {
     web: Arc<Web>,
     who: WebUser,
-    /// The owners it is limited to; `None`: it is the whole server.
+    /// Owners that the account is limited to. `None`: the whole server.
     owners: Option<Vec<OwnerName>>,
-    /// Its line in the file, if it is limited.
+    /// Entry of the account in the file, if the account is limited.
     account: Option<WebAccount>,
 }
 
@@ -119,16 +120,16 @@ impl FromRequestParts<Arc<Web>> for Sight {
 }
 
 impl Sight {
-    /// Most owners on a page.
+    /// Maximum number of owners on a page.
     pub const MOST_OWNERS: i64 = 2_000;
 
-    /// The owners it is limited to; `None`: it is the whole server.
+    /// Returns the owners that the account is limited to. `None`: the whole server.
     pub fn owners(&self) -> Option<&[OwnerName]> {
         self.owners.as_deref()
     }
 
-    /// Whether the account is still what it was when the request came, for answers that go on and on: it is gone, has
-    /// another password, or is limited to something else.
+    /// Returns true if the account is unchanged since the request came. Streams check it, because the account may be
+    /// removed, get another password, or be limited to other owners meanwhile.
     pub fn still_holds(&self) -> bool {
         match self.web.accounts.now().standing(&self.who.0) {
             Standing::Whole => self.owners.is_none(),
@@ -137,7 +138,7 @@ impl Sight {
         }
     }
 
-    /// Goes on only if this may be seen.
+    /// Fails if the account may not see the resource.
     pub async fn must_see(&self, on: &Resource<'_>) -> Result<(), Failure> {
         if self.owners.is_none() {
             return Ok(());
@@ -151,7 +152,8 @@ impl Sight {
         }
     }
 
-    /// The owners that a list is of: the one that is asked for, or all that may be seen; `None`: whatever there is.
+    /// Returns the owners of a list: the requested one, or all that the account may see. `None`: the list is not
+    /// limited.
     pub async fn narrowed(&self, asked: Option<&str>) -> Result<Option<Vec<Owner>>, Failure> {
         let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
         let names = match (asked, &self.owners) {
@@ -171,13 +173,13 @@ impl Sight {
         };
         let mut owners = Vec::new();
         for name in names {
-            // One that was not added yet has nothing.
+            // An owner that was not added yet has no data.
             owners.extend(self.web.store.owner_get(name).await?);
         }
         Ok(Some(owners))
     }
 
-    /// The owners that it may see.
+    /// Returns the owners that the account may see.
     pub async fn owners_seen(&self) -> Result<Vec<OwnerOverview>, Failure> {
         Ok(match &self.owners {
             None => self.web.store.owner_overview(Self::MOST_OWNERS).await?,
@@ -185,13 +187,13 @@ impl Sight {
         })
     }
 
-    /// The names of owners that a list can be limited to.
+    /// Returns the names of the owners to which a list can be limited.
     pub async fn owners_to_choose(&self) -> Result<Vec<String>, Failure> {
         let owners = self.owners_seen().await?;
         Ok(owners.iter().map(|owner| owner.name.to_string()).collect())
     }
 
-    /// The repositories that a list is of, in the same way.
+    /// Returns the repositories of a list, limited in the same way as [`Self::narrowed`].
     pub async fn repos(&self, asked: Option<&str>) -> Result<Option<Vec<RepoId>>, Failure> {
         let Some(owners) = self.narrowed(asked).await? else {
             return Ok(None);
@@ -199,7 +201,8 @@ impl Sight {
         Ok(Some(self.claimed(&owners).await?))
     }
 
-    /// What the events of a list concern, in the same way: the owners, and what they have claimed at this moment.
+    /// Returns the subjects of an event list, limited in the same way as [`Self::narrowed`]: the owners, and the
+    /// repositories that they claim at this moment.
     pub async fn concerns(&self, asked: Option<&str>) -> Result<Option<Vec<Concern>>, Failure> {
         let Some(owners) = self.narrowed(asked).await? else {
             return Ok(None);
@@ -223,7 +226,7 @@ impl Sight {
     }
 }
 
-/// What a list is read by, one after the other: each of the owners, or none where it is of all there is.
+/// Returns the filters with which a list is read, one query for each: every owner, or one query without a filter.
 pub(crate) fn each(owners: Option<Vec<Owner>>) -> Vec<Option<OwnerId>> {
     owners.map_or_else(
         || vec![None],
@@ -231,8 +234,8 @@ pub(crate) fn each(owners: Option<Vec<Owner>>) -> Vec<Option<OwnerId>> {
     )
 }
 
-/// The first of what was read by [`each`], in one order. What comes after the last of them is found again when all are read
-/// from after it.
+/// Returns the first `most` of the rows that were read by [`each`], in one order. The rows after them are found again
+/// when all are read from after the last of these.
 pub(crate) fn first_of<T, K: Ord>(mut all: Vec<T>, most: i64, key: impl Fn(&T) -> K) -> Vec<T> {
     all.sort_by_key(key);
     all.truncate(usize::try_from(most).unwrap_or(usize::MAX));

@@ -1,8 +1,8 @@
-//! The routes and who is answered on each.
+//! Lists the routes and who is answered on each.
 //!
-//! A route cannot be added without saying who reaches it, and the router, the guard and the tests are made from the same
-//! rows. On a server whose pages ask for a password, all but [`Access::Everybody`] need it; the rest of what is said here
-//! is about a server whose pages do not.
+//! A route cannot be added without a decision on its access. The router, the guard and the tests are made from the
+//! same rows. If the pages of a server require a password, all routes but [`Access::Everybody`] need it. The other
+//! kinds of access matter on a server whose pages do not.
 
 use std::sync::Arc;
 
@@ -18,31 +18,32 @@ use super::{Failure, Web};
 use crate::config::access::NOBODY;
 use crate::config::access::{Action, Identity};
 
-/// Who is answered on a route.
+/// Clients that are answered on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody, even where the pages ask for a password.
+    /// Everybody, even if the pages require a password.
     Everybody,
-    /// Whoever may look at pages: facts of locks, pull requests and runs, but nothing that a run printed.
+    /// Everybody who may look at pages: facts of locks, pull requests and runs, but no output of runs.
     Facts,
-    /// Only people and scripts that have signed in.
+    /// People and scripts that have signed in.
     Account,
-    /// A change: people who have signed in, and others as far as `--allow-anonymous-web` goes, which the handler asks.
+    /// Changes: open to people who have signed in, and to others as far as `--allow-anonymous-web` allows. The
+    /// handler checks.
     Change,
 }
 
-/// A route as the router has it.
+/// A route of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// `HEAD` is answered where `GET` is.
+    /// Method of the route. `HEAD` is answered where `GET` is.
     pub method: Method,
-    /// With its variables, such as `/jobs/{id}`.
+    /// Path with its variables, such as `/jobs/{id}`.
     pub path: &'static str,
-    /// Who is answered.
+    /// Clients that are answered.
     pub access: Access,
 }
 
-/// A router, and what is in it.
+/// A router, and the table of its routes.
 pub(crate) struct Routes<S> {
     pub router: Router<S>,
     pub table: Vec<Route>,
@@ -56,7 +57,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         }
     }
 
-    /// Adds a route that is read.
+    /// Adds a route that only reads.
     pub fn get<T: 'static>(
         self,
         path: &'static str,
@@ -86,7 +87,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.with(Method::DELETE, path, access, routing::delete(handler))
     }
 
-    /// Adds a route with layers of its own; `route` answers `method` alone.
+    /// Adds a route with its own layers. `route` answers only `method`.
     pub fn with(
         mut self,
         method: Method,
@@ -115,7 +116,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     }
 }
 
-/// What the guard of a server without a password goes by.
+/// State of the guard of a server without a password.
 #[derive(Clone)]
 pub(crate) struct Openness {
     web: Arc<Web>,
@@ -141,7 +142,7 @@ impl Openness {
         self.table.iter().find(is_meant).map(|route| route.access)
     }
 
-    /// Whether there is anything that people may do who have not signed in.
+    /// Returns true if people who have not signed in may do nothing.
     fn lets_nobody_act(&self) -> bool {
         let nobody = Identity::Web(NOBODY.to_owned());
         !Action::ALL
@@ -150,7 +151,7 @@ impl Openness {
     }
 }
 
-/// Where nobody signs in, keeps everybody from what needs an account.
+/// Refuses requests that need an account, on a server where nobody signs in.
 pub(crate) async fn guard(State(open): State<Openness>, request: Request, next: Next) -> Response {
     if open.web.auth.is_some() {
         return next.run(request).await;
@@ -158,7 +159,7 @@ pub(crate) async fn guard(State(open): State<Openness>, request: Request, next: 
     match open.access(&request) {
         Some(Access::Account) => Failure::account_wanted().into_response(),
         Some(Access::Change) if open.lets_nobody_act() => Failure::only_to_look().into_response(),
-        // Where there is no such route, nothing is shown but that.
+        // A path without a route shows nothing but that fact.
         Some(Access::Everybody | Access::Facts | Access::Change) | None => next.run(request).await,
     }
 }

@@ -1,4 +1,4 @@
-//! What every page and answer is made from.
+//! Shared state of all pages and API routes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,34 +28,34 @@ use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
 
-/// Browsers that may watch runs at the same time on this replica; each costs a connection and a query a second (P12).
+/// Maximum number of browsers that watch runs on this replica. Each takes a connection and a query per second (P12).
 const VIEWERS: usize = 256;
 
-/// Takes locks from pulls for somebody who may, and tells them.
+/// Hands locks over on behalf of a permitted user, and notifies the pull requests.
 #[async_trait]
 pub trait GiveLocks: Send + Sync + 'static {
-    /// Does what is wanted, or says why not.
+    /// Carries out the request, or returns why not.
     async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error>;
 }
 
-/// What came of the wish to cancel a command.
+/// Result of a request to cancel a command.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelling {
-    /// It had not begun and never will.
+    /// Cancelled before it began.
     Dropped,
-    /// It is asked to stop.
+    /// Asked to stop while it was running.
     Interrupted,
-    /// It is an apply under way, and nobody said that it may be cut off.
+    /// Not cancelled, because an apply runs and the request was not forced.
     ApplyRunning,
-    /// It has ended.
+    /// Not cancelled, because the command has ended.
     Over,
 }
 
-/// Cancels a command for somebody at the dashboard or a script, and tells the pull.
+/// Cancels a command on behalf of a dashboard user or a script, and notifies the pull request.
 #[async_trait]
 pub trait Cancel: Send + Sync + 'static {
-    /// An apply under way is only interrupted with `force`.
+    /// Cancels a command. A running apply is only interrupted with `force`.
     async fn cancel(
         &self,
         id: CommandId,
@@ -64,10 +64,10 @@ pub trait Cancel: Send + Sync + 'static {
     ) -> Result<Cancelling, sqlx::Error>;
 }
 
-/// Decides who may do what. Whatever changes something asks first.
+/// Decides about permissions. Every change asks it first.
 #[async_trait]
 pub trait Authority: Send + Sync + 'static {
-    /// Decides, and puts a denial on record.
+    /// Decides, and stores a denial in the audit log.
     async fn check(
         &self,
         who: &Asker,
@@ -75,67 +75,66 @@ pub trait Authority: Send + Sync + 'static {
         on: &Resource<'_>,
     ) -> Result<Decision, AuthzError>;
 
-    /// Whether something is within what a user is limited to. Nothing is put on record.
+    /// Checks whether a resource is within the limits of a user. Nothing is stored.
     async fn within(
         &self,
         user: &str,
         on: &Resource<'_>,
     ) -> Result<Result<(), Outside>, AuthzError>;
 
-    /// The default branch of a repository, as its forge says it now; what cannot be found out is an error.
+    /// Returns the current default branch of a repository. If the forge cannot say it, that is an error.
     async fn default_branch(&self, repo: &RepoId) -> Result<BranchName, AuthzError>;
 
-    /// Whether a page should offer it to somebody.
+    /// Returns true if a page should offer the action to this user.
     fn offers(&self, who: &Identity, action: Action) -> bool;
 }
 
-/// What [`Web`] is built from.
+/// Parts from which [`Web`] is built.
 pub struct Setup {
-    /// The database.
     pub store: Store,
-    /// The present, for "3 minutes ago".
+    /// Clock for texts such as "3 minutes ago".
     pub clock: Arc<dyn Clock>,
-    /// Where the references of requests come from.
+    /// Source of the references of requests.
     pub ids: Arc<dyn Ids>,
-    /// News of what runs print.
+    /// Notifier for the output of runs.
     pub hub: OutputHub,
-    /// Where people reach the server; its path is put in front of every link.
+    /// Public address of the server. Its path is put in front of every link.
     pub public_url: Url,
-    /// Who may use the pages and the API; `None` lets everybody look at facts.
+    /// User of the pages and the API. `None` lets everybody look at facts.
     pub auth: Option<WebAuth>,
-    /// Names and addresses by which pages and API are asked for.
+    /// Host names and addresses of the pages and the API.
     pub hosts: WebHosts,
-    /// Who of these is limited to owners.
+    /// Accounts that are limited to owners.
     pub accounts: Arc<LiveAccounts>,
-    /// Who is believed about where a request comes from.
+    /// Proxies that are believed about the address of a client.
     pub trusted_proxies: TrustedProxies,
-    /// The word that starts commands at pulls, for hints.
+    /// Word that starts commands in comments, for hints.
     pub executable: String,
-    /// Takes locks from pulls.
+    /// Hands locks over on request.
     pub giving: Arc<dyn GiveLocks>,
-    /// Cancels commands.
+    /// Cancels commands on request.
     pub cancel: Arc<dyn Cancel>,
-    /// What owners gave for their repositories.
+    /// Credentials that owners stored for their repositories.
     pub credentials: Credentials,
-    /// Decides who may do what.
+    /// Decides about permissions.
     pub authority: Arc<dyn Authority>,
-    /// Cancelled when the server begins to stop; ends the streams.
+    /// Token that is cancelled when the server begins to stop. It ends the streams.
     pub shutting_down: CancellationToken,
-    /// Shown to those who may use the pages.
+    /// Version, shown to users of the pages.
     pub version: String,
-    /// Numbers for monitors.
+    /// Metrics for monitoring.
     pub metrics: Metrics,
-    /// How long runs are kept; `None`: for ever.
+    /// Retention time of runs. `None`: forever.
     pub keep_runs: Option<Duration>,
-    /// How often repairs look.
+    /// Periods of the reconcilers.
     pub periods: Periods,
     /// Hosts that are forges.
     pub forges: ForgeHosts,
-    /// Wakes the repair of mirrors.
+    /// Wakes the reconciler of mirrors.
     pub mirror_nudge: Nudge,
-    /// How it stands about the file of `--repo-config`; `None`: there is none.
+    /// State of the `--repo-config` file. `None`: there is no such file.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
-    /// What of the server's configuration is accepted and has no effect, a sentence each.
+    /// Accepted settings of the server that have no effect, a sentence for each.
     pub without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
@@ -159,7 +158,7 @@ pub struct Web {
     pub(crate) shutting_down: CancellationToken,
     pub(crate) version: String,
     pub(crate) metrics: Metrics,
-    /// When the database was last read for them.
+    /// Time when the metrics were last read from the database.
     pub(crate) metrics_read_at: Mutex<Option<DateTime<Utc>>>,
     pub(crate) keep_runs: Option<Duration>,
     pub(crate) periods: Periods,
@@ -173,7 +172,7 @@ pub struct Web {
 }
 
 impl Web {
-    /// Reads the key of the forms from the database, where all replicas share it, and makes it when there is none.
+    /// Reads the key of the forms from the database, where all replicas share it, and creates it if there is none.
     pub async fn new(setup: Setup) -> Result<Self, sqlx::Error> {
         let csrf = CsrfKey::load(&setup.store).await?;
         let templates = Templates::new(base_path(&setup.public_url), &setup.version);
@@ -209,7 +208,7 @@ impl Web {
         })
     }
 
-    /// Goes on only if somebody may do something.
+    /// Fails if the user may not perform the action.
     pub(crate) async fn permit(
         &self,
         who: &Asker,
@@ -222,7 +221,7 @@ impl Web {
         }
     }
 
-    /// What somebody may decide by registering something.
+    /// Returns the rights of a user who registers something.
     pub(crate) async fn rights(&self, who: &Asker) -> Result<Rights, Failure> {
         let whole = self.authority.within(who.name(), &Resource::Server).await?;
         Ok(if whole.is_ok() {
@@ -232,7 +231,7 @@ impl Web {
         })
     }
 
-    /// A path of ours as a link: with the path of the public address in front.
+    /// Turns a path of ours into a link: with the path of the public address in front.
     pub(crate) fn link(&self, path: &str) -> String {
         format!("{}{path}", base_path(&self.public_url))
     }
@@ -246,7 +245,7 @@ impl fmt::Debug for Web {
     }
 }
 
-/// `/lockkeeper` of `https://host/lockkeeper/`; empty for the root.
+/// Returns `/lockkeeper` of `https://host/lockkeeper/`, and an empty text for the root.
 fn base_path(public_url: &Url) -> &str {
     public_url.path().trim_end_matches('/')
 }

@@ -13,18 +13,18 @@ use super::Failure;
 use super::extract::Segment;
 use super::text::{Stamp, Until, shown};
 
-/// A year, the longest that caches keep.
+/// Cache lifetime of a year, the longest that caches keep.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 #[derive(RustEmbed)]
 #[folder = "templates/web/"]
 struct Files;
 
-/// The page templates; their names end in `.html`, so that everything put into them is escaped.
+/// Page templates. Their names end in `.html`, so that every value in them is escaped.
 pub(crate) struct Templates(Environment<'static>);
 
 impl Templates {
-    /// `base` is put in front of links; it is the path of the public address.
+    /// Compiles the templates. `base` is put in front of links; it is the path of the public address.
     pub fn new(base: &str, version: &str) -> Self {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -35,7 +35,7 @@ impl Templates {
                 .build()
                 .expect("the usual marks"),
         );
-        // Safe: the path of a URL has no mark of HTML left in it.
+        // Safe: the path of a URL contains no HTML special character.
         env.add_global("base", Value::from_safe_string(base.to_owned()));
         env.add_global("version", version.to_owned());
         let static_base = format!("{base}/static");
@@ -68,7 +68,7 @@ impl Templates {
     }
 }
 
-/// A time of a view, and the time at which the page is made.
+/// Reads a time of a view, and the time at which the page is made.
 fn moment(
     state: &State<'_, '_>,
     at: &str,
@@ -90,7 +90,8 @@ fn text_of(name: &str) -> String {
     String::from_utf8(file.data.into_owned()).expect("templates are text")
 }
 
-/// The link to a static file. It holds a digest of the content, so that browsers may keep the file for ever.
+/// Returns the link to a static file. It contains a digest of the content, so that browsers may keep the file
+/// forever.
 fn asset(base: &str, name: &str) -> Result<Value, minijinja::Error> {
     let missing = || {
         minijinja::Error::new(
@@ -113,7 +114,8 @@ fn digest(file: &EmbeddedFile) -> String {
     hex::encode(&file.metadata.sha256_hash()[..8])
 }
 
-/// A static file. During a rollout an old page may ask a new replica; it gets what there is, to be asked for again.
+/// Serves a static file. During a rollout an old page may ask a new replica. It gets the present file, without a long
+/// cache lifetime.
 pub(crate) async fn file(
     Segment((hash, name)): Segment<(String, String)>,
 ) -> Result<Response, Failure> {

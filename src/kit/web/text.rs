@@ -1,4 +1,4 @@
-//! How times, names and states are put before people.
+//! Formats times, names and states for people.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
@@ -13,10 +13,10 @@ pub(crate) fn rfc3339(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// Longest text of somebody else's on a page.
+/// Maximum number of characters of a foreign text on a page.
 const SHOWN_CHARS: usize = 500;
 
-/// A moment: for machines, exact for people, and how long ago.
+/// A past time: for machines, exact for people, and as an age.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Stamp {
     iso: String,
@@ -26,7 +26,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// `at` seen from `now`.
+    /// Formats `at` as seen from `now`.
     pub fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         Self {
             iso: at.to_rfc3339_opts(SecondsFormat::Secs, true),
@@ -37,7 +37,7 @@ impl Stamp {
     }
 }
 
-/// A moment to come: for machines, exact for people, and how long it is until then.
+/// A future time: for machines, exact for people, and as the time until then.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Until {
     iso: String,
@@ -46,7 +46,7 @@ pub(crate) struct Until {
 }
 
 impl Until {
-    /// `at` seen from `now`.
+    /// Formats `at` as seen from `now`.
     pub fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         let iso = at.to_rfc3339_opts(SecondsFormat::Secs, true);
         Self {
@@ -76,7 +76,7 @@ fn ago(age: TimeDelta) -> String {
     }
 }
 
-/// `1 h 2 min`, `3 min 4 s`, `5 s`.
+/// Formats a length of time: `1 h 2 min`, `3 min 4 s`, `5 s`.
 pub(crate) fn duration(length: TimeDelta) -> String {
     let seconds = length.num_seconds().max(0);
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -86,7 +86,7 @@ pub(crate) fn duration(length: TimeDelta) -> String {
     }
 }
 
-/// What follows the `?` of a link: what is said, without what is not.
+/// Formats the part of a link after the `?`. Empty values are left out.
 pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, text) in pairs.iter().filter(|(_, text)| !text.is_empty()) {
@@ -95,8 +95,8 @@ pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     query.finish()
 }
 
-/// A text of somebody else's, made harmless to read: nothing that hides, overwrites or reorders what stands around it,
-/// and not endless. Escaping is the templates' work.
+/// Makes a foreign text harmless to read: limited in length, without characters that hide, overwrite or reorder the
+/// text around it. The templates escape it.
 pub(crate) fn shown(text: &str) -> String {
     let mut short = String::new();
     let mut chars = text.chars();
@@ -109,13 +109,13 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
-/// A link to a forge's page, if the text is one; `javascript:` and its like are not.
+/// Returns a link to a page of a forge, if the text is one. `javascript:` and similar schemes are not.
 pub(crate) fn web_link(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     matches!(url.scheme(), "https" | "http").then(|| url.to_string())
 }
 
-/// A pull, or an application, as it is named on pages.
+/// Name of a pull request or an application on pages.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PullName {
     /// `acme/infra`
@@ -127,14 +127,14 @@ pub(crate) struct PullName {
     pub short: String,
     /// `pull request #12`, `application network (branch main)`
     pub called: String,
-    /// It is an application, which the forge knows nothing of.
+    /// True for an application, which the forge does not know.
     pub is_application: bool,
-    /// The forge's page, or that of the application.
+    /// Page of the pull request on the forge, or page of the application.
     pub link: Option<String>,
 }
 
 impl PullName {
-    /// `url` as the forge told it; it is not trusted.
+    /// Creates a name with a link. `url` comes from the forge and is not trusted.
     pub fn new(pull: &PullRef, url: &str) -> Self {
         Self {
             link: web_link(url),
@@ -142,7 +142,7 @@ impl PullName {
         }
     }
 
-    /// Of an application it is known what it is called.
+    /// Creates a name with a link. An application is shown with its title.
     pub fn titled(pull: &PullRef, url: &str, title: Option<&str>) -> Self {
         let title = title.map(shown);
         let (short, called) = (
@@ -156,7 +156,7 @@ impl PullName {
         }
     }
 
-    /// Where only the name is on record.
+    /// Creates a name without a link, where only the reference is stored.
     pub fn without_link(pull: &PullRef) -> Self {
         Self {
             repo: shown(pull.repo.full_name()),
@@ -170,7 +170,7 @@ impl PullName {
     }
 }
 
-/// A state in a word and a colour; the word alone says it all.
+/// A state as a word and a colour. The word alone is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Badge {
     tone: &'static str,
@@ -178,12 +178,12 @@ pub(crate) struct Badge {
 }
 
 impl Badge {
-    /// A word in a tone that the style sheet knows.
+    /// Creates a badge in a tone that the style sheet knows.
     pub const fn new(tone: &'static str, text: &'static str) -> Self {
         Self { tone, text }
     }
 
-    /// Of a run.
+    /// Returns the badge of a run.
     pub fn of_run(state: RunState, outcome: Option<ProjectOutcome>) -> Self {
         match (state, outcome) {
             (RunState::Queued, _) => Self::new("idle", "waiting"),
@@ -193,7 +193,7 @@ impl Badge {
         }
     }
 
-    /// Of a hook.
+    /// Returns the badge of a hook.
     pub fn of_hook(state: RunState, outcome: Option<ProjectOutcome>) -> Self {
         match (state, outcome) {
             (RunState::Finished, Some(outcome)) if outcome.is_success() => {
@@ -205,7 +205,7 @@ impl Badge {
         }
     }
 
-    /// Of a command.
+    /// Returns the badge of a command.
     pub fn of_command(state: CommandState, outcome: Option<CommandOutcome>) -> Self {
         match (state, outcome) {
             (CommandState::Queued, _) | (CommandState::Finished, Some(CommandOutcome::Waiting)) => {
@@ -244,18 +244,18 @@ impl Badge {
     }
 }
 
-/// What somebody searches for: all words, anywhere, without regard to case.
+/// Words of a search: all must occur, anywhere, without regard to case.
 #[derive(Clone, Debug)]
 pub(crate) struct Search(Vec<String>);
 
 impl Search {
-    /// At most 200 characters of it count.
+    /// Reads a query. Only its first 200 characters count.
     pub fn new(query: &str) -> Self {
         let query: String = query.chars().take(200).collect();
         Self(query.split_whitespace().map(str::to_lowercase).collect())
     }
 
-    /// Whether every word occurs in one of the fields.
+    /// Returns true if every word occurs in one of the fields.
     pub fn finds(&self, fields: &[&str]) -> bool {
         let text = fields.join("\n").to_lowercase();
         self.0.iter().all(|word| text.contains(word.as_str()))

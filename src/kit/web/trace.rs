@@ -1,4 +1,4 @@
-//! One line per request, and the reference that ties an error page to the log.
+//! Logs one line per request, with the reference that ties an error page to the log.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use tracing::{Instrument, debug, info, info_span};
 
 use super::Web;
 
-/// Names a request. Shown on error pages.
+/// Reference of a request, shown on error pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference(pub String);
 
-/// Names the request and logs its end: the head of the answer; a stream may go on. The query stays out of the log.
+/// Assigns the reference and logs the end of the request: the head of the answer, because a stream may go on. The
+/// query stays out of the log.
 pub(crate) async fn log(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let reference = Reference(web.ids.next().simple().to_string());
     let span = info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());

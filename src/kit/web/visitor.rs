@@ -1,4 +1,4 @@
-//! The person in front of a page: who it is, and the cookie and token of its forms.
+//! The person who requests a page: the user, and the cookie and token of the forms.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::text::Stamp;
 use super::{Failure, Web, WebUser};
 use crate::config::access::{Action, Standing};
 
-/// Somebody who looks at a page.
+/// A person who looks at a page.
 pub(crate) struct Visitor {
     web: Arc<Web>,
     user: WebUser,
@@ -23,20 +23,20 @@ pub(crate) struct Visitor {
 
 #[derive(Serialize)]
 struct Page<'a, V> {
-    /// For the hidden field of every form.
+    /// Token for the hidden field of every form.
     token: String,
-    /// What this person may do here.
+    /// Actions that the person may perform here.
     may: May,
-    /// Whether people sign in to this server.
+    /// True if people sign in to this server.
     signed_in: bool,
-    /// The owners that the account is limited to; empty: it is the whole server.
+    /// Owners that the account is limited to. Empty: the whole server.
     limited_to: Vec<String>,
     now: Stamp,
     #[serde(flatten)]
     view: &'a V,
 }
 
-/// Which buttons are there: who may not press one is not shown it.
+/// Buttons of the page. A button is only shown to people who may press it.
 #[derive(Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a button of its own")]
 struct May {
@@ -50,7 +50,7 @@ struct May {
     cancel: bool,
     cancel_force: bool,
     owners: bool,
-    /// Of these things, also those that concern everybody.
+    /// True if the actions may also concern the whole server.
     whole_server: bool,
 }
 
@@ -71,7 +71,7 @@ impl FromRequestParts<Arc<Web>> for Visitor {
 }
 
 impl Visitor {
-    /// The owners that the account is limited to; `None`: it is the whole server.
+    /// Returns the owners that the account is limited to. `None`: the whole server.
     fn limited_to(&self) -> Option<Vec<String>> {
         match self.web.accounts.now().standing(&self.user.0) {
             Standing::Whole => None,
@@ -82,7 +82,7 @@ impl Visitor {
         }
     }
 
-    /// Whether it is somebody with a password, and not just anybody.
+    /// Returns true if the person has signed in with a password.
     pub fn has_signed_in(&self) -> bool {
         self.web.auth.is_some()
     }
@@ -104,7 +104,7 @@ impl Visitor {
         }
     }
 
-    /// A page for this person.
+    /// Renders a page for this person.
     pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, Failure> {
         let now = self.web.clock.now();
         let token = self.web.csrf.token(&self.session, &self.user);

@@ -1,4 +1,4 @@
-//! Runs `tests/browser/browse.mjs`: says what to do, and reads what was seen.
+//! Runs `tests/browser/browse.mjs` with a task, and reads its results.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,21 +10,21 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
-/// A browser keeps a processor busy; more of them at once would only make each of them, and every other test, slow.
+/// Limits the tests to one browser. A browser keeps a processor busy, so several at once would slow each other and
+/// every other test down.
 static BROWSERS: Semaphore = Semaphore::const_new(1);
 
-/// Something that no page may do.
+/// A fault that no page may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Problem {
-    /// Its name or address.
+    /// Name or address of the page.
     pub page: String,
-    /// What kind of thing.
     pub kind: String,
-    /// The browser's words.
+    /// Message of the browser.
     pub what: String,
 }
 
-/// Panics with every problem.
+/// Panics with the list of problems if there are any.
 #[track_caller]
 pub fn assert_none(problems: &[Problem]) {
     let shown: Vec<String> = problems
@@ -39,7 +39,7 @@ pub fn assert_none(problems: &[Problem]) {
     );
 }
 
-/// Has the script do `task`, a JSON object, in a browser of its own.
+/// Has the script perform `task`, a JSON object, in its own browser.
 pub async fn browse<T: DeserializeOwned>(mut task: Value) -> T {
     let packages = root().join(".tools/npm/node_modules");
     for package in ["playwright-core", "axe-core"] {
@@ -82,7 +82,7 @@ fn start_node() -> Child {
         .unwrap_or_else(|error| panic!("`node` cannot be started ({error}): run `make setup`"))
 }
 
-/// Under the names that distributions give it.
+/// Finds the browser under the names that distributions give it.
 fn find_chromium() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -94,7 +94,7 @@ fn find_chromium() -> PathBuf {
         .expect("no `chromium` was found: run `make setup`")
 }
 
-/// Where people find pictures of the pages.
+/// Returns the directory of the screenshots.
 fn pictures() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots")
 }

@@ -1,4 +1,4 @@
-//! Pages with something on them, behind a real socket.
+//! Serves pages with content on a real socket.
 
 use axum::Router;
 use lockkeeper::model::{
@@ -12,14 +12,14 @@ use crate::pages::fixture::{World, project, pull};
 use crate::pages::home::busy_world;
 use crate::support::db::{applies_in, stop_applies, stop_applies_of};
 
-/// Would tell the browser's globals if it were more than text; the script looks for `ran`.
+/// Text that would set a global variable of the browser if it were more than text. The script looks for `ran`.
 pub const ATTACK: &str =
     "\"'></textarea><script>ran=1</script><img src=x onerror=ran=1>{{ 1111*1111 }}";
-/// The same as a path, and as a workspace, which has neither spaces nor slashes.
+/// The same as [`ATTACK`] for paths and workspaces, which contain neither spaces nor slashes.
 pub const ATTACK_PATH: &str = "a\"'><script>ran=1</script><img src=x onerror=ran=1>";
 pub const ATTACK_WORKSPACE: &str = "w\"'><script>ran=1<script>";
 
-/// A server on a port of its own.
+/// A server on its own port.
 pub struct Site {
     url: String,
     _server: AbortOnDropHandle<()>,
@@ -36,20 +36,20 @@ impl Site {
         }
     }
 
-    /// The address of a page.
+    /// Returns the address of a page.
     pub fn at(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }
 }
 
-/// A lock with a plan, the run that made the plan, and one that goes on.
+/// A lock with a plan, the run that made the plan, and a run that still goes on.
 pub struct Shown {
     pub lock: LockId,
     pub finished: RunId,
     pub running: RunId,
 }
 
-/// Names of the length that people give, all colours, and lines that fit on no screen.
+/// Creates a world with long names, all colours, and lines that fit on no screen.
 pub async fn long_names() -> (World, Shown) {
     let world = busy_world().await;
     let infra = pull(
@@ -65,7 +65,7 @@ pub async fn long_names() -> (World, Shown) {
     (world, shown)
 }
 
-/// The same with an [`ATTACK`] wherever somebody else's text goes.
+/// Creates the same world with an [`ATTACK`] in every text that comes from other people.
 pub async fn hostile() -> (World, Shown) {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 1);

@@ -1,4 +1,4 @@
-//! What people and scripts ask the servers directly.
+//! Sends the requests that people and scripts make to the servers directly.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 use super::world::{WEB_PASSWORD, WEB_USER, World};
 use crate::support::server::HOST;
 
-/// A server in trouble takes longer; then it is not asked.
+/// Time after which a server in trouble is not asked any more.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A lock as the API tells of it.
+/// A lock in the answer of the API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
     /// Repository, path, workspace and project.
     pub name: String,
-    /// The number of the pull.
+    /// Number of the pull request.
     pub pull: i64,
-    /// Its identifier.
+    /// Identifier of the lock.
     pub id: String,
 }
 
-/// Every lock, as this server tells.
+/// Returns every lock that this server lists.
 pub async fn locks(world: &World, server: usize) -> Result<Vec<Held>, String> {
     let answer = send(world, server, reqwest::Method::GET, "/api/locks").await?;
     let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
@@ -43,7 +43,7 @@ pub async fn locks(world: &World, server: usize) -> Result<Vec<Held>, String> {
     Ok(locks)
 }
 
-/// Gives some lock back.
+/// Discards some lock.
 pub async fn discard_lock(world: &World, server: usize, some: usize) {
     let locks = locks(world, server).await.unwrap_or_default();
     let Some(lock) = locks.get(some % locks.len().max(1)) else {
@@ -62,7 +62,7 @@ pub async fn discard_lock(world: &World, server: usize, some: usize) {
     }
 }
 
-/// Releases some lock, whatever goes on under it: the first in line has it then.
+/// Releases some lock, even if it is in use. The first pull request in the queue then gets it.
 pub async fn release_lock(world: &World, server: usize, some: usize) {
     let locks = locks(world, server).await.unwrap_or_default();
     let Some(lock) = locks.get(some % locks.len().max(1)) else {
@@ -82,7 +82,7 @@ pub async fn release_lock(world: &World, server: usize, some: usize) {
     }
 }
 
-/// Hands some lock over to the first pull that waits for one.
+/// Hands some lock over to the first pull request that is queued for one.
 pub async fn hand_lock_over(world: &World, server: usize, some: usize) {
     let waiting = world
         .look
@@ -116,7 +116,7 @@ pub async fn hand_lock_over(world: &World, server: usize, some: usize) {
     }
 }
 
-/// Stops applies for a while.
+/// Stops applies for some time.
 pub async fn stop_applies(world: &World, server: usize, time: Duration) {
     if send(world, server, reqwest::Method::POST, "/apply/lock")
         .await
@@ -125,7 +125,7 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
         world.count("applies stopped");
         tokio::time::sleep(time).await;
     }
-    // Whether or not the answer came through.
+    // The apply lock may be in effect even if the answer to the first request was lost.
     for server in 0..500 {
         if send(world, server, reqwest::Method::DELETE, "/apply/unlock")
             .await
@@ -138,7 +138,7 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
     world.broken("applies cannot be allowed again");
 }
 
-/// Asks for the mirrors of the repository to be brought in step.
+/// Requests a sync of the mirrors of the repository.
 pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<(), String> {
     ask(
         world,

@@ -1,4 +1,4 @@
-//! The promises, checked from outside when a round is over and nothing is left to do.
+//! Checks the promises from outside, after a round is over and no work is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::world::{SHORT_LIVED, World};
 use super::{api, ledger, mirrors};
 use crate::support::server::LOOK;
 
-/// A close that nobody told is found within this time after the start of a server.
+/// Time after the start of a server within which it finds a close whose webhook was lost.
 const RECONCILED: Duration = Duration::from_secs(30);
 
-/// Holds the servers to everything.
+/// Checks every promise.
 pub async fn all(world: &World) {
     deliveries(world).await;
     answers(world).await;
@@ -29,7 +29,7 @@ pub async fn all(world: &World) {
     panics(world).await;
 }
 
-/// A panic is caught, and the work goes on; it is a mistake all the same.
+/// Checks that no server panicked. A panic is caught, and the work goes on, but it is still a bug.
 async fn panics(world: &World) {
     for server in &world.servers {
         let log = server.lock().await.log();
@@ -39,7 +39,7 @@ async fn panics(world: &World) {
     }
 }
 
-/// Every event of the audit log continues the one before it, whatever died in between.
+/// Checks that every event of the audit log continues the one before it, although servers died in between.
 async fn audit(world: &World) {
     let verdict = world.look.audit().await;
     if !matches!(verdict, Verdict::Whole(_)) {
@@ -47,7 +47,7 @@ async fn audit(world: &World) {
     }
 }
 
-/// P1: what was answered with 2xx is on record.
+/// P1: checks that every delivery that was answered with 2xx is stored.
 async fn deliveries(world: &World) {
     let rows = world
         .look
@@ -74,12 +74,12 @@ async fn deliveries(world: &World) {
     }
 }
 
-/// A command on record.
+/// A stored command.
 struct Asked {
     id: String,
-    /// What became of it.
+    /// End of the command.
     end: String,
-    /// The newer plan that answers for it, if one took its place.
+    /// The newer plan that answers in place of this command, if one superseded it.
     stand_in: Option<String>,
 }
 
@@ -89,8 +89,8 @@ impl Asked {
     }
 }
 
-/// P1, P2: every comment that was taken is one command, and is answered once, by itself or by the newer plan that took its
-/// place; nothing else is answered.
+/// P1, P2: checks that every accepted comment is one command, and that it is answered once: by its own answer or by
+/// that of the newer plan that superseded it. Nothing else is answered.
 async fn answers(world: &World) {
     let mut commands = BTreeMap::<u64, Vec<Asked>>::new();
     let sql = "SELECT CAST(id AS TEXT), CAST(comment AS TEXT), kind || ' ' || state || ' ' || COALESCE(outcome, '') \
@@ -145,7 +145,7 @@ async fn answers(world: &World) {
     }
 }
 
-/// Who comments, and what.
+/// Returns the comment and its text, if a person wrote it.
 fn wish(letter: &Letter, bot: &str) -> Option<(u64, String)> {
     let body = &letter.delivery.recorded.body;
     let is_comment = letter.delivery.event == "issue_comment"
@@ -157,7 +157,7 @@ fn wish(letter: &Letter, bot: &str) -> Option<(u64, String)> {
     (is_comment && by_person).then_some((body["comment"]["id"].as_u64()?, words))
 }
 
-/// The commands that were answered, each with all its parts and no part twice, and what kind they were.
+/// Returns the commands that were answered, with all parts and no part twice, and their kinds.
 fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
     let (mut answered, mut kinds) = (BTreeSet::new(), BTreeMap::new());
     let mut parts = BTreeMap::<(String, u32), Vec<u32>>::new();
@@ -198,7 +198,7 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
     (answered, kinds)
 }
 
-/// P3, P5: each plan record is applied at most once, and what was begun is never offered again.
+/// P3, P5: checks that each plan record is applied at most once, and that an apply that began is never offered again.
 async fn applies(world: &World) {
     let rows = world
         .look
@@ -237,8 +237,8 @@ async fn applies(world: &World) {
     }
 }
 
-/// P4, P7, P9: every server tells of the same locks, none has two holders, and each is of an open pull of a repository that
-/// is there, under the name that it has now.
+/// P4, P7, P9: checks that every server lists the same locks and that none has two holders. Each lock must belong to
+/// an open pull request of an existing repository, under its present name.
 async fn locks(world: &World) {
     let begun = Instant::now();
     loop {
@@ -293,9 +293,9 @@ async fn wrong_locks(world: &World) -> Vec<String> {
     wrong
 }
 
-/// No commit looks as if something were still under way. (The combined status of applying is also pending as long as
-/// there is something left to apply, and says how much, or who had stopped applies when that was asked for. The status of
-/// a plan is pending while its pull is in line for a lock.)
+/// Checks that no commit looks as if work were still under way. Two statuses may be pending. The combined status of
+/// applies is pending while something is left to apply, and says how much, or who had stopped applies when one was
+/// requested. The status of a plan is pending while its pull request is queued for a lock.
 async fn statuses(world: &World) {
     let heads = world.record().heads.clone();
     let in_line = world
@@ -336,7 +336,7 @@ async fn statuses(world: &World) {
     }
 }
 
-/// Nothing is under way in the database.
+/// Checks that no work is left in the database.
 async fn nothing_left(world: &World) {
     for (what, sql) in [
         (

@@ -1,4 +1,4 @@
-//! Lets a round happen: people, and what goes wrong.
+//! Plays a round: the actions of people, and the faults.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,15 +17,15 @@ use super::{api, checks, mirrors};
 use crate::support::db::Backend;
 use crate::support::server::{LOOK, Server};
 
-/// More would only make rounds longer.
+/// Maximum number of open pull requests. More of them would only make rounds longer.
 const MOST_OPEN: usize = 7;
-/// Every fault has its end within this time, also two that wait for the same server; what people do does not take long.
+/// Time within which every fault ends, also two that wait for the same server. Actions of people do not take long.
 const LONGEST: Duration = Duration::from_mins(5);
-/// A server that starts has looked at what is locked within this time.
+/// Time within which a server that starts has checked all locks.
 const NOTICED: Duration = Duration::from_secs(30);
 
 impl World {
-    /// Plays a round, heals everything, waits until nothing is left to do, and holds the servers to their promises.
+    /// Plays a round, ends all faults, waits until no work is left, and checks the promises.
     pub async fn play(self: &Arc<Self>, round: Vec<(Duration, Act)>) {
         let (begun, mut acts) = (Instant::now(), JoinSet::new());
         for (at, act) in round {
@@ -51,7 +51,7 @@ impl World {
         checks::all(self).await;
     }
 
-    /// Every fault has ended. Servers run, what was not delivered is, and a close that nobody told is found.
+    /// Ends every fault. Servers are started, missing deliveries are sent, and lost closes are found.
     async fn heal(&self) {
         self.github.clear_faults();
         for n in 0..self.servers.len() {
@@ -72,7 +72,7 @@ impl World {
         let lost = self.post.all().into_iter().filter(|letter| letter.lost);
         let lost: BTreeSet<String> = lost.filter_map(|letter| letter.delivery.action).collect();
         if lost.contains("renamed") {
-            // The next event tells, and one of three arrives.
+            // The next event makes up for lost ones, and at least one of three arrives.
             for _ in 0..3 {
                 let words = "Is this the right repository?";
                 if let Err(error) = self.comment(1, words).await {
@@ -82,7 +82,7 @@ impl World {
             self.post.bring_the_rest(&self.github).await;
         }
         if lost.contains("closed") {
-            // A server looks for closed pulls when it starts.
+            // A server looks for closed pull requests when it starts.
             self.restart(0).await;
         }
         if self.record().is_deleted {
@@ -90,7 +90,8 @@ impl World {
         }
     }
 
-    /// Servers look for what is gone when they start, and believe it after a second look some minutes later. Time flies.
+    /// Makes the servers look twice for what is gone. They look when they start, and believe it after a second look
+    /// some minutes later. The time between is set back in the database.
     async fn look_twice(&self) {
         const HELD: &str = "SELECT dir FROM locks WHERE repo LIKE '%/acme/short-lived'";
         const ON_SQLITE: &str = "UPDATE absences SET noticed_at = strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now', '-1 hour') RETURNING repo";
@@ -108,7 +109,7 @@ impl World {
         self.restart(0).await;
         let begun = Instant::now();
         while self.look.rows(hasten).await.is_empty() {
-            // Its time limit may be over meanwhile.
+            // The time limit of the lock may be over meanwhile.
             if self.look.rows(HELD).await.is_empty() {
                 return;
             }
@@ -122,7 +123,7 @@ impl World {
         self.restart(0).await;
     }
 
-    /// Ends the world: every pull is closed, nothing may be left of any, and the servers end well.
+    /// Ends the world: closes every pull request, checks that nothing is left of any, and stops the servers.
     pub async fn end(self: &Arc<Self>) {
         let pulls = self.record().pulls.clone();
         for pull in pulls {
@@ -199,7 +200,7 @@ impl World {
         }
     }
 
-    /// Some pull in such a state.
+    /// Returns some pull request in a matching state.
     fn pull(&self, some: usize, wanted: impl Fn(PullState) -> bool) -> Option<PullNumber> {
         let pulls = self.record().pulls.clone();
         let fitting: Vec<PullNumber> = pulls
@@ -209,13 +210,13 @@ impl World {
         fitting.get(some % fitting.len().max(1)).copied()
     }
 
-    /// Some open pull whose newest commit shows that all of it is planned, and not that all of it is applied.
+    /// Returns some open pull request whose newest commit is completely planned, but not completely applied.
     fn some_planned(&self, some: usize) -> Option<PullNumber> {
         let is_planned = |pull: &PullNumber| {
             let Ok(pull) = self.github.pull(self.repo(), *pull) else {
                 return false;
             };
-            // It may be renamed at this moment.
+            // The repository may be renamed at this moment.
             let Ok(statuses) = self.github.statuses(self.repo(), &pull.head) else {
                 return false;
             };
@@ -231,7 +232,7 @@ impl World {
         planned.get(some % planned.len().max(1)).copied()
     }
 
-    /// The state of a pull on GitHub.
+    /// Returns the state of a pull request on GitHub.
     pub fn state(&self, pull: PullNumber) -> Option<PullState> {
         self.github
             .pull(self.repo(), pull)
@@ -253,7 +254,7 @@ impl World {
             .collect()
     }
 
-    /// The repository gets its other name.
+    /// Gives the repository its other name.
     async fn rename(&self) -> Result<(), EmulatorError> {
         let (from, count) = (self.repo(), self.record().renames + 1);
         self.github
@@ -264,7 +265,7 @@ impl World {
         Ok(())
     }
 
-    /// The other repository goes, with its pull.
+    /// Deletes the other repository, with its pull request.
     async fn delete(&self) -> Result<(), EmulatorError> {
         self.github.delete_repo(SHORT_LIVED, "alice").await?;
         self.record().is_deleted = true;
@@ -323,7 +324,7 @@ impl World {
         Ok(())
     }
 
-    /// Mostly on open pulls; who asks for an apply mostly has looked whether there is something to apply.
+    /// Comments, mostly on open pull requests. An apply is mostly requested where there is something to apply.
     async fn comment(&self, some: usize, words: &str) -> Result<(), EmulatorError> {
         let planned = || {
             self.some_planned(some)
@@ -396,8 +397,8 @@ impl World {
         self.come_back(n, &mut server, back).await;
     }
 
-    /// Starts a server again that was killed, after a while; its leases are ended by hand unless there is time to wait for
-    /// their end.
+    /// Starts a killed server again after some time. Its leases are ended by hand unless there is time to wait until
+    /// they expire.
     pub async fn come_back(&self, n: usize, server: &mut Server, back: Duration) {
         let ended = server
             .replica()
@@ -440,7 +441,7 @@ impl World {
         }
     }
 
-    /// A file stands where the directory of the plan files was.
+    /// Replaces the directory of the plan files with a file for some time.
     async fn plans_away(&self, time: Duration) {
         let (plans, away) = (self.plans(), self.dir.path().join("plans-away"));
         if std::fs::rename(&plans, &away).is_err() {

@@ -1,18 +1,18 @@
-//! The ledger of the stand-in for Terraform: each apply when it begins and when it ends, by the plan file's digest.
+//! Reads the ledger of the fake Terraform: the beginning and the end of each apply, by the digest of the plan file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How often an apply of a plan file began, and how often it came to its end.
+/// Number of times that an apply of a plan file began, and that it ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Terraform was started with it.
+    /// Number of starts of Terraform with the plan file.
     pub begun: usize,
-    /// Terraform was done with it.
+    /// Number of applies that Terraform finished.
     pub ended: usize,
 }
 
-/// Every apply by the SHA-256 of the plan file.
+/// Returns every apply by the SHA-256 of the plan file.
 pub fn read(path: &Path) -> BTreeMap<String, Applied> {
     let mut applied = BTreeMap::<String, Applied>::new();
     let text = std::fs::read_to_string(path).unwrap_or_default();

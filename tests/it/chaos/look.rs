@@ -1,4 +1,4 @@
-//! The database as seen from outside, and what other programs do to it. It is reached without the wires.
+//! Reads the database from outside, and disturbs it as other programs do. The connections do not use the wires.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use sqlx::{ConnectOptions, Row as _};
 use sqlx_postgres::PgConnectOptions;
 use sqlx_sqlite::SqliteConnectOptions;
 
-/// A database of servers that run.
+/// The database of running servers.
 #[derive(Clone)]
 pub enum Look {
-    /// A file.
+    /// Path of the SQLite file.
     Sqlite(PathBuf),
-    /// The same database the servers use.
+    /// Options of a connection to the same database that the servers use.
     Postgres(Box<PgConnectOptions>),
 }
 
-/// Every row as texts. Columns must be texts in the query.
+/// Returns every row as texts. The columns of the query must be texts.
 macro_rules! texts {
     ($connection:expr, $sql:expr) => {{
         let rows = sqlx::query($sql).fetch_all($connection).await?;
@@ -31,7 +31,7 @@ macro_rules! texts {
 }
 
 impl Look {
-    /// The same database that the servers use.
+    /// Creates a view of the database that the servers use.
     pub fn at(url: &DatabaseUrl) -> Self {
         match url {
             DatabaseUrl::Sqlite(path) => Self::Sqlite(path.clone()),
@@ -39,7 +39,7 @@ impl Look {
         }
     }
 
-    /// What a query finds.
+    /// Returns the rows of a query.
     pub async fn rows(&self, sql: &'static str) -> Vec<Vec<String>> {
         self.try_rows(sql)
             .await
@@ -58,7 +58,7 @@ impl Look {
         }
     }
 
-    /// What a walk along the audit log finds.
+    /// Verifies the audit log and returns the verdict.
     pub async fn audit(&self) -> Verdict {
         let url = match self {
             Self::Sqlite(path) => DatabaseUrl::Sqlite(path.clone()),
@@ -75,7 +75,7 @@ impl Look {
         verdict
     }
 
-    /// Holds the write lock of SQLite for a while, as a backup does.
+    /// Holds the write lock of SQLite for some time, as a backup does.
     pub async fn hold(&self, time: Duration) {
         let Self::Sqlite(path) = self else { return };
         let options = SqliteConnectOptions::new()
@@ -97,7 +97,7 @@ impl Look {
         }
     }
 
-    /// As if the server that signed its leases so had died a long time ago.
+    /// Ends the leases of a replica, as if its server had died a long time ago.
     pub async fn end_leases(&self, replica: &str) {
         let Self::Postgres(options) = self else {
             return;
@@ -105,7 +105,7 @@ impl Look {
         let mut connection = options.connect().await.expect("PostgreSQL runs");
         for sql in [
             "UPDATE jobs SET lease_until = TIMESTAMPTZ 'epoch' WHERE lease_holder = $1 AND state = 'running'",
-            // Not so long ago that its row would be removed before what it held is given back.
+            // Recent enough that the reconciler does not remove the row before it releases what the replica held.
             "UPDATE replicas SET lease_until = now() - INTERVAL '5 minutes' WHERE name = $1",
         ] {
             sqlx::query(sql)

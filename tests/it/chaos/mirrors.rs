@@ -1,4 +1,4 @@
-//! Mirrors: what goes wrong with them, and what must be true of them when a round is over.
+//! Damages mirrors, and checks them when a round is over.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use super::schedule::{Damage, GitMoment, Halt};
 use super::world::{MIRRORS, NAMES, SHORT_LIVED, World};
 use crate::support::server::{HOST, LOOK, Server};
 
-/// Branches that no pull comes from.
+/// Number of branches that belong to no pull request.
 const BRANCHES: usize = 4;
-/// A push reaches the mirrors within this time if nothing else is in trouble.
+/// Time within which a push reaches the mirrors if nothing else is in trouble.
 const MEANWHILE: Duration = Duration::from_secs(2);
-/// Everything is in step, and nothing is left over, within this time after all is well. What a server left that was killed
-/// is found when it is missed, which takes a minute.
+/// Time within which everything is in sync and cleaned up after all faults have ended. The leftovers of a killed
+/// server are found when it is missed, which takes a minute.
 const IN_STEP: Duration = Duration::from_secs(40);
 const MISSED: Duration = Duration::from_secs(80);
-/// A server is halted in a sync within this time, whatever else goes wrong: one that was killed before may have to be missed
-/// first.
+/// Time within which a server is halted during a sync, regardless of other faults. A server that was killed before
+/// may have to be missed first.
 const CAUGHT: Duration = Duration::from_secs(100);
-/// A failed sync is asked for again after so long.
+/// Time after which a failed sync is requested again.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
-/// How git asks for references, and for objects.
+/// Requests of git for references, and for objects.
 const ASKS: [&str; 2] = ["GET /acme/*/info/refs", "POST /acme/*/git-upload-pack"];
 
 impl World {
-    /// A push to a branch that no pull comes from.
+    /// Pushes to a branch that belongs to no pull request.
     pub async fn branch(&self, some: usize) -> Result<(), EmulatorError> {
         let content = format!("{}\n", self.serial());
         let changes = [Change::write("notes.txt", &content)];
@@ -48,7 +48,7 @@ impl World {
             .map(drop)
     }
 
-    /// One of them goes.
+    /// Deletes some branch of [`Self::branch`].
     pub async fn drop_branch(&self, some: usize) -> Result<(), EmulatorError> {
         let branches = self.github.branches(self.repo()).await?;
         let names: Vec<&String> = branches
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// GitHub's git has a bad moment.
+    /// Makes GitHub's git fail several times.
     pub fn git_in_trouble(&self, moment: GitMoment, times: u32) {
         self.count("git in trouble");
         for ask in ASKS {
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// The mirror of a server is damaged, whatever the server does at this moment.
+    /// Damages the mirror of a server, regardless of what the server does at this moment.
     pub async fn damage(&self, n: usize, damage: Damage) {
         let mirror = mirror(&self.server(n).lock().await.data_dir(), self.repo());
         if !mirror.exists() {
@@ -102,8 +102,8 @@ impl World {
         }
     }
 
-    /// The server is halted while it brings its mirror in step. That it was is told by the registry, to which a halted server
-    /// writes nothing more; until it was, that is tried again.
+    /// Halts a server during a sync of its mirror. The registry tells whether a sync was under way, because a halted
+    /// server writes nothing to it. The attempt is repeated until it succeeds.
     pub async fn halt_in_sync(&self, n: usize, halt: Halt, time: Duration) {
         let mut server = self.server(n).lock().await;
         let begun = Instant::now();
@@ -120,7 +120,7 @@ impl World {
         });
     }
 
-    /// One try. `false`: no sync began, or it had ended before the signal came.
+    /// Tries once to halt a server during a sync. `false`: no sync began, or it ended before the signal came.
     async fn halts_in_sync(
         &self,
         n: usize,
@@ -160,8 +160,9 @@ impl World {
         }
     }
 
-    /// GitHub keeps everybody waiting who asks for references, or for objects; somebody pushes and asks for a sync. `false`:
-    /// the server has not begun one, because of another fault that is not over yet.
+    /// Begins a sync that takes long. GitHub delays every answer to a request for references, or for objects; then
+    /// somebody pushes and requests a sync. `false`: the server did not begin one, because another fault is not over
+    /// yet.
     async fn begins_sync(&self, n: usize, home: &str, replica: &str, time: Duration) -> bool {
         let ask = ASKS[usize::from(time.as_millis().is_multiple_of(2))];
         self.github.fault(
@@ -185,7 +186,8 @@ impl World {
         let begun = Instant::now();
         while begun.elapsed() < MEANWHILE {
             if self.is_in_sync(home, replica).await {
-                // Git is started now. Where something else keeps it from asking, the server is halted all the same.
+                // Git runs now. Where something else keeps it from sending requests, the server is halted all the
+                // same.
                 tokio::time::timeout(MEANWHILE / 2, self.github.hanging(1))
                     .await
                     .ok();
@@ -196,7 +198,7 @@ impl World {
         false
     }
 
-    /// Whether the registry says that this process of a server is at its mirror.
+    /// Returns true if this process of a server holds the lease of its mirror, according to the registry.
     async fn is_in_sync(&self, home: &str, replica: &str) -> bool {
         let rows = self.look.rows(MIRRORS).await;
         let is_held = |holder: &str| {
@@ -227,9 +229,9 @@ fn mirror(data: &Path, repo: &str) -> PathBuf {
     data.join("mirrors").join(HOST).join(format!("{repo}.git"))
 }
 
-/// Every mirror is in step and verified, and holds what GitHub has; nothing of an attempt that was cut off is left in the
-/// database or on a disk. Somebody asks for a sync, and again when one has failed, so that nobody has to wait for the end of
-/// a backoff.
+/// Checks that every mirror is in sync and verified, and has everything that GitHub has. Nothing of an interrupted
+/// attempt may be left in the database or on a disk. Syncs are requested, again after each failure, so that the check
+/// does not wait for the end of a backoff.
 pub async fn check(world: &World) {
     let (begun, limit) = (
         Instant::now(),
@@ -261,7 +263,7 @@ pub async fn check(world: &World) {
 
 async fn look(world: &World) -> Vec<String> {
     let mut wrong = [rows(world).await, leases(world).await].concat();
-    // Only what the rows say is right is looked at on the disks.
+    // The disks are only checked when the rows are right.
     if wrong.is_empty() {
         for n in 0..world.servers.len() {
             wrong.extend(on_disk(world, n).await);
@@ -270,7 +272,7 @@ async fn look(world: &World) -> Vec<String> {
     wrong
 }
 
-/// One row per data directory, all of them in step.
+/// Checks that each data directory has one row, and that all are in sync.
 async fn rows(world: &World) -> Vec<String> {
     let (mut wrong, mut missing) = (Vec::new(), BTreeSet::new());
     for server in &world.servers {
@@ -310,7 +312,7 @@ async fn rows(world: &World) -> Vec<String> {
     wrong
 }
 
-/// Nobody works on a mirror, and nobody who is gone holds anything.
+/// Checks that nobody works on a mirror, and that no server that is gone holds a lease.
 async fn leases(world: &World) -> Vec<String> {
     let mut living = BTreeSet::new();
     for server in &world.servers {
@@ -355,7 +357,7 @@ async fn on_disk(world: &World, n: usize) -> Vec<String> {
         .collect()
 }
 
-/// Every branch is there, and of the heads of pulls none that GitHub does not have.
+/// Checks that every branch exists, and that no head of a pull request exists that GitHub does not have.
 async fn differences(world: &World, refs: &RefList) -> Vec<String> {
     let branches = world
         .github
@@ -395,9 +397,9 @@ async fn differences(world: &World, refs: &RefList) -> Vec<String> {
     wrong
 }
 
-/// When every pull is closed no disk has anything of one, whoever died over its removal. Servers look after that now and
-/// then, and when they start. A pull that held nothing when its close was lost is open for all they know, until they next
-/// look through the lists of open pulls.
+/// Checks that no disk has a checkout of a closed pull request, although servers died while they removed it. Servers
+/// look for such checkouts regularly, and when they start. A pull request that held nothing when its close was lost
+/// counts as open until a server next reads the lists of open pull requests.
 pub async fn check_checkouts(world: &World) {
     let begun = Instant::now();
     let rows = world
@@ -439,7 +441,8 @@ fn entries(dir: PathBuf) -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// Whatever is only there while somebody works: half a clone or pack, the place of a run, the key of a login.
+/// Returns files that only exist while somebody works: half a clone or pack, the directory of a run, the key of a
+/// login.
 fn leftovers(data: &Path, repo: &str) -> Vec<PathBuf> {
     let mirror = mirror(data, repo);
     let name = |path: &PathBuf| {

@@ -1,16 +1,18 @@
-//! Everything goes wrong at once, and the promises are kept (P1 to P7).
+//! Breaks everything at once, and checks that the promises are kept (P1 to P7).
 //!
-//! Servers as real processes (one on SQLite, three on PostgreSQL), an emulated GitHub, people who comment, push, force,
-//! close and merge on projects that overlap, and faults in between: servers are killed, paused and restarted, also in the
-//! middle of bringing a mirror in step, wires to the database and to GitHub are cut, disks are full, plan files are away,
-//! mirrors are damaged, GitHub's git refuses or answers nothing, deliveries come late, twice, out of order or never. The
-//! repository is renamed, another one is deleted, and clocks of servers are a minute ahead or behind. When a round is over
-//! everything is healed, and as soon as nothing is left to do [`checks`] looks from outside whether every promise was kept.
-//! In the end every pull is closed, and no disk may have anything of one that is known to be.
+//! Servers as real processes (one on SQLite, three on PostgreSQL), an emulated GitHub, people who comment, push,
+//! force, close and merge on projects that overlap, and faults in between: servers are killed, paused and restarted,
+//! also in the middle of a sync of a mirror, wires to the database and to GitHub are cut, disks are full, plan files
+//! are away, mirrors are damaged, GitHub's git refuses or answers nothing, deliveries come late, twice, out of order
+//! or never. The repository is renamed, another one is deleted, and clocks of servers are a minute ahead or behind.
+//! When a round is over, all faults end. As soon as no work is left, [`checks`] checks from outside whether every
+//! promise was kept. In the end every pull request is closed, and no disk may have any file of one that is known to
+//! be closed.
 //!
-//! What happens follows from a seed; how it meets what the servers do does not, so a world that is played again may
-//! need a few tries to fail again. A world is several rounds with the same servers. A short run is part of the tests;
-//! `make chaos ARGS="--seconds 600 --seed 7"` is a long one. Traces of a world that failed are kept under `target/tmp`.
+//! The seed decides the actions and faults, but not how they meet the work of the servers. A world that is played
+//! again may therefore need several tries to fail again. A world is several rounds with the same servers. A short run
+//! is part of the tests; `make chaos ARGS="--seconds 600 --seed 7"` is a long one. Traces of a world that failed are
+//! kept under `target/tmp`.
 
 mod api;
 mod checks;
@@ -73,7 +75,7 @@ async fn run(backend: Backend) {
     totals.assert_met();
 }
 
-/// Plays the rounds of a world; `false` if a promise was broken.
+/// Plays the rounds of a world. Returns `false` if a promise was broken.
 async fn one_world(
     backend: Backend,
     options: &Options,
@@ -116,10 +118,10 @@ async fn one_world(
     false
 }
 
-/// After so many rounds something was applied.
+/// Number of rounds after which something must have been applied.
 const ROUNDS_WITH_APPLIES: u64 = 4;
 
-/// What a run came to.
+/// Summary of a run.
 #[derive(Default)]
 struct Totals {
     rounds: u64,
@@ -165,7 +167,7 @@ impl Totals {
         );
     }
 
-    /// These are part of every world: promises that nothing could break were not proved.
+    /// Checks that certain faults were part of every world: a promise that nothing could break was not tested.
     fn assert_met(&self) {
         for what in [
             "killed in a sync",

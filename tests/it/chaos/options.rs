@@ -1,35 +1,35 @@
-//! How long, with which seed, on what.
+//! Reads the options of a chaos run: duration, seed, databases.
 
 use std::time::Duration;
 
 use crate::support::db::Backend;
 
-/// What a run is told, by the variable `LOCKKEEPER_CHAOS` or by a test.
+/// Options of a run, from the variable `LOCKKEEPER_CHAOS` or from a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// No round begins after this time.
+    /// Time after which no new round begins.
     pub time: Duration,
-    /// Decides every action and every fault.
+    /// Seed that decides every action and every fault.
     pub seed: u64,
-    /// The first world; a world that failed is played again by naming it here.
+    /// Number of the first world. A world that failed is played again with its number here.
     pub world: u64,
-    /// How many worlds at most.
+    /// Maximum number of worlds.
     pub worlds: u64,
-    /// Rounds in one world.
+    /// Number of rounds in one world.
     pub rounds: u64,
-    /// Things that people do in one round.
+    /// Number of actions of people in one round.
     pub actions: usize,
-    /// Faults in one round; half as many that concern mirrors come on top.
+    /// Number of faults in one round. Half as many faults of mirrors are added.
     pub faults: usize,
-    /// Whether to wait for leases of killed servers to run out, and to pause servers for longer than a lease. Without
-    /// it the lease of a killed server is ended by hand: who is dead cannot tell the difference.
+    /// True if the run waits until leases of killed servers expire, and pauses servers for longer than a lease.
+    /// Otherwise the lease of a killed server is ended by hand; a dead server cannot tell the difference.
     pub patient: bool,
-    /// Which databases.
+    /// Databases of the run.
     pub databases: Vec<&'static str>,
 }
 
 impl Options {
-    /// What is part of every test run.
+    /// Returns the options of the short run that is part of every test run.
     pub fn short() -> Self {
         Self {
             time: Duration::from_secs(20),
@@ -44,8 +44,8 @@ impl Options {
         }
     }
 
-    /// A long run: `--seconds N --seed N --database sqlite|postgres|both --world N --worlds N --rounds N --actions N
-    /// --faults N`.
+    /// Reads the options of a long run: `--seconds N --seed N --database sqlite|postgres|both --world N --worlds N
+    /// --rounds N --actions N --faults N`.
     pub fn parse(text: &str) -> Self {
         let mut options = Self {
             time: Duration::from_mins(10),
@@ -90,12 +90,12 @@ impl Options {
         }
     }
 
-    /// Whether a database is asked for.
+    /// Returns true if the database was requested.
     pub fn wants(&self, backend: Backend) -> bool {
         self.databases.contains(&name(backend))
     }
 
-    /// What plays one world again.
+    /// Returns the command that plays one world again.
     pub fn again(&self, backend: Backend, world: u64) -> String {
         let Self {
             seed,
@@ -112,7 +112,7 @@ impl Options {
     }
 }
 
-/// The word for a database.
+/// Returns the name of a database on the command line.
 pub fn name(backend: Backend) -> &'static str {
     match backend {
         Backend::Sqlite => "sqlite",

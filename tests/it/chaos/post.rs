@@ -1,7 +1,7 @@
-//! Brings GitHub's webhooks to the servers, as badly as a network does: late, twice, out of order, to whichever server
-//! a load balancer picks, and sometimes not at all.
+//! Delivers GitHub's webhooks to the servers, as badly as a network does: late, twice, out of order, to the server
+//! that a load balancer picks, and sometimes not at all.
 //!
-//! What becomes of a delivery follows from the seed and its number, not from the order in which they are made.
+//! The seed and the number of a delivery decide its fate. The order in which deliveries are made does not matter.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,42 +17,42 @@ use uuid::Uuid;
 use super::schedule;
 use crate::support::server::{LOOK, within};
 
-/// GitHub gives a receiver this long.
+/// Time after which GitHub gives up on a receiver.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A webhook on its way.
+/// A webhook that is being delivered.
 #[derive(Clone, Debug)]
 pub struct Letter {
-    /// What GitHub sends.
+    /// The delivery that GitHub sends.
     pub delivery: Delivery,
-    /// Nobody ever hears of it.
+    /// True if the delivery never arrives.
     pub lost: bool,
-    /// How often it was answered with 2xx.
+    /// Number of answers with 2xx.
     pub accepted: usize,
-    /// Every other answer or error.
+    /// All other answers and errors.
     pub trouble: Vec<String>,
 }
 
-/// Brings them.
+/// Delivers the webhooks of one world.
 #[derive(Clone)]
 pub struct Postman {
     seed: u64,
     world: u64,
     client: reqwest::Client,
-    /// The servers' `/events`, one per server.
+    /// Addresses of `/events`, one per server.
     doors: Arc<Mutex<Vec<Url>>>,
     letters: Arc<Mutex<BTreeMap<Uuid, Letter>>>,
     under_way: Arc<Mutex<JoinSet<()>>>,
 }
 
-/// What becomes of a delivery.
+/// Fate of a delivery.
 struct Fate {
     lost: bool,
     copies: Vec<(Duration, usize)>,
 }
 
 impl Postman {
-    /// Somebody who brings the deliveries of one world.
+    /// Creates a postman for one world.
     pub fn new(seed: u64, world: u64) -> Self {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -68,7 +68,7 @@ impl Postman {
         }
     }
 
-    /// Server `n` listens here from now on.
+    /// Stores the new address of server `n`.
     pub fn moved(&self, n: usize, door: Url) {
         let mut doors = self.doors.lock().unwrap();
         match doors.get_mut(n) {
@@ -77,7 +77,7 @@ impl Postman {
         }
     }
 
-    /// Where server `n` is, counted modulo how many there are; without a slash at the end.
+    /// Returns the address of server `n`, counted modulo the number of servers, without a slash at the end.
     pub fn url(&self, n: usize) -> String {
         let doors = self.doors.lock().unwrap();
         doors[n % doors.len()]
@@ -86,19 +86,19 @@ impl Postman {
             .to_owned()
     }
 
-    /// Sends requests without a proxy.
+    /// Returns a client that sends requests without a proxy.
     pub fn client(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// Takes deliveries from GitHub until it is dropped.
+    /// Takes deliveries from GitHub until the handle is dropped.
     pub fn work(&self, github: &Emulator) -> AbortOnDropHandle<()> {
         let (postman, github) = (self.clone(), github.clone());
         let mut changes = github.changes();
         AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
                 postman.collect(&github);
-                // An event is put into the queue a moment after the world has changed.
+                // An event enters the queue a moment after the world has changed.
                 tokio::time::timeout(LOOK, changes.changed()).await.ok();
             }
         }))
@@ -124,7 +124,7 @@ impl Postman {
         }
     }
 
-    /// One in thirty is lost, one in eight comes twice, one in three late.
+    /// Decides the fate of a delivery: one in thirty is lost, one in eight comes twice, one in three late.
     fn fate(&self, delivery: &Delivery) -> Fate {
         let number = delivery.id.as_u64_pair().1;
         let mut rng = schedule::rng(self.seed, self.world, number);
@@ -172,8 +172,8 @@ impl Postman {
         }
     }
 
-    /// Waits until nothing is under way, and brings again what no server has taken, as people do who look at GitHub's
-    /// list of failed deliveries. Returns whether everything has arrived.
+    /// Waits until no delivery is under way. Then it redelivers those that no server has accepted, as people do who
+    /// look at GitHub's list of failed deliveries. Returns true if everything has arrived.
     pub async fn bring_the_rest(&self, github: &Emulator) -> bool {
         for round in 0..40 {
             self.collect(github);
@@ -194,7 +194,7 @@ impl Postman {
         false
     }
 
-    /// Whether nothing is under way, and nothing waits to be.
+    /// Returns true if no delivery is under way or waits.
     pub fn is_idle(&self, github: &Emulator) -> bool {
         let mut under_way = self.under_way.lock().unwrap();
         while under_way.try_join_next().is_some() {}
@@ -210,7 +210,7 @@ impl Postman {
         .await;
     }
 
-    /// All there were.
+    /// Returns all deliveries so far.
     pub fn all(&self) -> Vec<Letter> {
         self.letters().values().cloned().collect()
     }

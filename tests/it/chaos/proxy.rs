@@ -1,7 +1,8 @@
 //! A wire that can be in trouble: a TCP proxy in front of PostgreSQL or GitHub.
 //!
-//! What a connection held back when it is cut is lost, unless the trouble is that comments and statuses arrive late: then
-//! whoever sent one hears nothing, and it is set all the same, after it was sent again or a newer one was.
+//! Bytes that a connection held back are lost when it is cut. The exception is the fault in which comments and
+//! statuses arrive late: their sender gets no answer, and they take effect all the same, after the sender has retried
+//! or sent a newer one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,20 +18,20 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::schedule::Trouble;
 
-/// The emulated GitHub has done what was asked by then.
+/// Time within which the emulated GitHub has carried out a request.
 const CARRIED_OUT: Duration = Duration::from_secs(1);
 
-/// A proxy on loopback; it takes no more connections when it is dropped.
+/// A proxy on loopback. It accepts no more connections after it is dropped.
 pub struct Wire {
-    /// Where it listens.
+    /// Address on which the proxy listens.
     pub address: SocketAddr,
     state: Arc<watch::Sender<State>>,
-    /// Requests that have not arrived yet.
+    /// Number of requests that have not arrived yet.
     late: Arc<watch::Sender<usize>>,
     _listening: AbortOnDropHandle<()>,
 }
 
-/// How the wire is now. Connections of another `era` are cut.
+/// Present state of the wire. Connections of another `era` are cut.
 #[derive(Clone, Copy, Debug)]
 struct State {
     trouble: Option<Trouble>,
@@ -38,7 +39,7 @@ struct State {
 }
 
 impl Wire {
-    /// A wire to an address.
+    /// Creates a wire to an address.
     pub async fn to(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -63,13 +64,13 @@ impl Wire {
         }
     }
 
-    /// Waits until everything has arrived that was late.
+    /// Waits until all late requests have arrived.
     pub async fn nothing_is_late(&self) {
-        // The sender is ours.
+        // The sender belongs to this wire, so the channel is open.
         self.late.subscribe().wait_for(|late| *late == 0).await.ok();
     }
 
-    /// The trouble begins. A later one takes the place of an earlier one.
+    /// Begins a fault. It replaces an earlier one.
     pub fn trouble(&self, trouble: Trouble) {
         self.state.send_modify(|state| {
             state.era += u64::from(matches!(trouble, Trouble::Refused | Trouble::Cut));
@@ -77,7 +78,7 @@ impl Wire {
         });
     }
 
-    /// All is well again. Connections on which nothing got through are cut.
+    /// Ends the fault. Connections on which nothing got through are cut.
     pub fn heal(&self) {
         self.state.send_modify(|state| {
             state.era += u64::from(state.trouble == Some(Trouble::Silent));
@@ -130,8 +131,8 @@ async fn connect(
     }
 }
 
-/// Passes bytes on until one side ends or the wire is cut. When one direction ends, so does the other: neither
-/// PostgreSQL nor HTTP goes on with half a connection.
+/// Forwards bytes until one side ends or the wire is cut. When one direction ends, so does the other, because neither
+/// PostgreSQL nor HTTP continues with half a connection.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -177,14 +178,14 @@ async fn pump(
     }
 }
 
-/// Whether a request begins so that posts a comment or sets a status.
+/// Returns true if these bytes begin a request that posts a comment or sets a status.
 fn writes(bytes: &[u8]) -> bool {
     Regex::new(r"^POST \S*/(issues/\d+/comments|statuses/\w+) ")
         .expect("it is a pattern")
         .is_match(bytes)
 }
 
-/// How long a request is that begins so; its headers are in the first piece.
+/// Returns the length of the request that begins with these bytes. Its headers are in the first piece.
 fn length(begin: &[u8]) -> usize {
     let headers = Regex::new(r"(?is)^(.*?)\r\n\r\n").expect("it is a pattern");
     let body = Regex::new(r"(?i)\r\ncontent-length: (\d+)").expect("it is a pattern");
@@ -197,7 +198,7 @@ fn length(begin: &[u8]) -> usize {
     headers.end() + body.unwrap_or(0)
 }
 
-/// Sends a request whose sender is gone. Nobody hears the answer.
+/// Sends a request after its sender is gone. Nobody reads the answer.
 async fn arrive_late(
     request: Vec<u8>,
     mut to: OwnedWriteHalf,
@@ -206,7 +207,7 @@ async fn arrive_late(
 ) {
     tokio::time::sleep(time).await;
     if to.write_all(&request).await.is_ok() {
-        // A server that finds its client gone may not begin.
+        // A server that finds its client gone may not even begin.
         tokio::time::sleep(CARRIED_OUT).await;
     }
     late.send_modify(|late| *late -= 1);
@@ -216,7 +217,7 @@ async fn arrive_late(
 mod tests {
     use super::*;
 
-    /// What comes back through the wire for a question, or `None` when it is cut.
+    /// Sends a question through the wire and returns the answer, or `None` when the wire is cut.
     async fn ask(stream: &mut TcpStream) -> Option<[u8; 5]> {
         let mut answer = [0; 5];
         stream.write_all(b"hello").await.ok()?;

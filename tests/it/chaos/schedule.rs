@@ -1,7 +1,7 @@
-//! What happens in a round, and when: made from the seed alone, before the round begins.
+//! Decides the actions and faults of a round and their times, from the seed alone and before the round begins.
 //!
-//! People and faults are drawn independently, so that every fault meets everything people do. Whom an action concerns
-//! (the third pull, the second lock) is drawn as a number and looked up when its time comes.
+//! People and faults are drawn independently, so that every fault meets every action. The target of an action (the
+//! third pull request, the second lock) is drawn as a number and looked up when its time comes.
 
 use std::time::Duration;
 
@@ -11,131 +11,129 @@ use rand::{RngExt, SeedableRng};
 use super::options::Options;
 use crate::support::db::Backend;
 
-/// How many projects the repository has; few, so that pulls meet each other.
+/// Number of projects in the repository. It is small, so that pull requests conflict.
 pub const PROJECTS: usize = 10;
 
-/// Something that happens.
+/// An action or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Somebody opens a pull that changes these projects.
+    /// Somebody opens a pull request that changes these projects.
     Open(Vec<Edit>),
-    /// Somebody pushes to a pull.
+    /// Somebody pushes to a pull request.
     Push(usize, Vec<Edit>),
-    /// Somebody throws the commits of a pull away and pushes others.
+    /// Somebody discards the commits of a pull request and pushes others.
     ForcePush(usize, Vec<Edit>),
-    /// Somebody pushes to a branch that no pull comes from.
+    /// Somebody pushes to a branch that belongs to no pull request.
     Branch(usize),
-    /// Somebody deletes such a branch.
+    /// Somebody deletes a branch that belongs to no pull request.
     DropBranch(usize),
-    /// Somebody comments on a pull.
+    /// Somebody comments on a pull request.
     Comment(usize, String),
-    /// A pull is closed.
+    /// Somebody closes a pull request.
     Close(usize),
-    /// A closed pull is opened again.
+    /// Somebody reopens a closed pull request.
     Reopen(usize),
-    /// A pull is merged.
+    /// Somebody merges a pull request.
     Merge(usize),
-    /// The repository gets another name.
+    /// Somebody renames the repository.
     Rename,
-    /// The other repository is deleted, with a pull that holds a lock.
+    /// Somebody deletes the other repository, with a pull request that holds a lock.
     Delete,
-    /// Somebody gives a lock back through the API of a server.
+    /// Somebody discards a lock through the API of a server.
     Discard(usize, usize),
-    /// Somebody releases a lock through the API of a server, also while something is under way under it.
+    /// Somebody releases a lock through the API of a server, even while work under the lock goes on.
     Release(usize, usize),
-    /// Somebody hands a lock over to a pull that waits for it.
+    /// Somebody hands a lock over to a pull request that is queued for it.
     HandOver(usize, usize),
-    /// Applies are stopped through a server, and allowed again after a while.
+    /// Somebody stops applies through a server, and allows them again after some time.
     StopApplies(usize, Duration),
-    /// Something goes wrong.
+    /// A fault begins.
     Fault(Fault),
 }
 
-/// What a push does to a project.
+/// Change of a project in a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// Its number.
+    /// Number of the project.
     pub project: usize,
-    /// What the stand-in for Terraform is to do.
+    /// Order for the fake Terraform.
     pub order: &'static str,
 }
 
-/// Something that goes wrong, for a while where there is a time.
+/// A fault. If it has a duration, it ends after this time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGKILL, and a new process after a while.
+    /// Kills a server with SIGKILL. A new process starts after this time.
     Kill(usize, Duration),
-    /// SIGTERM, and a new process at once.
+    /// Stops a server with SIGTERM. A new process starts at once.
     Restart(usize),
-    /// SIGSTOP, and SIGCONT after a while.
+    /// Pauses a server with SIGSTOP, and continues it with SIGCONT after this time.
     Pause(usize, Duration),
-    /// The way of a server to its database or to GitHub is in trouble.
+    /// Disturbs the connection of a server to its database or to GitHub.
     Wire(End, usize, Trouble, Duration),
-    /// Somebody else (a backup) holds SQLite's write lock.
+    /// Holds SQLite's write lock, as a backup does.
     HoldDatabase(Duration),
-    /// GitHub has a bad moment on a route, so many times.
+    /// Makes GitHub fail on a route, this many times.
     GitHub(&'static str, u32, BadMoment),
-    /// Plan files cannot be written or read.
+    /// Makes plan files impossible to write or read.
     PlansAway(Duration),
-    /// A server cannot write a single byte to any file, nor can what it starts.
+    /// Keeps a server and its children from writing a single byte to any file.
     DiskFull(usize, Duration),
-    /// GitHub's git has a bad moment, so many times.
+    /// Makes GitHub's git fail, this many times.
     Git(GitMoment, u32),
-    /// A server finds its mirror damaged.
+    /// Damages the mirror of a server.
     Damage(usize, Damage),
-    /// SIGKILL or SIGSTOP while mirrors are being brought in step, and a new process or SIGCONT after a while.
+    /// Halts a server with SIGKILL or SIGSTOP during a sync of mirrors. After this time, a new process starts or
+    /// SIGCONT follows.
     InSync(usize, Halt, Duration),
 }
 
-/// What GitHub answers to git.
+/// Fault of GitHub's answers to git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GitMoment {
-    /// 401.
+    /// Answer with status 401.
     Unauthorized,
-    /// 404.
+    /// Answer with status 404.
     NotFound,
-    /// 503.
+    /// Answer with status 503.
     Unavailable,
-    /// Drops the connection.
+    /// A dropped connection.
     Dropped,
-    /// Nothing at all.
+    /// No answer at all.
     Silent,
 }
 
-/// What is wrong with a mirror.
+/// Damage of a mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// Its objects are gone.
+    /// The objects of the mirror are gone.
     Objects,
-    /// The file of its references holds something else.
+    /// The file of packed references has other content.
     Refs,
-    /// Its configuration cannot be read.
+    /// The configuration of the mirror cannot be read.
     Config,
     /// `HEAD` is empty.
     Head,
-    /// Lock files and half a clone of somebody who was killed lie around.
+    /// Lock files and half a clone of a killed process are left over.
     Leftovers,
 }
 
-/// How a server is halted.
+/// Way to halt a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// SIGKILL.
     Kill,
-    /// SIGSTOP.
     Pause,
 }
 
-/// Where a wire of a server leads.
+/// Destination of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The database.
     Database,
-    /// GitHub: its API and git.
+    /// API and git of GitHub.
     GitHub,
 }
 
-/// What is wrong with a wire.
+/// Fault of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Connections are cut and no new ones taken.
@@ -146,28 +144,28 @@ pub enum Trouble {
     CutAfter(usize),
     /// Nothing gets through, and then the connections are cut.
     Silent,
-    /// Everything takes longer.
+    /// Every transfer takes longer.
     Slow(Duration),
-    /// Connections on which a comment is posted or a status set are cut, and the request arrives so much later.
+    /// Connections that post a comment or set a status are cut, and the request arrives this much later.
     Late(Duration),
 }
 
-/// What GitHub does.
+/// Fault of GitHub's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadMoment {
-    /// 502.
+    /// Answer with status 502.
     BadGateway,
-    /// Does what was asked, and the answer is lost.
+    /// GitHub carries out the request, and the answer is lost.
     LoseAnswer,
-    /// Drops the connection.
+    /// GitHub drops the connection.
     DropConnection,
-    /// 404.
+    /// Answer with status 404.
     NotFound,
-    /// The secondary rate limit, for a second.
+    /// Secondary rate limit, for a second.
     Limited,
 }
 
-/// A round: what happens, and when after its beginning, in this order.
+/// Returns a round: its acts in order, with their times after its beginning.
 pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec<(Duration, Act)> {
     let mut rng = rng(options.seed, world, round);
     let length = Duration::from_millis(300 * options.actions as u64);
@@ -189,7 +187,7 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
             Act::Fault(fault(&mut rng, backend, options.patient)),
         ));
     }
-    // In every round something happens to mirrors.
+    // Every round has faults of mirrors.
     for _ in 0..options.faults.div_ceil(2) {
         acts.push((
             within(&mut rng, length),
@@ -206,7 +204,8 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
     if round == 0 || rng.random_ratio(1, 3) {
         acts.push((within(&mut rng, length), Act::Rename));
     }
-    // What is planned since the last round was healed: later on little is for long enough.
+    // Applies of the plans that were made since the last round was healed. Later in a round, few plans stay valid for
+    // long enough.
     for _ in 0..if round == 0 { 0 } else { 4 } {
         let some = rng.random_range(0..1000);
         acts.push((
@@ -214,7 +213,7 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
             Act::Comment(some, "lockkeeper apply".to_owned()),
         ));
     }
-    // However short a run is, it meets these.
+    // Even the shortest run includes these.
     if round == 0 {
         acts.push((length / 2 + within(&mut rng, length / 2), Act::Delete));
         for halt in [Halt::Kill, Halt::Pause] {
@@ -229,7 +228,7 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
     acts
 }
 
-/// A source of chance that depends on these numbers only.
+/// Returns a random number generator that depends on these numbers only.
 pub fn rng(seed: u64, world: u64, round: u64) -> StdRng {
     let mut bytes = [0; 32];
     for (place, number) in bytes.chunks_exact_mut(8).zip([seed, world, round, 0x10c4]) {
@@ -238,9 +237,9 @@ pub fn rng(seed: u64, world: u64, round: u64) -> StdRng {
     StdRng::from_seed(bytes)
 }
 
-/// When people come back to what they have left.
+/// Time at the beginning of a round when people come back to their earlier work.
 const BEGINNING: Duration = Duration::from_secs(2);
-/// Numbers of servers are drawn from these, and taken modulo how many there are.
+/// Range from which server numbers are drawn. They are taken modulo the number of servers.
 const SERVERS: usize = 3;
 
 fn within(rng: &mut StdRng, length: Duration) -> Duration {
@@ -267,7 +266,7 @@ fn edits(rng: &mut StdRng) -> Vec<Edit> {
         "no changes",
         "fail plan",
         "fail apply",
-        // Somebody applies it again.
+        // Somebody requests this apply again.
         "fail apply once",
     ];
     let first = rng.random_range(0..PROJECTS);
@@ -299,7 +298,7 @@ fn by_people(rng: &mut StdRng) -> Act {
     }
 }
 
-/// Commands, and some words that are none.
+/// Returns a command, or words that are not a command.
 fn words(rng: &mut StdRng) -> String {
     let project = rng.random_range(0..PROJECTS);
     match rng.random_range(0..100) {

@@ -1,4 +1,5 @@
-//! Servers whose clocks are off. The program is the one that ships: a library between it and the system moves its time.
+//! Runs servers whose clocks are wrong. The program is the real one: a library between it and the system changes its
+//! time.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +15,7 @@ use chrono::{DateTime, Utc};
 use super::post::Postman;
 use crate::support::server::Settings;
 
-/// A server whose clock is so many seconds ahead.
+/// Returns settings of a server whose clock is this many seconds ahead.
 pub fn off_by(settings: Settings, seconds: i64) -> Settings {
     if seconds == 0 {
         return settings;
@@ -22,7 +23,7 @@ pub fn off_by(settings: Settings, seconds: i64) -> Settings {
     settings.variable("LD_PRELOAD", &library(seconds).display().to_string())
 }
 
-/// How many seconds the clock of a server is ahead, by what it says itself.
+/// Returns how many seconds the clock of a server is ahead, according to the server.
 pub async fn clock_of(post: &Postman, server: usize) -> i64 {
     let answer = post
         .client()
@@ -34,7 +35,7 @@ pub async fn clock_of(post: &Postman, server: usize) -> i64 {
     (DateTime::parse_from_rfc2822(said).expect("a time").to_utc() - Utc::now()).num_seconds()
 }
 
-/// The library, built once by the compiler that the build of this program needs, too.
+/// Builds the library once, with the compiler that the build of this program also needs.
 fn library(seconds: i64) -> PathBuf {
     static BUILT: Mutex<()> = Mutex::new(());
     let _alone = BUILT.lock().unwrap();

@@ -1,4 +1,4 @@
-//! One world: a GitHub, servers, the wires between them, and what has happened so far.
+//! One world: a GitHub, servers, the wires between them, and a record of the events so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -30,52 +30,52 @@ use crate::support::server::{APP_ID, BOT, LOOK, Server, Settings, TOKEN, WEBHOOK
 
 const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
-/// The repository has one of these names, in turn.
+/// Names of the repository, in turn.
 pub const NAMES: [&str; 2] = ["acme/infra", "acme/platform"];
-/// A repository with one pull, which is deleted in the first round.
+/// A repository with one pull request, deleted in the first round.
 pub const SHORT_LIVED: &str = "acme/short-lived";
-/// Who may use the API.
+/// User name for the API.
 pub const WEB_USER: &str = "ops";
-/// With this password.
+/// Password for the API.
 pub const WEB_PASSWORD: &str = "chaos-web-password";
 
-/// Most projects are locked as usual; one only by its apply, and one not at all.
+/// Configuration in which most projects are locked as usual, one only by its apply, and one not at all.
 const LOCK_MODES: &str = "version: 3\n\
     autodiscover: {mode: enabled}\n\
     projects:\n\
     - {dir: p8, repo_locks: {mode: on_apply}}\n\
     - {dir: p9, repo_locks: {mode: disabled}}\n";
-/// The repository may say that, and no lock is kept for long by somebody who does nothing: three
-/// minutes, of which clocks that are off can take two.
+/// Server configuration that allows the repository to set lock modes, and ends unused locks after three minutes.
+/// Clocks that are wrong can take two of these minutes.
 const RULES: &str = "--repo-config-json=\
     {\"repos\": [{\"id\": \"/.*/\", \"allowed_overrides\": [\"repo_locks\"], \"repo_locks\": {\"ttl\": \"3m\"}}]}";
 
-/// How many seconds the clocks of servers are off.
+/// Number of seconds by which the clocks of the servers are wrong.
 const CLOCKS: [i64; 3] = [60, 0, -60];
-/// Between a clock that is read and its comparison.
+/// Maximum time in seconds between reading a clock and comparing it.
 const SLOWNESS: i64 = 30;
 
-/// How long after the last fault everything must be done. Leases of the dead run out within a minute; what was tried in
-/// vain is tried again after waits that double.
+/// Time after the last fault within which all work must be done. Leases of dead servers expire within a minute;
+/// failed requests are retried after waits that double.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// How long a service manager tries to start a server, and how long it waits between two tries.
+/// Time for which a service manager tries to start a server.
 const PERSISTENCE: Duration = Duration::from_mins(1);
 const BETWEEN_STARTS: Duration = Duration::from_millis(500);
 
-/// A world under way.
+/// A running world.
 pub struct World {
     pub backend: Backend,
     pub options: Options,
     pub number: u64,
     pub github: Emulator,
-    /// The account of the servers.
+    /// Account of the servers on GitHub.
     pub bot: String,
     pub post: Postman,
     pub look: Look,
     pub servers: Vec<AsyncMutex<Server>>,
     wires: Vec<Wires>,
-    /// The forge, the ledger, the plan files.
+    /// Directory of the forge, the ledger and the plan files.
     pub dir: TempDir,
     record: Mutex<Record>,
     begun: Instant,
@@ -87,17 +87,18 @@ struct Wires {
     database: Option<Wire>,
 }
 
-/// What differs from world to world.
+/// Properties that differ from world to world.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Servers act as a GitHub App, with tokens that end.
+    /// Servers act as a GitHub App, with tokens that expire.
     is_app: bool,
-    /// Plans are made of the branch, so that pulls with the same files go on after one was merged.
+    /// Plans are made of the branch, so that pull requests with the same files go on after one was merged.
     of_branch: bool,
 }
 
 impl Kind {
-    /// Even the first worlds of a short run, one on each database, are of both kinds.
+    /// Returns the kind of a world. Even the first worlds of a short run, one on each database, cover both values of
+    /// each property.
     fn of(backend: Backend, number: u64) -> Self {
         let turn = number + u64::from(backend == Backend::Postgres);
         Self {
@@ -107,29 +108,29 @@ impl Kind {
     }
 }
 
-/// What has happened.
+/// Record of the events in a world.
 #[derive(Default)]
 pub struct Record {
-    /// Every pull.
+    /// All pull requests.
     pub pulls: Vec<PullNumber>,
-    /// Every commit that was the head of a pull.
+    /// All commits that were the head of a pull request.
     pub heads: BTreeSet<CommitSha>,
-    /// How often what was done.
+    /// Number of times that each kind of event happened.
     pub counts: BTreeMap<&'static str, usize>,
     /// Promises that were broken.
     pub broken: Vec<String>,
-    /// Line by line.
+    /// Story of the world, line by line.
     pub story: Vec<String>,
-    /// Makes branches and files unlike any before.
+    /// Counter that makes branches and files unique.
     pub serial: u64,
-    /// How often the repository was renamed.
+    /// Number of renames of the repository.
     pub renames: usize,
-    /// The other repository is gone.
+    /// True if the other repository was deleted.
     pub is_deleted: bool,
 }
 
 impl World {
-    /// A world with servers that run.
+    /// Starts a world with running servers.
     pub async fn begin(backend: Backend, options: &Options, number: u64) -> Arc<Self> {
         let dir = tempfile::Builder::new()
             .prefix("lockkeeper-chaos-")
@@ -201,12 +202,12 @@ impl World {
         world
     }
 
-    /// The name of the repository, as it is now.
+    /// Returns the present name of the repository.
     pub fn repo(&self) -> &'static str {
         NAMES[self.record().renames % NAMES.len()]
     }
 
-    /// The wire of a server to its database, if there is one, or to GitHub.
+    /// Returns the wire of a server to its database, if there is one, or to GitHub.
     pub fn wire(&self, end: End, server: usize) -> Option<&Wire> {
         let wires = &self.wires[server % self.wires.len()];
         match end {
@@ -215,13 +216,13 @@ impl World {
         }
     }
 
-    /// A server that may have died or be about to be started: whoever has it decides.
+    /// Returns a server. It may have died or be about to start: the task that locks it decides.
     pub fn server(&self, n: usize) -> &AsyncMutex<Server> {
         &self.servers[self.index(n)]
     }
 
-    /// Starts a server that does not run, again and again as a service manager does: during a fault it may not be able
-    /// to. `false` when it cannot for longer than any fault lasts.
+    /// Starts a stopped server, and retries as a service manager does, because a fault may prevent the start. Returns
+    /// `false` if the start fails for longer than any fault lasts.
     pub async fn start(&self, n: usize, server: &mut Server) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < PERSISTENCE {
@@ -239,13 +240,14 @@ impl World {
         n % self.servers.len()
     }
 
-    /// Waits until nothing is left to do; otherwise tells what is.
+    /// Waits until no work is left. Otherwise it reports the remaining work.
     pub async fn quiet(&self) {
-        // Whatever is still wanted of a repository that is gone is tried for an hour, as long as it may come back.
+        // Jobs of a deleted repository are retried for an hour, because it may come back.
         const OPEN: &str = "SELECT kind, lane, state, CAST(attempt AS TEXT), COALESCE(last_error, '') FROM jobs \
                             WHERE state IN ('queued', 'running') AND lane NOT LIKE '%/acme/short-lived%' ORDER BY seq";
-        // What arrived late is looked for when nothing can arrive any more. Time flies until then; the clocks of those who put
-        // these jobs off may be wrong. What failed waits as it does everywhere: its tries are counted.
+        // Late arrivals are only looked for when nothing can arrive any more. The time until then is skipped, and the
+        // clocks of the servers that delayed these jobs may be wrong. Failed jobs wait as usual, because their
+        // attempts are counted.
         const HASTEN: [&str; 2] = [
             "UPDATE jobs SET run_after = '2020-01-01T00:00:00+00:00' \
              WHERE kind IN ('remove_duplicates', 'repeat_status') AND state = 'queued' AND last_error IS NULL RETURNING kind",
@@ -260,7 +262,7 @@ impl World {
         while calm < 3 {
             self.look.rows(hasten).await;
             let open = self.look.rows(OPEN).await;
-            // What the bot says is a delivery, too, and may be late.
+            // Comments of the bot are deliveries, too, and may be late.
             calm = if open.is_empty() && self.post.is_idle(&self.github) {
                 calm + 1
             } else {
@@ -277,27 +279,27 @@ impl World {
         }
     }
 
-    /// Where the stand-in for Terraform notes each apply.
+    /// Returns the file in which the fake Terraform records each apply.
     pub fn ledger(&self) -> PathBuf {
         self.dir.path().join("ledger")
     }
 
-    /// Where plan files are.
+    /// Returns the directory of plan files.
     pub fn plans(&self) -> PathBuf {
         self.dir.path().join("plans")
     }
 
-    /// The record, for as long as nobody waits.
+    /// Locks the record. The guard must not be held across an await.
     pub fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap()
     }
 
-    /// Counts something.
+    /// Counts an event.
     pub fn count(&self, what: &'static str) {
         *self.record().counts.entry(what).or_default() += 1;
     }
 
-    /// A line of the story.
+    /// Adds a line to the story.
     #[expect(
         clippy::print_stdout,
         reason = "a round that fails is to be played again from what was printed"
@@ -314,13 +316,13 @@ impl World {
         self.record().story.push(line);
     }
 
-    /// A promise was broken.
+    /// Records a broken promise.
     pub fn broken(&self, what: &str) {
         self.say(&format!("BROKEN: {what}"));
         self.record().broken.push(what.to_owned());
     }
 
-    /// Puts everything that helps to find a cause where it survives, and tells where.
+    /// Copies everything that helps to find a cause to a place where it survives. Returns the place.
     pub async fn keep_traces(&self) -> PathBuf {
         let name = format!(
             "{}-{}-{}",
@@ -367,7 +369,7 @@ impl World {
     }
 }
 
-/// What is kept of the database.
+/// Queries whose results are kept as traces.
 const TRACES: [(&str, &str); 7] = [
     (
         "jobs",
@@ -402,7 +404,7 @@ const TRACES: [(&str, &str); 7] = [
     ),
 ];
 
-/// Where each mirror stands.
+/// Query for the state of each mirror.
 pub const MIRRORS: &str = "SELECT replica, repo, state, verification, CAST(retry_count AS TEXT), \
      COALESCE(CAST(retry_at AS TEXT), ''), COALESCE(asked_by, ''), COALESCE(lease_holder, ''), COALESCE(failure, '') \
      FROM repository_syncs ORDER BY replica, repo";
@@ -427,7 +429,7 @@ impl Wires {
     }
 }
 
-/// The same database through a wire.
+/// Returns the address of the same database through a wire.
 fn by_way_of(url: &DatabaseUrl, address: SocketAddr) -> DatabaseUrl {
     match url {
         DatabaseUrl::Sqlite(path) => DatabaseUrl::Sqlite(path.clone()),
@@ -457,7 +459,7 @@ async fn github(dir: &Path, kind: Kind) -> (Emulator, String) {
         .create_repo(SHORT_LIVED, &files)
         .await
         .expect("it is new");
-    // The postman takes them from here.
+    // The postman takes deliveries from here.
     github.set_delivering(Delivering::Held).await;
     (github, bot)
 }

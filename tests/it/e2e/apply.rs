@@ -1,4 +1,4 @@
-//! Applying plans.
+//! Stories about applying plans.
 
 use lockkeeper::emulator::StatusState;
 

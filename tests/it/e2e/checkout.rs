@@ -1,9 +1,9 @@
-//! What is planned: the head of the pull, or its merge into the base.
+//! Stories about the commit that is planned: the head of the pull request, or its merge into the base.
 
 use super::world::{World, resource};
 use crate::support::server::Settings;
 
-/// A pull that changes `main.tf` while `main` got a file of its own after the branch was made.
+/// Opens a pull request that changes `main.tf`. `main` gets a new file after the branch was made.
 async fn diverged(
     settings: Settings,
     on_main: (&str, &str),

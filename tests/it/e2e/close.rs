@@ -1,4 +1,4 @@
-//! Pulls that are closed at any moment leave no lock behind (P7).
+//! Stories in which pull requests are closed at any moment and leave no lock behind (P7).
 
 use super::gates::{ApplyGate, PlanGate};
 use super::world::{REPO, World, resource};

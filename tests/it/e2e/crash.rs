@@ -1,4 +1,4 @@
-//! The server is killed (SIGKILL) and started again (P1, P3).
+//! Stories in which the server is killed (SIGKILL) and started again (P1, P3).
 
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock, SystemClock};
@@ -60,8 +60,8 @@ async fn crash(world: &mut World, backend: Backend) {
     );
 }
 
-/// Starts a server that was killed. On a shared database another replica may only take over when the leases of the dead
-/// one have run out; that time is passed in the database.
+/// Starts a server that was killed. On a shared database another replica may only take over after the leases of the
+/// dead one expired; the database is changed as if that time had passed.
 async fn start_again(world: &mut World, backend: Backend) {
     if backend == Backend::Postgres {
         let store = world.store().await;
@@ -87,7 +87,7 @@ async fn a_plan_cut_off_by_a_crash_is_made_again_by_itself(backend: Backend) {
 
     crash(&mut world, backend).await;
     world.server.interrupted(1).await;
-    // The old Terraform still lives, asked politely to stop; the new one waits for it.
+    // The old Terraform still runs after a request to stop. The new one waits for it.
     assert_eq!(world.server.terraforms(), before);
     gate.assert_nobody_waits().await;
     first.let_in();
@@ -165,7 +165,7 @@ async fn what_was_taken_before_a_crash_is_worked_on_after_it(backend: Backend) {
     let gate = PlanGate::start().await;
     let first = world.open("first", &[("a/main.tf", &gate.code())]).await;
     let visit = gate.visit().await;
-    // A server that is told to stop takes webhooks to the end, but begins nothing new.
+    // A server that was told to stop accepts webhooks until the end, but begins nothing new.
     world.server.terminate();
     world.server.logged("Told to stop").await;
     let second = world.open("second", &[("b/main.tf", &gate.code())]).await;
@@ -201,7 +201,7 @@ async fn a_pull_closed_while_the_server_was_down_is_not_planned_again(backend: B
     let pull = world.open("feature", &[("main.tf", &gate.code())]).await;
     let visit = gate.visit().await;
     world.server.kill9().await;
-    // Nobody is there to take the webhook.
+    // No server is there to accept the webhook.
     world
         .github
         .close(REPO, pull, "alice")
@@ -261,7 +261,7 @@ async fn a_mirror_that_the_dead_server_was_at_is_free_for_the_next_one_of_its_da
         "{orphans:?} still write into a mirror: {alive:?}"
     );
     world.github.clear_faults();
-    // Nobody has missed the dead one yet.
+    // The dead server has not been missed yet.
     world
         .ask(pull, "lockkeeper plan")
         .await

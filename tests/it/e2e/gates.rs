@@ -1,4 +1,4 @@
-//! Where a story stops Terraform for as long as it likes.
+//! Gates where a story stops Terraform for as long as it needs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::server::within;
 
-/// A remote state that is read while a plan is made, and given out when the story says so.
+/// A remote state that a plan reads. The story decides when Terraform gets it.
 pub struct PlanGate {
     address: String,
     visits: Mutex<mpsc::UnboundedReceiver<Visit>>,
@@ -23,22 +23,22 @@ pub struct PlanGate {
     _server: AbortOnDropHandle<()>,
 }
 
-/// A Terraform that waits for its data. Dropping this drops the connection; Terraform then tries again.
+/// A Terraform that waits for its data. Dropping this value drops the connection; Terraform then retries.
 pub struct Visit(oneshot::Sender<()>);
 
 impl Visit {
-    /// Lets it go on; one that has gone away does not mind.
+    /// Lets Terraform go on. One that has gone away is no error.
     pub fn let_in(self) {
         self.0.send(()).ok();
     }
 }
 
-/// A state without resources; its output changes nothing.
+/// A state without resources. Its output changes nothing.
 const STATE: &str = r#"{"version":4,"terraform_version":"1.0.0","serial":1,
     "lineage":"e2e","outputs":{"word":{"value":"hello","type":"string"}},"resources":[]}"#;
 
 impl PlanGate {
-    /// A closed gate.
+    /// Starts a closed gate.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!(
@@ -60,7 +60,7 @@ impl PlanGate {
         }
     }
 
-    /// Code whose plan goes through the gate, and which has one resource.
+    /// Returns code with one resource, whose plan goes through the gate.
     pub fn code(&self) -> String {
         format!(
             "data \"terraform_remote_state\" \"gate\" {{\n  backend = \"http\"\n  config  = {{ address = \"{}\" }}\n}}\n\
@@ -78,7 +78,7 @@ impl PlanGate {
             .expect("the server lives as long as this")
     }
 
-    /// Nobody waits who was not welcomed.
+    /// Asserts that no further Terraform waits at the gate.
     pub async fn assert_nobody_waits(&self) {
         assert!(
             self.visits.lock().await.try_recv().is_err(),
@@ -86,7 +86,7 @@ impl PlanGate {
         );
     }
 
-    /// From now on everybody goes through at once.
+    /// Opens the gate, so that every Terraform passes at once.
     pub fn open(&self) {
         self.open.send_replace(true);
     }
@@ -104,7 +104,7 @@ async fn visit(
     ([(CONTENT_TYPE, "application/json")], STATE)
 }
 
-/// A pipe that a provisioner reads from: the apply goes on when the story writes to it.
+/// A pipe that a provisioner reads from. The apply goes on when the story writes to it.
 #[derive(Clone)]
 pub struct ApplyGate {
     pipe: PathBuf,
@@ -115,7 +115,7 @@ pub struct ApplyGate {
 pub struct Applying(Arc<File>);
 
 impl ApplyGate {
-    /// A closed gate in a directory.
+    /// Creates a closed gate in a directory.
     pub fn new(dir: &Path) -> Self {
         let gate = Self {
             pipe: dir.join("gate"),
@@ -125,7 +125,8 @@ impl ApplyGate {
         gate
     }
 
-    /// A resource whose creation has a side effect (a line in a file), then waits at the gate, then has another one.
+    /// Returns code of a resource whose creation has a side effect (a line in a file), then waits at the gate, then
+    /// has another.
     pub fn code(&self, name: &str) -> String {
         let (pipe, done) = (self.pipe.display(), self.done.display());
         format!(
@@ -134,7 +135,7 @@ impl ApplyGate {
         )
     }
 
-    /// The pipe, for code of the story's own and for whoever else lets an apply through.
+    /// Returns the pipe, for code of a story, and for other helpers that let an apply through.
     pub fn pipe(&self) -> &Path {
         &self.pipe
     }
@@ -150,7 +151,7 @@ impl ApplyGate {
         Applying(Arc::new(open.expect("the pipe is there")))
     }
 
-    /// The side effects so far.
+    /// Returns the side effects so far.
     pub fn effects(&self) -> Vec<String> {
         std::fs::read_to_string(&self.done)
             .unwrap_or_default()
@@ -164,7 +165,7 @@ impl Applying {
     /// Lets the apply go on.
     pub fn let_through(self) {
         use std::io::Write;
-        // The reader may have been ended.
+        // The reader may be gone.
         (&*self.0).write_all(b"go\n").ok();
     }
 }

@@ -1,4 +1,4 @@
-//! One pull at a time (P4).
+//! Stories about the lock: one pull request at a time (P4).
 
 use super::world::{REPO, World, resource};
 

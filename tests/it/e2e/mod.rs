@@ -1,8 +1,9 @@
-//! The whole program with real Terraform, real git and an emulated GitHub: what people at a pull request see.
+//! Stories with the whole program, real Terraform, real git and an emulated GitHub, as people at a pull request see
+//! them.
 //!
-//! A story says what people do and asserts what they get. Every story ends with [`world::World::finish`], which holds
-//! the server to what must be true at the end of any story. Nothing waits for time to pass: a story waits for a comment,
-//! a status, a line of the log, or for Terraform to arrive at a [`gates`] of the story's own.
+//! A story performs the actions of people and asserts the results. Every story ends with [`world::World::finish`],
+//! which checks everything that must be true at the end of any story. No story waits for time to pass: it waits for a
+//! comment, a status, a line of the log, or for Terraform to arrive at one of its [`gates`].
 
 mod apply;
 mod checkout;

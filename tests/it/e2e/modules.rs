@@ -1,4 +1,4 @@
-//! Private modules that the code of a pull request refers to, with real Terraform and git.
+//! Stories about private modules of a pull request, with real Terraform and git.
 
 use lockkeeper::emulator::Change;
 use lockkeeper::model::PullNumber;
@@ -9,9 +9,9 @@ use crate::support::server::{RUNNER, Settings, TOKEN};
 
 const MODULES: &str = "acme/modules";
 
-/// A pull whose project uses a module of another private repository.
+/// Opens a pull request whose project uses a module of another private repository.
 async fn using(settings: Settings) -> (World, PullNumber) {
-    // What runs beside `init` looks for whatever could lead to the credentials.
+    // A step beside `init` looks for everything that could lead to the credentials.
     let look = "env | grep -c ^GIT_CONFIG_COUNT || true; ls -l /proc/self/fd | grep -c socket: || true; cat .terraform/modules/it/.git/config";
     let config = json!({
         "repos": [{"id": "/.*/", "workflow": "looks"}],
@@ -82,7 +82,7 @@ async fn an_init_that_fetches_its_configuration_first_reads_no_private_modules()
             "variable": {"plan": {"steps": [{"env": {"name": "TF_CLI_ARGS_init", "value": from}}, "init", "plan"]}},
         },
     });
-    // Nothing but what is fetched makes them projects.
+    // Only the fetched modules make these directories projects.
     let files = [
         ("atlantis.yaml", config.to_string()),
         ("one/notes", String::new()),

@@ -1,11 +1,11 @@
-//! Several projects of one pull request: their order, what waits for what, and whom a module concerns.
+//! Stories about several projects of one pull request: their order, their dependencies, and the projects of a module.
 
 use lockkeeper::emulator::StatusState;
 
 use super::world::{World, resource};
 use crate::support::server::Settings;
 
-/// By directory alone, `app` would come first.
+/// Configuration with a dependency. By directory alone, `app` would come first.
 const DEPENDENT: &str = "version: 3
 projects:
 - {name: app, dir: app, depends_on: [net]}

@@ -1,4 +1,4 @@
-//! What the bot has to say arrives, and once.
+//! Stories about the outbox: every comment of the bot arrives, and arrives once.
 
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock, SystemClock};

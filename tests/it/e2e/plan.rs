@@ -1,4 +1,4 @@
-//! Planning, from the push to the answer.
+//! Stories about planning, from the push to the answer.
 
 use lockkeeper::emulator::StatusState;
 
@@ -263,7 +263,7 @@ async fn the_same_webhook_twice_is_one_command() {
             .await
             .expect("it is known");
     }
-    // The queue is a line: what follows the repetitions is answered after them.
+    // The queue keeps the order: the command after the repetitions is answered after them.
     world.ask(pull, "lockkeeper help").await.is("help success");
     assert_eq!(world.server.calls("plan").len(), 2);
     world.finish(&["#1 . default"]).await;

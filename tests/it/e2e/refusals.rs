@@ -1,4 +1,4 @@
-//! What is not done, and how people learn why (P10).
+//! Stories about refusals, and how people learn the reason (P10).
 
 use lockkeeper::emulator::{Attempt, Change, NewPull};
 use lockkeeper::model::{CommandOutcome, PullNumber};

@@ -1,5 +1,5 @@
-//! The files of `--repo-config` and `--web-accounts-file` are read again when the server is told to (SIGHUP), with its real
-//! signals and log.
+//! Stories in which the server reads the files of `--repo-config` and `--web-accounts-file` again on request
+//! (SIGHUP), with real signals and logs.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -56,7 +56,7 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
         .await
         .is("plan success | . default no_changes");
 
-    // Without a signal the file is found to have changed, too.
+    // The server notices a changed file without a signal, too.
     std::fs::write(&file, OFF).unwrap();
     let twice = || {
         world
@@ -78,7 +78,7 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
 const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
 const LEE: &str = "user=lee owners=net allow=all password=lees-password-of-lee\n";
 
-/// As an editor does: a new file in the place of the old one, which nobody else may read.
+/// Writes a file as an editor does: a new file replaces the old one, and nobody else may read it.
 fn put(path: &Path, text: &str) {
     let new = path.with_extension("new");
     let mut file = std::fs::File::options()
@@ -154,7 +154,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     );
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 200);
 
-    // Without a signal the file is found to have changed, too; what others may read is refused.
+    // The server notices a changed file without a signal, too. It refuses a file that others may read.
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     world
         .server

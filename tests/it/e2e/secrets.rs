@@ -1,5 +1,5 @@
-//! Code from pull requests sees nothing of the server's secrets (P8). Every story also looks for credentials in the
-//! log and on disk, see `Server::finish`.
+//! Stories in which code from pull requests sees none of the server's secrets (P8). Every story also looks for
+//! credentials in the log and on disk, see `Server::finish`.
 
 use super::world::World;
 use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};

@@ -1,10 +1,10 @@
-//! What you saw is what is applied, or nothing is (P5).
+//! Stories about outdated plans: exactly the plan that was shown is applied, or nothing (P5).
 
 use std::path::PathBuf;
 
 use super::world::{REPO, Said, World, resource};
 
-/// A planned pull whose next webhooks are lost, as while GitHub has trouble.
+/// Opens a planned pull request whose next webhooks are lost, as when GitHub has trouble.
 async fn planned() -> (World, lockkeeper::model::PullNumber) {
     let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
     let code = world.files().backend("root") + &resource("a", "\"seen\"");
@@ -16,7 +16,8 @@ async fn planned() -> (World, lockkeeper::model::PullNumber) {
     (world, pull)
 }
 
-/// Nothing was applied, nothing stays pending that somebody would have to end, and planning again helps.
+/// Asserts that nothing was applied, that no status stays pending until somebody ends it, and that planning again
+/// helps.
 async fn plan_again_helps(world: World, pull: lockkeeper::model::PullNumber, refused: &Said) {
     refused.says("Nothing was applied");
     assert_eq!(world.server.calls("apply").len(), 0);
@@ -97,7 +98,8 @@ async fn a_plan_file_that_is_gone_is_not_applied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_that_moved_on_is_explained() {
-    // Two directories with one state, which no lock of ours can know; planned at once, one would meet Terraform's lock.
+    // Two directories with one state, which our locks cannot know. If they were planned at once, one would meet
+    // Terraform's lock.
     let world = World::start(|files| {
         let config = "version: 3\nparallel_plan: false\n".to_owned();
         vec![

@@ -1,4 +1,4 @@
-//! `import`, `state rm` and `version` with real Terraform.
+//! Stories about `import`, `state rm` and `version` with real Terraform.
 
 use super::world::World;
 use crate::support::server::Settings;

@@ -1,4 +1,5 @@
-//! Which of several programs runs a project. All are the real Terraform; all but one say that they are another version.
+//! Stories about the choice of the program that runs a project. All programs are the real Terraform; all but one
+//! report another version.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 use super::world::{World, resource};
 use crate::support::server::{Settings, find_terraform};
 
-/// The version of the real one.
+/// Returns the version of the real Terraform.
 async fn real_version() -> semver::Version {
     let cmd = Cmd::new(find_terraform())
         .args(["version", "-json"])
@@ -25,7 +26,7 @@ async fn real_version() -> semver::Version {
         .unwrap()
 }
 
-/// The real Terraform under another name; it only answers for itself when it is asked for its version.
+/// Installs the real Terraform under another name. It only reports another version.
 fn pretend(dir: &Path, version: &str) {
     let real = find_terraform();
     let script = format!(

@@ -1,4 +1,4 @@
-//! Workflows and hooks of the operator with real Terraform.
+//! Stories about workflows and hooks of the administrator with real Terraform.
 
 use lockkeeper::emulator::StatusState;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ async fn variables_of_a_workflow_reach_terraform_and_its_commands_see_the_plan()
     world.finish(&["#1 . default"]).await;
 }
 
-/// Nothing but a list is in the repository; a hook makes the code of it.
+/// The repository contains only a list; a hook makes the code from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_writes_a_project_which_counts_as_changed_where_the_operator_says_so() {
     let generate = "while read -r team; do mkdir -p $team cache/$team; \

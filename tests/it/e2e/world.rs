@@ -26,14 +26,14 @@ use crate::support::server::{
 
 const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
-/// The repository of every story.
+/// Repository of every story.
 pub const REPO: &str = "acme/infra";
 
-/// A GitHub, a server, and what the story has read.
+/// A GitHub, a server, and the comments that the story has read.
 pub struct World {
     pub github: Emulator,
     pub server: Server,
-    /// States and whatever a story lays down; outside of the server's directory.
+    /// Directory of states and of other files of a story, outside of the server's directory.
     pub dir: TempDir,
     bot: String,
     read: Mutex<BTreeMap<PullNumber, u64>>,
@@ -43,14 +43,14 @@ pub struct World {
 /// A comment of the bot, with its hidden line.
 #[derive(Debug)]
 pub struct Said {
-    /// The Markdown.
+    /// Markdown of the comment.
     pub text: String,
-    /// The hidden line.
+    /// Hidden line of the comment.
     pub line: MachineLine,
 }
 
 impl Said {
-    /// `command outcome | dir workspace outcome | …`, as the hidden line has it.
+    /// Returns `command outcome | dir workspace outcome | …` from the hidden line.
     pub fn outcome(&self) -> String {
         let outcome = |p: &MachineProject| p.outcome.map_or("-", |outcome| outcome.as_str());
         let projects = self
@@ -75,14 +75,14 @@ impl Said {
         )
     }
 
-    /// Asserts how it ended.
+    /// Asserts the outcome of the command.
     #[track_caller]
     pub fn is(&self, outcome: &str) -> &Self {
         assert_eq!(self.outcome(), outcome, "in:\n{}", self.text);
         self
     }
 
-    /// Asserts that people can read this.
+    /// Asserts that the comment contains this text.
     #[track_caller]
     pub fn says(&self, part: &str) -> &Self {
         assert!(
@@ -94,19 +94,19 @@ impl Said {
     }
 }
 
-/// Whether a job waits some minutes to see whether a request has arrived late.
+/// Returns true if a job waits some minutes to see whether a request has arrived late.
 fn looks_again(job: &JobView) -> bool {
     let kinds = [RemoveDuplicates::KIND, RepeatStatus::KIND];
     job.state == JobState::Queued && kinds.contains(&job.kind.as_str())
 }
 
 impl World {
-    /// A repository with these files on `main`, and a server with the default settings.
+    /// Starts with a repository that has these files on `main`, and a server with the default settings.
     pub async fn start(files: impl FnOnce(&Files) -> Vec<(&'static str, String)>) -> Self {
         Self::start_with(Settings::default(), files).await
     }
 
-    /// The same with other settings.
+    /// Starts with a repository that has these files on `main`, and a server with other settings.
     pub async fn start_with(
         settings: Settings,
         files: impl FnOnce(&Files) -> Vec<(&'static str, String)>,
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Where states and other files of the story are.
+    /// Returns the directory of states and other files of the story.
     pub fn files(&self) -> Files {
         Files {
             states: self.dir.path().join("states"),
@@ -188,7 +188,7 @@ impl World {
             .expect("a pull")
     }
 
-    /// A developer comments.
+    /// Comments as a developer.
     pub async fn comment(&self, pull: PullNumber, text: &str) {
         self.github
             .comment(REPO, pull, "alice", text)
@@ -196,20 +196,20 @@ impl World {
             .expect("a comment");
     }
 
-    /// A developer comments, and the bot answers.
+    /// Comments as a developer and returns the answer of the bot.
     pub async fn ask(&self, pull: PullNumber, text: &str) -> Said {
         self.comment(pull, text).await;
         self.answer(pull).await
     }
 
-    /// The next comment of the bot that the story has not read yet.
+    /// Waits for the next comment of the bot that the story has not read yet.
     pub async fn answer(&self, pull: PullNumber) -> Said {
         let text = self.next_comment(pull).await.body;
         let line = MachineLine::find(&text).unwrap_or_else(|| panic!("no hidden line in:\n{text}"));
         Said { text, line }
     }
 
-    /// The next comment, which is one of several of the same answer.
+    /// Waits for the next comment, which must be one part of a longer answer.
     pub async fn part(&self, pull: PullNumber) -> (PartLine, Option<MachineLine>) {
         let text = self.next_comment(pull).await.body;
         let part = PartLine::find(&text).unwrap_or_else(|| panic!("no hidden line in:\n{text}"));
@@ -232,7 +232,7 @@ impl World {
             .expect("no test panics while it holds the list")
     }
 
-    /// Everything the bot ever said on a pull.
+    /// Returns all comments of the bot on a pull request.
     pub fn said(&self, pull: PullNumber) -> Vec<Comment> {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
         comments
@@ -241,12 +241,12 @@ impl World {
             .collect()
     }
 
-    /// The webhooks of what happens next are lost.
+    /// Loses the webhooks of the next events.
     pub async fn lose_webhooks(&self) {
         self.github.set_delivering(Delivering::Held).await;
     }
 
-    /// Webhooks arrive again; those of the meantime are gone.
+    /// Delivers webhooks again. Those of the meantime are lost.
     pub async fn keep_webhooks(&self) {
         while self.github.lose_next().is_some() {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -254,12 +254,12 @@ impl World {
         self.github.set_delivering(Delivering::Immediately).await;
     }
 
-    /// Newest commit of a pull.
+    /// Returns the newest commit of a pull request.
     pub fn head(&self, pull: PullNumber) -> CommitSha {
         self.github.pull(REPO, pull).expect("the pull exists").head
     }
 
-    /// Waits for the state of a status on the head of a pull, and returns its line.
+    /// Waits for the state of a status on the head of a pull request, and returns its line.
     pub async fn status(&self, pull: PullNumber, context: &str, state: StatusState) -> String {
         let head = self.head(pull);
         let look = |github: &Emulator| {
@@ -276,7 +276,7 @@ impl World {
         .await
     }
 
-    /// Waits until no status of the head of a pull is pending.
+    /// Waits until no status of the head of a pull request is pending.
     pub async fn settled(&self, pull: PullNumber) {
         let head = self.head(pull);
         let look = |github: &Emulator| {
@@ -296,7 +296,7 @@ impl World {
         .await;
     }
 
-    /// The server's database, opened beside it.
+    /// Opens the server's database.
     pub async fn store(&self) -> Store {
         let store = Store::open(
             &self.server.database(),
@@ -307,7 +307,7 @@ impl World {
         store.expect("the database of the server opens")
     }
 
-    /// Every lock: `#1 dir workspace`.
+    /// Returns every lock as `#1 dir workspace`.
     pub async fn locks(&self) -> Vec<String> {
         let store = self.store().await;
         let mut locks: Vec<String> = store
@@ -322,7 +322,7 @@ impl World {
         locks
     }
 
-    /// The plans of a pull that count.
+    /// Returns the current plans of a pull request.
     pub async fn plans(&self, pull: PullNumber) -> Vec<PlanRecord> {
         let store = self.store().await;
         let plans = store.plan_list(&Self::pull_ref(pull)).await.expect("plans");
@@ -330,7 +330,7 @@ impl World {
         plans
     }
 
-    /// Waits until the checkouts of closed pulls are gone from the disk.
+    /// Waits until the checkouts of closed pull requests are gone from the disk.
     pub async fn cleaned(&self) {
         let checkouts = self
             .server
@@ -346,7 +346,7 @@ impl World {
         .await;
     }
 
-    /// The pull as the server names it.
+    /// Returns the reference with which the server names the pull request.
     pub fn pull_ref(number: PullNumber) -> PullRef {
         PullRef {
             repo: format!("{HOST}/{REPO}").parse().expect("a repository"),
@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    /// Waits until every webhook has arrived and everything that followed from it is done.
+    /// Waits until every webhook has arrived and all work that followed from it is done.
     async fn idle(&self) {
         let store = self.store().await;
         let unsent = || {
@@ -378,7 +378,7 @@ impl World {
         store.close().await;
     }
 
-    /// Ends the story. Nothing that the bot said is unread, no job is left or was given up, every lock is explained, no
+    /// Ends the story. Every comment of the bot was read, no job is left or was given up, every lock is expected, no
     /// process is left, no credential leaked, and GitHub's API was used as it is described.
     pub async fn finish(mut self, locks: &[&str]) {
         if !self.server.is_running() {
@@ -434,7 +434,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The backend of a directory.
+    /// Returns the backend of a directory.
     pub fn backend(&self, name: &str) -> String {
         let states = self.states.display();
         format!(
@@ -443,11 +443,11 @@ impl Files {
         )
     }
 
-    /// The state of a directory, in a workspace other than `default` if told; empty when there is none.
+    /// Returns the state of a directory, of `default` unless a workspace is named. Empty if there is none.
     pub fn state(&self, name: &str, workspace: Option<&str>) -> String {
         let path = match workspace {
             None => self.states.join(format!("{name}.tfstate")),
-            // Terraform puts the file under its base name.
+            // Terraform names the file by its base name.
             Some(workspace) => self
                 .states
                 .join(format!("{name}.d"))
@@ -458,7 +458,7 @@ impl Files {
     }
 }
 
-/// A resource that only remembers a value.
+/// Returns code of a resource that only stores a value.
 pub fn resource(name: &str, value: &str) -> String {
     format!("resource \"terraform_data\" \"{name}\" {{\n  input = {value}\n}}\n")
 }

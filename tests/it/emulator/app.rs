@@ -1,4 +1,4 @@
-//! The GitHub App: web token, installation, token of the installation.
+//! Tests of the GitHub App: web token, installation, token of the installation.
 
 use octocrab::jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use reqwest::Method;
@@ -25,7 +25,7 @@ async fn as_app(rig: &Rig, method: Method, path: &str, body: Option<Value>) -> A
     .await
 }
 
-/// An `Authorization` for acting in the installation.
+/// Returns an `Authorization` header for the installation.
 pub async fn installation_token(rig: &Rig) -> String {
     let issued = as_app(
         rig,

@@ -1,4 +1,4 @@
-//! Bad days on order.
+//! Tests of faults on request.
 
 use lockkeeper::emulator::Fault;
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! Real git against the emulated GitHub.
+//! Tests of real git against the emulated GitHub.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ async fn a_clone_needs_a_token_and_gets_the_commits() {
 #[tokio::test]
 async fn requests_that_git_compresses_are_understood() {
     let rig = Rig::start().await;
-    // The wishes of a clone are compressed from 1024 bytes on: some twenty branches.
+    // The request of a clone is compressed from 1024 bytes on, which takes about twenty branches.
     for n in 0..40 {
         rig.github
             .push(

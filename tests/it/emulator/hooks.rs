@@ -1,4 +1,4 @@
-//! Webhooks: which, in which order, signed, in GitHub's shape, held and repeated.
+//! Tests of webhooks: their kinds and order, their signature and shape, and holding and repeating them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::app::installation_token;
 use super::rig::{REPO, Receiver, Rig, WEBHOOK_SECRET, name};
 use crate::support::openapi::read_package;
 
-/// Everything that can happen to a pull, in one story.
+/// Performs everything that can happen to a pull request, in one story.
 async fn story(rig: &Rig) -> Result<(), EmulatorError> {
     let github = &rig.github;
     let number = rig.open_pull().await;

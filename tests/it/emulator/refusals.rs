@@ -1,4 +1,4 @@
-//! What GitHub does not do, and how it says so.
+//! Tests of requests that GitHub refuses, and of its answers.
 
 use lockkeeper::emulator::{Emulator, NewPull, Options};
 use lockkeeper::secret::Secret;

@@ -1,4 +1,4 @@
-//! Every route, and every answer held to the description.
+//! Tests of every route. Every answer is compared with the description.
 
 use lockkeeper::emulator::{Change, NewPull, ReviewState, Role, StatusState};
 use reqwest::Method;
@@ -43,7 +43,7 @@ async fn a_repository_and_its_pulls_are_shown_as_github_describes_them() {
     rig.check();
 }
 
-/// `permission` knows only the roles of old, as on GitHub.
+/// `permission` knows only the old roles, as on GitHub.
 #[tokio::test]
 async fn strangers_have_no_role_and_a_review_keeps_its_commit() {
     let rig = Rig::start().await;

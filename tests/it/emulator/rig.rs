@@ -21,7 +21,7 @@ pub const WEBHOOK_SECRET: &str = "a webhook secret";
 pub const APP_KEY: &str = include_str!("../support/app_key.pem");
 const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
-/// A world to act in.
+/// The emulated GitHub and its directory.
 pub struct Rig {
     pub github: Emulator,
     pub clock: Arc<ManualClock>,
@@ -45,7 +45,7 @@ impl Answer {
 }
 
 impl Rig {
-    /// `acme/infra` with `main.tf` on `main`; the bot is `lockbot`; App 7 is installed as 70.
+    /// Starts with `acme/infra`, which has `main.tf` on `main`. The bot is `lockbot`; App 7 is installed as 70.
     pub async fn start() -> Self {
         let directory = TempDir::new().expect("a directory for the world");
         let clock = Arc::new(ManualClock::new(
@@ -77,7 +77,7 @@ impl Rig {
         }
     }
 
-    /// A pull that changes `net/main.tf`.
+    /// Opens a pull request that changes `net/main.tf`.
     pub async fn open_pull(&self) -> PullNumber {
         let change = Change::write("net/main.tf", "# net\nresource {}\n");
         self.github
@@ -144,21 +144,21 @@ impl Rig {
         })
     }
 
-    /// Everything that went over the wire was as GitHub describes it.
+    /// Checks that all requests and answers were as GitHub describes them.
     pub fn check(&self) {
         OpenApi::github().check_all(&self.github.requests());
     }
 }
 
-/// What a webhook brought.
+/// Headers and body of a received webhook.
 pub type Received = (HeaderMap, Bytes);
 
-/// Where webhooks arrive.
+/// Receiver of webhooks.
 #[derive(Clone, Default)]
 pub struct Receiver(Arc<Mutex<Vec<Received>>>);
 
 impl Receiver {
-    /// Listens, and tells the emulator where.
+    /// Starts to listen, and sets the address in the emulator.
     pub async fn start(github: &Emulator) -> Self {
         let receiver = Self::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -173,18 +173,18 @@ impl Receiver {
         receiver
     }
 
-    /// What came since the last call.
+    /// Returns the webhooks since the last call.
     pub fn take(&self) -> Vec<Received> {
         std::mem::take(&mut *self.0.lock().expect("no test panics here"))
     }
 
-    /// Event and action of what came since the last call.
+    /// Returns event and action of the webhooks since the last call.
     pub fn names(&self) -> Vec<String> {
         self.take().iter().map(name).collect()
     }
 }
 
-/// `pull_request.opened`, `push`.
+/// Returns the name of a webhook: `pull_request.opened`, `push`.
 pub fn name((headers, body): &Received) -> String {
     let body: Value = serde_json::from_slice(body).expect("a payload is JSON");
     let event = headers["x-github-event"]

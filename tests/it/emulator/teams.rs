@@ -1,4 +1,4 @@
-//! Teams: trees of them, and who counts as a member.
+//! Tests of teams: their trees, and their members.
 
 use lockkeeper::emulator::NewTeam;
 use reqwest::Method;

@@ -1,5 +1,5 @@
-//! What is fuzzed: everything that reads text which others write. A target may do anything but panic, overflow the stack
-//! or take for ever. Used by cargo-fuzz (`fuzz_targets/`) and by the tests (`tests/it/fuzz.rs`).
+//! Fuzz targets: everything that reads text which others write. A target must not panic, overflow the stack or run
+//! forever. Used by cargo-fuzz (`fuzz_targets/`) and by the tests (`tests/it/fuzz.rs`).
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use lockkeeper::discovery::{
 };
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 
-/// A reader of text.
+/// A function that reads text.
 pub type Target = fn(&str);
 
-/// Every target by the name of its corpus.
+/// Every target, by the name of its corpus.
 pub const ALL: [(&str, Target); 6] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
@@ -23,21 +23,21 @@ pub const ALL: [(&str, Target); 6] = [
     ("terragrunt", terragrunt),
 ];
 
-/// The configuration file of a repository; its errors are shown, so they are made.
+/// Reads the configuration file of a repository. Its errors are formatted, because they are shown.
 pub fn repo_config(text: &str) {
     if let Err(errors) = RepoConfig::parse("atlantis.yaml", text, &Permissions::default()) {
         assert!(!errors.to_string().is_empty(), "an error says something");
     }
 }
 
-/// The configuration file of the server.
+/// Reads the configuration file of the server.
 pub fn server_config(text: &str) {
     if let Err(errors) = ServerRepos::parse("repos.yaml", text) {
         assert!(!errors.to_string().is_empty(), "an error says something");
     }
 }
 
-/// The first line is a list of patterns, the others are paths that are held against it.
+/// Reads a list of patterns from the first line, and matches the paths in the other lines.
 pub fn patterns(text: &str) {
     let (list, paths) = text.split_once('\n').unwrap_or((text, ""));
     let Ok(patterns) = Patterns::from_flag(list) else {
@@ -55,7 +55,8 @@ pub fn patterns(text: &str) {
     }
 }
 
-/// The first line is a constraint, the others are versions that are held against it. What is shown means the same.
+/// Reads a constraint from the first line, and matches the versions in the other lines. The displayed form must mean
+/// the same.
 pub fn version_constraint(text: &str) {
     let (constraint, versions) = text.split_once('\n').unwrap_or((text, ""));
     let Ok(constraint) = constraint.parse::<VersionConstraint>() else {
@@ -74,7 +75,7 @@ pub fn version_constraint(text: &str) {
     }
 }
 
-/// Code in which a workspace and modules are looked for.
+/// Looks for a workspace and modules in code.
 pub fn hcl(text: &str) {
     let path = |name: &str| RepoPath::new(name).expect("a constant");
     let changed = ChangedFile {
@@ -112,7 +113,7 @@ pub fn hcl(text: &str) {
     }
 }
 
-/// Files, each after a line `=== path`, as a tree of Terragrunt.
+/// Reads files, each after a line `=== path`, as a Terragrunt tree.
 pub fn terragrunt(text: &str) {
     let parts = text.split("=== ").filter_map(|part| part.split_once('\n'));
     let files = parts.filter_map(|(name, text)| Some((RepoPath::new(name).ok()?, text)));

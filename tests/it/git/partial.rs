@@ -1,4 +1,4 @@
-//! Mirrors that leave the content of files at the forge, and their upkeep.
+//! Tests of mirrors that leave the content of files at the forge, and of their maintenance.
 
 use lockkeeper::git::{RefSelection, Remote};
 
@@ -116,7 +116,7 @@ async fn both_sides_of_a_merge_and_what_they_come_from_are_fetched() {
     std::fs::write(world.path("work/f.tf"), text("1", "two")).unwrap();
     let base = world.commit("").await;
     world.push("main").await;
-    // As for a plan that another server made: the commits are here, their files are not.
+    // The same situation as for a plan that another server made: the commits are here, their files are not.
     world.sync_all().await;
     let (url, credentials) = (world.url(), credentials());
     let remote = Remote {
@@ -142,7 +142,7 @@ async fn both_sides_of_a_merge_and_what_they_come_from_are_fetched() {
 #[tokio::test]
 async fn branches_that_were_merged_both_ways_are_merged_by_all_that_they_come_from() {
     let world = World::partial("blob:none").await;
-    // `f` is different in the first commit, in both bases, and on both sides; each change on lines of its own.
+    // `f` is different in the first commit, in both bases, and on both sides; each change is on its own lines.
     let script = r#"cd work
     w() { for line in "$@"; do printf '%s\n\n\n\n' "$line"; done > f; git add f; }
     w 0 0 0 0; git commit -qm root; git push -q ../srv/acme/infra.git HEAD:main
@@ -224,7 +224,7 @@ async fn upkeep_joins_packs_and_keeps_what_checkouts_need() {
     }
     let mirror = world.mirror();
     assert!(world.packs() >= 6);
-    // What a killed git leaves: parts of packs, locks of refs, of an index and of the list of packed refs.
+    // Leftovers of a killed git: parts of packs, locks of refs, of an index and of the list of packed refs.
     let leftovers = [
         "objects/pack/tmp_pack_x",
         "objects/pack/.tmp-1-pack-x.pack",
@@ -259,7 +259,7 @@ async fn upkeep_joins_packs_and_keeps_what_checkouts_need() {
         (again.fresh, &again.commit, read(&again, "main.tf")),
         (false, &checkout.commit, "0".into())
     );
-    // As if it had grown since everything was packed: then all of it is packed again.
+    // The mirror looks as if it had grown since everything was packed, so all of it is packed again.
     std::fs::write(mirror.dir().join(".lockkeeper-packed"), "0").unwrap();
     world.sh("head -c 10000000 /dev/urandom > work/big").await;
     world.pull("main.tf=big").await;

@@ -1,4 +1,4 @@
-//! Submodules and files kept with LFS.
+//! Tests of submodules and of files in LFS.
 
 use async_trait::async_trait;
 use lockkeeper::git::{Admission, Remote, Submodule, SubmoduleRules};
@@ -6,7 +6,7 @@ use lockkeeper::model::{RepoId, Sha256Digest};
 
 use super::*;
 
-/// Repositories of `acme` may be submodules, and others where the owner of the parent gave the credential.
+/// Allows repositories of `acme` as submodules, and others if the owner of the parent gave the credential.
 struct OfAcme;
 
 #[async_trait]
@@ -22,7 +22,7 @@ impl SubmoduleRules for OfAcme {
 }
 
 impl World {
-    /// A repository beside, with one commit that has these files and submodules; returns the commit.
+    /// Creates another repository, with one commit that has these files and submodules. Returns the commit.
     async fn repository(
         &self,
         name: &str,
@@ -51,7 +51,7 @@ impl World {
         commit.parse().unwrap()
     }
 
-    /// The pull has these submodules.
+    /// Pushes a pull request with these submodules.
     async fn pull_with(&self, modules: &[(&str, &str, &CommitSha)]) -> (CommitSha, CommitSha) {
         let base = self
             .sh("cd work && git rev-parse main")
@@ -93,7 +93,7 @@ impl World {
 
 const COMMIT: &str = "git commit -q --allow-empty -m change && git rev-parse HEAD";
 
-/// Lines of a script that add them.
+/// Returns the lines of a script that adds the submodules.
 fn submodules(modules: &[(&str, &str, &CommitSha)]) -> String {
     let one = |(path, url, commit): &(&str, &str, &CommitSha)| {
         format!(
@@ -126,7 +126,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
         ),
         ("lib".into(), "inner".into())
     );
-    // What a run changed is undone, what it made stays, and nobody takes it for a file of the repository.
+    // Changes of a run are undone. Its new files stay, and they do not count as files of the repository.
     std::fs::write(checkout.path.join("lib/x/a/f"), "changed").unwrap();
     std::fs::write(checkout.path.join("lib/x/made"), "made").unwrap();
     let again = world.with_submodules(&commits).await;
@@ -143,7 +143,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
             .paths,
         []
     );
-    // Another commit of it, and a link that a run has put in the way.
+    // Another commit of the submodule, and a link that a run left at its path.
     let newer = world.repository("acme/lib2", "a/f=newer", &[]).await;
     let commits = world.pull_with(&[("lib/x", "../lib2.git", &newer)]).await;
     std::fs::remove_dir_all(checkout.path.join("lib")).unwrap();
@@ -154,7 +154,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
         ("newer".into(), "(NotFound)".into())
     );
     assert!(!world.path("srv/x").exists());
-    // What an older commit has left in one takes no part in a newer one, also where the submodule is the same; states stay.
+    // Leftovers of an older commit are not used by a newer one, even if the submodule is the same. States stay.
     for (file, text) in [
         ("a/x_override.tf", "of before"),
         ("terraform.tfstate", "of now"),
@@ -169,7 +169,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
         ["newer", "(NotFound)", "of now"]
     );
     std::fs::remove_file(moved.path.join("lib/x/terraform.tfstate")).unwrap();
-    // What an older commit of the same submodule had is of that commit, whatever it is called.
+    // Files of an older commit of the same submodule belong to that commit, whatever their names are.
     let with = world
         .repository(
             "acme/lib3",
@@ -192,7 +192,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
     let files = ["f", "a/.terraform.lock.hcl", "terraform.tfstate"]
         .map(|file| read(&moved, &format!("lib/x/{file}")));
     assert_eq!(files, ["x", "(NotFound)", "(NotFound)"]);
-    // Without submodules nothing of them is left.
+    // Without submodules, no file of them is left.
     let commits = world.pull_with(&[]).await;
     let without = world.with_submodules(&commits).await;
     assert!(!without.path.join("lib").exists());
@@ -285,7 +285,7 @@ async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
         .await
         .unwrap();
     assert_eq!(brought.len(), 1);
-    // Being here already does not show it to another credential of an owner.
+    // A submodule that is already here stays hidden from another credential of an owner.
     let narrower = GitCredentials {
         password: Secret::new("of another owner"),
         ..given.clone()
@@ -311,7 +311,7 @@ async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
             .await
             .is_ok()
     );
-    // What is here by a credential of the owner is judged anew when that is gone.
+    // A submodule that is here by a credential of the owner is checked again when that credential is gone.
     assert!(matches!(
         world.bring(&commits.1).await,
         Err(GitError::Other { .. })
@@ -385,7 +385,7 @@ async fn files_kept_with_lfs_have_their_content_and_one_that_is_missing_is_named
         "*.bin filter=lfs diff=lfs merge=lfs -text\n",
     )
     .unwrap();
-    // What the repository says about where the contents are does not count.
+    // The settings of the repository for LFS have no effect.
     std::fs::write(
         world.path("work/.lfsconfig"),
         "[lfs]\n\turl = http://evil.invalid/lfs\n\tfetchexclude = a\n",
@@ -417,7 +417,7 @@ async fn files_kept_with_lfs_have_their_content_and_one_that_is_missing_is_named
         let files = world.mirror().bring_lfs(&remote, &commits.1).await.unwrap();
         world.mirror().place_lfs(&checkout, files).await.unwrap();
         assert_eq!(read(&checkout, "a/x.bin"), content);
-        // The second time they are here already.
+        // The second time, the contents are here already.
         world.server.log.lock().unwrap().lfs.clear();
     }
     write("a/gone.bin", &"ab".repeat(32));
@@ -507,7 +507,7 @@ async fn submodules_that_no_checkout_has_and_nobody_has_used_for_a_day_go() {
         (read(&checkout, "lib/x/f"), read(&checkout, "lib/y/f")),
         ("newer".into(), "other".into())
     );
-    // It has the others now, and what it had before can go.
+    // The mirror has the other commits now, and may delete the earlier ones.
     world
         .sh(&format!(
             "touch -d '2 days ago' {MIRROR}/modules/*/lockkeeper-commits/*"
@@ -536,7 +536,7 @@ async fn a_submodule_of_which_only_a_part_is_left_is_fetched_again() {
         Head::Present
     );
     world.bring(&commits.1).await.unwrap();
-    // As upkeep leaves it that is killed between any two of its steps.
+    // The state after a kill between any two steps of the maintenance.
     let module = format!("{MIRROR}/modules/acme%2Flib.git");
     world.sh(&format!("rm {module}/lockkeeper-commits/*")).await;
     world
@@ -627,7 +627,7 @@ async fn files_kept_with_lfs_that_no_checkout_has_and_nobody_has_used_for_a_day_
         .await
         .unwrap();
     assert!(read(&checkout, "a/old.bin").starts_with("old and kept elsewhere\n"));
-    // What is used is as good as new; of the commit before the checkout has nothing any more.
+    // Contents in use count as new. The checkout needs nothing of the previous commit any more.
     world
         .sh(&format!(
             "find {MIRROR}/lfs -type f -exec touch -d '2 days ago' {{}} +"

@@ -1,4 +1,4 @@
-//! Checkouts of some directories only.
+//! Tests of checkouts of some directories only.
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl World {
         ready(self.mirror().prepare(&wanted).await.unwrap())
     }
 
-    /// The files that are there, and what git says of changes.
+    /// Returns the files on disk, and the changes according to git.
     async fn there(&self, checkout: &Checkout) -> (String, String) {
         let dir = checkout.path.display();
         let files = self

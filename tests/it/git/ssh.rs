@@ -1,4 +1,4 @@
-//! git by SSH: with a stand-in for `ssh` that writes down how it is called, and with the real one at a real server.
+//! Tests of git over SSH: with a fake `ssh` that records its arguments, and with the real one at a real server.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ async fn git_goes_by_ssh_with_one_key_and_nothing_else_of_this_machine() {
 
 const URL: &str = "https://127.0.0.1/acme/infra.git";
 
-/// A server that has the repository of the world and, as forges do, says where contents kept with LFS are.
+/// A server with the repository of the world. As forges do, it returns the address of LFS contents.
 struct Server {
     world: World,
     sshd: Sshd,

@@ -1,10 +1,10 @@
-//! Mirrors in step with their forge.
+//! Tests of mirrors that are in sync with their forge.
 
 use lockkeeper::git::{RefList, RefSelection, Remote, Synced};
 
 use super::*;
 
-/// All branches, and the pull.
+/// Returns a selection of all branches and the pull request.
 fn selection() -> RefSelection {
     RefSelection {
         branches: true,
@@ -21,7 +21,7 @@ fn credentials() -> GitCredentials {
 }
 
 impl World {
-    /// With a program in place of git that runs a script and then git itself.
+    /// Creates a world whose git runs a script first and then the real git.
     async fn with_script_before_git(script: &str) -> Self {
         let world = Self::new().await;
         let (real, file) = (world.sh("command -v git").await, world.path("git.sh"));
@@ -79,7 +79,7 @@ impl World {
             .unwrap()
     }
 
-    /// Synchronises and sees to it that mirror and forge agree.
+    /// Syncs, and checks that mirror and forge agree.
     async fn in_step(&self) -> Synced {
         let synced = self.sync().await.unwrap();
         let advertised = self.advertised().await;
@@ -98,7 +98,7 @@ impl World {
         self.sh(&format!("git -C srv/acme/infra.git {git}")).await
     }
 
-    /// What lies beside the mirror, and what a killed git leaves behind in it.
+    /// Returns the files beside the mirror, and the leftovers of a killed git in it.
     fn leftovers(&self) -> Vec<String> {
         let mirror = self.mirror();
         let file_names = |dir: &Path| {
@@ -243,7 +243,7 @@ async fn thousands_of_refs_come_in_one_exchange() {
         .parse::<usize>()
         .unwrap();
     assert_eq!(world.in_step().await.refs.len(), left);
-    // As many lock files as a git leaves behind that is killed when it has locked them all.
+    // As many lock files as a git leaves behind that is killed after it has locked all refs.
     let dir = world.mirror().dir().join("refs/heads/team");
     std::fs::create_dir_all(&dir).unwrap();
     (1..=3000).for_each(|n| std::fs::write(dir.join(format!("{n}.lock")), "").unwrap());
@@ -459,7 +459,7 @@ async fn a_synchronisation_that_is_killed_half_way_is_made_up_for() {
         tokio::select! {
             ended = &mut syncing => panic!("{ended:?}"),
             () = world.server.stalled.notified() => {
-                // Somebody who needs nothing from the forge does not wait for it.
+                // A checkout that needs nothing from the forge does not wait for it.
                 assert!(!ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap()).fresh);
                 let written = async { while world.leftovers().is_empty() { tokio::task::yield_now().await } };
                 tokio::time::timeout(Duration::from_mins(1), written).await.expect("a part of the pack");
@@ -492,7 +492,7 @@ async fn what_a_killed_rebuild_leaves_is_removed() {
         std::fs::create_dir_all(leftover.join("objects")).unwrap();
     }
     assert_eq!(world.in_step().await.changed, 0);
-    // Killed when the old mirror had stepped aside and the new one was not yet in its place.
+    // The process was killed after it moved the old mirror aside and before it put the new one in its place.
     std::fs::rename(&dir, &old).unwrap();
     std::fs::create_dir_all(&new).unwrap();
     assert_eq!(world.in_step().await.changed, 0);
@@ -550,11 +550,12 @@ async fn failures_are_told_apart_and_keep_the_password() {
 }
 
 impl World {
-    /// Branches at the server with a file that no git takes, on top of the clone's HEAD; their commits.
+    /// Creates branches at the server with a file that git refuses, on top of the clone's HEAD. Returns their
+    /// commits.
     async fn bad_branches(&self, names: &[&str]) -> Vec<String> {
         let mut commits = Vec::new();
         for name in names {
-            // A directory that some file systems take for `.git`.
+            // A directory name that some file systems treat as `.git`.
             let script = "cd work && blob=$(git hash-object -w --stdin </dev/null) && \
                           tree=$(printf '100644 blob %s\\t.g\\342\\200\\214it\\n' $blob | git mktree)";
             let id = self
@@ -625,7 +626,7 @@ async fn branches_that_fail_fsck_are_left_out_and_named_and_the_others_come() {
         (synced.refused.clone(), vec![])
     );
     world.mirror().check_connectivity().await.unwrap();
-    // They are not asked for again until they have another commit.
+    // The refused refs are not fetched again until they have another commit.
     let again = world.sync().await.unwrap();
     assert_eq!(
         (again.changed, again.bytes, again.refused),
@@ -659,7 +660,7 @@ async fn a_history_with_bad_objects_everywhere_is_a_failure_of_the_whole() {
         matches!(error, GitError::Fsck { .. }) && error.to_string().contains("hasDotgit"),
         "{error}"
     );
-    // A command asks for what it needs alone, and hears of that.
+    // A command fetches only the refs that it needs, and gets their errors.
     let bad_ref = RefName::new("refs/heads/bad0").unwrap();
     let wanted = commits[0].parse().unwrap();
     let fetched = world

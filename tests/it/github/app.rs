@@ -1,4 +1,4 @@
-//! Lockkeeper as a GitHub App.
+//! Tests of Lockkeeper as a GitHub App.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -22,13 +22,13 @@ use super::tools::run;
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
 const LOOK_UP: &str = "GET /repos/acme/infra/installation";
 
-/// Made once, because that takes OpenSSL longer than all the rest.
+/// A key that is made once, because OpenSSL takes longer for it than everything else.
 static KEY: LazyLock<Secret> = LazyLock::new(|| {
     let pem = run("openssl", &["genrsa", "2048"], &std::env::temp_dir(), b"");
     Secret::new(&String::from_utf8(pem).unwrap())
 });
 
-/// A server, a key that OpenSSL made, and a clock.
+/// A server, a key made by OpenSSL, and a clock.
 pub struct World {
     pub server: ScriptedGitHub,
     folder: TempDir,
@@ -57,7 +57,7 @@ impl World {
         self.server.client_of(auth, &self.clock)
     }
 
-    /// Scripts one token of an installation, good for an hour as GitHub's are.
+    /// Scripts one token of an installation, valid for an hour as GitHub's are.
     fn issues(&self, installation: u64, token: &str) {
         let expires: DateTime<Utc> = self.clock.now() + TimeDelta::hours(1);
         let answer =
@@ -70,7 +70,7 @@ impl World {
         (0..times).for_each(|_| self.server.on(PULL, Reply::json(&pull_answer())));
     }
 
-    /// Checks the signature of a JWT with OpenSSL and gives its claims.
+    /// Verifies the signature of a JWT with OpenSSL and returns its claims.
     fn claims(&self, asked: &Asked) -> Value {
         let jwt = asked
             .header("authorization")

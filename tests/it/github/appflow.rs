@@ -1,16 +1,19 @@
-//! The App flow against an emulator that we did not write: `emulate`, from the JWT to the comment.
+//! Tests the App flow against an emulator of other authors: `emulate`, from the JWT to the comment.
 //!
-//! What `emulate` 0.11.2 does otherwise than GitHub, and what is therefore left out here and told against our own
+//! `emulate` 0.11.2 differs from GitHub in some points. These are left out here and are tested against our own
 //! emulator only:
-//! - It has no commit statuses, neither to set nor to read. What we send is looked at on its way, and the 404 is
-//!   asserted: the test fails the day there is more to tell.
-//! - It lists changed files from a count that nothing ever sets: every pull has none.
-//! - It has no git over HTTP, so nothing can be planned. The story is made of what ends before the checkout: a fork is
-//!   refused, and `unlock`.
-//! - Its comment webhook lacks the mark `issue.pull_request`, without which a comment is one on an issue. The test adds
-//!   the mark and signs again. The webhook of an opened pull is taken as `emulate` makes and signs it.
+//! - It can neither set nor read commit statuses. The test inspects our requests on their way, and asserts the 404:
+//!   it fails
+//! as soon as `emulate` supports more.
+//! - It lists changed files from a count that nothing ever sets: no pull request has any.
+//! - It has no git over HTTP, so nothing can be planned. The story consists of commands that end before the checkout:
+//!   a fork
+//! is refused, and `unlock`.
+//! - Its comment webhook lacks the mark `issue.pull_request`, without which a comment is one on an issue. The test
+//!   adds
+//! the mark and signs again. The webhook of an opened pull request is used as `emulate` makes and signs it.
 //!
-//! Each test ends with everything that was asked of the API, which shows too that none of it is GraphQL.
+//! Each test ends with all requests to the API, which also shows that none of them is GraphQL.
 
 use std::sync::Arc;
 
@@ -42,8 +45,8 @@ const BOT: &str = "acme-lockkeeper[bot]";
 const REPO: &str = "/repos/acme/infra";
 const COMMENTS: &str = "/repos/acme/infra/issues/1/comments";
 
-/// Who does not know a token is taken for the first user, so that one can see nothing. The App has what the README
-/// tells operators to give it, and only on one of two private repositories.
+/// Returns the seed. An unknown token counts as the first user, so that user may see nothing. The App has the
+/// permissions that the README tells administrators to give it, and only on one of two private repositories.
 fn seed(webhooks: &str) -> Value {
     json!({
         "tokens": {

@@ -1,4 +1,4 @@
-//! Coming from Atlantis: the program itself, on files and a Redis in Atlantis' formats.
+//! Tests the migration from Atlantis: the program itself, on files and a Redis in Atlantis' formats.
 
 mod redis;
 mod story;
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::support::program::{Said, lockkeeper};
 
-/// A file of `tests/fixtures/bolt`.
+/// Returns a file of `tests/fixtures/bolt`.
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/bolt")
         .join(name)
 }
 
-/// `outcome key` of each lock.
+/// Returns `outcome key` of each lock.
 fn locks(said: &Said) -> Vec<String> {
     let word = |lock: &Value, name: &str| lock[name].as_str().unwrap_or_default().to_owned();
     let json = said.json();
@@ -28,7 +28,7 @@ fn locks(said: &Said) -> Vec<String> {
         .collect()
 }
 
-/// `lockkeeper import atlantis …` into a database.
+/// Runs `lockkeeper import atlantis …` into a database.
 fn import(into: &DatabaseUrl, args: &[&str], variables: &[(&str, &str)]) -> Said {
     lockkeeper(&["import", "atlantis"], into, args, variables)
 }

@@ -1,4 +1,4 @@
-//! Exclusive work, turned by hand: who may do it, for how long, and that nobody does it beside another.
+//! Tests exclusive work step by step: who may do it, for how long, and that nobody else does it at the same time.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ async fn is_busy(leases: &Leases) -> bool {
     matches!(obtained(leases).await, Obtained::Busy { .. })
 }
 
-/// Work that goes on until it is told to end.
+/// Starts work that goes on until it gets a message.
 fn working(
     held: HeldLease,
 ) -> (
@@ -81,7 +81,7 @@ async fn seen(db: &TestDb) -> Option<Lease> {
     live_lease(db.store(), key().as_str()).await
 }
 
-/// Waits for what a task of the lease's own does.
+/// Waits until the background task of the lease has released it.
 async fn until_free(db: &TestDb) {
     let free = async {
         while seen(db).await.is_some() {
@@ -141,7 +141,7 @@ async fn a_lease_is_given_back_after_a_panic_and_when_its_work_is_dropped(db: &T
     until_free(db).await;
     drop(held(&leases).await);
     until_free(db).await;
-    // One that is dropped where nothing can be awaited is given back with the next tick.
+    // A lease that is dropped outside of the runtime is released with the next tick.
     let held = held(&leases).await;
     std::thread::spawn(move || drop(held)).join().unwrap();
     assert!(seen(db).await.is_some());
@@ -240,7 +240,7 @@ async fn work_stops_when_its_server_is_not_heard_of(db: &TestDb) {
     assert_eq!(seen(db).await, None);
 }
 
-/// After a pause of the machine the row may be free before the work was told to stop.
+/// After a pause of the machine, the row may be free before the work is stopped.
 async fn a_process_that_works_does_not_begin_the_same_again_whatever_the_database_says(
     db: &TestDb,
 ) {
@@ -336,7 +336,7 @@ fn a_holder_that_is_told_to_stop_has_longer_than_a_server_that_is_cut_off_works_
     assert!(TIME_TO_LET_GO.to_std().unwrap() > LEASE + RENEW_EVERY);
 }
 
-/// Who works at this moment.
+/// Counters of the workers at this moment.
 #[derive(Default)]
 struct Floor {
     now: AtomicUsize,
@@ -361,7 +361,7 @@ impl Drop for Worker<'_> {
     }
 }
 
-/// Some end well, some panic, some are dropped half-way.
+/// Works under the lease. Some workers succeed, some panic, some are dropped half-way.
 async fn work_somehow(number: usize, leases: &Leases, floor: Arc<Floor>) -> bool {
     let Obtained::Held(held) = obtained(leases).await else {
         return false;

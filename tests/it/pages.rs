@@ -1,4 +1,4 @@
-//! The dashboard and the API, asked over their router.
+//! Tests of the dashboard and the API through their router.
 
 pub mod fixture;
 

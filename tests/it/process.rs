@@ -1,5 +1,5 @@
-//! Supervised runs with real processes. Nothing here waits for time to pass: every step follows an event (a line of
-//! output, the end of a run, a lock that is released).
+//! Tests of supervised runs with real processes. No test waits for time to pass: every step follows an event (a line
+//! of output, the end of a run, a lock that is released).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ mod namespaces;
 mod user;
 
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
-/// Far more than anything here takes; a test that needs it has failed.
+/// Time limit far above the duration of any test. A test that reaches it has failed.
 const LONG: Duration = Duration::from_mins(1);
 
 fn supervisor(grace: Duration) -> Supervisor {
@@ -64,7 +64,7 @@ impl Run {
         Self { lines, cancel, end }
     }
 
-    /// The next line of standard output or error.
+    /// Waits for the next line of standard output or error.
     async fn line(&mut self) -> String {
         tokio::time::timeout(LONG, self.lines.recv())
             .await
@@ -73,7 +73,7 @@ impl Run {
             .text
     }
 
-    /// All lines that are left, and the end.
+    /// Waits for the end. Returns all remaining lines.
     async fn finish(mut self) -> (Vec<(Stream, String)>, Exit) {
         let mut all = Vec::new();
         while let Some(line) = tokio::time::timeout(LONG, self.lines.recv())
@@ -86,7 +86,7 @@ impl Run {
     }
 }
 
-/// A named pipe that a script waits for with `read x < gate`, in a directory of its own.
+/// A named pipe that a script waits for with `read x < gate`, in its own directory.
 struct Gate(PathBuf);
 
 fn gate() -> (tempfile::TempDir, Gate) {
@@ -97,13 +97,13 @@ fn gate() -> (tempfile::TempDir, Gate) {
 }
 
 impl Gate {
-    /// Lets the script go on; waits until it is there.
+    /// Lets the script go on, and waits until it reads.
     fn open(self) {
         std::fs::write(self.0, "go\n").unwrap();
     }
 }
 
-/// Whether a process still exists (a zombie does not count).
+/// Returns true if a process still exists. A zombie does not count.
 fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status
@@ -286,7 +286,7 @@ async fn grandchildren_do_not_outlive_the_run_even_in_a_session_of_their_own() {
     assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
 }
 
-/// Somebody starts the server in a terminal: what a program types into that terminal, their shell would run.
+/// A person may start the server in a terminal. If a program types into that terminal, their shell would run it.
 #[tokio::test]
 async fn a_run_has_no_terminal() {
     let script = r#"
@@ -359,7 +359,7 @@ async fn the_hold_is_released_only_after_the_last_process_has_gone() {
     let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
     assert_eq!(run.line().await, "ready");
     assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
-    // The future is dropped, as in a server that gives up: nobody observes the end but through the hold.
+    // The future is dropped, as in a server that gives up. The end can only be observed through the hold.
     run.end.abort();
     let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
     assert_eq!(
@@ -418,8 +418,9 @@ async fn nothing_starts_when_the_leash_is_gone_already() {
 
 #[tokio::test]
 async fn killing_the_server_ends_the_program_politely() {
-    // `sleep` stands for the server: it holds the other end of the leash, and is killed without a chance to act.
-    // The reader of the program's output goes away as well: writing to a closed pipe would kill the program.
+    // `sleep` represents the server: it holds the other end of the leash, the pipe to the supervisor, and is killed
+    // without a chance to act. The reader of the program's output goes away as well: writing to a closed pipe would
+    // kill the program.
     let dir = tempfile::tempdir().unwrap();
     let hold = dir.path().join("hold");
     let program = "trap 'kill $!; for i in 1 2 3; do echo saving; done; echo saved > saved; exit' INT; \
@@ -510,7 +511,7 @@ async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     );
 }
 
-/// The server is paused: it holds the leash and says nothing.
+/// A paused server holds the leash, the pipe to the supervisor, and writes nothing to it.
 #[tokio::test]
 async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
     let (leash, _held) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
@@ -553,7 +554,7 @@ fn landlocked() -> Sandbox {
     ])
 }
 
-/// What a script prints in a sandbox.
+/// Returns the output of a script in a sandbox.
 async fn within(sandbox: Sandbox, script: &str) -> String {
     let (lines, _) = Run::start(sh(script).sandbox(Some(sandbox)), LONG)
         .finish()
@@ -640,7 +641,7 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
     assert!(!exit.is_success() && said.contains("memory"), "{said}");
 }
 
-/// Limits for what the processes take together, and what they are told.
+/// The limits concern all processes together. The test checks the limits and the messages.
 #[tokio::test]
 async fn limits_hold_for_all_processes_of_a_run_together() {
     let none = Limits::default();
@@ -693,8 +694,8 @@ async fn limits_hold_for_all_processes_of_a_run_together() {
 async fn a_machine_without_memory_ends_the_program_before_its_supervisor() {
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
     let own = own.trim();
-    // The supervisor takes its own back once it has started the program. A shell reads byte by byte, and the file may change
-    // in between: so only the value that is to come ends the loop.
+    // The supervisor resets its own value after it has started the program. A shell reads byte by byte, and the file
+    // may change in between, so only the expected value ends the loop.
     let script = format!(
         "read mine </proc/self/oom_score_adj; until read its </proc/$PPID/oom_score_adj && [ \"$its\" = {own} ]; do :; done; \
          echo $mine; echo $its"

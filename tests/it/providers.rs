@@ -1,4 +1,4 @@
-//! The cache of provider packages under real `terraform init`s, many at once, which fetch from a mirror on this disk.
+//! Tests of the provider cache with real `terraform init`s, many at once, which fetch from a mirror on this disk.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,7 +17,7 @@ use zip::write::SimpleFileOptions;
 use crate::support::db::start_of_time;
 use crate::support::server::find_terraform;
 
-/// As many as start at once when a pull touches all projects of a repository.
+/// Number of runs that start at once when a pull request changes all projects of a repository.
 const MANY: usize = 32;
 
 /// Projects, a mirror with two providers, and a cache.
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// A directory with code that needs both providers.
+    /// Creates a directory with code that needs both providers.
     fn project(&self, name: &str) -> PathBuf {
         let dir = self.dir.path().join("checkouts").join(name);
         std::fs::create_dir_all(&dir).unwrap();
@@ -81,14 +81,14 @@ impl World {
             .expect("nobody set another cache")
     }
 
-    /// The packages of the store.
+    /// Returns the packages in the cache.
     async fn packages(&self) -> Vec<PackagePath> {
         let mut found = self.cache.disk_use().await.unwrap();
         found.sort_by(|a, b| a.package.cmp(&b.package));
         found.into_iter().map(|one| one.package).collect()
     }
 
-    /// Removes what nobody needs.
+    /// Removes all unused packages from the cache.
     async fn make_room(&self) -> Vec<String> {
         let linked = self.cache.look_around().await.unwrap();
         let mut removed = Vec::new();
@@ -100,7 +100,7 @@ impl World {
         removed
     }
 
-    /// An `init` as a run does it.
+    /// Runs `init` as a run does.
     async fn init(&self, dir: &Path, lock_file_tracked: bool) -> Output {
         self.init_by(Cmd::new(&self.terraform), dir, lock_file_tracked)
             .await
@@ -143,8 +143,8 @@ impl World {
         output.stdout.text().to_string()
     }
 
-    /// Every file and directory of the store: what it is and when it changed. When a package was used is noted beside it,
-    /// which changes nothing of the package.
+    /// Returns every file and directory of the cache, with its type and its modification time. The last use of a
+    /// package is recorded beside the package, without a change to it.
     fn store(&self) -> BTreeMap<PathBuf, (u64, u32, i64, i64)> {
         let (mut found, mut todo) = (BTreeMap::new(), vec![self.dir.path().join("plugin-cache")]);
         while let Some(path) = todo.pop() {
@@ -199,7 +199,7 @@ fn publish(mirror: &Path, name: &str) {
     archive.finish().unwrap();
 }
 
-/// The program of a provider, through the link of a project.
+/// Returns the program of a provider, through the link of a project.
 fn program(dir: &Path, name: &str) -> PathBuf {
     let package = format!(
         ".terraform/providers/example.com/acme/{name}/1.0.0/{}",
@@ -281,7 +281,7 @@ async fn a_lock_file_with_another_checksum_neither_uses_nor_harms_the_package_of
     assert_eq!(world.store(), before);
     assert_eq!(world.sessions(), 0);
 
-    // One without a word on the providers is filled in.
+    // A lock file without providers is completed.
     let dir = world.project("c");
     std::fs::write(dir.join(".terraform.lock.hcl"), "").unwrap();
     world.good_init(&dir, true).await;
@@ -400,7 +400,7 @@ async fn no_package_goes_while_an_init_is_about_to_use_it() {
     assert_eq!(world.make_room().await, [""; 0]);
     drop(session);
 
-    // One that came to its end after the look at who links to what.
+    // This `init` ended after the links were read.
     let before = world.cache.look_around().await.unwrap();
     let dir = world.project("c");
     world.good_init(&dir, false).await;
@@ -441,7 +441,8 @@ async fn inits_go_on_while_room_is_made() {
     }
 }
 
-/// The user can neither come to the directory nor read what the server has unpacked, unless it is let.
+/// The user can neither enter the directory nor read the packages that the server has unpacked, unless the server
+/// allows it.
 #[tokio::test]
 async fn another_user_takes_packages_from_the_store_and_owns_nothing_in_it() {
     const USER: u32 = 4343;
@@ -493,7 +494,7 @@ async fn another_user_takes_packages_from_the_store_and_owns_nothing_in_it() {
                 path.display()
             );
         }
-        // As a server leaves it, whose files are its own.
+        // Servers set these modes, so that their files belong to them alone.
         let store = world.dir.path().join("plugin-cache");
         for (path, (_, mode, ..)) in world.store().into_iter().filter(|(path, _)| *path != store) {
             may_come(&path, mode & 0o700);

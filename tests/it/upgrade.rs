@@ -1,7 +1,8 @@
-//! Servers are replaced one by one: those of the last recorded version work beside those of this one, on one database.
+//! Tests that servers can be replaced one by one: those of the last recorded version work beside those of this one,
+//! on one database.
 //!
-//! `.ci/released` has a line for each version: its number, its commit, and the last migration it has. From that version on a
-//! migration only adds; what a version no longer uses is taken away by a later one, when no server of the old kind is left.
+//! `.ci/released` has a line for each version: its number, its commit, and its last migration. From that version on,
+//! a migration only adds. A later version removes what a version no longer uses, when no old server is left.
 
 use std::path::{Path, PathBuf};
 
@@ -35,14 +36,14 @@ impl Released {
         }
     }
 
-    /// Where `make interop` has put the program.
+    /// Returns the program that `make interop` has installed.
     fn program(&self) -> PathBuf {
         let folder = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
         Path::new(&folder).join(format!("lockkeeper-{}", self.version))
     }
 }
 
-/// What of a migration a server of the version before would miss, read as something else, or not write.
+/// Returns the parts of a migration that a server of the previous version would miss, misread, or not write.
 fn taken_away(sql: &str) -> Vec<String> {
     const WORDS: [&str; 6] = [
         "DROP TABLE",
@@ -104,7 +105,7 @@ fn what_a_migration_takes_away_is_found_however_it_is_written() {
 
 #[test]
 fn migrations_since_the_last_version_only_add() {
-    /// What the recorded version does not use any more may go.
+    /// Mark of a migration that removes parts which the recorded version does not use any more.
     const CONTRACTS: &str = "-- Contracts";
     let released = Released::newest();
     let mut seen = 0;
@@ -154,7 +155,7 @@ async fn the_last_version_works_beside_this_one() {
     let released = Released::newest();
     let database = new_database(Content::Empty).await;
     let settings = || Settings::default().database(database.clone());
-    // The old one makes the database, and the new one migrates it while the old one works.
+    // The old server creates the database, and the new one migrates it while the old one works.
     let mut world = World::start_with(settings().program(released.program()), |_| {
         vec![("README.md", String::new())]
     })
@@ -182,7 +183,7 @@ async fn the_last_version_works_beside_this_one() {
         .await
         .is("autoplan success | second default planned");
 
-    // A server of the old version is started again, as it is when its machine fails in the middle of the roll-out.
+    // A server of the old version is started again, as after a failure of its machine in the middle of the roll-out.
     world.server.kill9().await;
     world.server.restart().await;
     send_webhooks_to(&world.github, &world.server);

@@ -116,13 +116,13 @@ pub struct Setup {
     pub cancel: Arc<dyn Cancel>,
     /// Credentials that owners stored for their repositories.
     pub credentials: Credentials,
-    /// Decides about permissions.
+    /// Decides about permissions of users.
     pub authority: Arc<dyn Authority>,
     /// Token that is cancelled when the server begins to stop. It ends the streams.
     pub shutting_down: CancellationToken,
     /// Version, shown to users of the pages.
     pub version: String,
-    /// Metrics for monitoring.
+    /// Metrics that monitors read.
     pub metrics: Metrics,
     /// Retention time of runs. `None`: forever.
     pub keep_runs: Option<Duration>,

@@ -43,7 +43,7 @@ pub async fn locks(world: &World, server: usize) -> Result<Vec<Held>, String> {
     Ok(locks)
 }
 
-/// Discards some lock.
+/// Discards some lock, if there is one.
 pub async fn discard_lock(world: &World, server: usize, some: usize) {
     let locks = locks(world, server).await.unwrap_or_default();
     let Some(lock) = locks.get(some % locks.len().max(1)) else {

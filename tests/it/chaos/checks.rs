@@ -16,7 +16,7 @@ use crate::support::server::LOOK;
 /// Time after the start of a server within which it finds a close whose webhook was lost.
 const RECONCILED: Duration = Duration::from_secs(30);
 
-/// Checks every promise.
+/// Checks every promise of the servers.
 pub async fn all(world: &World) {
     deliveries(world).await;
     answers(world).await;
@@ -74,7 +74,7 @@ async fn deliveries(world: &World) {
     }
 }
 
-/// A stored command.
+/// A stored command that a comment requested.
 struct Asked {
     id: String,
     /// End of the command.

@@ -17,37 +17,37 @@ pub const PROJECTS: usize = 10;
 /// An action or a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Somebody opens a pull request that changes these projects.
+    /// Opens a pull request that changes these projects.
     Open(Vec<Edit>),
-    /// Somebody pushes to a pull request.
+    /// Pushes to a pull request.
     Push(usize, Vec<Edit>),
-    /// Somebody discards the commits of a pull request and pushes others.
+    /// Discards the commits of a pull request and pushes others.
     ForcePush(usize, Vec<Edit>),
-    /// Somebody pushes to a branch that belongs to no pull request.
+    /// Pushes to a branch that belongs to no pull request.
     Branch(usize),
-    /// Somebody deletes a branch that belongs to no pull request.
+    /// Deletes a branch that belongs to no pull request.
     DropBranch(usize),
-    /// Somebody comments on a pull request.
+    /// Comments on a pull request.
     Comment(usize, String),
-    /// Somebody closes a pull request.
+    /// Closes a pull request.
     Close(usize),
-    /// Somebody reopens a closed pull request.
+    /// Reopens a closed pull request.
     Reopen(usize),
-    /// Somebody merges a pull request.
+    /// Merges a pull request.
     Merge(usize),
-    /// Somebody renames the repository.
+    /// Gives the repository its other name.
     Rename,
-    /// Somebody deletes the other repository, with a pull request that holds a lock.
+    /// Deletes the other repository, with a pull request that holds a lock.
     Delete,
-    /// Somebody discards a lock through the API of a server.
+    /// Discards a lock through the API of a server.
     Discard(usize, usize),
-    /// Somebody releases a lock through the API of a server, even while work under the lock goes on.
+    /// Releases a lock through the API of a server, even while work under the lock goes on.
     Release(usize, usize),
-    /// Somebody hands a lock over to a pull request that is queued for it.
+    /// Hands a lock over to a pull request that is queued for it.
     HandOver(usize, usize),
-    /// Somebody stops applies through a server, and allows them again after some time.
+    /// Stops applies through a server, and allows them again after this time.
     StopApplies(usize, Duration),
-    /// A fault begins.
+    /// Begins a fault of this kind.
     Fault(Fault),
 }
 
@@ -97,7 +97,7 @@ pub enum GitMoment {
     NotFound,
     /// Answer with status 503.
     Unavailable,
-    /// A dropped connection.
+    /// A connection that is dropped.
     Dropped,
     /// No answer at all.
     Silent,

@@ -63,7 +63,7 @@ const PATIENCE: Duration = Duration::from_mins(4);
 const PERSISTENCE: Duration = Duration::from_mins(1);
 const BETWEEN_STARTS: Duration = Duration::from_millis(500);
 
-/// A running world.
+/// A world whose servers run.
 pub struct World {
     pub backend: Backend,
     pub options: Options,
@@ -111,7 +111,7 @@ impl Kind {
 /// Record of the events in a world.
 #[derive(Default)]
 pub struct Record {
-    /// All pull requests.
+    /// All pull requests of the repository.
     pub pulls: Vec<PullNumber>,
     /// All commits that were the head of a pull request.
     pub heads: BTreeSet<CommitSha>,
@@ -294,7 +294,7 @@ impl World {
         self.record.lock().unwrap()
     }
 
-    /// Counts an event.
+    /// Counts an event by its name.
     pub fn count(&self, what: &'static str) {
         *self.record().counts.entry(what).or_default() += 1;
     }

@@ -1,5 +1,4 @@
-//! Stories in which the server is told to stop (SIGTERM): the first time it waits for runs, the second time it
-//! interrupts them.
+//! Stories in which the server gets SIGTERM: the first time it waits for runs, the second time it interrupts them.
 
 use super::gates::{ApplyGate, PlanGate};
 use super::world::World;

@@ -153,7 +153,7 @@ impl Rig {
 /// Headers and body of a received webhook.
 pub type Received = (HeaderMap, Bytes);
 
-/// Receiver of webhooks.
+/// A receiver of webhooks that keeps them.
 #[derive(Clone, Default)]
 pub struct Receiver(Arc<Mutex<Vec<Received>>>);
 

@@ -169,7 +169,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
         ["newer", "(NotFound)", "of now"]
     );
     std::fs::remove_file(moved.path.join("lib/x/terraform.tfstate")).unwrap();
-    // Files of an older commit of the same submodule belong to that commit, whatever their names are.
+    // Files of an older commit of the same submodule belong to that commit, regardless of their names.
     let with = world
         .repository(
             "acme/lib3",

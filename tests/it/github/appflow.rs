@@ -73,7 +73,7 @@ fn seed(webhooks: &str) -> Value {
     })
 }
 
-/// `emulate` with a relay on the way to its API and one on the way of its webhooks.
+/// `emulate` with a relay in front of its API and one in front of its webhook target.
 struct World {
     emulate: Emulate,
     api: Relay,
@@ -85,7 +85,7 @@ impl World {
         let (api, webhooks) = (Relay::start().await, Relay::start().await);
         let emulate = Emulate::start(&seed(&webhooks.url)).await;
         api.lead_to(&emulate.url);
-        // Until there is a server, webhooks come to nothing.
+        // Until there is a server, webhooks go to a place that ignores them.
         webhooks.lead_to(&emulate.url);
         Self {
             emulate,
@@ -104,7 +104,7 @@ impl World {
         GitHub::new(endpoints, auth, Arc::new(SystemClock), Timeouts::default()).unwrap()
     }
 
-    /// Alice opens a pull request with one commit; returns its newest commit.
+    /// Opens a pull request with one commit as Alice. Returns its newest commit.
     async fn open_pull(&self, repo: &str) -> String {
         let main = self
             .emulate
@@ -136,7 +136,7 @@ impl World {
             .await;
     }
 
-    /// The hidden line of the newest comment, which must be the bot's, once there are so many of it.
+    /// Waits until there are this many comments. Returns the hidden line of the newest, which must be the bot's.
     async fn answer(&self, times: usize) -> MachineLine {
         self.api.saw(&format!("POST {COMMENTS}"), times).await;
         let comments = self.emulate.get(ALICE, COMMENTS).await;
@@ -148,7 +148,7 @@ impl World {
         MachineLine::find(newest["body"].as_str().unwrap()).unwrap()
     }
 
-    /// Which tokens `emulate` says it gave out, each by its installation.
+    /// Returns the tokens that `emulate` has issued, each with its installation.
     async fn tokens(&self) -> Vec<Value> {
         let issued = self
             .emulate
@@ -168,7 +168,7 @@ fn pull(repo: &str) -> PullRef {
     }
 }
 
-/// The webhook about the comment of Alice, as `emulate` made it.
+/// Returns the webhook about the comment of Alice, as `emulate` made it.
 async fn webhook_of_comment(webhooks: &Relay) -> Value {
     let of_alice = |passed: &Passed| {
         let payload: Value = serde_json::from_slice(&passed.body).unwrap();
@@ -183,7 +183,7 @@ async fn webhook_of_comment(webhooks: &Relay) -> Value {
     .unwrap()
 }
 
-/// Sends the webhook of a comment again, as another one, with the mark of pull requests and a signature of ours.
+/// Sends the webhook of a comment again, with a new identifier, the mark of pull requests and our own signature.
 async fn deliver_marked(server: &Server, mut webhook: Value) {
     assert_eq!(
         webhook["issue"]["pull_request"],
@@ -383,7 +383,7 @@ async fn what_the_installation_does_not_grant_is_refused_by_a_github_that_is_not
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_of_a_github_that_is_not_ours_end_in_comments_there() {
     let world = World::start().await;
-    // `emulate` knows no reactions.
+    // `emulate` does not support reactions.
     let settings = Settings::default().with_app().flag("--emoji-reaction=none");
     let mut server = Server::start_at(&world.api.url, settings).await;
     world
@@ -425,8 +425,9 @@ async fn webhooks_of_a_github_that_is_not_ours_end_in_comments_there() {
     );
     server.finish().await;
     assert_nothing_given_up(&server).await;
-    // The webhooks name the installation, so nobody has to look it up. Mirrors are brought in step whenever there is time.
-    // At its start the server asks what the App may do.
+    // The webhooks name the installation, so no request looks it up. Mirror syncs run whenever there is time, so
+    // their requests are left out. At its start the server asks for the permissions of the App, which is left out,
+    // too.
     let asks = |line: &&str| !line.contains(".git/") && !line.starts_with("GET /app ");
     let lines: Vec<_> = world
         .api

@@ -1,4 +1,4 @@
-//! What the client asks of GitHub and makes of the answers.
+//! Tests the requests of the client, and how it reads the answers of GitHub.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::server::{Reply, ScriptedGitHub, anybody, endpoints, pull, start, toke
 
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
 
-/// What GitHub tells of a pull, with the fields we do not read left out but for some.
+/// Returns GitHub's description of a pull request, with few of the fields that we do not read.
 pub fn pull_answer() -> Value {
     let end = |branch: &str, sha: &str| {
         json!({"label": format!("acme:{branch}"), "ref": branch, "sha": sha.repeat(20),
@@ -245,7 +245,7 @@ async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
     ] {
         server.on(&page(1), Reply::json(&first.clone().into()));
         server.on(&page(2), Reply::json(&json!([second])));
-        // GitHub keeps whole seconds: half a second later is still the same second.
+        // GitHub keeps whole seconds, so half a second later is still the same second.
         let since = "2026-03-01T12:00:05.5Z".parse().unwrap();
         assert_eq!(
             github

@@ -1,7 +1,7 @@
-//! Somebody else's emulated GitHub: `emulate` (npm), as a child process.
+//! Runs an emulated GitHub of other authors as a child process: `emulate` (npm).
 //!
-//! The child serves until its standard input ends, a pipe of which only the test holds the other end: it is gone when
-//! the test ends, in whatever way.
+//! The child serves until its standard input ends. Only the test holds the other end of this pipe, so the child is
+//! gone as soon as the test ends, even if it crashes.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -14,11 +14,12 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::tools::npm;
 use crate::support::server::within;
 
-/// The version these tests were written against.
+/// Version of `emulate` that these tests were written against.
 const VERSION: &str = "0.11.2";
 
-/// Argument: the port. First line of standard input: the seed. First line of standard output: `ready`, or why not. A
-/// port that is taken is told by an event that nobody in there listens to; answering a request proves that it was free.
+/// Script of the child. Its argument is the port. The first line of its standard input is the seed. The first line of
+/// its standard output is `ready` or an error. `emulate` reports an occupied port only by an event that it does not
+/// handle. An answered request proves that the port was free.
 const SERVICE: &str = "
     import { createInterface } from 'node:readline';
     const fail = (error) => { console.log(error.code ?? error.stack); process.exit(1); };
@@ -34,12 +35,12 @@ const SERVICE: &str = "
     process.exit();
 ";
 
-/// Others on this machine may take the free port before the child does.
+/// Number of start attempts. Another program on this machine may take the free port before the child does.
 const START_TRIES: usize = 5;
 
-/// The child.
+/// A running `emulate` process.
 pub struct Emulate {
-    /// Origin of its API.
+    /// Origin of the API.
     pub url: String,
     client: reqwest::Client,
     _process: Child,
@@ -47,7 +48,7 @@ pub struct Emulate {
 }
 
 impl Emulate {
-    /// Starts it with a seed in the form its README describes, and waits until it answers.
+    /// Starts `emulate` with a seed in the form that its README describes, and waits until it answers.
     pub async fn start(seed: &Value) -> Self {
         check_installed();
         for _ in 0..START_TRIES {
@@ -63,7 +64,7 @@ impl Emulate {
         panic!("{START_TRIES} free ports were taken by others");
     }
 
-    /// `None` when somebody else has the port.
+    /// Starts `emulate` on a port. Returns `None` if another program has the port.
     async fn start_on(port: u16, seed: &Value) -> Option<Self> {
         let mut process = command(port)
             .spawn()
@@ -91,7 +92,7 @@ impl Emulate {
         })
     }
 
-    /// Asks its API as the owner of a token; gives status and answer.
+    /// Sends a request to the API as the owner of a token. Returns status and answer.
     pub async fn ask(&self, token: &str, method: Method, path: &str, body: &Value) -> (u16, Value) {
         let mut request = self
             .client
@@ -108,14 +109,14 @@ impl Emulate {
         )
     }
 
-    /// Reads from its API.
+    /// Reads from the API.
     pub async fn get(&self, token: &str, path: &str) -> Value {
         let (status, answer) = self.ask(token, Method::GET, path, &Value::Null).await;
         assert_eq!(status, 200, "GET {path}: {answer}");
         answer
     }
 
-    /// Makes something through its API.
+    /// Creates something through the API.
     pub async fn make(&self, token: &str, method: Method, path: &str, body: &Value) -> Value {
         let (status, answer) = self.ask(token, method.clone(), path, body).await;
         assert!(

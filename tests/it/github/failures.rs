@@ -1,4 +1,4 @@
-//! What callers are told when GitHub does not do what it was asked.
+//! Tests the errors that callers get when GitHub does not do what was requested.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! GitHub's limits: what is asked with the same credentials stops together, and writes leave one after the other. The
-//! scripted server refuses to end if it was asked anything that the test does not tell.
+//! Tests GitHub's limits: requests with the same credentials stop together, and writes are sent one after the other.
+//! The scripted server fails at its end if it got a request that the test did not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::server::{Reply, ScriptedGitHub, anybody, pull, start, token};
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
 const COMMENT: &str = "POST /repos/acme/infra/issues/12/comments";
 
-/// Servers that share their gates and the time.
+/// Servers that share their rate gates and the time.
 struct World {
     server: ScriptedGitHub,
     clock: Arc<ManualClock>,
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// A server with a token, at a host that the scripted one stands in for.
+    /// Creates a client with a token, for a host that the scripted server represents.
     fn client(&self, host: &str, with: &str) -> GitHub {
         let at = GitHubEndpoints::new(host, Some(self.server.url.parse().unwrap())).unwrap();
         let github = GitHub::new(at, token(with), self.clock.clone(), Timeouts::default()).unwrap();
@@ -47,7 +47,7 @@ impl World {
         self.client("github.com", with)
     }
 
-    /// Seconds since the test has begun.
+    /// Returns the number of seconds since the test began.
     fn seconds(&self) -> i64 {
         (self.clock.now() - start()).num_seconds()
     }
@@ -80,7 +80,7 @@ async fn post(github: &GitHub) -> Result<u64, ForgeError> {
     github.comment_post(&pull(), None, "x", &anybody()).await
 }
 
-/// How many seconds a request has to wait.
+/// Returns the number of seconds that a request has to wait.
 #[track_caller]
 fn wait<T: std::fmt::Debug>(world: &World, asked: Result<T, ForgeError>) -> i64 {
     let error = asked.unwrap_err();
@@ -202,7 +202,7 @@ async fn whoever_waits_for_a_turn_hears_of_a_limit_that_was_met_meanwhile() {
         host: "github.com".parse().unwrap(),
         credential,
     };
-    // Somebody else has the turn of this moment, and is told to wait.
+    // Another client has the turn of this moment, and GitHub tells it to wait.
     world
         .gates
         .turn(&scope, Duration::from_secs(10))
@@ -220,7 +220,7 @@ async fn whoever_waits_for_a_turn_hears_of_a_limit_that_was_met_meanwhile() {
     assert_eq!(wait(&world, post(&github).await), 60);
 }
 
-/// A clock by which time passes until GitHub has told somebody else to wait.
+/// A clock that lets time pass until GitHub has told another client to wait.
 struct Closes {
     clock: Arc<ManualClock>,
     gates: Arc<LocalGates>,

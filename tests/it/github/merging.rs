@@ -1,4 +1,4 @@
-//! Whether GitHub would let a pull be merged, and how it is told apart from its waiting for ourselves.
+//! Tests whether GitHub would merge a pull request. Requirements that only wait for Lockkeeper itself do not count.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -110,7 +110,8 @@ async fn what_is_not_known_in_the_end_is_not_mergeable() {
     assert_eq!(ask(&server).await.unwrap(), Mergeability::NotKnownYet);
 }
 
-/// A pull that GitHub calls blocked, in a branch with these rules and a head with these statuses and check runs.
+/// Scripts a pull request that GitHub calls blocked, with these branch rules, and these statuses and check runs of
+/// its head.
 async fn blocked(rules: &Value, statuses: &Value, runs: &Value) -> ScriptedGitHub {
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));

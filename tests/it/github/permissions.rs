@@ -1,4 +1,4 @@
-//! What the credentials of the server lack is found when it starts.
+//! Tests that the server finds missing permissions of its credentials when it starts.
 
 use serde_json::{Value, json};
 

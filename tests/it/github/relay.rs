@@ -1,4 +1,4 @@
-//! A relay in front of somebody else's server: it passes requests on as they are and remembers them.
+//! A relay in front of a foreign server. It forwards requests unchanged and records them.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,9 +16,9 @@ use crate::support::server::within;
 /// A request that went through, with the status of its answer.
 #[derive(Clone)]
 pub struct Passed {
-    /// `GET /repos/acme/infra/pulls/1`, without the query.
+    /// Method and path without the query: `GET /repos/acme/infra/pulls/1`.
     pub line: String,
-    /// Of the answer.
+    /// Status of the answer.
     pub status: u16,
     /// Headers of the request.
     pub headers: HeaderMap,
@@ -26,9 +26,9 @@ pub struct Passed {
     pub body: Bytes,
 }
 
-/// The relay.
+/// A relay with its target and its record.
 pub struct Relay {
-    /// Its origin.
+    /// Origin of the relay.
     pub url: String,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
@@ -41,7 +41,7 @@ struct Shared {
 }
 
 impl Relay {
-    /// Starts on a free port; it leads nowhere yet.
+    /// Starts on a free port, without a target.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -56,23 +56,23 @@ impl Relay {
         Self { url, shared, task }
     }
 
-    /// Where requests go from now on: an origin.
+    /// Sets the target of requests from now on: an origin.
     pub fn lead_to(&self, origin: &str) {
         origin.clone_into(&mut self.shared.target.lock().unwrap());
     }
 
-    /// Everything that went through, oldest first.
+    /// Returns all requests that went through, oldest first.
     pub fn passed(&self) -> Vec<Passed> {
         self.shared.passed.borrow().clone()
     }
 
-    /// What went through, a line each: `GET /app -> 200`.
+    /// Returns the requests that went through, one per line: `GET /app -> 200`.
     pub fn lines(&self) -> String {
         let line = |passed: Passed| format!("{} -> {}\n", passed.line, passed.status);
         self.passed().into_iter().map(line).collect()
     }
 
-    /// Waits until so many requests of a line were answered.
+    /// Waits until this many requests with a line were answered.
     pub async fn saw(&self, line: &str, times: usize) -> Passed {
         self.saw_nth(&format!("{times} times `{line}`"), times, |passed| {
             passed.line == line
@@ -80,7 +80,7 @@ impl Relay {
         .await
     }
 
-    /// Waits until the nth request of a kind was answered, and returns it; `what` names it if it does not come.
+    /// Waits until the nth request of a kind was answered, and returns it. `what` names the kind in the failure.
     pub async fn saw_nth(&self, what: &str, nth: usize, is_it: impl Fn(&Passed) -> bool) -> Passed {
         let find = |passed: &[Passed]| {
             passed
@@ -134,12 +134,12 @@ async fn forward(request: reqwest::RequestBuilder) -> reqwest::Result<Response<B
     Ok(response.body(answer.bytes().await?.into()).unwrap())
 }
 
-/// The server behind has ended, as it does at the end of a test while a webhook is still on its way.
+/// Answers when the server behind has ended. That happens at the end of a test while a webhook is still on its way.
 fn bad_gateway() -> Response<Body> {
     Response::builder().status(502).body(Body::empty()).unwrap()
 }
 
-/// Without the headers that are about one connection only.
+/// Removes the headers that concern one connection only.
 fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {

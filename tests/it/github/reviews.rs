@@ -1,4 +1,4 @@
-//! Who approves, as GitHub tells it.
+//! Tests approvals as GitHub reports them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn permission_of(login: &str) -> String {
     format!("GET /repos/acme/infra/collaborators/{login}/permission")
 }
 
-/// The pull of `jane`.
+/// Returns a pull request of `jane`.
 fn pull_of(private: bool) -> Value {
     let end = |branch: &str| json!({"ref": branch, "sha": "a1".repeat(20), "repo": {"full_name": "acme/infra", "private": private}});
     json!({
@@ -40,7 +40,7 @@ fn review_of(commit: &str, login: &str, state: &str) -> Value {
     })
 }
 
-/// A server that knows the pull, and whose account asks.
+/// Starts a server that knows the pull request and the account of the client.
 async fn server_with_pull(private: bool) -> ScriptedGitHub {
     let server = ScriptedGitHub::start().await;
     server.on(PULL, Reply::json(&pull_of(private)));

@@ -1,4 +1,4 @@
-//! A GitHub that answers what the test says and remembers what it was asked.
+//! A GitHub that gives scripted answers and records its requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -19,9 +19,9 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// What the server does with a request.
+/// Action of the server for a request.
 pub enum Reply {
-    /// Answers.
+    /// Sends an answer to the client.
     Answer {
         status: u16,
         headers: Vec<(&'static str, String)>,
@@ -29,19 +29,19 @@ pub enum Reply {
     },
     /// Begins an answer and drops the connection.
     Drop,
-    /// Never answers.
+    /// Keeps the connection open without an answer.
     Stall,
-    /// Answers with this many mebibytes.
+    /// Sends an answer with this many mebibytes.
     Mebibytes(usize),
 }
 
 impl Reply {
-    /// An answer of success.
+    /// Makes an answer with status 200.
     pub fn json(body: &Value) -> Self {
         Self::status(200, body)
     }
 
-    /// An answer with a status.
+    /// Makes an answer with a status.
     pub fn status(status: u16, body: &Value) -> Self {
         Self::Answer {
             status,
@@ -50,7 +50,7 @@ impl Reply {
         }
     }
 
-    /// The same with one more header.
+    /// Adds a header to an answer.
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         if let Self::Answer { headers, .. } = &mut self {
             headers.push((name, value.into()));
@@ -86,19 +86,19 @@ impl Reply {
     }
 }
 
-/// A request the server got.
+/// A request that the server got.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// `GET /repos/acme/infra/pulls/12`.
+    /// Method and path: `GET /repos/acme/infra/pulls/12`.
     pub line: String,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Body of the request.
     pub body: Value,
 }
 
 impl Asked {
-    /// A header as text, empty when missing.
+    /// Returns a header as text, empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -113,9 +113,9 @@ struct Script {
     unexpected: Vec<String>,
 }
 
-/// The server; it refuses to end while a reply is unused or after it got a request nobody scripted.
+/// A scripted GitHub. It fails at its end if a reply is unused, or if it got a request without a scripted reply.
 pub struct ScriptedGitHub {
-    /// Its origin.
+    /// Origin of the server.
     pub url: String,
     script: Arc<Mutex<Script>>,
     task: JoinHandle<()>,
@@ -134,7 +134,7 @@ impl ScriptedGitHub {
         Self { url, script, task }
     }
 
-    /// Says what to do with the next request of this line.
+    /// Scripts the reply to the next request with this line.
     pub fn on(&self, line: &str, reply: Reply) {
         self.script
             .lock()
@@ -145,22 +145,22 @@ impl ScriptedGitHub {
             .push_back(reply);
     }
 
-    /// What it was asked since the last time, in order.
+    /// Returns the requests since the last call, in order.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.script.lock().unwrap().asked)
     }
 
-    /// Only the first lines of [`Self::asked`].
+    /// Returns the first lines of [`Self::asked`].
     pub fn lines(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.line).collect()
     }
 
-    /// A client with a fixed token.
+    /// Creates a client with a fixed token.
     pub fn client(&self) -> GitHub {
         self.client_of(token("ghp_test"), &Arc::new(ManualClock::new(start())))
     }
 
-    /// A client with credentials and a clock.
+    /// Creates a client with credentials and a clock.
     pub fn client_of(&self, auth: GitHubAuth, clock: &Arc<ManualClock>) -> GitHub {
         let clock = Arc::clone(clock);
         GitHub::new(endpoints(&self.url), auth, clock, Timeouts::default()).unwrap()
@@ -213,12 +213,12 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
         .await
 }
 
-/// Addresses of the server, standing in for github.com.
+/// Returns the addresses of the server, which represents github.com.
 pub fn endpoints(url: &str) -> GitHubEndpoints {
     GitHubEndpoints::new("github.com", Some(url.parse().unwrap())).unwrap()
 }
 
-/// Credentials of a fixed token.
+/// Returns credentials with a fixed token.
 pub fn token(text: &str) -> GitHubAuth {
     GitHubAuth::Token {
         user: None,
@@ -226,7 +226,7 @@ pub fn token(text: &str) -> GitHubAuth {
     }
 }
 
-/// The permit of somebody whom nobody takes anything over from.
+/// Returns a write permit that nobody takes over.
 pub fn anybody() -> WritePermit {
     Arc::new(Anybody)
 }
@@ -240,12 +240,12 @@ impl Permit for Anybody {
     }
 }
 
-/// When tests begin.
+/// Returns the time when tests begin.
 pub fn start() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }
 
-/// The pull of the tests.
+/// Returns the pull request of the tests.
 pub fn pull() -> PullRef {
     PullRef {
         repo: "github.com/acme/infra".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Who is in which team, as GitHub tells it.
+//! Tests team memberships as GitHub reports them.
 
 use lockkeeper::vcs::{Forge, ForgeError};
 use serde_json::{Value, json};

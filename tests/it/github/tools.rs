@@ -1,15 +1,15 @@
-//! Programs that tests use as second opinions.
+//! Runs programs that tests use as second opinions.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Where `make setup` installs npm packages.
+/// Returns the directory where `make setup` installs npm packages.
 pub fn npm() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/npm")
 }
 
-/// Runs a program with `input` and gives what it wrote; anything but success is a failure of the test.
+/// Runs a program with `input` and returns its output. A program that fails also fails the test.
 pub fn run(program: &str, args: &[&str], folder: &Path, input: &[u8]) -> Vec<u8> {
     let Output {
         status,

@@ -1,4 +1,4 @@
-//! What GitHub's deliveries mean, held on recordings.
+//! Tests the meaning of GitHub's deliveries with recordings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/github")
 }
 
-/// Names of all recordings, without `.json`.
+/// Returns the names of all recordings, without `.json`.
 fn names() -> Vec<String> {
     let files = fs::read_dir(recordings())
         .unwrap()
@@ -237,7 +237,7 @@ fn every_example_of_octokit_is_understood() {
             }
         }
     }
-    // The package has 12 uses of pull requests, and 28 of what happens to repositories; its comments are all on issues.
+    // The package has 12 uses of pull requests, and 28 of events of repositories. All of its comments are on issues.
     assert!(
         used >= 40 && ignored >= 285,
         "{used} used, {ignored} ignored"

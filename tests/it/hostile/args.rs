@@ -1,6 +1,6 @@
-//! Words of a comment that would reach Terraform as flags, applies that apply nothing, and links out of the checkout.
-//! Terraform is the stand-in of `tests/fakes`, which lets a flag take the next word as Go does; `interop` does the same
-//! with real OpenTofu.
+//! Attacks with words of a comment that would reach Terraform as flags, applies that apply nothing, and links out of
+//! the checkout. Terraform is the fake of `tests/fakes`, which lets a flag take the next word as Go does. `interop`
+//! does the same with real OpenTofu.
 
 use lockkeeper::emulator::{Change, NewPull};
 use lockkeeper::model::{PlanState, PullNumber};
@@ -36,7 +36,7 @@ async fn planned(backend: Backend, flags: &[(&str, &str)], code: &str) -> (Bot, 
     (bot, pull)
 }
 
-/// A pull request with links, on a branch that has nothing else but these files.
+/// Opens a pull request with links, on a branch that contains only these files.
 async fn with_links(bot: &mut Bot, files: &[(&str, &str)], links: &[(&str, &str)]) -> PullNumber {
     let files = files.iter().map(|(path, text)| Change::write(path, text));
     let changes: Vec<Change> = files
@@ -363,7 +363,7 @@ async fn a_project_with_a_link_out_of_the_checkout_does_not_run(backend: Backend
 }
 
 async fn a_link_out_of_the_checkout_in_a_module_stops_the_projects_that_use_it(backend: Backend) {
-    // One database takes whole checkouts, the other one parts.
+    // One database uses whole checkouts, the other one sparse checkouts.
     let sparse = if backend == Backend::Postgres {
         "true"
     } else {

@@ -1,4 +1,4 @@
-//! Strangers who reach the port, and know no secret.
+//! Attacks by strangers who reach the port and know no secret.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -29,16 +29,16 @@ story!(
 );
 
 const MIB: usize = 1024 * 1024;
-/// The largest body that is taken, but for one byte.
+/// Size of the largest accepted body, minus one byte.
 const LARGE: usize = 25 * MIB - 1;
-/// Well-formed, and by nobody.
+/// Well-formed signature that no secret made.
 const FORGED: &str = "sha256=0000000000000000000000000000000000000000000000000000000000000000";
 
 fn ping(id: &str) -> Parcel {
     Parcel::new(id, "ping", &json!({"zen": "Keep it logically awesome."}))
 }
 
-/// The same headers with a body that counts how often somebody asks for a part of it.
+/// Returns the same headers, with a body that counts how often the server reads a part of it.
 fn watched(parcel: Parcel, parts: usize) -> (Request, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
@@ -95,7 +95,7 @@ async fn what_the_headers_refuse_is_refused_before_the_body_is_read(backend: Bac
             .status(),
         401
     );
-    // What is signed is read, as far as there is room.
+    // A signed body is read, up to the limit.
     let (request, asked) = watched(ping("d-1"), 30);
     let answer = http::door(Arc::clone(&bot.replica.ctx))
         .oneshot(request)
@@ -158,7 +158,7 @@ async fn a_body_that_comes_too_slowly_is_refused_and_one_without_room_may_come_a
     bot.end(&[]).await;
 }
 
-/// A connection to the server from one of the addresses of this machine.
+/// Connects to the server from one of the addresses of this machine.
 async fn connect(server: SocketAddr, from: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket
@@ -178,7 +178,7 @@ fn address(world: &World) -> SocketAddr {
         .unwrap()
 }
 
-/// The headers of a delivery with a body of this length.
+/// Returns the headers of a delivery with a body of this length.
 fn headers(server: SocketAddr, length: usize, signature: Option<&str>) -> String {
     let signature = signature
         .map(|value| format!("x-hub-signature-256: {value}\r\n"))
@@ -189,7 +189,7 @@ fn headers(server: SocketAddr, length: usize, signature: Option<&str>) -> String
     )
 }
 
-/// The first line of the answer. The connection stays open.
+/// Reads the first line of the answer. The connection stays open.
 async fn status(stream: &mut TcpStream) -> String {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -198,7 +198,7 @@ async fn status(stream: &mut TcpStream) -> String {
     String::from_utf8(line).unwrap().trim_end().to_owned()
 }
 
-/// Most memory the process ever had, in bytes.
+/// Returns the peak memory of the process in bytes.
 fn peak(world: &World) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.server.pid())).unwrap();
     let line = status
@@ -231,7 +231,7 @@ async fn sixty_unsigned_deliveries_are_answered_although_their_bodies_never_come
         stream
     };
     let mut streams = join_all((0..60).map(announced)).await;
-    // Who sends the bodies all the same sends them to nobody.
+    // A client that sends its body regardless gets no reader.
     let body = vec![b' '; LARGE];
     join_all(
         streams
@@ -268,7 +268,7 @@ async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_u
             .await
             .unwrap();
         let sending = async { drop(stream.write_all(&body).await) };
-        // Those for whose bodies there is no room are not read further.
+        // The server stops reading bodies for which it has no memory.
         drop(tokio::time::timeout(Duration::from_secs(3), sending).await);
         (number, stream)
     };
@@ -306,19 +306,19 @@ async fn signed(server: SocketAddr, from: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_idle_connections_stop_nothing() {
-    // The soft limit that most systems have. Two servers: one cannot raise it, one can.
+    // Most systems have this soft limit. One of the two servers cannot raise it, the other can.
     for (soft, hard, said) in [(1024, 1024, "in_all=768"), (1024, 4096, "in_all=1024")] {
         let settings = ordinary().open_files(soft, hard);
         let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
         world.server.logged(said).await;
         let server = address(&world);
         let mut idle = Vec::new();
-        // From one address, then from twenty.
+        // The connections come from one address first, then from twenty.
         for number in 0..2 * 1010 {
             let from = if number < 1010 { 2 } else { number % 20 + 2 };
             let mut stream = connect(server, &format!("127.0.0.{from}")).await;
             if number % 2 == 0 {
-                // The server may have closed it already.
+                // The server may already have closed the connection.
                 drop(stream.write_all(b"GET /healthz HTTP/1.1\r\nx: ").await);
             }
             idle.push(stream);

@@ -1,4 +1,4 @@
-//! What people of the forge tried: to have applied what nobody reviewed, and to give commands without a right to the
+//! Attacks by people of the forge: to apply changes without a review, and to give commands without a right to the
 //! repository.
 
 use insta::assert_snapshot;
@@ -31,7 +31,7 @@ const NET_LOCK: &str = "acme/infra/network/default by #1";
 const ALL: (&str, &str) = ("allow-commands", "all");
 const PERMISSION: &str = "GET /repos/*/*/collaborators/*/permission";
 
-/// A bot whose server says this of every repository, and a pull request of `alice` whose plan was read.
+/// Starts a bot whose server has these rules for every repository, with a planned pull request of `alice`.
 async fn planned(backend: Backend, rules: &str, flags: &[(&str, &str)]) -> (Bot, PullNumber) {
     let rules = format!(r#"{{"repos": [{{"id": "/.*/"{rules}}}]}}"#);
     let flags = [&[("repo-config-json", rules.as_str()), ALL], flags].concat();
@@ -50,7 +50,7 @@ fn runs(bot: &Bot, step: &str) -> usize {
         .count()
 }
 
-/// The line that says why an apply was refused.
+/// Returns the line with the reason why an apply was refused.
 async fn refused(bot: &mut Bot, pull: PullNumber) -> String {
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
@@ -99,7 +99,7 @@ async fn what_is_pushed_after_the_review_is_not_applied(backend: Backend) {
     <sub>Commit `31b3ee5c` · 0 s</sub>
     ");
     assert_eq!(runs(&bot, "apply "), 0);
-    // Whoever looks at what is there now can approve it.
+    // A reviewer of the present commit can approve it.
     bot.approve(pull, "bob");
     applied(&mut bot, pull).await;
     bot.end(&[NET_LOCK]).await;
@@ -118,7 +118,7 @@ async fn what_is_forced_into_the_place_of_the_reviewed_commit_is_not_applied(bac
     bot.end(&[NET_LOCK]).await;
 }
 
-/// Not in the file of the branch, and not by `fewer_requirements` that nobody allowed.
+/// Neither the file of the branch nor an override `fewer_requirements` without permission makes old approvals count.
 async fn a_repository_cannot_make_approvals_of_older_commits_count(backend: Backend) {
     let rules = format!(r#"{APPROVED}, "allowed_overrides": ["apply_requirements"]"#);
     let (mut bot, pull) = planned(backend, &rules, &[]).await;
@@ -142,7 +142,7 @@ async fn approvals_of_older_commits_count_where_the_operator_says_so(backend: Ba
     bot.end(&[NET_LOCK]).await;
 }
 
-/// A plan that gets hold of the token can review with it.
+/// A plan that steals the token can review with it.
 async fn nobody_approves_with_the_account_of_the_bot(backend: Backend) {
     let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
     bot.approve(pull, LOGIN);
@@ -191,7 +191,7 @@ async fn a_stranger_gives_no_command(backend: Backend) {
 
     <sub>Commit `2d43ecb8` · 0 s</sub>
     ");
-    // What runs nothing is answered.
+    // Commands that run nothing are answered.
     bot.hear(pull, "stranger", "lockkeeper help").await;
     assert!(!bot.comment(pull).contains("refused"));
     bot.hear(pull, "stranger", "lockkeeper explain").await;
@@ -201,7 +201,7 @@ async fn a_stranger_gives_no_command(backend: Backend) {
     bot.end(&[NET_LOCK]).await;
 }
 
-/// A plan may go by what was said half a minute ago; an apply may not.
+/// A plan may rely on an answer that is half a minute old. An apply may not.
 async fn who_lost_the_right_to_write_applies_nothing_a_moment_later(backend: Backend) {
     let (mut bot, pull) = planned(backend, "", &[]).await;
     bot.say(pull, "lockkeeper plan").await;
@@ -278,7 +278,7 @@ async fn everyone_is_not_everyone_on_a_public_repository(backend: Backend) {
     bot.end(&[NET_LOCK]).await;
 }
 
-/// A pull request from `stranger`'s copy of the repository.
+/// Opens a pull request from a fork of `stranger`.
 async fn from_fork(bot: &Bot, author: &str) -> (String, PullNumber) {
     let fork = bot.github.fork(REPO, "stranger").await.unwrap();
     bot.github

@@ -1,4 +1,4 @@
-//! Git's credentials, and mirrors that programs of pull requests write into.
+//! Attacks on git's credentials, and on mirrors that programs of pull requests write into.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::ordinary;
 use crate::e2e::world::{REPO, World, resource};
 use crate::support::server::{BOT, HOST, TOKEN, within};
 
-/// Every list of references, and every fetch.
+/// Route of every list of references, and of every fetch.
 const TALK: &str = "POST /acme/infra.git/git-upload-pack";
 
-/// What `/proc` shows of a process to every other of the same user, and of its threads.
+/// Returns everything that `/proc` shows of a process and its threads to other processes of the same user.
 fn shown_by_proc(id: i32) -> String {
     let read = |file: &str| {
         String::from_utf8_lossy(&std::fs::read(format!("/proc/{id}/{file}")).unwrap_or_default())
@@ -23,7 +23,7 @@ fn shown_by_proc(id: i32) -> String {
         .into_iter()
         .flatten()
         .flatten();
-    // What can be opened anew there is not consumed by reading: files of memory or of a disk.
+    // Files of memory or of a disk can be opened again there, and reading does not consume them.
     let files = links.filter(|link| {
         std::fs::metadata(link.path()).is_ok_and(|meta| meta.is_file() && meta.len() < 1 << 20)
     });
@@ -78,7 +78,7 @@ fn mirror_of(world: &World) -> PathBuf {
         .join(format!("mirrors/{HOST}/{REPO}.git"))
 }
 
-/// A filter as it would be written by a plan of another repository; it leaves a mark when it runs.
+/// Writes a filter as a plan of another repository could. The filter leaves a mark when it runs.
 fn plant_filter(mirror: &Path, mark: &Path) {
     let config = std::fs::read_to_string(mirror.join("config")).unwrap();
     let smudge = format!("touch {}; sed s/honest/tampered/", mark.display());
@@ -91,7 +91,7 @@ fn plant_filter(mirror: &Path, mark: &Path) {
     std::fs::write(mirror.join("info/attributes"), "*.tf filter=x\n").unwrap();
 }
 
-/// Forgets that the checkout is there, so that the next run needs another one.
+/// Removes the checkouts, so that the next run needs another one.
 fn remove_checkouts(world: &World) {
     std::fs::remove_dir_all(
         world
@@ -113,7 +113,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
         .await
         .is("autoplan success | . default planned");
 
-    // A sync that is still to come would find what is planted, and put a fresh mirror there.
+    // A sync after this moment would find the planted filter and replace the mirror.
     world
         .server
         .logged("A mirror is in step repo=github.test/acme/infra refs=3")
@@ -147,7 +147,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
     world.server.owns(&mirror);
     world.push("feature", "main.tf", &changed).await;
     let said = world.answer(pull).await;
-    // A sync may have been faster, and has put a fresh mirror there.
+    // A sync may have been faster and have replaced the mirror.
     let is_refused = said.outcome() == "autoplan refused (altered_mirror)";
     let said = if is_refused {
         world.ask(pull, "lockkeeper plan").await
@@ -163,7 +163,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
     world.finish(&["#1 . default"]).await;
 }
 
-/// git does not compare the objects of its own disk with their names: who can write there puts another file in its place.
+/// git does not compare the objects on its own disk with their names. A program that can write there replaces one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_was_replaced_in_the_mirror_changes_no_code() {
     let world =
@@ -242,7 +242,7 @@ async fn nobody_else_can_read_what_the_server_writes() {
     {
         assert_eq!(mode(name).unwrap() & 0o077, 0, "{name}");
     }
-    // As an earlier release left them.
+    // An earlier release left its files with these modes.
     world.server.kill9().await;
     world.server.alone().await;
     for name in ["lockkeeper.db", "replica-id"] {
@@ -264,12 +264,12 @@ async fn nobody_else_can_read_what_the_server_writes() {
     world.finish(&["#1 . default"]).await;
 }
 
-/// One pull request with an object that `git fsck` refuses is told so, and stops nobody else.
+/// A pull request with an object that `git fsck` refuses gets a comment with the reason. It does not stop any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pull_request_that_fails_fsck_is_told_why_and_the_others_go_on() {
     let world =
         World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
-    // Some file systems take it for `.git`.
+    // Some file systems treat this name as `.git`.
     let bad = world
         .open("bad", &[(".g\u{200c}it", "x"), ("main.tf", "# changed\n")])
         .await;

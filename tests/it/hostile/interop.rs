@@ -1,5 +1,5 @@
-//! The same as `tools` with every version of Terraform and OpenTofu that can be had, and the swap of a plan with real
-//! OpenTofu. `make interop` installs them and names their folder in `LOCKKEEPER_INTEROP`.
+//! The attacks of `tools` with every available version of Terraform and OpenTofu, and the swap of a plan with real
+//! OpenTofu. `make interop` installs the versions and names their folder in `LOCKKEEPER_INTEROP`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use super::tools::{CODE, Tool};
 use crate::e2e::world::{World, resource};
 use crate::support::server::Settings;
 
-/// Versions before 1.4 have no resource that needs no provider.
+/// Code for versions before 1.4, which have no resource without a provider.
 const OLD_CODE: &str =
     "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
 
-/// Programs called `terraform-1.6.6` or `tofu-1.12.6`, by name.
+/// Returns the programs called `terraform-1.6.6` or `tofu-1.12.6`, by name.
 fn tools(start: &str) -> Vec<(String, PathBuf)> {
     let folder = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
@@ -42,7 +42,7 @@ fn opentofu() -> Tool {
     Tool::new(program, Distribution::OpenTofu, CODE)
 }
 
-/// A server that works with real OpenTofu, which is in that directory, where its user can read it.
+/// Returns settings of a server with real OpenTofu, installed in that directory where its user can read it.
 fn with_opentofu(bin: &Path) -> Settings {
     let (_, program) = tools("tofu-").pop().unwrap();
     std::fs::copy(program, bin.join("tofu")).unwrap();
@@ -57,7 +57,8 @@ fn with_opentofu(bin: &Path) -> Settings {
 #[ignore = "needs the versions that `make interop` installs"]
 fn every_terraform_knows_every_allowed_flag_but_those_that_came_later() {
     for (name, tool) in terraform() {
-        // `-replace` came with 0.15.2, `-refresh-only` with 0.15.4; before, the plan fails and says so.
+        // `-replace` came with 0.15.2, `-refresh-only` with 0.15.4. With earlier versions the plan fails with a
+        // message.
         let later: &[&str] = if is_old(&name) {
             &["plan -refresh-only", "plan -replace="]
         } else {
@@ -104,7 +105,7 @@ fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
     ];
     let guarded = tool.run(&[&attack[..], &["--", &file]].concat());
     assert!(tool.state().contains("terraform_data"), "{}", guarded.text);
-    // The attack itself is real: without the dashes everything is destroyed.
+    // The attack itself is real: without the dashes, everything is destroyed.
     let swapped = tool.run(&[&attack[..], &[&file]].concat());
     assert!(
         swapped.is_success && !tool.state().contains("terraform_data"),

@@ -1,11 +1,12 @@
-//! A run that would take the machine for itself ends, and the comment says which limit it has reached.
+//! Attacks of a run on the resources of the machine. The run ends, and the comment names the limit that it reached.
 
 use serde_json::json;
 
 use super::ordinary;
 use crate::e2e::world::World;
 
-/// What is said of a plan in which the operator's workflow runs a script of the repository, as many do with linters.
+/// Returns the comment about a plan with a script of the repository in the administrator's workflow, as many run
+/// linters.
 async fn said_of(script: &str, limit: &str) -> String {
     let config = json!({
         "repos": [{"id": "/.*/", "workflow": "checked"}],

@@ -1,4 +1,4 @@
-//! Attacks: each story is one that worked once, played where the hole was.
+//! Attacks: each story worked once, and is played where the hole was.
 
 mod args;
 mod door;
@@ -16,7 +16,8 @@ mod shown;
 mod tools;
 mod web;
 
-/// How the attacked servers are started: as an ordinary user, whoever runs the tests. Stories that are about root say so.
+/// Returns the settings of attacked servers. They run as an ordinary user, regardless of the user of the tests.
+/// Stories about root say so.
 fn ordinary() -> crate::support::server::Settings {
     crate::support::server::Settings::default().without_privileges()
 }

@@ -1,4 +1,4 @@
-//! Kernels that cannot separate runs from the server: here one that answers as if it had no Landlock.
+//! Attacks on old kernels that cannot separate runs from the server: this one answers as if it had no Landlock.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ async fn who_requires_a_sandbox_does_not_start_without_one() {
         said.contains("Use Linux 5.19 or newer with `landlock` in the list of `lsm=`"),
         "{said}"
     );
-    // The same server starts where there is one.
+    // The same server starts on a kernel with Landlock.
     let server = Server::start(&github, ordinary().flag("--sandbox=require")).await;
     assert!(
         server

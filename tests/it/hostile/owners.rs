@@ -1,5 +1,5 @@
-//! What an account that is limited to owners tries, what a branch that nobody reviews is good for, and what a plan prints to
-//! be taken for a comment.
+//! Attacks of accounts that are limited to owners, of branches that nobody reviews, and of plans whose output
+//! imitates a comment.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 
@@ -49,7 +49,7 @@ async fn register(bot: &Bot, branch: &str) -> Application {
         .unwrap()
 }
 
-/// Somebody asks for a run, and is told what came of it.
+/// Requests a run, and returns its result.
 async fn told(bot: &Bot, app: &Application, deed: Deed, (login, origin): (&str, Origin)) -> String {
     let asked = ask(
         bot.store(),
@@ -91,7 +91,7 @@ async fn last_plan(bot: &Bot, app: &Application) -> Option<PlanState> {
     runs.plan.map(|plan| plan.state)
 }
 
-/// A branch that anybody with the right to push can make, and that nobody has reviewed.
+/// Everybody with the right to push can make such a branch, and nobody has reviewed it.
 async fn an_application_works_on_the_default_branch_unless_another_one_was_allowed(
     backend: Backend,
 ) {
@@ -232,7 +232,7 @@ async fn nobody_applies_the_plan_of_an_application_that_they_made_themselves(bac
         "{unknown}"
     );
     told(&bot, &app, Deed::Plan, kim).await;
-    // Of the same name, and known by another proof: a user of the server's machine.
+    // The same name, but authenticated in another way: a user of the server's machine.
     let on_server = told(&bot, &app, Deed::Apply, ("kim", Origin::Cli)).await;
     assert!(on_server.contains(": applied"), "{on_server}");
     assert_eq!(applies(&bot), 2);
@@ -269,7 +269,7 @@ async fn nobody_applies_the_plan_of_a_pull_that_they_made_themselves(backend: Ba
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// The bot looks for a comment of its own when it is not known whether it got through. What a plan prints is not ours.
+/// The bot looks for its own comment when the answer to a request was lost. Output of a plan does not count as one.
 async fn a_plan_that_quotes_the_marker_of_another_part_keeps_no_part_away(backend: Backend) {
     let files = ["a/main.tf", "b/main.tf", "c/main.tf", "d/main.tf"];
     let mut bot = Bot::new(backend, &files.map(|path| (path, "# narrow\n"))).await;
@@ -313,7 +313,7 @@ const ACCOUNTS: &str = "user=kim owners=net allow=all password=the-long-password
                         user=lee owners=net password=the-long-password-of-lee\n";
 const OPS_PASSWORD: &str = "the-long-password-of-ops";
 
-/// The whole program: accounts that are limited to owners ask for more than they were given.
+/// Runs the whole program. Accounts that are limited to owners request more than they have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_given() {
     let dir = tempfile::tempdir().unwrap();
@@ -364,7 +364,7 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     let token =
         json!({"owner": "net", "url": url, "kind": "token", "token": "ghp_0123456789abcdef"});
 
-    // Nobody has claimed it: neither an application nor a credential of a limited account makes it theirs.
+    // Nobody has claimed the repository. Neither an application nor a credential of a limited account claims it.
     for (path, body) in [("/api/apps", &app("main")), ("/api/credentials", &token)] {
         let (status, said) = send(path, "kim", body).await;
         assert_eq!(status, 403, "{said}");
@@ -385,7 +385,7 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     assert_eq!(status, 201, "{said}");
     let first: Value = serde_json::from_str(&said).unwrap();
 
-    // Now it is theirs, on its default branch alone.
+    // The repository is theirs now, but only on its default branch.
     let (status, said) = send("/api/apps", "kim", &app("evil")).await;
     assert_eq!(status, 403, "{said}");
     assert!(
@@ -408,7 +408,7 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     own["dir"] = json!("network");
     let (status, said) = send("/api/apps", "kim", &own).await;
     assert_eq!(status, 201, "{said}");
-    // Whose line gives nothing may do nothing.
+    // An account without owners in its line may do nothing.
     own["dir"] = json!("dns");
     let (status, said) = send("/api/apps", "lee", &own).await;
     assert_eq!(status, 403, "{said}");

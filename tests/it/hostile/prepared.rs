@@ -1,4 +1,4 @@
-//! Code that runs in a plan prepares what its apply runs, where no reviewer looks: in `.terraform`.
+//! Attacks of code in a plan on the files that its apply runs, where no reviewer looks: in `.terraform`.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::ordinary;
 use crate::e2e::world::World;
 use crate::support::server::Settings;
 
-/// A module with a script that applies run. What it says goes to a file that the story looks at.
+/// A module with a script that applies run. The script writes to a file that the story reads.
 const MODULE: &str = r#"resource "terraform_data" "it" {
   input = "x"
   provisioner "local-exec" {
@@ -18,7 +18,8 @@ const MODULE: &str = r#"resource "terraform_data" "it" {
 }
 "#;
 
-/// The workflow of the operator runs a script of the repository in plans, as many do with linters.
+/// Returns settings in which the administrator's workflow runs a script of the repository in plans, as many run
+/// linters.
 fn settings() -> Settings {
     let config = json!({
         "repos": [{"id": "/.*/", "workflow": "checked"}],
@@ -27,9 +28,10 @@ fn settings() -> Settings {
     ordinary().flag(&format!("--repo-config-json={config}"))
 }
 
-/// A server, code that uses a module of another repository, and what the script of that module says when it is run.
+/// Starts a server with code that uses a module of another repository. Also returns the report of the module's
+/// script.
 async fn world() -> (World, String, PathBuf) {
-    // Without a lock file in the repository `init` takes the newest of everything each time.
+    // Without a lock file in the repository, `init` takes the newest version of everything each time.
     let files = ["check.sh", ".terraform.lock.hcl"].map(|path| (path, "# nothing\n".to_owned()));
     let world = World::start_with(settings(), |_| files.to_vec()).await;
     let report = world.dir.path().join("report");
@@ -63,7 +65,7 @@ async fn an_apply_does_not_run_what_a_plan_left_in_the_directory_of_the_tool() {
         .answer(pull)
         .await
         .is("autoplan success | . default planned");
-    // A second plan does not make what the first one left any better.
+    // A second plan does not repair the files that the first one changed.
     world
         .ask(pull, "lockkeeper plan")
         .await
@@ -76,7 +78,7 @@ async fn an_apply_does_not_run_what_a_plan_left_in_the_directory_of_the_tool() {
     world.finish(&["#1 . default"]).await;
 }
 
-/// What nobody has touched is not made again: an apply begins at once, and a second plan does not fetch modules anew.
+/// Unchanged files are not created again: an apply begins at once, and a second plan does not fetch modules again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_changed_is_used_as_it_is() {
     let (world, code, report) = world().await;

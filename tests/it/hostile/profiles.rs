@@ -1,4 +1,4 @@
-//! A pull request with code in several directories looks for the credentials that the operator gave only one of them.
+//! Attacks of code in one directory on the credentials that the administrator gave only to another one.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::ordinary;
 use crate::e2e::world::World;
 
-/// The profile is that of the directory, whatever the pull request calls its projects.
+/// Configuration with profiles. A profile belongs to a directory, regardless of the names of the projects.
 const REPOS: &str = r"
 environment_profiles:
   prod:
@@ -30,8 +30,8 @@ const OWN: &str = "version: 3\nprojects:\n- {dir: prod, name: plain}\n- {dir: de
 
 const STAGES: [&str; 4] = ["PROD_READ", "PROD_WRITE", "DEV_READ", "DEV_WRITE"];
 
-/// Looks into its own environment, into those of all processes while the runs of the other directories are there, and into
-/// every file of credentials.
+/// Returns a script that searches its own environment, the environments of all processes while the runs of the other
+/// directories are there, and every credential file.
 fn spy(report: &Path, secrets: &Path) -> String {
     let (report, secrets, stages) = (report.display(), secrets.display(), STAGES.join(" "));
     format!(
@@ -61,7 +61,7 @@ async fn each_project_finds_the_credentials_of_its_own_profile_and_stage() {
     };
     std::fs::set_permissions(secrets.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let repos = put("repos.yaml", REPOS, 0o644);
-    // Not even a wildcard hands to others what a profile names.
+    // Even a wildcard does not give the variables of a profile to others.
     let mut settings = ordinary()
         .flag(&format!("--repo-config={repos}"))
         .flag("--pass-environment=*");

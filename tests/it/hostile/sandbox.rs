@@ -1,5 +1,5 @@
-//! A pull request attacks the server from within its own plan. The code runs as the user of the server; the sandbox is
-//! what keeps it from everything that is not its own.
+//! Attacks of a pull request on the server from within its own plan. The code runs as the user of the server. The
+//! sandbox keeps it from everything that does not belong to it.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,8 +14,8 @@ use crate::e2e::world::{REPO, World, resource};
 use crate::support::program::{lockkeeper, run};
 use crate::support::server::{LOOK, RUNNER, Settings, TOKEN, WEBHOOK_SECRET, within};
 
-/// Runs a script at every plan: an external program is started by Terraform's own `provisioner` at an apply only, but
-/// a program in `terraform.d/plugins` is started by `init` and `plan`, and needs no network.
+/// Returns code that runs a script at every plan. Terraform's own `provisioner` only starts programs at an apply. A
+/// program in `terraform.d/plugins` is started by `init` and `plan`, and needs no network.
 fn provider(script: &str) -> [Change; 2] {
     let code = r#"terraform {
   required_providers {
@@ -35,7 +35,7 @@ resource "spy_thing" "it" {}
     ]
 }
 
-/// What the attempts have to come to.
+/// Expected results of the attempts.
 const OUTCOMES: [&str; 20] = [
     "attributes in another mirror: denied",
     "change the database: denied",
@@ -59,7 +59,7 @@ const OUTCOMES: [&str; 20] = [
     "tokens in /proc: denied",
 ];
 
-/// Writes what each attempt came to into a file that the story may look at.
+/// Returns a script that writes the result of each attempt to a file that the story may read.
 fn attempts(report: &Path, attempts: &[(&str, String)]) -> String {
     let mut script = "#!/bin/sh\n".to_owned();
     for (name, attempt) in attempts {
@@ -88,13 +88,13 @@ async fn nor_does_a_plan_in_namespaces_of_a_server_that_runs_as_whoever_runs_the
     attack(Settings::default().flag("--sandbox=bubblewrap")).await;
 }
 
-/// Where the tests are run by root, so is the server: no right of root helps a run.
+/// If root runs the tests, root also runs the server. No right of root helps a run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_plan_of_a_server_that_runs_as_whoever_runs_the_tests() {
     attack(Settings::default()).await;
 }
 
-/// Without a sandbox the rights of a user are what is left; they do not count for ports.
+/// Without a sandbox only the rights of a user remain. They do not apply to ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_plan_of_another_user_without_a_sandbox() {
     attack_with(
@@ -116,7 +116,8 @@ async fn nor_does_a_plan_of_another_user_in_a_sandbox() {
     }
 }
 
-/// Directories of Terraform below a directory, with their numbers on the disk: another one is a new one.
+/// Returns the directories of Terraform below a directory, with their inode numbers: another number is a new
+/// directory.
 fn initialised(dir: &Path) -> Vec<(PathBuf, u64)> {
     let below = std::fs::read_dir(dir)
         .unwrap()
@@ -179,7 +180,7 @@ async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
 "
             )
         );
-        // Git replaces a file that belongs to the run.
+        // Git replaces a file that belongs to the user of the run.
         world.push("feature", "main.tf", &code("2")).await;
         world
             .answer(pull)
@@ -210,13 +211,13 @@ async fn attack(settings: Settings) {
     attack_with(settings, &[]).await;
 }
 
-/// An attack that may do this much besides.
+/// Plays an attack in which these attempts may succeed.
 async fn attack_with(settings: Settings, allowed: &[&str]) {
     let is_of_server = settings.runner().is_some();
     let secrets = tempfile::tempdir().unwrap();
     let key = secrets.path().join("keys");
     std::fs::write(&key, "first key\n").unwrap();
-    // Without a user of its own a run has the rights of the server over files.
+    // A run as the user of the server has the server's rights over files.
     for (path, mode) in [
         (secrets.path(), 0o755),
         (&key, if is_of_server { 0o600 } else { 0o755 }),
@@ -224,7 +225,7 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
-    // The mirror of another repository, whose reviewed code is to run unchanged.
+    // The mirror of another repository, whose reviewed code must run unchanged.
     world
         .github
         .create_repo("acme/crown", &[("main.tf", "# honest\n")])
@@ -247,7 +248,7 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
             ("keys", format!("cat '{}'", key.display())),
             ("database", format!("cat '{}'", data.join("lockkeeper.db").display())),
             ("change the database", format!("echo >>'{}'", data.join("lockkeeper.db").display())),
-            // In namespaces there are only those directories on the way to what a run may use, and nothing else in them.
+            // In namespaces only the directories on the way to allowed files exist, with nothing else in them.
             ("list the data directory", format!("ls '{}' | grep -q lockkeeper.db", data.display())),
             ("filter in another mirror", format!("echo '[filter]' >>'{}'", mirror.join("config").display())),
             ("attributes in another mirror", format!("echo >'{}'", mirror.join("info/attributes").display())),
@@ -290,7 +291,7 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
     world.finish(&[]).await;
 }
 
-/// Git ends with an error when it cannot read the configuration of its user, which is there on many servers.
+/// Git fails when it cannot read the configuration of its user, which exists on many servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_user() {
     let settings = ordinary();
@@ -327,7 +328,7 @@ async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_u
     world.finish(&["#1 . default"]).await;
 }
 
-/// What a server says that does not start with `--sandbox bubblewrap`.
+/// Returns the message of a server that does not start with `--sandbox bubblewrap`.
 fn refusal_of_bubblewrap(path: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let database = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
@@ -418,7 +419,7 @@ async fn a_server_does_not_start_that_cannot_have_runs_be_another_user() {
     }
 }
 
-/// Opens the pages in several ways, and says of each whether anything came back.
+/// Returns a script that opens the pages in several ways, and reports for each whether there was an answer.
 fn visits(port: u16, report: &Path, go: &Path) -> String {
     let (report, go) = (report.display(), go.display());
     format!(
@@ -459,7 +460,7 @@ async fn a_plan_cannot_open_the_pages_while_others_on_the_machine_can() {
     visit(ordinary()).await;
 }
 
-/// Where the tests are run by root, the server and its visitors are the same user.
+/// If root runs the tests, the server and its visitors are the same user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_can_a_plan_where_its_user_is_that_of_the_visitors() {
     visit(Settings::default()).await;
@@ -502,7 +503,7 @@ async fn visit(settings: Settings) {
             "with hidden descriptors: refused"
         ]
     );
-    // The plan is still under way.
+    // The plan is still running.
     let page = format!("{}/healthz", world.server.url());
     let answer = reqwest::Client::builder()
         .no_proxy()

@@ -1,4 +1,4 @@
-//! Each secret that the server holds is looked for in everything that it writes and shows: a table of secrets and places.
+//! Searches everything that the server writes and shows for each of its secrets: a table of secrets and places.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,10 +21,10 @@ const OF_DATABASE: &str = "password-of-the-database-2718";
 const OF_OWNER: &str = "ghp_TokenThatAnOwnerGave0123456789abcdef";
 const OF_APPLIES: &str = "credential-of-applies-271828";
 const KEY: &[u8; 32] = b"0123456789abcdef0123456789ABCDEF";
-/// Most pages that are looked at; the story has fewer.
+/// Maximum number of visited pages. The story has fewer.
 const MOST_PAGES: usize = 500;
 
-/// Says everything that a process can find out about itself and others.
+/// Returns a command that dumps everything that a process can find out about itself and others.
 fn dump(to: &Path) -> String {
     format!(
         "(env; cat /proc/*/environ /proc/*/cmdline /proc/*/task/*/environ; ps axeww) >>'{}' 2>&1",
@@ -32,7 +32,7 @@ fn dump(to: &Path) -> String {
     )
 }
 
-/// A server with a secret of each kind. The proxy is nowhere and used for nothing.
+/// Returns settings with a secret of each kind. The proxy does not exist and is not used.
 fn settings(dir: &Path) -> Settings {
     let keys = dir.join("keys");
     std::fs::write(&keys, key_line(&"a".parse().unwrap(), KEY).expose()).unwrap();
@@ -45,7 +45,7 @@ fn settings(dir: &Path) -> Settings {
         .flag(&format!("--encryption-key-file={}", keys.display()))
         .flag("--pass-environment-apply=OF_APPLIES")
         .variable("OF_APPLIES", OF_APPLIES)
-        // A flag, as people had it: every process of the machine could read it in the command line.
+        // Secrets in flags were once common, although every process of the machine can read them in the command line.
         .flag(&format!("--web-password={PASSWORD}"))
         .variable("PGPASSWORD", OF_DATABASE)
         .variable(
@@ -55,7 +55,7 @@ fn settings(dir: &Path) -> Settings {
         .variable("NO_PROXY", "127.0.0.1,localhost")
 }
 
-/// The secrets, and every way to write each that the server uses itself.
+/// Returns the secrets, in every spelling that the server itself uses.
 fn secrets() -> Vec<(&'static str, Vec<String>)> {
     let basic = |user: &str, password: &str| BASE64.encode(format!("{user}:{password}"));
     vec![
@@ -107,7 +107,7 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
         ["plan", "apply"].map(|stage| world.dir.path().join(format!("{stage}.dump")));
     owner(&world).await;
 
-    // A provider that the pull request brings along runs in a plan, and a provisioner in an apply.
+    // A provider in the pull request runs in a plan, and a provisioner in an apply.
     let plugin =
         "spy/terraform.d/plugins/example.com/acme/spy/1.0.0/linux_amd64/terraform-provider-spy";
     let spy = "terraform {\n  required_providers {\n    spy = {\n      source = \"example.com/acme/spy\"\n    }\n  }\n}\n\
@@ -172,7 +172,7 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
     }
     files(&world.server.data_dir(), &mut places);
 
-    // What does not hide is found: the places are not empty, and the search works.
+    // Texts that are not secret are found, so the places are not empty and the search works.
     for (place, text) in [
         ("what a plan sees", "TF_IN_AUTOMATION=true"),
         ("what a plan sees", "supervise"),
@@ -197,7 +197,7 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
     let mut leaks = BTreeSet::new();
     for (secret, forms) in secrets() {
         for (place, content) in &places {
-            // Runs go through the same proxy, for providers and modules.
+            // Runs use the same proxy for providers and modules.
             if secret == "password of the proxy" && place.starts_with("what ") {
                 continue;
             }
@@ -214,7 +214,7 @@ async fn no_secret_is_in_anything_that_is_written_or_shown() {
     world.finish(&["#2 . default"]).await;
 }
 
-/// Somebody gives the server a token for a repository of their own.
+/// Stores a token in the server, for a repository of its owner.
 async fn owner(world: &World) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let repo = json!({"owner": "web", "url": "https://github.test/acme/labs", "kind": "token", "token": OF_OWNER});
@@ -234,8 +234,8 @@ async fn owner(world: &World) {
     }
 }
 
-/// Every page and answer that can be reached from those without a variable in their address, as their reader gets it:
-/// `GET /locks`, and what each says.
+/// Returns every page and answer that can be reached from the addresses without a variable: `GET /locks`, and its
+/// text.
 async fn pages(world: &World) -> BTreeMap<String, Vec<u8>> {
     let client = reqwest::Client::builder()
         .no_proxy()
@@ -250,7 +250,7 @@ async fn pages(world: &World) -> BTreeMap<String, Vec<u8>> {
     let mut pages = BTreeMap::new();
     while let Some(path) = left.pop() {
         let name = format!("GET {path}");
-        // A stream does not end; it says what the page of the run says.
+        // A stream does not end. It contains the same text as the page of the run.
         if pages.contains_key(&name) || path.contains("stream") {
             continue;
         }
@@ -280,7 +280,7 @@ async fn pages(world: &World) -> BTreeMap<String, Vec<u8>> {
     pages
 }
 
-/// Every file of the data directory: databases and their logs, mirrors, checkouts, plan files.
+/// Collects every file of the data directory: databases and their logs, mirrors, checkouts, plan files.
 fn files(dir: &Path, places: &mut BTreeMap<String, Vec<u8>>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let (path, kind) = (entry.path(), entry.file_type());

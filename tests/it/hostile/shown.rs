@@ -1,4 +1,4 @@
-//! What is applied is what was shown: nothing in a pull request hides a resource from the people who read its plan.
+//! Attacks on what people see: nothing in a pull request hides a resource from the people who read its plan.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -18,7 +18,7 @@ story!(
 const NETWORK: (&str, &str) = ("network/main.tf", "resource \"terraform_data\" \"it\" {}\n");
 const PASSWORD: &str = "correct horse battery staple";
 
-/// A server whose pages show the output of runs to those who know the password.
+/// Starts a server whose pages show the output of runs to people who know the password.
 async fn world() -> World {
     let settings = ordinary()
         .flag("--web-basic-auth")
@@ -27,7 +27,7 @@ async fn world() -> World {
     World::start_with(settings, |_| vec![("main.tf", String::new())]).await
 }
 
-/// The page of the run that a comment links to, and its raw text.
+/// Returns the page of the run that a comment links to, and its raw text.
 async fn page_and_text(world: &World, said: &Said) -> (String, String) {
     let run = said
         .text
@@ -56,7 +56,7 @@ async fn page_and_text(world: &World, said: &Said) -> (String, String) {
     )
 }
 
-/// Finding H2: `ESC ]` in one attribute swallowed everything up to the BEL in another.
+/// Finding H2: `ESC ]` in one attribute hid everything up to the BEL in another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_terminal_sequence_hides_a_resource() {
     let world = world().await;
@@ -99,7 +99,7 @@ async fn no_terminal_sequence_hides_a_resource() {
     world.finish(&[]).await;
 }
 
-/// Without colours a warning of a check stands at the start of a line, where Terraform's own sentences do.
+/// Without colours, a warning of a check is at the start of a line, where Terraform's own sentences are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_text_that_says_otherwise_than_the_plan_file_is_not_applied() {
     let world = world().await;
@@ -357,7 +357,7 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// Padding pushes a resource out of the text that is kept; the list has it all the same.
+/// Padding pushes a resource out of the stored text. The list of resources contains it all the same.
 async fn a_text_that_is_cut_is_not_compared_and_says_so(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let padded = "# fake: add 2 change 0 destroy 1\n# fake: hides terraform_data.gone[1]\n# fake: big 80000\n";

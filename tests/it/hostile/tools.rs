@@ -1,5 +1,5 @@
-//! What real versions of Terraform and OpenTofu make of the arguments that they are given: which of the allowed ones they
-//! know, and that two dashes end the flags of every command. Here with the Terraform at hand; `interop` takes others.
+//! Tests how real versions of Terraform and OpenTofu read their arguments: which of the allowed ones they know, and
+//! that two dashes end the flags of every command. This module uses the installed Terraform; `interop` uses others.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::server::find_terraform;
 
-/// Commands that take arguments of a comment, as the tools call them, with operands that are nowhere.
+/// Commands with arguments of a comment, as the tools call them, with operands that do not exist.
 const COMMANDS: [(CommandName, &[&str], &[&str]); 4] = [
     (CommandName::Plan, &["plan", "-input=false"], &[]),
     (
@@ -31,14 +31,14 @@ const COMMANDS: [(CommandName, &[&str], &[&str]); 4] = [
     ),
 ];
 
-/// A program, and a directory that it works in.
+/// A program and its working directory.
 pub struct Tool {
     program: PathBuf,
     pub distribution: Distribution,
     pub dir: TempDir,
 }
 
-/// What it said.
+/// Result of a call, with its output.
 pub struct Said {
     pub is_success: bool,
     pub text: String,
@@ -82,7 +82,7 @@ impl Tool {
         }
     }
 
-    /// Runs what has to succeed.
+    /// Runs a command that has to succeed.
     #[track_caller]
     pub fn does(&self, args: &[&str]) -> String {
         let said = self.run(args);
@@ -99,7 +99,7 @@ impl Tool {
         self.dir.path().join("plan.tfplan").display().to_string()
     }
 
-    /// The allowed arguments that it does not know: `plan -refresh-only`.
+    /// Returns the allowed arguments that the program does not know: `plan -refresh-only`.
     pub fn unknown_flags(&self) -> Vec<String> {
         std::fs::write(self.dir.path().join("some.tfvars"), "x = \"2\"\n").unwrap();
         let mut unknown = Vec::new();
@@ -113,7 +113,7 @@ impl Tool {
                 if !self.knows(words, &example, operands) {
                     unknown.push(format!("{} {flag}", words[0]));
                 }
-                // Every switch takes a value, but for those that the tools compare as a whole.
+                // Every switch accepts a value, except those that the tools compare as a whole.
                 if ["-lock", "-destroy", "-refresh", "-refresh-only"].contains(&flag.as_str())
                     && self.knows(words, &flag, operands)
                 {
@@ -127,7 +127,8 @@ impl Tool {
         unknown
     }
 
-    /// Whether it complains about something else than the flag, or not at all. Old versions show their help.
+    /// Returns true if the program complains about something other than the flag, or not at all. Old versions show
+    /// their help.
     fn knows(&self, words: &[&str], flag: &str, operands: &[&str]) -> bool {
         let said = self.run(&[words, &[flag], operands].concat()).text;
         let is_of_flag = |text: &&str| said.contains(*text);
@@ -141,7 +142,7 @@ impl Tool {
         .any(is_of_flag)
     }
 
-    /// Goes through a plan as Lockkeeper does, with two dashes before every operand.
+    /// Plans and applies as Lockkeeper does, with two dashes before every operand.
     pub fn takes_two_dashes(&self) {
         let file = self.plan_file();
         self.does(&["init", "-input=false"]);
@@ -156,7 +157,7 @@ impl Tool {
         );
         self.does(&["workspace", "new", "--", "other"]);
         self.does(&["workspace", "select", "--", "default"]);
-        // An operand is no flag behind them, with one exception that no version makes an end of: `-version`.
+        // After two dashes an operand is not a flag. One exception holds in all versions: `-version`.
         let said = self.run(&["apply", "-input=false", "--", &file, "-help"]);
         assert!(
             !said.is_success && said.text.contains("Too many command line arguments"),
@@ -171,7 +172,7 @@ impl Tool {
         );
     }
 
-    /// Imports and removes, with two dashes before the operands.
+    /// Imports and removes resources, with two dashes before the operands.
     pub fn imports_and_removes(&self) {
         let more = "resource \"terraform_data\" \"b\" {\n}\n";
         std::fs::write(self.dir.path().join("b.tf"), more).unwrap();

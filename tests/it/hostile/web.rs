@@ -1,4 +1,4 @@
-//! Visitors: nobody in particular, a page of somebody else that points its name here, and people who guess passwords.
+//! Attacks by visitors: anonymous ones, a foreign page that points its name here, and people who guess passwords.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,14 +20,14 @@ use crate::pages::limited::{Own, body, world};
 use crate::support::db::stopped;
 use crate::support::server::within;
 
-/// Printed by the runs of the world, and by nothing else.
+/// Text that only the runs of the world print.
 const PRINTED: &str = "printed-by-a-run";
-/// Every method that a client can make a request with, and one that nobody has heard of.
+/// Every method that a client can send, and one that does not exist.
 const METHODS: [&str; 9] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW",
 ];
 
-/// A world with things of two owners, whose runs have printed something and ended.
+/// Creates a world with data of two owners, whose runs have printed something and ended.
 async fn two_owners() -> (World, Own, Own) {
     let (world, net, zebra) = world().await;
     for own in [&net, &zebra] {
@@ -40,7 +40,7 @@ async fn two_owners() -> (World, Own, Own) {
     (world, net, zebra)
 }
 
-/// The address of a route for what is of one owner. A route with another variable has no rule here, and fails.
+/// Returns the address of a route for the data of one owner. A route with an unknown variable fails the test.
 fn address(route: &Route, own: &Own) -> String {
     let Own {
         name,
@@ -96,7 +96,8 @@ fn address(route: &Route, own: &Own) -> String {
     address
 }
 
-/// The routes of the pages, the API and health. The webhook door is asked in `stories/door.rs`: it knows no people.
+/// Returns the routes of the pages, the API and health. `stories/door.rs` tests the webhook endpoint, which knows no
+/// users.
 fn routes() -> Vec<Route> {
     let routes = http::routes();
     assert_eq!(
@@ -112,7 +113,7 @@ fn routes() -> Vec<Route> {
         .collect()
 }
 
-/// Each path once, with what the router has for a method there.
+/// Returns every path with every method, and the access of the route if the router has one.
 fn matrix() -> Vec<(Route, Option<Access>)> {
     let routes = routes();
     let mut paths: Vec<&str> = routes.iter().map(|route| route.path).collect();
@@ -144,7 +145,7 @@ fn matrix() -> Vec<(Route, Option<Access>)> {
         .collect()
 }
 
-/// A token that fits the form of somebody of this name: a page that passes for ours would read it there.
+/// Returns a token that fits the form of a user. A page that passes for ours would read it there.
 fn token(user: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(KEY.as_bytes()).unwrap();
     mac.update(SESSION.replace(['n', '5'], "f").as_bytes());
@@ -164,7 +165,7 @@ fn is_success(status: StatusCode) -> bool {
     status.is_success() || status.is_redirection()
 }
 
-/// Asks as a browser on our own page does, with every field that a form has.
+/// Sends a request as a browser on our own page does, with every field that a form has.
 async fn as_page(
     browser: &Browser,
     method: &Method,
@@ -182,7 +183,7 @@ async fn as_page(
     (answer.status, answer.body)
 }
 
-/// Asks as a script does.
+/// Sends a request as a script does.
 async fn as_script(browser: &Browser, method: &Method, address: &str) -> (StatusCode, String) {
     let mut request = browser
         .request(method.as_str(), address)
@@ -206,7 +207,7 @@ async fn as_both(
     ]
 }
 
-/// All that a visitor could have changed.
+/// Returns everything that a visitor could have changed.
 async fn standing(store: &Store, owns: [&Own; 2]) -> String {
     let mut there = Vec::new();
     for own in owns {
@@ -287,7 +288,7 @@ async fn where_nobody_signs_in_every_route_shows_facts_or_nothing_and_changes_no
 async fn what_the_operator_lets_nobody_do_never_runs_anything() {
     let (mut world, net, zebra) = two_owners().await;
     world.web_accounts = "";
-    // The most that --web-allow can name beside --allow-anonymous-web.
+    // The most that `--web-allow` can name beside `--allow-anonymous-web`.
     let words = ["discard", "unlock_any", "apply_lock", "sync", "cancel"];
     world.web_rules = WebRules::new(&words).unwrap();
     let nobody = world.anonymous().await;
@@ -390,7 +391,8 @@ async fn an_account_of_one_owner_reaches_nothing_of_another_or_of_everybody() {
     assert_eq!(standing(&world.store, [&net, &zebra]).await, before);
 }
 
-/// The other rows would hold of a server that refuses everything, or of requests that nothing would come of.
+/// Without this test, the other rows would also hold for a server that refuses everything, or for requests without
+/// effect.
 #[tokio::test]
 async fn the_account_for_the_whole_server_reaches_every_route() {
     let shared = two_owners().await;
@@ -439,7 +441,7 @@ async fn a_page_of_somebody_else_that_points_its_name_here_is_answered_nothing()
                 "10.0.0.7:4141",
                 "",
             ] {
-                // What a browser sends after its name was pointed here: everything fits, but for the name.
+                // The request of a browser after a foreign name was pointed here: everything fits except the name.
                 let mut request = browser
                     .request(route.method.as_str(), &address)
                     .header("sec-fetch-site", "same-origin");
@@ -549,7 +551,7 @@ fn client(from: Option<IpAddr>) -> Client {
     client.build().unwrap()
 }
 
-/// The attack that once applied the branch of an attacker with `curl` alone, against a server with the default settings.
+/// An attacker once applied a branch in this way with `curl` alone, against a server with the default settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     let code = "resource \"terraform_data\" \"x\" {\n  input = \"printed-by-a-run\"\n}\n";
@@ -645,7 +647,8 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     program.finish(&["#1 . default"]).await;
 }
 
-/// Thousands of passwords a second could be tried. The clock is the real one, so some more than the free ones get through.
+/// Without a limit, thousands of passwords per second could be tried. The clock is the real one, so some more than
+/// the free ones get through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     const GUESSES: usize = 2000;
@@ -690,7 +693,7 @@ async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
         }
     };
     within("the guesses", all).await;
-    // Sixteen are reached after a minute at the soonest.
+    // Sixteen checked passwords take at least a minute.
     let free = usize::try_from(FREE).unwrap();
     assert!(
         (free..=free + 6).contains(&looked_at) && longest >= 1,
@@ -753,7 +756,7 @@ async fn guesses_from_everywhere_lock_out_nobody_who_works_here() {
     );
 }
 
-/// What the operator may not let everybody do is refused before the port is open.
+/// Actions that the administrator may not allow to everybody are refused before the port is open.
 #[test]
 fn changes_for_everybody_have_to_be_wanted() {
     let server = |flags: &[&str]| {

@@ -1,4 +1,4 @@
-//! Atlantis on Redis: one node with and without a password, and a cluster.
+//! Tests of Atlantis on Redis: one node with and without a password, and a cluster.
 
 use serde_json::json;
 
@@ -122,7 +122,7 @@ async fn passwords_come_from_the_address_a_file_or_the_environment(db: &TestDb) 
     }
 }
 
-/// Two masters, each with half of the slots, who know each other.
+/// The cluster has two masters, which know each other and have half of the slots each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_of_a_cluster_is_read() {
     let nodes = [Redis::node().await, Redis::node().await];

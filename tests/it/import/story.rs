@@ -1,4 +1,5 @@
-//! The day of the move: what Atlantis held is held here, nobody plans over it, and it comes free as everything does.
+//! Stories about the day of the migration: locks of Atlantis are held here, prevent other plans, and are released as
+//! usual.
 
 use super::{fixture, import, locks};
 use crate::support::bot::Bot;
@@ -21,7 +22,7 @@ fn file() -> String {
     fixture("story.db").display().to_string()
 }
 
-/// A bot with a pull request #1 that holds nothing here yet; Atlantis' file says that it holds `network`.
+/// Starts a bot with a pull request #1 without locks. Atlantis' file says that it holds `network`.
 async fn moved(backend: Backend) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[README]).await;

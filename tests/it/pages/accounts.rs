@@ -1,4 +1,4 @@
-//! The file of accounts changes while the server runs.
+//! Tests changes of the accounts file while the server runs.
 
 use axum::body::Body;
 use axum::http::StatusCode;

@@ -192,7 +192,7 @@ async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
     assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
 }
 
-/// A lock of #12 with a plan under way, for which #13 waits.
+/// Takes a lock for #12 with a running plan. #13 is queued for it.
 async fn in_use(world: &World) -> (Lock, RunId) {
     let infra = pull("github.com/acme/infra", 12);
     let net = project("infra/net", "prod", None);

@@ -1,4 +1,4 @@
-//! The page of what stops applies, and the API for it.
+//! Tests of the page of apply locks, and of their API.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -14,7 +14,7 @@ use crate::support::db::{applies_in, stop_applies, stop_applies_of, stopped};
 
 const INFRA: &str = "github.com/acme/infra";
 
-/// A server with a lock of every kind.
+/// Creates a server with an apply lock of every kind.
 pub async fn world() -> World {
     let world = World::new().await;
     let freeze = Some(world.clock.now() + TimeDelta::days(3));

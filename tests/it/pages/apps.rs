@@ -1,4 +1,4 @@
-//! The page of an application, and the API that plans and applies it.
+//! Tests of the page of an application, and of the API that plans and applies it.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::fixture::{Browser, World};
 use crate::support::db::by;
 
-/// A world in which one application is planned, and another is being worked on; with their pages.
+/// Creates a world in which one application is planned and another is in progress. Returns their pages.
 pub async fn world() -> (World, [String; 2]) {
     let world = World::new().await;
     let (planned, busy) = (
@@ -81,7 +81,7 @@ async fn end(world: &World, command: CommandId, result: &str) {
     assert!(world.store.command_finish(&end).await.unwrap());
 }
 
-/// What a server would do about a plan.
+/// Does what a server would do for a plan.
 async fn planned(world: &World, at: &PullRef, command: CommandId) {
     let project = ProjectKey::of_dir("network".parse().unwrap());
     let url = "https://locks.example/apps/1";
@@ -314,7 +314,7 @@ async fn stop(browser: &Browser, app: &str, body: &Value) -> (u16, Value) {
     )
 }
 
-/// An apply under way, after a plan; which command it is.
+/// Starts an apply after a plan. Returns the command of the apply.
 async fn applying(world: &World, script: &Browser, app: &Application) -> CommandId {
     let (id, at) = (app.id.to_string(), app.at().unwrap());
     let (_, queued) = ask(script, &id, "plan").await;

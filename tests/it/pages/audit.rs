@@ -1,4 +1,4 @@
-//! The audit log in parts, for the whole server and for accounts that are limited to owners.
+//! Tests of the audit log in parts, for the whole server and for accounts that are limited to owners.
 
 use axum::http::StatusCode;
 use lockkeeper::claims::{application_add, application_remove};
@@ -17,7 +17,7 @@ const ACCOUNTS: &str = "user=kim owners=net allow=all password=kims-password-of-
                         user=lee owners=net,dns allow=all password=lees-password-of-lee\n\
                         user=new owners=new allow=all password=news-password-of-new\n";
 
-/// Two owners, each with an application, a credential, a lock and a sync, and what concerns the whole server.
+/// Creates two owners, each with an application, a credential, a lock and a sync, and events of the whole server.
 async fn world() -> World {
     let mut world = World::new().await;
     world.web_accounts = ACCOUNTS;
@@ -77,7 +77,7 @@ async fn read(browser: &Browser, path: &str) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// Number, kind, and what it concerns.
+/// Returns number, kind and subject of each event.
 async fn told(browser: &Browser, path: &str) -> Vec<String> {
     let read = read(browser, path).await;
     let line = |event: &Value| {

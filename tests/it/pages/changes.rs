@@ -1,4 +1,4 @@
-//! Nothing changes without a form of ours, filled in on one of our pages.
+//! Tests that only our own forms change something, and only on our own pages.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ async fn applies_are_not_stopped_without_a_reason_and_the_reason_is_not_endless(
     assert_eq!(stopped(&world.store).await, None);
 }
 
-/// Everything a form can change.
+/// Addresses of all changes by forms.
 const CHANGES: [&str; 7] = [
     "/apply-locks",
     "/apply-locks/00000000-0000-7000-8000-000000000001/end",
@@ -152,7 +152,7 @@ async fn a_form_without_the_right_token_changes_nothing() {
         )
         .await;
         refused(&browser, ours(&browser), "reason=x&token=").await;
-        // Made for another browser, or another user.
+        // The token was made for another browser, or for another user.
         refused(
             &stranger,
             ours(&stranger),

@@ -1,4 +1,4 @@
-//! Owners, claims and credentials: the pages, and `/api/credentials`.
+//! Tests of owners, claims and credentials: the pages, and `/api/credentials`.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -32,7 +32,7 @@ async fn add(world: &World, owner: &str, name: &str) {
         .unwrap();
 }
 
-/// Two owners; one has two repositories, and its credential was used.
+/// Creates two owners. One has two repositories, and its credential was used.
 pub async fn world() -> World {
     use lockkeeper::vcs::RepoAccess as _;
     let world = World::new().await;

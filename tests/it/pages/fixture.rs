@@ -45,10 +45,10 @@ use tower::ServiceExt;
 use crate::support::db::Backend;
 use crate::support::postgres::{self, Content};
 
-/// Every test's browser has this cookie, so that the token of its forms is always the same.
+/// Cookie of every test's browser, so that the token of its forms is always the same.
 pub const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
 pub const KEY: &str = "the key of the tests";
-/// The account for the whole server.
+/// Account for the whole server.
 pub const OPS: (&str, &str) = ("ops", "correct horse battery ü");
 
 pub struct World {
@@ -60,11 +60,11 @@ pub struct World {
     pub metrics: Metrics,
     pub repo_config: Option<FileState>,
     pub without_effect: Vec<String>,
-    /// What the pages and the API may be used for (`--web-allow`).
+    /// Permissions of the pages and the API (`--web-allow`).
     pub web_rules: WebRules,
-    /// The file of accounts that are limited to owners (`--web-accounts-file`).
+    /// Content of the file of accounts that are limited to owners (`--web-accounts-file`).
     pub web_accounts: &'static str,
-    /// Who is believed about where a request comes from.
+    /// Proxies that are believed about the address of a client.
     pub trusted_proxies: TrustedProxies,
     pub denials: Denials,
     dir: Arc<TempDir>,
@@ -72,12 +72,12 @@ pub struct World {
 
 pub struct Browser {
     app: Router,
-    /// Who is limited to owners on its server.
+    /// Accounts of the server that are limited to owners.
     pub accounts: Arc<LiveAccounts>,
     https: bool,
     authorization: Option<String>,
     cookie: Option<String>,
-    /// The database lives as long as somebody may ask for it.
+    /// Directory of the database, which lives as long as a browser may use it.
     kept: Arc<TempDir>,
 }
 
@@ -87,7 +87,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Takes locks from pulls; no server is there to post what they are told.
+/// Hands locks over. No server posts the notices.
 struct PlainGiving(Store, Arc<ManualClock>, Arc<CountingIds>);
 
 #[async_trait]
@@ -98,10 +98,10 @@ impl GiveLocks for PlainGiving {
     }
 }
 
-/// What was denied, and from where it was asked.
+/// Denied actions, and the addresses of the clients.
 pub type Denials = Arc<Mutex<Vec<String>>>;
 
-/// What the pages know of permission: `--web-allow`, and who is limited to owners.
+/// Permissions that the pages know: `--web-allow`, and the accounts that are limited to owners.
 struct PlainAuthority {
     store: Store,
     rules: WebRules,
@@ -143,7 +143,7 @@ impl Authority for PlainAuthority {
         within(&self.store, &self.accounts.now(), user, on).await
     }
 
-    /// There is no forge; of every repository it is the usual one.
+    /// Returns the usual branch of every repository, because there is no forge.
     async fn default_branch(&self, _repo: &RepoId) -> Result<BranchName, AuthzError> {
         Ok(BranchName::new("main").unwrap())
     }
@@ -153,7 +153,7 @@ impl Authority for PlainAuthority {
     }
 }
 
-/// Cancels commands, without telling anybody.
+/// Cancels commands without a notice.
 struct PlainCancel(Store);
 
 #[async_trait]
@@ -203,7 +203,7 @@ impl World {
         Self::on(Backend::Sqlite).await
     }
 
-    /// With a database of this kind.
+    /// Creates a world with a database of this kind.
     pub async fn on(backend: Backend) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let start = DateTime::parse_from_rfc3339("2026-03-04T05:06:07Z")
@@ -247,17 +247,17 @@ impl World {
         }
     }
 
-    /// Somebody who has signed in with the account for the whole server.
+    /// Returns a browser that has signed in with the account for the whole server.
     pub async fn browser(&self) -> Browser {
         self.browser_with(Some(OPS), "https://locks.example").await
     }
 
-    /// Somebody at a server on which nobody signs in.
+    /// Returns a browser at a server on which nobody signs in.
     pub async fn anonymous(&self) -> Browser {
         self.browser_with(None, "https://locks.example").await
     }
 
-    /// Somebody with an account that is limited to owners; scripts are [`Browser::without_cookie`].
+    /// Returns a browser with an account that is limited to owners. Scripts are [`Browser::without_cookie`].
     pub async fn browser_of(&self, user: &str, password: &str) -> Browser {
         let mut browser = self.browser().await;
         browser.authorization = Some(basic(user, password));
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// The server of somebody who has signed in: every request carries the password.
+    /// Returns a router on which every request carries the password.
     pub async fn signed_in_app(&self) -> Router {
         let app = self
             .app(
@@ -313,7 +313,7 @@ impl World {
         }))
     }
 
-    /// What may be done on a server, with a password or without.
+    /// Returns the permissions on a server with or without a password.
     fn rules(&self, has_password: bool) -> WebRules {
         match has_password {
             true => self.web_rules.clone(),
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// What owners gave for their repositories, with a key to encrypt it.
+    /// Returns the credentials of owners, with a key to encrypt them.
     pub fn credentials(&self) -> Credentials {
         let line = key_line(
             &"2026".parse().unwrap(),
@@ -336,7 +336,7 @@ impl World {
         )
     }
 
-    /// Seals the audit log, as a server does every few seconds; always with the same key.
+    /// Seals the audit log, as a server does every few seconds. The key is always the same.
     pub async fn seal_log(&self) {
         let key = SigningKey::from_secret(&Secret::new(&STANDARD.encode([7; 32]))).unwrap();
         self.store
@@ -488,7 +488,7 @@ impl World {
         }
     }
 
-    /// A pull that another one keeps waiting for a lock.
+    /// Queues a pull request for a lock that another one holds.
     pub async fn waiting(&self, pull: &PullRef, project: &ProjectKey, asker: &str) {
         let url = format!(
             "https://github.com/{}/pull/{}",
@@ -640,7 +640,7 @@ pub fn basic(user: &str, password: &str) -> String {
 }
 
 impl Browser {
-    /// Somebody else at the same server.
+    /// Returns a browser of another user at the same server.
     pub fn signed_in(&self, user: &str, password: &str) -> Self {
         Self {
             app: self.app.clone(),
@@ -664,7 +664,7 @@ impl Browser {
         self
     }
 
-    /// A request as a browser makes it for somebody who follows a link.
+    /// Requests a page as a browser does when a person follows a link.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(
             self.request("GET", path)
@@ -675,7 +675,7 @@ impl Browser {
         .await
     }
 
-    /// Fills in the form of a page, as the page's browser would.
+    /// Submits the form of a page, as the page's browser would.
     pub async fn post(&self, path: &str, fields: &str) -> Answer {
         let token = self.token().await;
         let request = self
@@ -685,7 +685,7 @@ impl Browser {
             .await
     }
 
-    /// The token in the forms of the first page; where that has none, of the next.
+    /// Returns the token in the forms of the first page, or of the next page if the first has none.
     pub async fn token(&self) -> String {
         let mut page = self.get("/").await.body;
         if !page.contains("name=\"token\"") {
@@ -750,7 +750,7 @@ impl Answer {
             .map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The text inside the first `<main>`, without tags, a line each.
+    /// Returns the text inside the first `<main>`, without tags, in separate lines.
     pub fn text(&self) -> String {
         let main = self
             .body

@@ -1,4 +1,4 @@
-//! Who gets in, and what every answer carries.
+//! Tests of authentication, and of the headers of every answer.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -6,7 +6,7 @@ use lockkeeper::model::{Actor, CommandKind, RunKind};
 
 use super::fixture::{World, basic, project, pull};
 
-/// Every guarded kind of address, and some that are none.
+/// Returns every guarded kind of address, and some addresses that do not exist.
 async fn addresses(world: &World) -> Vec<(&'static str, String)> {
     let infra = pull("github.com/acme/infra", 1);
     let lock = world

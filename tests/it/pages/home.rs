@@ -4,7 +4,7 @@ use lockkeeper::model::{Actor, CommandKind, CommandOutcome, Origin, ProjectOutco
 
 use super::fixture::{OPS, World, project, pull};
 
-/// A little of everything, some minutes and hours old.
+/// Creates some data of every kind, some minutes and hours old.
 pub async fn busy_world() -> World {
     let world = World::new().await;
     let (infra, apps) = (
@@ -81,7 +81,7 @@ pub async fn busy_world() -> World {
     world
 }
 
-/// The digests of static files change with their content.
+/// Returns settings that replace the digests of static files, which change with their content.
 pub fn settings() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.add_filter("/static/[0-9a-f]{16}/", "/static/[digest]/");

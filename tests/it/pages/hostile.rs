@@ -1,4 +1,4 @@
-//! Whatever people write about themselves and their code stays text.
+//! Tests that the texts of people about themselves and their code stay texts.
 
 use lockkeeper::model::{Actor, CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 

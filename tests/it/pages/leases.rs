@@ -1,4 +1,4 @@
-//! Exclusive work on the page of operations, and taking it away there and over the API.
+//! Tests of leases on the page of operations, and of ending them there and over the API.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
@@ -11,7 +11,7 @@ use super::fixture::{Browser, World};
 
 const KEY: &str = "repository_sync:disk-1:github.com/acme/infra";
 
-/// A lease of a server that is alive, one of a server that is gone.
+/// Creates a lease of a living server and one of a lost server.
 async fn leases(world: &World) {
     let held = [
         (

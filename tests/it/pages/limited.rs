@@ -1,4 +1,5 @@
-//! Accounts that are limited to owners: every route, with a world in which everything of the other owner is called `zebra`.
+//! Tests of accounts that are limited to owners: every route, in a world in which all data of the other owner is
+//! called `zebra`.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ use crate::support::db::by;
 
 const ACCOUNTS: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n\
                         user=lee owners=net,other allow=sync password=lees-password-of-lee\n";
-/// Routes for the whole server, and for whoever has no account at all.
+/// Routes for the whole server, which refuse limited accounts and visitors without an account.
 const REFUSED: [&str; 10] = [
     "/api/owners/{name}",
     "/apply-lock/stop",
@@ -37,7 +38,7 @@ const REFUSED: [&str; 10] = [
 ];
 const OPEN: [&str; 4] = ["/events", "/healthz", "/readyz", "/status"];
 
-/// What there is of one owner.
+/// Data of one owner.
 pub struct Own {
     pub name: &'static str,
     pub lock: String,
@@ -152,7 +153,7 @@ pub async fn world() -> (World, Own, Own) {
     (world, net, zebra)
 }
 
-/// Whether a route is a list, so that it shows what there is of the own owner and leaves the rest out.
+/// Returns true if a route is a list: it shows the data of the own owner and leaves out the rest.
 fn is_list(route: &str) -> bool {
     let lists = [
         "/",
@@ -181,7 +182,7 @@ fn is_list(route: &str) -> bool {
             .is_some_and(|name| of_api.contains(&name))
 }
 
-/// Addresses of what is of one owner, with the verb; `None`: the route has none.
+/// Returns the addresses of the data of one owner, with the method. Empty if the route has none.
 fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
     let Own {
         name,
@@ -277,7 +278,7 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
     all
 }
 
-/// What a script says.
+/// Returns the body that a script sends.
 pub fn body(path: &str) -> Value {
     match path {
         "/api/apps" | "/api/credentials" => {
@@ -295,7 +296,7 @@ pub fn body(path: &str) -> Value {
     }
 }
 
-/// Pages by forms, everything else as a script.
+/// Sends a request: by a form for pages, as a script for everything else.
 async fn ask(
     browser: &Browser,
     verb: &'static str,
@@ -321,7 +322,7 @@ async fn ask(
     (answer.status, answer.body)
 }
 
-/// Every route that the router has.
+/// Returns every route of the router.
 fn routes() -> BTreeSet<String> {
     lockkeeper::http::routes()
         .into_iter()

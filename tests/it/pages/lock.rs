@@ -76,7 +76,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
     assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock));
 }
 
-/// A lock under which something was applied, and two pull requests that wait for it.
+/// Creates a lock under which something was applied, and two pull requests that are queued for it.
 async fn applied(world: &World) -> Lock {
     let lock = planned(world).await;
     let command = world

@@ -73,8 +73,8 @@ async fn deliver(world: &World, id: &str) {
         .unwrap();
 }
 
-/// A bad night: a server was lost, a repair fails, a lane is stuck, jobs were given up. `who` is a server, `error` what
-/// went wrong.
+/// Creates a world after a bad night: a server was lost, a reconciler fails, a lane is stuck, jobs were given up.
+/// `who` is a server, `error` is the problem.
 pub async fn troubled_world(who: &str, error: &str) -> World {
     let world = World::new().await;
     let (store, lost) = (&world.store, format!("keeper-0-{who}"));
@@ -197,7 +197,7 @@ async fn programs_are_told_the_same() {
     let world = troubled_world("kim", "GitHub answered 502").await;
     let body = world.browser().await.get("/api/operations").await.body;
     let mut json: serde_json::Value = serde_json::from_str(&body).unwrap();
-    // One of each is enough to see the shape.
+    // One entry of each is enough to see the shape.
     for list in ["replicas", "reconcilers"] {
         json[list].as_array_mut().unwrap().truncate(1);
     }
@@ -232,7 +232,7 @@ fn refused(world: &World, state: FileState, error: &str) -> FileState {
     }
 }
 
-/// A server whose file of --repo-config was changed to something that is no configuration.
+/// Creates a server whose `--repo-config` file was changed to an invalid configuration.
 pub async fn misconfigured_world(error: &str) -> World {
     let mut world = World::new().await;
     world.repo_config = Some(refused(&world, file_that_holds(&world), error));
@@ -410,7 +410,7 @@ async fn addresses_and_verbs_that_somebody_makes_up_are_no_series() {
 async fn the_page_of_a_run_that_was_removed_says_so() {
     let world = World::new().await;
     let browser = world.browser().await;
-    // Asked for on the first and on the last day of 2025; now is March 2026, and runs are kept for 90 days.
+    // The identifiers are of the first and of the last day of 2025. Now is March 2026, and runs are kept for 90 days.
     let old = browser
         .get("/jobs/01941f29-7c00-7000-8000-000000000001")
         .await;

@@ -1,4 +1,4 @@
-//! The API of owners, claims and applications, and what their forms say about mistakes.
+//! Tests of the API of owners, claims and applications, and of the errors in their forms.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -340,7 +340,7 @@ story! {
     who_may_not_and_what_is_not_there_have_a_page_of_their_own,
 }
 
-/// A server with two owners, and a browser in front of it.
+/// Creates a server with two owners, and a browser.
 async fn owned(backend: Backend) -> (World, Browser) {
     let world = World::on(backend).await;
     for name in ["net", "dns"] {
@@ -356,7 +356,7 @@ async fn owned(backend: Backend) -> (World, Browser) {
     (world, browser)
 }
 
-/// The element with this name: its tag, and what is said beside it.
+/// Returns the element with this name: its tag, and the message beside it.
 fn field(page: &str, name: &str) -> (String, Option<String>) {
     let (_, rest) = page
         .split_once(&format!("<input id=\"{name}\""))
@@ -369,7 +369,7 @@ fn field(page: &str, name: &str) -> (String, Option<String>) {
     )
 }
 
-/// What is said for the whole page or form.
+/// Returns the message for the whole page or form.
 fn alert(page: &str) -> String {
     let (_, rest) = page.split_once("role=\"alert\"").expect(page);
     rest.split_once('>')
@@ -462,7 +462,7 @@ async fn a_secret_in_an_address_is_not_written_again(backend: Backend) {
             "https%3A%2F%2Fgithub.com%2Facme%2Finfra%3Ftoken%3Dhunter2",
             "it has a “?” or “#”",
         ),
-        // The address can be used, only the branch is missing.
+        // The address is valid, only the branch is missing.
         ("ssh%3A%2F%2Fhunter2%40github.com%2Facme%2Finfra", ""),
     ] {
         let answer = browser

@@ -1,4 +1,4 @@
-//! What the pages and the API may be used for: `--web-allow`.
+//! Tests of the permissions of the pages and the API: `--web-allow`.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use lockkeeper::model::{Actor, CommandKind, Lock, RunKind};
 use super::fixture::{Answer, Browser, World, form, project, pull};
 use crate::support::db::stopped;
 
-/// A server with these rules and a lock, a browser, and the token of its forms.
+/// Creates a server with these rules and a lock, a browser, and the token of its forms.
 async fn world(rules: &[&str]) -> (World, Lock, Browser, String) {
     let mut world = World::new().await;
     let lock = world
@@ -23,7 +23,7 @@ async fn world(rules: &[&str]) -> (World, Lock, Browser, String) {
             "planned",
         )
         .await;
-    // The token is the same whatever the rules, but a page without forms does not show it.
+    // The token does not depend on the rules, but a page without forms does not show it.
     let token = world.browser().await.token().await;
     world.web_rules = WebRules::new(rules).unwrap();
     let browser = world.browser().await;

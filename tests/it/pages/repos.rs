@@ -1,4 +1,4 @@
-//! The pages of repositories and their mirrors, and the API for them.
+//! Tests of the pages of repositories and their mirrors, and of their API.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -96,7 +96,8 @@ async fn fail(world: &World, disk: &str, repo: &str, kind: FailureKind, message:
     .await;
 }
 
-/// Two disks: on one a mirror is refused, on the other the same is in step; others are new, differ, or under way.
+/// Creates mirrors on two disks. One repository is refused on one disk and in sync on the other. Others are new,
+/// different or in progress.
 pub async fn world() -> World {
     let world = World::new().await;
     for disk in DISKS {
@@ -230,7 +231,7 @@ async fn the_page_of_a_repository_tells_all_that_is_known_of_its_mirrors() {
     }
 }
 
-/// What, by whom, and why.
+/// Returns kind, actor and reason of the last event.
 async fn last_event(world: &World) -> (String, String, String) {
     let event = world
         .store

@@ -9,7 +9,7 @@ use lockkeeper::model::{ProjectOutcome, RunId};
 use super::fixture::{Browser, World};
 use super::job::running;
 
-/// What arrives on an open stream, an event at a time.
+/// Events of an open stream, one at a time.
 struct Events {
     body: Pin<Box<dyn Stream<Item = Result<Bytes, axum::Error>> + Send>>,
     text: String,
@@ -31,7 +31,7 @@ impl Events {
         }
     }
 
-    /// The next event, without the tags; `None` at the end.
+    /// Returns the next event without tags, or `None` at the end.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -96,7 +96,7 @@ async fn a_stream_goes_on_where_the_browser_was_cut_off() {
     }
     world.end_run(run, ProjectOutcome::Planned, None).await;
     let browser = world.browser().await;
-    // The header of a browser that comes back counts more than the address it was given at first.
+    // The header of a reconnecting browser takes precedence over the address that it got at first.
     for (query, last_seen) in [("?after=98", None), ("?after=2", Some("98"))] {
         let mut events = Events::open(&browser, run, query, last_seen).await;
         let first = events.next().await.unwrap();

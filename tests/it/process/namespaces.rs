@@ -1,4 +1,4 @@
-//! Programs in the namespaces of bubblewrap: they are started by another program, and yet nothing else is different.
+//! Tests of programs in the namespaces of bubblewrap. Another program starts them, but nothing else is different.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use super::*;
 use crate::support::program::bwrap;
 use crate::support::server::LOOK;
 
-/// What a shell needs.
+/// Returns a sandbox with everything that a shell needs.
 fn namespaces() -> Sandbox {
     with_bwrap(&bwrap())
 }
@@ -25,7 +25,7 @@ fn with_bwrap(bwrap: &Path) -> Sandbox {
     ])
 }
 
-/// A script that may change this directory and works in it.
+/// Returns a script that works in this directory and may change it.
 fn script_in(dir: &Path, script: &str) -> Cmd {
     sh(script)
         .dir(dir)
@@ -98,7 +98,7 @@ async fn a_program_that_ignores_sigint_is_killed_after_the_grace_period() {
     assert!(exit.duration >= Duration::from_millis(200));
 }
 
-/// Threads of a supervisor but for the one that starts the program.
+/// Returns the number of threads of a supervisor, without the one that starts the program.
 fn threads(supervisor: &str) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{supervisor}/task")).unwrap();
     let names = tasks
@@ -106,7 +106,7 @@ fn threads(supervisor: &str) -> usize {
     names.filter(|name| name.trim() == "lockkeeper").count()
 }
 
-/// Here `bwrap` waits for the gate before it starts the program, and has told the number of its group by then.
+/// In this test `bwrap` waits for the gate before it starts the program. It has reported its process group by then.
 #[tokio::test]
 async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
     use std::os::unix::fs::PermissionsExt;
@@ -125,7 +125,7 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
     let supervisor = run.line().await;
     let before = threads(&supervisor);
     run.cancel.cancel();
-    // The thread that holds the leash ends with it.
+    // The thread that holds the leash ends with the program.
     let interrupted = async {
         while threads(&supervisor) >= before {
             tokio::time::sleep(LOOK).await;
@@ -134,7 +134,7 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
     tokio::time::timeout(LONG, interrupted)
         .await
         .expect("the end of the leash in time");
-    // Also where nobody reads: then it fails below.
+    // The pipe can be opened without a reader. The test then fails below.
     let mut pipe = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -163,11 +163,11 @@ async fn nobody_outlives_the_run_even_in_a_session_of_their_own() {
     assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
     gate.open();
     assert!(run.finish().await.1.is_success());
-    // Everybody had inherited the hold.
+    // Every process had inherited the hold.
     drop(Hold::exclusive(&hold, Duration::ZERO).await.unwrap());
 }
 
-/// A supervisor that this test has started, with the leash in its hands.
+/// Starts a supervisor. The test holds its leash, the pipe to its standard input.
 fn supervised(dir: &Path, script: &str) -> tokio::process::Child {
     #[expect(
         clippy::disallowed_methods,
@@ -321,7 +321,7 @@ async fn nothing_exists_but_what_is_allowed_and_nothing_is_kept_in_memory() {
         .finish()
         .await;
     let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
-    // The directory of the test may itself lie in one of those in which nothing may be made.
+    // The directory of the test may itself be in one of the directories in which nothing may be created.
     let expected = "own | shown | way | of own | of own | of shown | denied: cat other/file | denied: cat own/link | \
                     denied: cp own/file shown/new | denied: rm other/file | denied: cp own/file new | \
                     denied: cp own/file /new | denied: cp own/file /tmp/new | denied: cp own/file /dev/new | \

@@ -1,4 +1,4 @@
-//! Programs that are another user than the server. Only root can begin them.
+//! Tests of programs that run as another user than the server. Only root can start them.
 
 use lockkeeper::model::RunUser;
 

@@ -1,4 +1,4 @@
-//! The gate of an apply (P3, P6), and its end.
+//! Tests of the gate of an apply (P3, P6), and of its end.
 
 use lockkeeper::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
 use lockkeeper::store::{ApplyGate, RunState, Store, TakeLock};
@@ -29,7 +29,7 @@ store_test!(
     apply_begin_meets_the_apply_lock_and_one_of_them_is_first,
 );
 
-/// Refusals leave nothing behind: no lock, no mark, no started run.
+/// Asserts that a refusal left nothing behind: no lock, no mark, no started run.
 async fn assert_untouched(db: &TestDb, plan: &PlanRecord, apply: RunId) {
     assert_eq!(db.store().lock_list_of_pull(&plan.pull).await.unwrap(), []);
     assert_eq!(plan_state(db, plan).await, PlanState::Planned);
@@ -39,7 +39,7 @@ async fn assert_untouched(db: &TestDb, plan: &PlanRecord, apply: RunId) {
     );
 }
 
-/// A plan whose lock was given back (`repo_locks.mode: on_apply`), and a run to apply it.
+/// Creates a plan whose lock was released (`repo_locks.mode: on_apply`), and a run to apply it.
 async fn plan_without_lock(db: &TestDb) -> (PlanRecord, RunId) {
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("a")).await;
@@ -260,7 +260,7 @@ async fn an_apply_that_ended_keeps_its_lock_while_the_pull_is_open(db: &TestDb) 
     assert_eq!(db.store().lock_list().await.unwrap(), [lock]);
 }
 
-/// A neighbour that was planned under the same lock after the pull closed goes as well.
+/// A neighbour that was planned under the same lock after the close is discarded as well.
 async fn an_apply_that_ended_after_the_pull_closed_gives_the_lock_back(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let (x, y) = (
@@ -376,7 +376,7 @@ async fn apply_begin_meets_close_and_runs_under_a_lock_or_not_at_all(db: &TestDb
     }
 }
 
-/// Every way to give a lock back, against an apply on another replica and a pull that waits for the lock.
+/// Every way to release a lock races with an apply on another replica, while a pull request is queued for the lock.
 async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &TestDb) {
     let other = db.reopen().await;
     for number in 1..=MEETINGS {

@@ -1,4 +1,4 @@
-//! What stops applies: everywhere, in a repository, below a directory, for a time.
+//! Tests of apply locks: everywhere, in a repository, below a directory, and with an end.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ async fn a_lock_whose_time_is_over_is_not_there_any_more(db: &TestDb) {
         slice(&lock)
     );
     assert_eq!(store.apply_lock_expire().await.unwrap(), []);
-    // Ending what is over is no deed.
+    // Ending an expired apply lock does nothing.
     stop_applies_of(
         store,
         &all,
@@ -352,7 +352,7 @@ async fn the_gate_lets_through_at_the_moment_the_time_is_over(db: &TestDb) {
     );
 }
 
-/// Many gates at once meet a set. Whatever is granted is so before the set is committed, and nothing afterwards.
+/// Many gates meet a new apply lock at once. Applies are granted before the lock is committed, and never afterwards.
 async fn once_a_set_is_committed_no_gate_opens_any_more(db: &TestDb) {
     const GATES: i64 = 8;
     let other = db.reopen().await;

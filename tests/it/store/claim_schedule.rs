@@ -1,10 +1,10 @@
-//! Applications and credentials come, move and go, claims are made by themselves, and the collector goes round: all of it
-//! at once, by a schedule that follows from a seed.
+//! Creates, moves and deletes applications and credentials, with automatic claims and the collector: all of it at
+//! once, by a schedule that follows from a seed.
 //!
-//! The seed fixes what happens: rounds that follow one another, in each what is done, by whom, with which repository, and to
-//! which of those that are there when the round begins. What is done in one round is begun in the order of the schedule, on
-//! two stores in turn, before any of it has ended; which of them the database lets through first is its own, so a seed that
-//! failed once may need a few tries to fail again. After each round, with nothing under way, everything is counted.
+//! The seed fixes the rounds, and for each round the steps, their teams and repositories, and the existing objects
+//! that they concern. The steps of one round are started in the order of the schedule, on two stores in turn, before
+//! any of them has ended. The database decides which of them comes first, so a seed that failed once may need several
+//! tries to fail again. After each round, with nothing in progress, all objects are counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ store_test!(whatever_happens_at_once_no_claim_or_reference_is_left_over);
 
 const SEEDS: u64 = 12;
 const ROUNDS: usize = 20;
-/// Most that happens at once.
+/// Maximum number of concurrent steps.
 const MOST: usize = 8;
 const TEAMS: [&str; 3] = ["net", "dns", "web"];
 const REPOS: [&str; 4] = [
@@ -38,14 +38,14 @@ const REPOS: [&str; 4] = [
 ];
 const DIRS: [&str; 3] = ["a", "b", "c"];
 
-/// What refers to a claim.
+/// Kind of object that refers to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Application,
     Credential,
 }
 
-/// Something that is done. Numbers are taken modulo how many there are.
+/// A step of the schedule. Numbers are taken modulo the number of existing objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Create {
@@ -64,7 +64,7 @@ enum Step {
         what: What,
         which: usize,
     },
-    /// A claim that nothing refers to yet.
+    /// A claim to which nothing refers yet.
     Claim {
         team: usize,
         repo: usize,
@@ -72,8 +72,8 @@ enum Step {
     Collect,
 }
 
-/// What happens, round by round: from the seed alone. In every other one nobody claims without making something refer to the
-/// claim: then there is nothing for the collector at any time.
+/// Returns the steps of each round, from the seed alone. With every other seed, every claim gets a reference at once,
+/// so the collector never finds anything.
 fn schedule(seed: u64) -> Vec<Vec<Step>> {
     let mut dice = StdRng::seed_from_u64(seed);
     let mut step = || {
@@ -114,7 +114,7 @@ fn is_bare(seed: u64) -> bool {
     seed % 2 == 1
 }
 
-/// What there is when a round begins, in an order that does not depend on identifiers.
+/// Objects that exist when a round begins, in an order that does not depend on identifiers.
 struct There {
     applications: Vec<ApplicationId>,
     credentials: Vec<NewCredential>,
@@ -143,7 +143,7 @@ fn url(text: &str) -> RepoUrl {
     RepoUrl::parse(text).unwrap()
 }
 
-/// Nobody looks into it here.
+/// Returns a credential. The tests never decrypt it.
 fn credential(id: CredentialId, owner: OwnerId, url: RepoUrl) -> NewCredential {
     let (user, app_id, installation, algorithm) = (None, None, None, None);
     let public = PublicParts {
@@ -315,7 +315,8 @@ async fn whatever_happens_at_once_no_claim_or_reference_is_left_over(db: &TestDb
     }
 }
 
-/// Whatever is there has a claim of its owner, and after one round of the collector there are no others.
+/// Checks that every object has a claim of its owner, and that no other claims exist after one round of the
+/// collector.
 async fn look(store: &Store, is_bare: bool, when: &str) {
     let unused = store.claim_list_unused(100).await.unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! Who drives which repository: owners, claims, applications, and the two collectors, one after another and all at once.
+//! Tests of owners, claims, applications, and the two collectors, one after another and all at once.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -98,7 +98,7 @@ async fn claims(store: &Store) -> Vec<Claim> {
     store.claim_list(None, None, 1000).await.unwrap()
 }
 
-/// Address, owner, and how many applications.
+/// Returns address, owner and number of applications of each claim.
 async fn shown(store: &Store) -> Vec<(String, String, i64)> {
     let shown = |claim: Claim| {
         (
@@ -286,7 +286,7 @@ async fn owners_are_added_listed_and_removed(db: &TestDb) {
     assert_eq!(store.owner_get(&name("net")).await.unwrap(), None);
 }
 
-/// What is there was made by hand, because ten thousand transactions take their time.
+/// The rows are inserted by SQL, because ten thousand transactions take too long.
 async fn owners_and_the_applications_of_each_have_a_limit(db: &TestDb) {
     const NUMBERS: &str =
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n <";
@@ -359,7 +359,7 @@ async fn an_owner_with_applications_stays(db: &TestDb) {
         application_remove(store, app.id, by()).await.unwrap(),
         ApplicationRemoved::Removed(Box::new(app))
     );
-    // What only the collector would have removed goes with the owner.
+    // A claim that only the collector would have removed is deleted with its owner.
     let _claimed = store.claim_acquire(net.id, &url(DNS), by()).await.unwrap();
     assert_eq!(
         store.owner_delete(&name("net"), by()).await.unwrap(),
@@ -627,7 +627,7 @@ async fn a_claim_that_nothing_refers_to_is_collected(db: &TestDb) {
     );
 }
 
-/// Rows that somebody made by hand, with addresses that no claim can have.
+/// The rows are inserted by SQL, with addresses that no claim can have.
 async fn a_claim_that_cannot_be_collected_keeps_none_of_the_others(db: &TestDb) {
     let store = db.store();
     let net = owner(store, "net").await;
@@ -670,7 +670,7 @@ async fn an_owner_who_is_gone_claims_nothing(db: &TestDb) {
 async fn lists_are_read_part_by_part(db: &TestDb) {
     let store = db.store();
     let (net, dns) = (owner(store, "net").await, owner(store, "dns").await);
-    // In the order of their bytes, which is not that of a dictionary.
+    // The addresses are in the order of their bytes, which is not that of a dictionary.
     let addresses =
         ["a-b", "a.c", "a0", "a_c", "ab"].map(|name| format!("https://github.com/acme/{name}"));
     for address in &addresses {
@@ -784,7 +784,7 @@ async fn lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner(db: 
     assert_eq!(store.lock_list_of_repos(&[]).await.unwrap(), []);
 }
 
-/// A transaction of somebody else, statement by statement.
+/// A foreign transaction, statement by statement.
 enum Other {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
@@ -816,7 +816,8 @@ impl Other {
         }
     }
 
-    /// Waits until somebody waits for this transaction. On SQLite nobody can tell; there it makes no difference.
+    /// Waits until another transaction waits for this one. SQLite cannot report that, and there it makes no
+    /// difference.
     async fn is_waited_for(&mut self) {
         let Self::Postgres(connection) = self else {
             return;
@@ -856,7 +857,7 @@ async fn a_reference_that_comes_in_between_keeps_the_claim(db: &TestDb) {
     other.is_waited_for().await;
     other.say("COMMIT").await.unwrap();
     assert_eq!(collecting.await.unwrap().unwrap(), Collected::Kept);
-    // The claim on the address of the application is what nothing refers to now.
+    // Nothing refers to the claim on the address of the application any more.
     let unused = store.claim_list_unused(9).await.unwrap();
     assert!(unused.len() == 1 && unused != [left], "{unused:?}");
     assert_eq!(
@@ -927,7 +928,7 @@ const OWNERS: usize = 8;
 const RIVALS: usize = 64;
 const RACES: usize = 1000;
 
-/// Ways to write the repository of a race.
+/// Returns several spellings of the repository of a race.
 fn spellings(race: usize) -> Vec<RepoUrl> {
     let spellings = [
         "https://github.com/acme/rN",
@@ -986,7 +987,7 @@ async fn of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it(d
     );
 }
 
-/// Everybody who was said to be the owner, and the claim.
+/// Returns all owners that were told that they have the claim, and the claim.
 async fn race_once(
     stores: &[Store; 2],
     owners: &[Owner],

@@ -1,4 +1,4 @@
-//! What hooks wrote for a command, kept for its plans.
+//! Tests of configurations that hooks wrote for a command, stored for its plans.
 
 use lockkeeper::model::{CommandId, RepoPath};
 use lockkeeper::store::WrittenConfig;

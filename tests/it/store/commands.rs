@@ -1,4 +1,4 @@
-//! Things asked for on pulls.
+//! Tests of commands on pull requests.
 
 use std::time::Duration;
 
@@ -335,7 +335,7 @@ async fn commands_are_listed_newest_first(db: &TestDb) {
     assert_eq!(ids(db.store().command_list(1).await.unwrap()), [c]);
 }
 
-/// One posts `a` then `b`, the other `b` then `a`.
+/// One lane posts `a` then `b`, the other `b` then `a`.
 async fn outboxes_of_crossing_lanes_do_not_block_each_other(db: &TestDb) {
     let other = db.reopen().await;
     for number in 1..=50 {
@@ -385,7 +385,7 @@ async fn a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply(db: &Te
     }
     let elsewhere = command(db.store(), CommandKind::Plan, &pull(2)).await;
     assert!(db.store().command_start(ids[0], None, &[]).await.unwrap());
-    // A close is a weaker reason: the pull may be opened again.
+    // A close is a weaker reason, because the pull request may be reopened.
     assert_eq!(
         db.store()
             .command_stop_plans(&pull(1), "closed")

@@ -1,4 +1,4 @@
-//! Credentials of repositories: kept sealed, each with its reference to a claim.
+//! Tests of credentials of repositories: stored encrypted, each with its reference to a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,7 +354,7 @@ async fn an_ssh_key_is_used_for_git_of_its_repository_alone(db: &TestDb) {
         .await
         .unwrap()
         .id;
-    // A token that is younger does not take its place, nor is the key any use to the API.
+    // A newer token does not replace the key, and the key cannot be used for the API.
     db.clock.advance(Duration::from_mins(1));
     add(&keys, &net, "labs", TOKEN).await;
     assert_eq!(secret_for(&keys, "infra").await.unwrap(), None);
@@ -413,7 +413,7 @@ async fn a_row_that_was_tampered_with_does_not_open(db: &TestDb) {
         add(&keys, &net, "infra", TOKEN).await,
         add(&keys, &net, "labs", TOKEN).await,
     );
-    // Somebody with the password of the database puts the secret of one row into another.
+    // Somebody with the password of the database copies the secret of one row to another.
     let steal = format!(
         "UPDATE credentials SET secret = (SELECT secret FROM credentials WHERE id = '{one}') WHERE id = '{two}'"
     );

@@ -1,4 +1,4 @@
-//! Webhook requests as received (P1, P2).
+//! Tests of webhook requests as received (P1, P2).
 
 use std::time::Duration;
 

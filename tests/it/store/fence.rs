@@ -1,4 +1,4 @@
-//! What a replica that lost its lease can still write: nothing.
+//! Tests that a replica that lost its lease can write nothing.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ store_test!(
 
 const LEASE: TimeDelta = TimeDelta::seconds(45);
 
-/// A claimed job and a store that writes under its lease.
+/// Claims a job. Returns a store that writes under the job's lease.
 async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
     db.store().job_push(&job("the work")).await.unwrap();
     let lease = db
@@ -45,7 +45,7 @@ async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
     (db.store().under(&lease, lost.clone()), lease, lost)
 }
 
-/// The holder is paused for longer than its lease lasts, and somebody else takes the job.
+/// Pauses the holder for longer than its lease lasts, so that another replica takes the job.
 async fn take_over(db: &TestDb) {
     db.clock.advance(Duration::from_secs(46));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
@@ -113,7 +113,7 @@ async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
     assert!(!lost.is_cancelled());
 }
 
-/// Every write that a command makes on its way.
+/// The test tries every write of a command.
 async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let (kept, late) = (
@@ -232,7 +232,7 @@ async fn an_apply_that_lost_its_lease_on_the_way_ends_nothing(db: &TestDb) {
     );
 }
 
-/// Nobody has taken it over yet, but somebody may at any moment.
+/// No replica has taken the job over yet, but one may at any moment.
 async fn an_apply_does_not_begin_on_a_lease_that_has_ended_by_time(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("a")).await;
@@ -259,8 +259,8 @@ async fn the_first_refusal_tells_the_work_to_stop(db: &TestDb) {
     assert!(lost.is_cancelled());
 }
 
-/// Its transaction holds the row of the job; the others go on, and take that job as soon as the database has rolled the
-/// transaction back.
+/// The transaction of the paused replica locks the row of the job. The others go on, and take that job as soon as the
+/// database has rolled the transaction back.
 async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(db: &TestDb) {
     let DatabaseUrl::Postgres(options) = &db.url else {
         return take_over_on_sqlite(db).await;
@@ -288,7 +288,7 @@ async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
 }
 
-/// SQLite has one server: nobody is there to be kept waiting.
+/// Covers SQLite, which has one server, so that no other server has to wait.
 async fn take_over_on_sqlite(db: &TestDb) {
     let (store, ..) = under(db).await;
     take_over(db).await;

@@ -1,4 +1,4 @@
-//! Locks that people take from pulls: what forbids it, who gets them, and that one of many wins.
+//! Tests of locks that people release or hand over: what prevents it, who gets them, and that one of many wins.
 
 use futures::future::join_all;
 use lockkeeper::locks::{Evidence, Gave, Given, Giving, Verdict, WhyNot, give, verify};
@@ -77,7 +77,7 @@ async fn refused(store: &Store, giving: &Giving) -> WhyNot {
     }
 }
 
-/// Kind, pull and reason of the newest events, oldest first.
+/// Returns kind, pull request and reason of the newest events, oldest first.
 async fn told(store: &Store, events: i64) -> Vec<String> {
     let newest = store.lock_event_list(events).await.unwrap();
     let line = |kept: &lockkeeper::model::LockEvent| {
@@ -90,7 +90,7 @@ async fn told(store: &Store, events: i64) -> Vec<String> {
     newest.iter().rev().map(line).collect()
 }
 
-/// A plan run under way, with its command.
+/// Starts a run with its command.
 async fn running(store: &Store, kind: RunKind, pull: &PullRef, dir: &str) -> RunId {
     let run = run(store, kind, pull, &project(dir)).await;
     store.run_start(run).await.unwrap();
@@ -536,7 +536,7 @@ async fn of_many_who_take_the_same_lock_one_wins(db: &TestDb) {
     for round in 0..3 {
         let dir = format!("d{round}");
         let lock = taken(db.store(), &one, &project(&dir)).await;
-        // Others in each round, or some would wait for each other.
+        // Each round has other pull requests, because otherwise some would be queued behind each other.
         let first = 10 * round + 2;
         for number in first..first + 4 {
             want(db.store(), &open_pull(db.store(), number).await, &[&dir]).await;
@@ -620,7 +620,7 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
                     .await
                     .unwrap();
             }
-            // The gate takes a lock that is free again, but there is nothing left to apply.
+            // The gate takes a lock that is free again, but nothing is left to apply.
             (ApplyGate::PlanGone(PlanState::Discarded), Gave::Done(_)) => {}
             other => panic!("{other:?}"),
         }

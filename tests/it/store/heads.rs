@@ -1,4 +1,5 @@
-//! Where open pulls stood when that was last taken up; of an event and a repair that find out the same one counts.
+//! Tests of the recorded heads of open pull requests. If an event and a reconciler find the same head, one of them
+//! counts.
 
 use futures::future::join_all;
 use lockkeeper::model::{BranchName, CommandKind, CommitSha, PullHead, PullState};

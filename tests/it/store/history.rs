@@ -1,8 +1,8 @@
-//! What many tasks at once are told about locks is what one after another could have been told, in an order that
-//! respects who had ended before whom began (linearizability).
+//! Checks that the answers to many concurrent tasks are those of tasks that run one after another, in an order that
+//! respects which call ended before another began (linearizability).
 //!
-//! Each round is a history of real calls of the store, checked against a model that does one thing at a time. The seed
-//! of a round is in the message of its failure.
+//! Each round is a history of real calls of the store, checked against a model that does one thing at a time. The
+//! seed of a round is in the message of its failure.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ const STEPS: usize = 6;
 const PULLS: i64 = 3;
 const DIRS: [&str; 2] = ["a", "b"];
 
-/// What a task asks for.
+/// Request of a task.
 #[derive(Clone, Debug)]
 enum Ask {
     Take(i64, &'static str),
@@ -37,19 +37,19 @@ enum Ask {
     Reopen(i64),
 }
 
-/// What it is told.
+/// Answer to a task.
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
-    /// The lock is that pull's under this identifier; by a take, it was free before.
+    /// The pull request holds the lock with this identifier. After a take, the lock was free before.
     Held(i64, LockId),
-    /// The pull that asks had it before.
+    /// The requesting pull request already held the lock.
     Ours(LockId),
     Closed,
     Done(bool),
     Freed(BTreeSet<&'static str>),
 }
 
-/// One lock as the model has it.
+/// A lock of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Held {
     pull: i64,
@@ -57,7 +57,7 @@ struct Held {
     warned: bool,
 }
 
-/// Locks as they would be if nobody did anything at the same time.
+/// Locks as they would be without concurrency.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Model {
     locks: BTreeMap<&'static str, Held>,
@@ -71,7 +71,8 @@ impl Model {
         self.locks.len() < before
     }
 
-    /// Whether this could be the answer now; does it. Identifiers are the store's to choose, so answers are only judged.
+    /// Checks whether this could be the answer now, and carries the request out. The store chooses the identifiers,
+    /// so the model can only judge answers.
     fn allows(&mut self, ask: &Ask, told: &Told) -> bool {
         match (ask, told) {
             (Ask::Take(pull, _), Told::Closed) => self.closed.contains(pull),
@@ -137,7 +138,7 @@ impl Model {
     }
 }
 
-/// Does it on the real thing.
+/// Sends the request to the real store, and returns the answer.
 async fn answer(store: &Store, ask: &Ask) -> Told {
     match *ask {
         Ask::Take(number, dir) => match take(store, &pull(number), &project(dir)).await {
@@ -225,7 +226,7 @@ fn choose(rng: &mut StdRng, known: &[LockId]) -> Ask {
     }
 }
 
-/// What was asked and what was answered, in the order in which it was.
+/// Calls and answers in the order in which they happened.
 #[derive(Debug, Default)]
 struct History {
     calls: Vec<Call>,
@@ -235,12 +236,12 @@ struct History {
 #[derive(Debug)]
 struct Call {
     ask: Ask,
-    /// The answer, and how many calls had begun before it came.
+    /// Answer, with the number of calls that had begun before it came.
     told: Option<(Told, usize)>,
 }
 
 impl History {
-    /// Somebody asks; returns the number of the call.
+    /// Records a request. Returns the number of the call.
     fn asks(&mut self, who: usize, ask: Ask) -> usize {
         self.lines.push(format!("{who} asks {ask:?}"));
         self.calls.push(Call { ask, told: None });
@@ -252,9 +253,9 @@ impl History {
         self.calls[call].told = Some((told, self.calls.len()));
     }
 
-    /// Whether the calls could have happened one after another, none before one that had ended when it began. What was
-    /// tried in vain is remembered by what had happened and what that had led to (Wing and Gong's search with Lowe's
-    /// memory): without it the time grows with the number of orders, which is beyond all bounds now and then.
+    /// Checks whether the calls could have happened one after another, none before one that had ended when it began.
+    /// States that were tried in vain are remembered by the finished calls and their result (Wing and Gong's search
+    /// with Lowe's memory). Without it the time grows with the number of orders, which is sometimes far too large.
     fn is_explained(&self) -> bool {
         assert!(self.calls.len() <= 64, "one bit for each call");
         let all = u64::MAX >> (64 - self.calls.len());
@@ -283,7 +284,7 @@ impl History {
         false
     }
 
-    /// Calls that may be next: those that had begun before any of the others that are left had ended.
+    /// Returns the calls that may be next: those that had begun before any of the other remaining calls had ended.
     fn next(&self, done: u64) -> impl Iterator<Item = usize> {
         let left = move |call: &usize| done & 1 << call == 0;
         let end = |call: usize| {
@@ -341,14 +342,14 @@ async fn what_tasks_are_told_about_locks_could_have_happened_one_after_another(d
     }
 }
 
-/// A history as the store must never make it is found out, so that the test above can fail.
+/// The test above can fail: the judge rejects a history that the store must never make.
 #[test]
 fn two_who_are_told_that_they_hold_the_same_lock_are_found_out() {
     let [one, two] = [1, 2].map(|n| LockId::from(uuid::Uuid::from_u128(n)));
     let judge = |told: [(i64, LockId); 2]| {
         let mut history = History::default();
         let calls = told.map(|(pull, _)| history.asks(0, Ask::Take(pull, "a")));
-        // The second asks before the first has heard.
+        // The second request begins before the first has an answer.
         for (call, (pull, id)) in calls.into_iter().zip(told) {
             history.hears(0, call, Told::Held(pull, id));
         }
@@ -385,7 +386,7 @@ impl SequentialSpec for Model {
     }
 }
 
-/// Made-up histories, some of which are wrong: the judge and stateright's, which has no memory, say the same of them.
+/// Generates random histories. Our judge and stateright's, which has no memory, must agree on them.
 #[test]
 fn the_judge_says_what_stateright_says() {
     let seed: u64 = rand::random();
@@ -428,7 +429,7 @@ fn the_judge_says_what_stateright_says() {
     );
 }
 
-/// What one thing at a time would answer, or sometimes anything.
+/// Returns the answer of a sequential execution, or sometimes any other.
 fn made_up(model: &mut Model, ask: &Ask, rng: &mut StdRng) -> Told {
     let id = LockId::from(uuid::Uuid::from_u128(1));
     let mut answers = vec![

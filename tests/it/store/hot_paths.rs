@@ -1,7 +1,8 @@
-//! No statement of a hot path reads a whole table, with 100,000 locks and 1,000,000 audit events, on both databases.
+//! Checks that no statement of a hot path reads a whole table, with 100,000 locks and 1,000,000 audit events, on both
+//! databases.
 //!
-//! The statements are those that the store really sends: PostgreSQL's client logs them while the operations below run,
-//! and both databases explain them. What differs in SQLite's dialect is taken off first.
+//! The statements are those that the store really sends: PostgreSQL's client logs them while the operations below
+//! run, and both databases explain them. Parts that differ in SQLite's dialect are removed first.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +49,8 @@ const GROWING: [&str; 16] = [
     "runs",
 ];
 
-/// What SQLite may read as a whole: no table at all, or one with a row per server, switch, setting or promise, or for
-/// what the sealer of the audit log comes for within seconds.
+/// Sources that SQLite may read completely: no table at all, one with a row per server, apply lock, setting or
+/// promise, or one that the sealer of the audit log empties within seconds.
 const SMALL: [&str; 15] = [
     "CONSTANT",
     "(",
@@ -67,10 +68,10 @@ const SMALL: [&str; 15] = [
     "replicas",
     "settings",
 ];
-/// Parts of statements that are asked for all open jobs: to count or list them for the page of operations and the metrics, or,
-/// every few minutes, to find what none of them will do.
+/// Parts of statements that concern all open jobs. They count or list jobs for the page of operations and the
+/// metrics, or they find, every few minutes, work that no job will do.
 const READS_ALL_OPEN: [&str; 3] = ["GROUP BY", "LIMIT 10000", "payload LIKE"];
-/// Indexes of nothing but unfinished work.
+/// Indexes that only contain unfinished work.
 const UNFINISHED: [&str; 5] = [
     "commands_unfinished",
     "jobs_of_share",
@@ -100,12 +101,12 @@ async fn no_hot_path_reads_a_whole_table() {
         postgres_connection(&postgres).await,
         sqlite_connection(&sqlite).await,
     );
-    // First as it is before anybody has counted what is in the tables.
+    // The first round has no statistics of the tables.
     for analyzed in [false, true] {
         if analyzed {
             tokio::join!(execute(&sqlite, "ANALYZE"), execute(&postgres, "ANALYZE"));
         }
-        // A page may be slow until then. What workers ask all the time must never be.
+        // A page may be slow without statistics. The statements of workers must always be fast.
         let asked = statements
             .iter()
             .filter(|statement| analyzed || is_of_the_queue(statement));
@@ -153,7 +154,7 @@ async fn a_statement_that_reads_a_whole_table_is_found() {
             .await
             .is_some()
     );
-    // The index of what is open has no order that this wants, so all of it is read and sorted.
+    // The index of open jobs does not have this order, so the database reads and sorts all of it.
     let sorted =
         "SELECT id FROM jobs WHERE state IN ('queued', 'running') ORDER BY payload LIMIT 1";
     let by_bitmap = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_indexscan', 'off', true)";
@@ -163,8 +164,9 @@ async fn a_statement_that_reads_a_whole_table_is_found() {
     assert!(plan.contains("Bitmap Heap Scan on jobs"), "{plan}");
 }
 
-/// Rows made of the numbers from 1, in SQL of both databases. The words in capitals stand for
-/// texts, some with the number in them. Everything grows with the number, so that indexes are written from front to back.
+/// Returns an `INSERT` of rows that are made of the numbers from 1, in the SQL of both databases. The words in
+/// capitals are replaced by texts, some of them with the number. All values grow with the number, so that indexes are
+/// written from front to back.
 fn rows(many: u32, into: &str, values: &str) -> String {
     let values = values
         .replace("ID", "'00000000-0000-7000-9000-' || (100000000000 + n)")
@@ -190,17 +192,18 @@ fn rows(many: u32, into: &str, values: &str) -> String {
     )
 }
 
-/// SQLite need not survive a power cut while it is filled, and keeps the pages that it writes to at hand.
+/// Settings for filling SQLite. It need not survive a power cut then, and its cache holds the pages that it writes
+/// to.
 const FAST: &str = "PRAGMA synchronous = OFF; PRAGMA cache_size = -131072; ";
 
-/// `before` each statement, as each has a connection of its own.
+/// Fills the tables. `before` precedes each statement, because each has its own connection.
 async fn fill(db: &TestDb, before: &str) {
     for rows in years() {
         execute(db, &format!("{before}{rows}")).await;
     }
 }
 
-/// A company that has used it for years.
+/// Returns the rows of a company that has used Lockkeeper for years.
 fn years() -> Vec<String> {
     vec![
         rows(50_000, "pulls (repo, number, state, url, updated_at)", "REPO, n, 'open', 'u', TIME"),
@@ -241,7 +244,7 @@ fn years() -> Vec<String> {
             "jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at, finished_at)",
             "ID, 'work', '{}', 'lane' || (1000000 + n), 0, 'done', TIME, 1, TIME, TIME",
         ),
-        // A long queue: what waits, and a little that is worked on.
+        // A long queue: waiting jobs, and a few that are running.
         rows(
             50_000,
             "jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at)",
@@ -286,7 +289,7 @@ fn years() -> Vec<String> {
     ]
 }
 
-/// What a server does all day, once.
+/// Performs each frequent operation of a server once.
 async fn work(db: &TestDb) {
     let store = db.store();
     let pull = PullRef {
@@ -401,7 +404,8 @@ async fn work(db: &TestDb) {
     pages(db).await;
 }
 
-/// Keeping a mirror in step. How many there are in all is left out, and what a home that begins does once.
+/// Keeps a mirror in sync. The count of all mirrors is left out, as are the statements that a new home sends only
+/// once.
 async fn mirrors(db: &TestDb) {
     let (store, home) = (db.store(), "home".parse().unwrap());
     let news = RepositoryNews {
@@ -430,8 +434,8 @@ async fn mirrors(db: &TestDb) {
     assert!(store.mirror_forget(&row).await.unwrap());
 }
 
-/// Claiming repositories, and what comes and goes with it. What the collector looks for is left out: it reads all claims,
-/// every ten minutes.
+/// Claims repositories, and changes the objects that refer to claims. The query of the collector is left out: it
+/// reads all claims, every ten minutes.
 async fn owners(db: &TestDb) {
     let (store, team) = (db.store(), "team7".parse().unwrap());
     let owner = store.owner_get(&team).await.unwrap().unwrap().id;
@@ -510,7 +514,7 @@ async fn owners(db: &TestDb) {
     let _in_use = store.owner_delete(&team, by()).await.unwrap();
 }
 
-/// Lining up for a lock, its time limit, and what is handed on.
+/// Queues for a lock, renews its time limit, and hands it over.
 async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
     let (store, hot) = (db.store(), project("hot"));
     store.pull_seen(waiter, PullState::Open, URL).await.unwrap();
@@ -539,8 +543,8 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
     store.lock_release_all(waiter, by()).await.unwrap();
 }
 
-/// What is looked at every few minutes, on growing tables. The retention's list of what is over is left out: it is asked
-/// for once an hour, and what is old enough may well be most of the table.
+/// Runs the reconcilers that read growing tables every few minutes. The retention's list of old rows is left out: it
+/// runs once an hour, and its rows may be most of the table.
 async fn reconcilers(db: &TestDb, pull: &PullRef) {
     let store = db.store();
     let head = PullHead {
@@ -580,7 +584,7 @@ async fn reconcilers(db: &TestDb, pull: &PullRef) {
     store.apply_lock_expire().await.unwrap();
 }
 
-/// What the operators' page asks for. `held` is left out: what it counts is all there is.
+/// Reads the page of operations. `held` is left out, because it counts all rows.
 async fn pages(db: &TestDb) {
     let (store, since) = (db.store(), db.now() - TimeDelta::hours(1));
     store.queue_lines().await.unwrap();
@@ -628,7 +632,7 @@ async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
         .unwrap();
 }
 
-/// The statements in the log of `sqlx`, but for those that only control transactions and the connection.
+/// Returns the statements in the log of `sqlx`, except those that only control transactions and the connection.
 fn statements(log: &str) -> BTreeSet<String> {
     let logged = |line: &str| {
         let (_, rest) = line.split_once("db.statement=\"")?;
@@ -652,7 +656,7 @@ fn statements(log: &str) -> BTreeSet<String> {
             .iter()
             .any(|own| sql.contains(own))
     };
-    // A generic plan takes any limit for a tenth of the table; callers ask for a page.
+    // A generic plan estimates any limit as a tenth of the table. Callers request a page.
     let paged = |sql: String| {
         (1..9).fold(sql, |sql, n| {
             sql.replace(&format!("LIMIT ${n}"), "LIMIT 50")
@@ -666,7 +670,8 @@ fn statements(log: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the store does in the transaction of a claim before it: it leaves PostgreSQL only some of its ways.
+/// Returns the statement that the store sends before a claim in the same transaction. It limits the plans that
+/// PostgreSQL may choose.
 fn before_a_claim(log: &str) -> String {
     let logged = log.lines().filter_map(|line| {
         line.split_once("db.statement=\"")?
@@ -681,7 +686,7 @@ fn before_a_claim(log: &str) -> String {
         .expect("a claim says which ways PostgreSQL may take")
 }
 
-/// Claims, renews or ends a job.
+/// Returns true if the statement claims, renews or ends a job.
 fn is_of_the_queue(statement: &str) -> bool {
     statement.starts_with("UPDATE jobs SET")
 }
@@ -711,8 +716,8 @@ async fn sqlite_connection(db: &TestDb) -> SqliteConnection {
         .unwrap()
 }
 
-/// The statement and how PostgreSQL means to carry it out after `before`, if that reads a whole growing table or a whole
-/// index of it.
+/// Returns the statement and PostgreSQL's plan for it after `before`, if it reads a whole growing table or a whole
+/// index of one.
 async fn whole_on_postgres(
     connection: &mut PgConnection,
     before: &str,
@@ -751,7 +756,7 @@ async fn whole_on_postgres(
     // A bitmap without a condition is made of all entries of the index, before the first row is read.
     let bitmap = |lines: &[String]| {
         let of_all = |index: &str| lines[0].contains(&format!("Bitmap Index Scan on {index}"));
-        // What is worked on right now is little.
+        // Only few jobs are running.
         let is_small = of_all("jobs_running");
         of_all("")
             && !is_small
@@ -765,7 +770,8 @@ async fn whole_on_postgres(
         .then(|| format!("PostgreSQL: {statement}\n{}", plan.join("\n")))
 }
 
-/// The same of SQLite. An index that is read in order up to a limit is not read as a whole.
+/// Returns the statement and SQLite's plan for it, if it reads a whole growing table. An index that is read in order
+/// up to a limit is not read completely.
 async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> Option<String> {
     let sql = [
         " FOR UPDATE OF c",

@@ -1,4 +1,4 @@
-//! Locks whose pulls are not active.
+//! Tests of locks whose pull requests are not active.
 
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ async fn an_expired_lock_goes_back_once(db: &TestDb) {
     assert_eq!(store.job_list_open().await.unwrap().len(), 1);
 }
 
-/// It is said in two ways, to whoever looks at the lock and to whom it goes back, and both agree.
+/// Two queries report it, one for a person who looks at the lock and one for its release. Both agree.
 async fn only_of_a_pull_something_applied_waits_to_be_merged(db: &TestDb) {
     let store = db.store();
     for (number, applied) in [(1, true), (-1, false)] {

@@ -1,4 +1,4 @@
-//! Taking over a batch.
+//! Tests of the import of a batch.
 
 use lockkeeper::model::{ApplyScope, LockEventKind, PullState};
 use lockkeeper::store::{
@@ -54,7 +54,8 @@ fn whole() -> ImportBatch {
     }
 }
 
-/// A pull of which one project was applied, one had no changes, and one waited for its apply.
+/// Returns the statuses of a pull request with an applied project, one without changes, and one that waits for its
+/// apply.
 fn statuses(number: i64) -> ImportStatuses {
     let (head, base_branch) = ("a1".repeat(20).parse().unwrap(), "main".parse().unwrap());
     let all = [

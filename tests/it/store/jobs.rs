@@ -1,4 +1,4 @@
-//! The queue.
+//! Tests of the job queue.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -397,7 +397,7 @@ async fn a_lost_lease_writes_nothing(db: &TestDb) {
     }
 }
 
-/// Says of a holder that it is there and works on these jobs.
+/// Sends a heartbeat of a holder that works on these jobs.
 async fn renew(db: &TestDb, holder: &str, working: &[JobId], until: DateTime<Utc>) -> Vec<JobId> {
     db.store()
         .replica_beat(&replica(holder), Presence::Serving, working, until)
@@ -548,8 +548,8 @@ async fn ended_jobs_are_forgotten_after_a_time(db: &TestDb) {
     assert_eq!(open(db.store()).await.len(), 2);
 }
 
-/// PostgreSQL numbers rows before they are committed: while another transaction that is about to add to the lane is
-/// open, nobody gets a later number.
+/// PostgreSQL numbers rows before they are committed. While a transaction that will add to the lane is open, no other
+/// one gets a later number.
 async fn a_job_that_is_committed_late_still_goes_before_later_ones(db: &TestDb) {
     let DatabaseUrl::Postgres(options) = &db.url else {
         return two_pushers_keep_the_order_of_their_commits(db).await;
@@ -578,7 +578,7 @@ async fn a_job_that_is_committed_late_still_goes_before_later_ones(db: &TestDb) 
     assert!(claim(db.store(), "v").await.is_none(), "the lane is busy");
 }
 
-/// SQLite's one writing transaction gives the same promise by itself.
+/// SQLite has only one writing transaction at a time, which gives the same guarantee.
 async fn two_pushers_keep_the_order_of_their_commits(db: &TestDb) {
     let other = db.reopen().await;
     let (one, two) = tokio::join!(push(db.store(), "lane"), push(&other, "lane"));
@@ -595,7 +595,7 @@ async fn two_pushers_keep_the_order_of_their_commits(db: &TestDb) {
 const LANES: usize = 6;
 const JOBS_OF_A_LANE: usize = 12;
 
-/// Pushers go on while claimers work, retry and finish; every lane must see its jobs in order, each done once.
+/// Jobs are pushed while claimers work, retry and finish. Every lane must see its jobs in order, each done once.
 async fn eight_claimers_keep_every_lane_in_order(db: &TestDb) {
     let other = db.reopen().await;
     let (busy, done) = (
@@ -623,7 +623,7 @@ async fn eight_claimers_keep_every_lane_in_order(db: &TestDb) {
     }
 }
 
-/// Each job is tried twice. Works until everything is done.
+/// Works until everything is done. Each job is tried twice.
 async fn work(
     store: &Store,
     name: String,

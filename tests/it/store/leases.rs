@@ -1,4 +1,4 @@
-//! Claims with an end time.
+//! Tests of leases with an end time.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ store_test!(
 
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
-/// A claim on `mirror`.
+/// Returns a lease request for `mirror`.
 pub fn hold(holder: &str) -> Hold {
     Hold {
         key: "mirror".to_owned(),
@@ -56,7 +56,7 @@ async fn take(store: &Store, holder: &str, until: DateTime<Utc>) -> TakeLease {
         .unwrap()
 }
 
-/// A claim on `mirror` that nobody is in the way of.
+/// Takes the lease on `mirror`, which must be free.
 pub async fn taken(store: &Store, holder: &str, until: DateTime<Utc>) -> Lease {
     match take(store, holder, until).await {
         TakeLease::Taken(lease) => lease,
@@ -68,7 +68,7 @@ async fn held(store: &Store) -> Option<Lease> {
     live_lease(store, "mirror").await
 }
 
-/// A server that says of itself that it is there for a minute.
+/// Sends a heartbeat of a server that is valid for a minute.
 async fn beat(db: &TestDb, name: &str) {
     let replica = ReplicaId {
         name: name.to_owned(),
@@ -218,7 +218,7 @@ async fn a_lease_without_end_is_held(db: &TestDb) {
     );
 }
 
-/// What a caller is given and what is read later are the same on both databases.
+/// The caller's value and the stored value are the same on both databases.
 async fn times_keep_microseconds_and_no_more(db: &TestDb) {
     db.clock.advance(Duration::from_micros(100_001));
     let until = db.now() + MINUTE;
@@ -231,7 +231,7 @@ async fn a_lease_of_a_replica_that_is_gone_is_taken_at_once(db: &TestDb) {
     let hours = TimeDelta::hours(3);
     beat(db, "one").await;
     let ours = taken(db.store(), "one/1", db.now() + hours).await;
-    // The name of a live one only begins alike.
+    // The living server's name is only a prefix of the holder's name.
     beat(db, "on").await;
     db.store().replica_end("on").await.unwrap();
     db.clock.advance(Duration::from_mins(1));
@@ -305,7 +305,7 @@ async fn the_first_by_key_are_listed_and_those_of_a_repository_are_not_cut_off_b
         "reconciler_syncs:disk-1:github.com/acme/infra",
         "reconciler:github.com/acme/infra",
     ];
-    // Neither the order in which they are taken nor that of their rows is that of their keys.
+    // The leases are taken in another order than that of their keys, and so are their rows.
     let many = (0..1001).rev().map(|n| format!("reconciler:{n:04}"));
     for key in ours
         .into_iter()
@@ -374,7 +374,7 @@ async fn a_holder_at_work_is_told_to_stop_and_keeps_the_lease_until_it_has(db: &
     db.store().lease_release(&told.hold()).await.unwrap();
     let next = taken(db.store(), "two/1", end + MINUTE).await;
     assert_eq!(next.revoked_at, None);
-    // One that never hears of it is overtaken at the new end, one that would have ended sooner is not made longer.
+    // A holder that ignores the revocation loses the lease at the new end. A lease that ends sooner is not prolonged.
     let told = Lease {
         until: end,
         revoked_at: Some(db.now()),

@@ -1,4 +1,4 @@
-//! The audit log: what happened to locks, in a chain that shows every change to it.
+//! Tests of the audit log: the events of locks, in a chain that reveals every change to it.
 
 use std::slice;
 use std::sync::Arc;
@@ -54,14 +54,14 @@ store_test!(
     how_far_a_walk_came_is_kept,
 );
 
-/// Verification by somebody who has the database and nothing else.
+/// Verifies the log as a person who has only the database.
 async fn verify(db: &TestDb) -> Verdict {
     locks::verify(db.store(), &Evidence::default(), None)
         .await
         .unwrap()
 }
 
-/// Verification on the server, which remembers the last checkpoint.
+/// Verifies the log on the server, which remembers the last checkpoint.
 async fn verify_here(db: &TestDb) -> Verdict {
     locks::verify(db.store(), &here(db), None).await.unwrap()
 }
@@ -244,7 +244,7 @@ async fn events_that_are_not_sealed_yet_come_first_and_have_no_number(db: &TestD
     assert_eq!(seal_log(db).await, 0, "there is nothing left");
 }
 
-/// Six events, sealed two at a time.
+/// Creates six events, sealed two at a time.
 async fn six(db: &TestDb) -> Vec<ChainedEvent> {
     let one = open_pull(db.store(), 1).await;
     for _ in 0..3 {
@@ -301,7 +301,7 @@ async fn a_changed_event_is_found(db: &TestDb) {
     assert_eq!(verify(db).await, broken(3, Fault::Changed));
 }
 
-/// Events that concern two owners, two repositories by lock and by name, and the whole server.
+/// Creates events of two owners, of two repositories by lock and by name, and of the whole server.
 async fn events_of_many(db: &TestDb) -> Vec<i64> {
     let (store, one) = (db.store(), open_pull(db.store(), 1).await);
     let event = |concern: Option<&str>, scope| NewLockEvent {
@@ -432,7 +432,7 @@ async fn a_tail_that_was_cut_off_is_found_and_named(db: &TestDb) {
     assert_eq!(verify(db).await, broken(6, Fault::Missing));
     execute(db, "DELETE FROM lock_events WHERE seq >= 4").await;
     assert_eq!(verify(db).await, broken(4, Fault::MissingTo(6)));
-    // With the checkpoints of what was cut off, too: the counter has it.
+    // The checkpoints of the removed events are gone, too, but the counter remains.
     execute(db, "DELETE FROM audit_checkpoints WHERE seq > 2").await;
     assert_eq!(verify(db).await, broken(4, Fault::MissingTo(6)));
     assert_eq!(
@@ -499,7 +499,7 @@ async fn a_cut_log_is_not_continued(db: &TestDb) {
         None,
         "the event waits"
     );
-    // Somebody who knows why.
+    // An administrator who knows the reason removes the mark.
     std::fs::remove_file(files.mark_path()).unwrap();
     assert_eq!(seal_log(db).await, 1);
     assert_eq!(whole(db).await.events, 3);
@@ -522,7 +522,7 @@ async fn events_with_numbers_below_the_beginning_are_found(db: &TestDb) {
     assert_eq!(whole(db).await.events, 6);
 }
 
-/// Writes to the database that the events up to this one were pruned.
+/// Writes a record that the events up to this one were pruned.
 async fn made_up_seal(db: &TestDb, last: &ChainedEvent) {
     let (seq, hash) = (last.seq, &last.hash);
     let insert =
@@ -585,7 +585,7 @@ async fn a_log_that_was_written_again_at_the_last_moment_is_not_signed(db: &Test
         files.key(store).await.unwrap().unwrap(),
         files.mark().unwrap(),
     );
-    // Somebody does that after the sealer has looked, and before it has the log to itself.
+    // This happens after the sealer has looked, and before it has locked the log.
     "nobody".clone_into(&mut event.event.cause.actor.login);
     let hash = ChainedEvent::hash_of(event.seq, event.at, &event.event, &event.previous);
     execute(
@@ -611,7 +611,7 @@ async fn a_log_whose_beginning_is_cut_off_at_the_last_moment_is_not_signed(db: &
         files.key(store).await.unwrap().unwrap(),
         files.mark().unwrap(),
     );
-    // Somebody does that after the sealer has looked: nothing is left but one event, and a seal that says why.
+    // This happens after the sealer has looked: only one event is left, and a seal that explains it.
     taken(store, &open_pull(store, 2).await, &project("b")).await;
     execute(db, "UPDATE lock_events SET seq = 8 WHERE seq = 6").await;
     let seal = ChainedEvent {
@@ -636,7 +636,7 @@ async fn a_log_whose_beginning_is_cut_off_at_the_last_moment_is_not_signed(db: &
         matches!(sealed, SealLog::Torn(torn) if Some(&torn) == mark.as_ref()),
         "nobody signed that it was pruned"
     );
-    // Signed, but not by the server.
+    // The seal is signed, but not by the server.
     let forged = SigningKey::generate();
     let mut seal = store.lock_event_seals().await.unwrap().remove(0);
     seal.key = Some(forged.public());
@@ -670,7 +670,7 @@ async fn a_made_up_checkpoint_is_found(db: &TestDb) {
         assert_eq!(verify(db).await, broken(5, Fault::UnsignedCheckpoint));
         execute(db, "DELETE FROM audit_checkpoints WHERE seq = 5").await;
     }
-    // Whoever writes to the database adds the key, too; who knows the right one is not deceived.
+    // A person with access to the database adds the key, too. A verifier who knows the right key is not deceived.
     let add = "INSERT INTO audit_keys (public, created_at) SELECT ";
     execute(
         db,
@@ -793,7 +793,7 @@ async fn what_is_pruned_leaves_a_signed_seal_and_an_event(db: &TestDb) {
         panic!("the chain continues the seal")
     };
     assert_eq!((left.events, left.removed, left.known), (5, 2, true));
-    // However late, the event of the last checkpoint stays.
+    // The event of the last checkpoint stays, regardless of its age.
     let all = prune_log(store, &files, db.now() + TimeDelta::days(100), "ada")
         .await
         .unwrap()
@@ -835,7 +835,7 @@ async fn only_who_has_the_key_prunes(db: &TestDb) {
     assert_eq!(db.store().lock_event_after(0, 10).await.unwrap().len(), 6);
 }
 
-/// What the release before left: a chain without checkpoints, its beginning pruned, verified to its end.
+/// The state of an earlier release: a chain without checkpoints, with a pruned beginning, verified to its end.
 async fn a_log_of_an_earlier_release_goes_on(db: &TestDb) {
     let events = six(db).await;
     for table in ["audit_checkpoints", "audit_keys", "settings"] {
@@ -852,7 +852,7 @@ async fn a_log_of_an_earlier_release_goes_on(db: &TestDb) {
     let log = whole(db).await;
     assert_eq!((log.events, log.unsigned), (6, 0));
     assert_eq!(log.checkpoint.unwrap().hash, events[5].hash);
-    // A server of that release, which has not stopped yet.
+    // A server of the earlier release that has not stopped yet writes an event.
     let event = &events[5].event;
     let at = db.now();
     let hash = ChainedEvent::hash_of(7, at, event, &events[5].hash);
@@ -913,7 +913,7 @@ async fn events_of_many_at_once_make_one_chain(db: &TestDb) {
     }
 }
 
-/// Numbers of PostgreSQL's inbox are given out before the commit.
+/// PostgreSQL numbers the rows of the inbox before the commit.
 #[tokio::test]
 async fn an_event_that_is_committed_late_is_sealed_later() {
     let db = &TestDb::new(Backend::Postgres).await;
@@ -943,7 +943,7 @@ async fn an_event_that_is_committed_late_is_sealed_later() {
     assert_eq!(whole(db).await.events, 2);
 }
 
-/// While the chain is held, as the sealer holds it.
+/// The test locks the chain as the sealer does.
 #[tokio::test]
 async fn no_change_of_a_lock_waits_for_the_chain() {
     let db = &TestDb::new(Backend::Postgres).await;
@@ -965,7 +965,7 @@ async fn no_change_of_a_lock_waits_for_the_chain() {
             .await
             .unwrap()
     };
-    // Nothing is waited for, so this ends the test only if it would never end.
+    // No change waits, so this limit only ends a test that would run forever.
     assert!(
         tokio::time::timeout(Duration::from_mins(2), work)
             .await
@@ -1024,7 +1024,7 @@ async fn a_key_lies_in_the_database_only_encrypted(db: &TestDb) {
     let keys = db.store().audit_keys().await.unwrap();
     assert!(keys.len() == 2 && keys.iter().all(|key| key.sealed.is_some()));
     assert!(!dirs[0].path().join("audit/signing-key").exists());
-    // The file of keys is replaced.
+    // The administrator replaces the file of encryption keys.
     let text = format!("{}\n{}\n", line(3, "c"), line(1, "a"));
     assert_eq!(
         locks::reseal_audit_keys(db.store(), &Keyring::parse(&text).unwrap())
@@ -1090,7 +1090,7 @@ async fn every_checkpoint_is_exported_and_verifies_the_log_later(db: &TestDb) {
         .map(ToString::to_string)
         .collect();
     assert_eq!(lines.lines().collect::<Vec<_>>(), inside);
-    // Another machine has a copy of that file, and somebody took all else.
+    // Another machine has a copy of the exported file, and everything else was removed.
     let elsewhere = tempfile::tempdir().unwrap();
     let copy = AuditFiles::new(elsewhere.path(), "copy", Some(export.clone()), None);
     execute(db, "DELETE FROM lock_events WHERE seq > 2").await;
@@ -1174,7 +1174,7 @@ async fn a_walk_finds_what_was_cut_off_or_put_in_place_of_the_event_it_stands_at
         fault: Fault::Missing,
     };
     assert_eq!(verify_on(db, Some(&stands), 5).await, missing);
-    // Of a log that nobody has signed.
+    // The log of this walk was never signed.
     for table in ["audit_checkpoints", "audit_keys", "settings"] {
         execute(db, &format!("DELETE FROM {table}")).await;
     }

@@ -1,4 +1,4 @@
-//! Finding locks by name.
+//! Tests of finding locks by name.
 
 use lockkeeper::model::{LockName, ProjectKey, PullNumber, PullRef, PullState};
 

@@ -1,4 +1,4 @@
-//! Project locks: one holder (P4), and none of a closed pull (P7).
+//! Tests of project locks: one holder (P4), and none for a closed pull request (P7).
 
 use std::slice;
 use std::sync::Arc;
@@ -292,7 +292,7 @@ async fn a_lock_that_is_gone_cannot_be_discarded(db: &TestDb) {
     assert_eq!(steal(db.store(), LockId::next(&*db.ids)).await, None);
 }
 
-/// Upper case sorts before lower case, and `-` before `/`, whatever the locale of the database says.
+/// Upper case sorts before lower case, and `-` before `/`, regardless of the locale of the database.
 async fn locks_are_listed_newest_first_and_those_of_a_pull_by_path(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     for dir in ["b/c", "a", "b-c", "B", "é"] {
@@ -321,8 +321,8 @@ async fn locks_are_listed_newest_first_and_those_of_a_pull_by_path(db: &TestDb) 
 
 const RACERS: i64 = 64;
 const ROUNDS: usize = 1000;
-/// Groups of racers that run side by side, each through its share of the rounds: one group alone leaves the database
-/// idle whenever its last racer is under way.
+/// Number of groups of racers that run side by side, each with its share of the rounds. One group alone would leave
+/// the database idle while its last racer is running.
 const GROUPS: usize = 4;
 
 async fn sixty_four_tasks_that_race_for_one_lock_see_exactly_one_winner(db: &TestDb) {
@@ -335,7 +335,7 @@ async fn sixty_four_tasks_that_race_for_one_lock_see_exactly_one_winner(db: &Tes
     assert_eq!(db.store().lock_list().await.unwrap().len(), rounds * GROUPS);
 }
 
-/// Another process on PostgreSQL; SQLite serves one process.
+/// Opens a second replica on PostgreSQL. SQLite serves one process, so there it is the same store.
 async fn second_replica(db: &TestDb) -> Store {
     match db.backend {
         Backend::Sqlite => db.store().clone(),
@@ -343,7 +343,7 @@ async fn second_replica(db: &TestDb) -> Store {
     }
 }
 
-/// All racers start each round together; every one of them must name the same winner.
+/// Starts all racers of a round together. Every one of them must name the same winner.
 async fn race(stores: &[Store; 2], group: usize, rounds: usize) {
     let start = Arc::new(Barrier::new(usize::try_from(RACERS).unwrap()));
     let racers = (1..=RACERS).map(|number| {
@@ -381,7 +381,7 @@ async fn race(stores: &[Store; 2], group: usize, rounds: usize) {
     }
 }
 
-/// Whether this pull won, and which lock it saw.
+/// Takes the lock. Returns whether this pull request won, and the lock that it saw.
 async fn winner(store: &Store, pull: &PullRef, project: &ProjectKey) -> (bool, LockId) {
     match take(store, pull, project).await {
         TakeLock::Taken(lock) => (true, lock.id),

@@ -1,4 +1,4 @@
-//! Mirrors as people look for them.
+//! Tests of the search for mirrors.
 
 use lockkeeper::model::{
     AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncFailure, SyncState,

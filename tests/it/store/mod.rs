@@ -1,4 +1,4 @@
-//! Every public method of the store, on both databases (P11). A file per resource, as in `src/store`.
+//! Tests of every public method of the store, on both databases (P11). Each resource has a file, as in `src/store`.
 
 mod apply;
 mod apply_locks;

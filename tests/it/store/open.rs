@@ -1,4 +1,4 @@
-//! Opening a database, and bringing it up to date.
+//! Tests of opening a database, and of migrating it.
 
 use std::sync::Arc;
 
@@ -92,7 +92,8 @@ async fn a_database_of_a_newer_release_still_opens(db: &TestDb) {
     db.reopen().await.ping().await.unwrap();
 }
 
-/// Applications of the first tables have said nothing of branches, and names of repositories were not only ASCII.
+/// In the first tables, applications had no branches, and names of repositories could contain other characters than
+/// ASCII.
 async fn what_an_older_release_has_written_is_read_and_allows_no_more_than_it_said(db: &TestDb) {
     let owner = "net".parse().unwrap();
     drop(db.store().owner_create(&owner, by()).await.unwrap());

@@ -1,4 +1,4 @@
-//! What operators and monitors look at.
+//! Tests of the data for administrators and monitors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Statuses that are pending on the forge, and which of them nobody will end.
+//! Tests of statuses that are pending on the forge, and of those among them that no job will end.
 
 use chrono::TimeDelta;
 use futures::future::join_all;

@@ -1,4 +1,4 @@
-//! Plan files in the database.
+//! Tests of plan files in the database.
 
 use lockkeeper::model::{PlanRecord, PlanState};
 use lockkeeper::store::{ApplyGate, RecordPlan};

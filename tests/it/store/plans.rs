@@ -1,4 +1,4 @@
-//! Plan records (P5).
+//! Tests of plan records (P5).
 
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
     );
 }
 
-/// Another replica took the command over and ended the runs of the first: what the first still brings is not kept,
+/// Another replica took the command over and ended the runs of the first. Later results of the first are not stored,
 /// even under the lock that both may use.
 async fn a_plan_of_a_run_that_has_ended_is_not_kept(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
@@ -183,7 +183,7 @@ async fn a_plan_of_a_run_that_has_ended_is_not_kept(db: &TestDb) {
     assert_eq!(db.store().plan_list(&one).await.unwrap(), [newer]);
 }
 
-/// The lane of the pull keeps this from happening; if it happens nevertheless it is an error, not a second plan.
+/// The lane of the pull request prevents this. If it happens nevertheless, it is an error and not a second plan.
 async fn a_plan_does_not_replace_one_that_is_being_applied(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let running = planned(db, &one, &project("a")).await;
@@ -225,7 +225,7 @@ async fn recording_meets_closing_and_no_plan_is_left(db: &TestDb) {
     }
 }
 
-/// In the order of bytes, whatever the locale of the database says.
+/// The order is that of bytes, regardless of the locale of the database.
 async fn plans_are_listed_by_project(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let staging = ProjectKey {

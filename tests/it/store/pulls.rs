@@ -1,4 +1,4 @@
-//! What is known of pulls; a closed one keeps no lock (P7).
+//! Tests of stored pull requests. A closed one keeps no lock (P7).
 
 use lockkeeper::model::{Lock, PlanState, PullHead, PullState};
 use lockkeeper::store::{ApplyGate, HeadNews};

@@ -1,4 +1,4 @@
-//! Gates in front of forges, which all servers share.
+//! Tests of the rate limits of forges, which all servers share.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn servers_take_turns(db: &TestDb) {
     db.clock.advance(Duration::from_secs(10));
     let turn = other.rate_gate_turn(&scope("app 1"), SECOND).await.unwrap();
     assert_eq!(turn, db.now(), "whoever comes later does not wait");
-    // A gate that is closed keeps its turns.
+    // A closed gate keeps its turns.
     close(db, Traffic::Write, 60).await;
     assert_eq!(
         db.store()

@@ -1,4 +1,4 @@
-//! How repairs went.
+//! Tests of the results of reconcilers.
 
 use std::time::Duration;
 

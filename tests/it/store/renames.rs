@@ -1,4 +1,4 @@
-//! A repository that gets another name: every row of it moves, in one transaction or not at all.
+//! Tests of renames of a repository: every row moves, in one transaction or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const OLD: &str = "github.com/acme/infra";
 const NEW: &str = "github.com/acme/network";
 const ID: u64 = 4711;
 
-/// Texts that name no repository, or name it for ever: by table.
+/// Text columns that contain no name of a repository, or one that never changes: by table.
 const OTHERS: &[(&str, &str)] = &[
     (
         "applications",
@@ -63,16 +63,16 @@ const OTHERS: &[(&str, &str)] = &[
     ),
     ("credentials", "id owner kind public key_id created_by"),
     ("rate_gates", "host credential traffic"),
-    // The body is as it was received.
+    // The body stays as it was received.
     (
         "deliveries",
         "id host forge_delivery event content_type state note",
     ),
     ("forge_pages", "etag content"),
-    // That is what it is for.
+    // Old names are the purpose of this table.
     ("former_names", "repo host"),
     ("jobs", "id kind state lease_holder last_error"),
-    // A lease ends, and whoever holds it works in the directory of the old name.
+    // A lease ends, and its holder works in the directory of the old name.
     ("leases", "key holder purpose"),
     (
         "lock_event_inbox",
@@ -80,7 +80,7 @@ const OTHERS: &[(&str, &str)] = &[
     ),
     ("lock_event_seals", "last_hash actor key signature"),
     ("lock_event_walks", "name hash fault"),
-    // What is told stays as it was told.
+    // Events keep the name that they were recorded with.
     (
         "lock_events",
         "kind repo dir workspace scope actor origin remote reason concern previous hash",
@@ -146,7 +146,7 @@ async fn rename(store: &Store) -> Renamed {
     .await
 }
 
-/// A connection that knows nothing of the store.
+/// A connection without the store.
 enum Raw {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
@@ -165,7 +165,7 @@ impl Raw {
         }
     }
 
-    /// Table, column and type of everything, and whether it has to be given.
+    /// Returns table, column and type of every column.
     async fn columns(&mut self) -> Vec<(String, String, String)> {
         match self {
             Self::Sqlite(db) => sqlx::query_as(
@@ -234,7 +234,7 @@ async fn every_text_in_the_schema_is_moved_or_is_no_name_of_a_repository(db: &Te
     assert!(gone.is_empty(), "there is no {gone:?} any more");
 }
 
-/// What a column has to hold so that the row can be read.
+/// Returns a value with which the row can be read.
 fn sample(table: &str, column: &str, kind: &str) -> String {
     const UUID: &str = "'00000000-0000-7000-8000-000000000001'";
     let full = format!("{table}.{column}");
@@ -265,7 +265,7 @@ fn sample(table: &str, column: &str, kind: &str) -> String {
             "id" | "owner" | "command" | "run" | "delivery" | "superseded_by" | "lease_holder",
         ) => UUID.to_owned(),
         ("text", _) => "'x'".to_owned(),
-        // The database gives the first ones itself.
+        // The database assigns the first numbers.
         (_, "seq") => "1000".to_owned(),
         ("time", _) => "'2026-03-02T09:00:00+00:00'".to_owned(),
         ("boolean", _) => "FALSE".to_owned(),
@@ -296,7 +296,7 @@ async fn a_row_of_every_table_moves(db: &TestDb) {
             value
         });
     }
-    // Some refer to others, which have to be there first.
+    // Some rows refer to others, which must exist first.
     let given = if matches!(raw, Raw::Postgres(_)) {
         "OVERRIDING SYSTEM VALUE"
     } else {
@@ -500,7 +500,7 @@ async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db:
         within: Some(lease.id),
     };
     assert!(matches!(rename_as(store, &within).await, Renamed::Done(_)));
-    // It goes on with its lease, and begins again with what it is told now.
+    // The job keeps its lease, and begins again with the new name.
     let at_once = store.job_retry(&lease, db.now(), "renamed").await.unwrap();
     assert_eq!(at_once, lockkeeper::store::Finish::Recorded);
     let lease = store

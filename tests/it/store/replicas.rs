@@ -1,4 +1,4 @@
-//! Who is there.
+//! Tests of the list of replicas.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn state(store: &Store) -> ReplicaState {
     states(store).await.remove(0).1
 }
 
-/// A job that is claimed by `a` until then.
+/// Pushes a job that `a` has claimed for this time.
 async fn claimed(db: &TestDb, until: TimeDelta) -> JobId {
     db.store().job_push(&job("lane")).await.unwrap();
     db.store()

@@ -1,4 +1,4 @@
-//! What happened to repositories, and how far each data directory has walked it.
+//! Tests of the events of repositories, and of the cursor of each data directory.
 
 use chrono::TimeDelta;
 use futures::future::join_all;
@@ -52,7 +52,7 @@ fn delivery(id: &str) -> NewDelivery {
     }
 }
 
-/// Names of the mirrors of a home that are to be brought in step.
+/// Returns the names of the mirrors of a home that wait for a sync.
 async fn pending(store: &Store, name: &str) -> Vec<String> {
     let query = MirrorQuery {
         home: Some(home(name)),
@@ -132,14 +132,14 @@ async fn an_event_comes_with_its_delivery_and_only_once(db: &TestDb) {
     );
 }
 
-/// Each of many writers tells of a repository of its own, while somebody walks. Without the order that appending keeps,
-/// the walker passes numbers that are not committed yet and never sees what belongs to them.
+/// Each of many writers appends events of its own repository, while a reader follows. Without the order that
+/// appending guarantees, the reader passes numbers that are not committed yet and never sees their events.
 async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
     let stores = [db.reopen().await, db.reopen().await, db.reopen().await];
     db.store().repository_event_begin(&home("a")).await.unwrap();
     let names: Vec<String> = (0..96).map(|n| format!("r{n:03}")).collect();
     let append = |(n, name): (usize, &String)| {
-        // Each in a lane of its own, so that nothing else puts them in order.
+        // Each writer has its own lane, so that nothing else orders the events.
         let (store, news, delivery, lane) = (
             stores[n % 3].clone(),
             push(name),
@@ -227,7 +227,7 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
     );
 }
 
-/// A server is in step with repositories of which only pushes were seen, long ago; another one joins.
+/// A server is in sync with repositories for which only old pushes are stored. Another one joins.
 async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
     let store = db.store();
     store.repository_event_begin(&home("a")).await.unwrap();

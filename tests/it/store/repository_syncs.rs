@@ -1,4 +1,4 @@
-//! The registry of mirrors.
+//! Tests of the registry of mirrors.
 
 use chrono::TimeDelta;
 use futures::future::join_all;
@@ -243,7 +243,7 @@ async fn of_many_that_begin_an_attempt_one_does(db: &TestDb) {
     assert_eq!((begun, refused), (1, 15), "{came:?}");
 }
 
-/// Whatever comes between, an update leads to an attempt that begins after it.
+/// In every interleaving, an update leads to an attempt that begins after it.
 async fn of_updates_and_attempts_at_once_none_is_lost(db: &TestDb) {
     db.know("infra").await;
     let other = db.reopen().await;
@@ -548,7 +548,7 @@ async fn mirrors_are_listed_counted_and_forgotten(db: &TestDb) {
     assert_eq!(list(MirrorQuery::default()).await, ["a b", "a c", "z a"]);
 }
 
-/// The worker heard that nobody has claimed the repository; then somebody does, and pushes.
+/// The worker read that nobody has claimed the repository. Then somebody claims it and pushes.
 async fn a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten(db: &TestDb) {
     let store = db.store();
     db.know("infra").await;

@@ -1,4 +1,4 @@
-//! What is removed when it is old, and what never is.
+//! Tests of retention: the rows that are removed when they are old, and those that never are.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn finish(db: &TestDb, id: CommandId) {
     assert!(db.store().command_finish(&end).await.unwrap());
 }
 
-/// A command that ended, with a run that printed so many pieces.
+/// Creates a finished command, with a run that printed this many pieces.
 async fn ended(
     db: &TestDb,
     kind: CommandKind,

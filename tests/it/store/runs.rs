@@ -1,4 +1,4 @@
-//! Commands on one project, and what they printed.
+//! Tests of runs, and of their output.
 
 use std::time::Duration;
 

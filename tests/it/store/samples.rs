@@ -1,4 +1,4 @@
-//! Rows to store: the least that each resource needs.
+//! Sample rows: the minimum that each resource needs.
 
 use lockkeeper::locks::{Gave, Giving, WhyNot, give};
 use lockkeeper::model::{
@@ -13,13 +13,13 @@ use lockkeeper::store::{
 use crate::support::db::TestDb;
 use crate::support::rows;
 
-/// Page of every sample pull.
+/// Page of every sample pull request.
 pub const URL: &str = "https://github.com/acme/infra/pull/1";
 
-/// What a person could type, and what must come back as it was. NUL is a case of its own.
+/// Text that a person could type, and that must be returned unchanged. NUL is tested separately.
 pub const HOSTILE: &str = "'; DROP TABLE locks; -- \" \\ $1 ? %s {{x}} \u{1b}[31m \r\n\t é 漢字 🚤 \u{202e}\u{feff}\u{10ffff}";
 
-/// A pull of `github.com/acme/infra`.
+/// Returns a pull request of `github.com/acme/infra`.
 pub fn pull(number: i64) -> PullRef {
     PullRef {
         repo: "github.com/acme/infra".parse().unwrap(),
@@ -27,19 +27,19 @@ pub fn pull(number: i64) -> PullRef {
     }
 }
 
-/// A pull of that number which the database knows as open.
+/// Stores an open pull request with that number.
 pub async fn open_pull(store: &Store, number: i64) -> PullRef {
     let pull = pull(number);
     store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
     pull
 }
 
-/// The project of a directory.
+/// Returns the project of a directory.
 pub fn project(dir: &str) -> ProjectKey {
     ProjectKey::of_dir(RepoPath::new(dir).unwrap())
 }
 
-/// The project of a directory with a name.
+/// Returns the project of a directory with a name.
 pub fn named(dir: &str, name: &str) -> ProjectKey {
     ProjectKey {
         name: Some(name.parse().unwrap()),
@@ -75,7 +75,7 @@ pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock 
     }
 }
 
-/// Takes a lock away by force; `None`: it is not held any more, or an apply is running under it.
+/// Releases a lock by force. Returns `None` if nobody holds it any more, or if an apply is running under it.
 pub async fn steal(store: &Store, lock: LockId) -> Option<Lock> {
     let giving = Giving {
         lock,
@@ -92,7 +92,7 @@ pub async fn steal(store: &Store, lock: LockId) -> Option<Lock> {
     }
 }
 
-/// A job that only its lane tells from others.
+/// Returns a job that differs from others only in its lane.
 pub fn job(lane: &str) -> NewJob {
     NewJob {
         kind: "work",
@@ -104,7 +104,7 @@ pub fn job(lane: &str) -> NewJob {
     }
 }
 
-/// A command of a pull that no comment asked for.
+/// Returns a command of a pull request that no comment requested.
 pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
     NewCommand {
         kind,
@@ -117,7 +117,7 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
     }
 }
 
-/// Keeps a command of its own lane.
+/// Stores a command with its own lane.
 pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> CommandId {
     match store
         .command_create(&new_command(kind, pull), |id| {
@@ -131,7 +131,7 @@ pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> Comman
     }
 }
 
-/// Keeps a command and one run of it.
+/// Stores a command and one run of it.
 pub async fn run(store: &Store, kind: RunKind, pull: &PullRef, project: &ProjectKey) -> RunId {
     let command_kind = match kind {
         RunKind::Plan => CommandKind::Plan,
@@ -152,7 +152,7 @@ pub async fn run(store: &Store, kind: RunKind, pull: &PullRef, project: &Project
         .unwrap()
 }
 
-/// A plan with changes, not kept yet.
+/// Returns a plan with changes that is not stored yet.
 pub async fn new_plan(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanRecord {
     let run = run(db.store(), RunKind::Plan, pull, project).await;
     PlanRecord {
@@ -181,7 +181,7 @@ pub async fn new_plan(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> Plan
     }
 }
 
-/// A plan that is kept under its lock, which is taken if need be.
+/// Stores a plan under its lock, which is taken if necessary.
 pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanRecord {
     let plan = new_plan(db, pull, project).await;
     let lock = match take(db.store(), pull, project).await {
@@ -200,13 +200,13 @@ pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanR
     plan
 }
 
-/// Asks to apply a plan in a run of its own.
+/// Requests to apply a plan in a new run.
 pub async fn begin_apply(store: &Store, plan: &PlanRecord) -> ApplyGate {
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
     begin_apply_in(store, plan, run).await.unwrap()
 }
 
-/// The same in a run that is there.
+/// Requests to apply a plan in an existing run.
 pub async fn begin_apply_in(
     store: &Store,
     plan: &PlanRecord,
@@ -224,7 +224,7 @@ pub async fn begin_apply_in(
     store.apply_begin(plan, run, Some(&wish)).await
 }
 
-/// The state of a plan in the database.
+/// Returns the state of a plan in the database.
 pub async fn plan_state(db: &TestDb, plan: &PlanRecord) -> PlanState {
     rows::plan_state(&db.url, plan.id)
         .await

@@ -1,4 +1,4 @@
-//! One schema, written twice: both databases end with the same tables, columns, keys and indexes.
+//! Compares the schemas of both databases: the same tables, columns, keys and indexes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use sqlx_sqlite::SqliteConnection;
 
 use crate::support::db::{Backend, TestDb};
 
-/// A line per column, key, reference and index, by table.
+/// Lines for columns, keys, references and indexes, by table.
 type Schema = BTreeMap<String, Vec<String>>;
 
 #[tokio::test]
@@ -68,7 +68,8 @@ async fn postgres_schema(db: &TestDb) -> Schema {
     collect(rows)
 }
 
-/// Conditions of partial indexes are compared without the type names and parentheses that PostgreSQL writes.
+/// Collects the lines by table. Conditions of partial indexes lose the type names and parentheses that PostgreSQL
+/// adds.
 fn collect(rows: Vec<(String, String)>) -> Schema {
     let mut schema = Schema::new();
     for (table, line) in rows
@@ -93,7 +94,7 @@ fn collect(rows: Vec<(String, String)>) -> Schema {
     schema
 }
 
-/// SQLite says that an `INTEGER PRIMARY KEY` may be NULL, which it never is.
+/// Query for the columns of SQLite. SQLite reports that an `INTEGER PRIMARY KEY` may be NULL, which it never is.
 const SQLITE_COLUMNS: &str = "SELECT t.name, 'column ' || c.name || CASE WHEN c.\"notnull\" = 1 \
      OR (c.pk > 0 AND c.type = 'INTEGER') THEN ' not null' ELSE '' END || ' ' || CASE c.type WHEN 'INTEGER' THEN 'bigint' \
      WHEN 'BLOB' THEN 'bytes' WHEN 'TEXT' THEN CASE WHEN c.name LIKE '%\\_at' ESCAPE '\\' \
@@ -117,8 +118,8 @@ const POSTGRES_REFERENCES: &str = "SELECT k.table_name::text, 'reference ' || k.
      JOIN information_schema.key_column_usage k USING (constraint_name) \
      JOIN information_schema.constraint_column_usage u USING (constraint_name)";
 
-/// Indexes of primary keys are left out, those of unique keys have no name of their own. SQLite does not tell which
-/// expression is in an index.
+/// Query for the indexes of SQLite. Indexes of primary keys are left out, and those of unique keys have no name.
+/// SQLite does not report the expression of an index.
 const SQLITE_INDEXES: &str = "SELECT t.name, CASE WHEN i.\"unique\" = 1 THEN 'unique ' ELSE 'index ' END \
      || CASE WHEN i.origin = 'c' THEN i.name || ' ' ELSE '' END \
      || '(' || (SELECT group_concat(name, ', ') FROM (SELECT COALESCE(name, 'expression') AS name \

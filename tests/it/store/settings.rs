@@ -1,4 +1,4 @@
-//! Values the server makes once.
+//! Tests of values that the server creates once.
 
 use futures::future::join_all;
 

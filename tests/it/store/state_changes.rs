@@ -1,4 +1,4 @@
-//! The gate of `import` and `state rm` (P3, P6), and their end.
+//! Tests of the gate of `import` and `state rm` (P3, P6), and of their end.
 
 use lockkeeper::model::{
     Actor, Cause, LockKey, PlanState, ProjectKey, ProjectOutcome, PullRef, PullState, RunId,
@@ -37,7 +37,7 @@ async fn ask(store: &Store, pull: &PullRef, project: &ProjectKey, run: RunId) ->
         .unwrap()
 }
 
-/// A pull with an import under way; the lock was taken for it.
+/// Creates a pull request with a running import, which has taken the lock.
 async fn importing(db: &TestDb) -> (PullRef, RunId) {
     let one = open_pull(db.store(), 1).await;
     let import = run(db.store(), RunKind::Import, &one, &project("a")).await;
@@ -83,7 +83,7 @@ async fn a_granted_change_is_on_record_before_it_starts_and_has_the_lock(db: &Te
         (row.state, row.started_at),
         (RunState::Running, Some(db.now()))
     );
-    // The next one finds the lock ours.
+    // The next operation finds that the pull request already has the lock.
     assert!(end(&other, &one, import, true, false).await);
     let again = run(&other, RunKind::StateRm, &one, &project("a")).await;
     let gate = ask(&other, &one, &project("a"), again).await;

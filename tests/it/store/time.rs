@@ -1,4 +1,5 @@
-//! Replicas whose clocks differ: the database's clock judges. On PostgreSQL only, SQLite has one server.
+//! Tests of replicas whose clocks differ: the database's clock decides. They need PostgreSQL, because SQLite has one
+//! server.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::support::rows::live_lease;
 const LEASE: TimeDelta = TimeDelta::seconds(45);
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
-/// A replica, and what its clock shows.
+/// A replica with its own clock.
 struct Replica {
     store: Store,
     clock: Arc<ManualClock>,
@@ -33,7 +34,7 @@ impl Replica {
         }
     }
 
-    /// So much later by its own clock.
+    /// Returns the time after a wait, by the replica's clock.
     fn after(&self, wait: TimeDelta) -> DateTime<Utc> {
         self.clock.now() + wait
     }
@@ -54,7 +55,7 @@ impl Replica {
     }
 }
 
-/// Two replicas, the first a minute ahead of the second.
+/// Creates two replicas, the first a minute ahead of the second.
 async fn two() -> (TestDb, [Replica; 2]) {
     let db = TestDb::new(Backend::Postgres).await;
     let ids = Arc::new(CountingIds::default());
@@ -230,14 +231,14 @@ async fn the_clock_of_the_database_says_when_an_apply_lock_ends() {
             replica.store.apply_lock_expire().await.unwrap(),
         )
     };
-    // To come by the clock of the server, over by that of the database.
+    // The end is in the future by the server's clock, and in the past by that of the database.
     let (outcome, listed, expired) = set("2000", "2020").await;
     assert!(
         matches!(outcome, SetApplyLock::Over(now) if now > year("2020")),
         "{outcome:?}"
     );
     assert_eq!((listed, expired), (vec![], vec![]));
-    // The other way round.
+    // The end is in the past by the server's clock, and in the future by that of the database.
     let (outcome, listed, expired) = set("9500", "9000").await;
     assert!(matches!(outcome, SetApplyLock::Set(_)), "{outcome:?}");
     assert_eq!((listed.len(), expired), (1, vec![]));

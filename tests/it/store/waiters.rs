@@ -1,4 +1,4 @@
-//! Lines for locks: first come, first served, and nobody waits for nothing.
+//! Tests of queues for locks: first come, first served, and no pull request waits without need.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
         .unwrap()
 }
 
-/// `held`, or the holder and the place in the line.
+/// Returns `held`, or the holder and the position in the queue.
 fn told(all: &TakeAll, dir: &str) -> String {
     match &all.took[&project(dir)] {
         Took::Held(_) => "held".to_owned(),

@@ -1,4 +1,4 @@
-//! Repositories whose list of open pulls is looked at, and the pages of these lists.
+//! Tests of repositories whose lists of open pull requests are read, and of the pages of these lists.
 
 use chrono::TimeDelta;
 use futures::future::join_all;

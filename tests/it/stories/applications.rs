@@ -1,4 +1,4 @@
-//! Registered projects that are planned and applied on their branch, without a pull request.
+//! Stories about applications: projects that are planned and applied on their branch, without a pull request.
 
 use insta::assert_snapshot;
 use lockkeeper::claims::{
@@ -72,7 +72,7 @@ async fn network(bot: &Bot) -> Application {
     .await
 }
 
-/// Asks for a run, or tells why it was not taken.
+/// Requests a run. Returns the reason if it is refused.
 async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, String> {
     let actor = Actor {
         login: "ops".to_owned(),
@@ -85,7 +85,7 @@ async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, St
     queued_or_why(asked).map_err(|explained| why(explained).unwrap_or_default())
 }
 
-/// Asks for a run, and tells what came of it.
+/// Requests a run, and returns its result.
 async fn told(bot: &Bot, app: &Application, deed: Deed) -> String {
     let command = asked(bot, app, deed).await.unwrap();
     bot.settle().await;
@@ -425,7 +425,7 @@ async fn an_application_stays_with_its_repository_when_another_one_takes_the_nam
     let bot = Bot::new(backend, &[NETWORK]).await;
     let app = network(&bot).await;
     assert!(told(&bot, &app, Deed::Plan).await.contains("2 to add"));
-    // Nobody hears of it.
+    // The webhook of the rename is not delivered.
     bot.github.set_delivering(Delivering::Held).await;
     bot.github
         .rename_repo(REPO, "acme/network", "alice")
@@ -455,7 +455,7 @@ fn olga(origin: Origin) -> Actor {
     }
 }
 
-/// What came of a run that has ended.
+/// Returns the result of a run that has ended.
 async fn end_of(bot: &Bot, command: CommandId) -> String {
     let row = bot.store().command_get(command).await.unwrap().unwrap();
     assert_eq!(row.state, CommandState::Finished);
@@ -468,7 +468,7 @@ async fn end_of(bot: &Bot, command: CommandId) -> String {
     )
 }
 
-/// Asks on the command line, which only has the database; tells why not, if so.
+/// Requests a stop as the command line does, which only has the database. Returns the reason if it is refused.
 async fn stop_asked(bot: &Bot, app: &Application, force: bool) -> Result<CommandId, String> {
     let asked = ask_to_stop(bot.store(), app.id, &olga(Origin::Cli), force)
         .await
@@ -634,7 +634,8 @@ async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// Who does not know the server's forge keeps the letter case of an address: a claim of its own, of the same repository.
+/// A person who does not know the server's forge keeps the letter case of an address. It becomes another claim of the
+/// same repository.
 async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backend) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let fields = ApplicationFields {

@@ -1,4 +1,4 @@
-//! Applying: exactly the plans that people saw, each at most once.
+//! Stories about applying: exactly the plans that people saw, each at most once.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Delivering, NewPull};
@@ -34,7 +34,7 @@ story!(
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const NET_LOCK: &str = "acme/infra/network/default by #1";
 
-/// A bot and a pull request whose plan of `network` waits to be applied and was read.
+/// Starts a bot with a pull request whose plan of `network` waits for its apply. The comment was read.
 async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let pull = bot.open_pull("wider", &[("network/main.tf", main)]).await;
@@ -241,7 +241,7 @@ async fn an_apply_that_fails_keeps_its_plan_and_can_be_tried_again(backend: Back
     bot.end(&[NET_LOCK]).await;
 }
 
-/// The webhook of the push is lost, so only the forge itself knows that the head has moved.
+/// The webhook of the push is lost, so only the forge knows the new head.
 async fn a_plan_for_another_commit_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.github.set_delivering(Delivering::Held).await;
@@ -274,7 +274,7 @@ async fn a_plan_for_another_commit_is_refused(backend: Backend) {
     bot.end(&[NET_LOCK]).await;
 }
 
-/// The new commit cannot be planned at all, so the plan of the one before is the newest there is.
+/// The new commit cannot be planned at all, so the plan of the commit before is the newest.
 async fn up_to_date_is_only_said_of_the_newest_commit(backend: Backend) {
     let (mut bot, pull) = planned(backend, "# fake: no changes\n").await;
     bot.update("wider", &[("lockkeeper.yaml", "version: 99\n")])
@@ -321,7 +321,7 @@ async fn a_plan_against_another_base_branch_is_refused(backend: Backend) {
     bot.end(&[NET_LOCK]).await;
 }
 
-/// A push comes between the look at the plan and the word to apply it.
+/// A push arrives between reading the plan and requesting its apply.
 async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.push(
@@ -423,7 +423,7 @@ async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
 async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     std::fs::write(bot.tools.join("version"), "1.12.0\n").unwrap();
-    // An upgrade puts another file in the place of the one before.
+    // An upgrade replaces the program file.
     std::fs::copy(bot.tools.join("terraform"), bot.tools.join("new")).unwrap();
     std::fs::rename(bot.tools.join("new"), bot.tools.join("terraform")).unwrap();
     bot.say(pull, "lockkeeper apply").await;
@@ -484,7 +484,7 @@ async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
     bot.end(&[NET_LOCK]).await;
 }
 
-/// Two projects share a pool of one: applies are switched off while the second waits for its place.
+/// Two projects share a pool of one. Applies are stopped while the second waits for its permit.
 async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("parallel-pool-size", "1")]).await;
     let slow = "# fake: wait apply\n";

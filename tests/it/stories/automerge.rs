@@ -1,4 +1,5 @@
-//! `automerge`: a pull request is merged after its apply, but only if all of it is applied and everything holds.
+//! Stories about `automerge`: a pull request is merged after its apply, but only if all of it is applied and all
+//! requirements are met.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Change, Fault, NewStatus, Protection};
@@ -45,7 +46,7 @@ const MERGING: (&str, &str) = ("atlantis.yaml", "version: 3\nautomerge: true\n")
 const NET_LOCK: &str = "acme/infra/network/default by #1";
 const MERGES: &str = "PUT /repos/*/*/pulls/*/merge";
 
-/// A bot in whose repository pull requests are merged, and one whose plans were read.
+/// Starts a bot that merges pull requests, with a planned one. The comment was read.
 async fn planned(
     backend: Backend,
     files: &[(&str, &str)],
@@ -61,7 +62,7 @@ fn state(bot: &Bot, pull: PullNumber) -> PullState {
     bot.github.pull(REPO, pull).unwrap().state
 }
 
-/// Number of requests to merge.
+/// Returns the number of requests to merge.
 fn merges(bot: &Bot) -> usize {
     bot.github
         .requests()
@@ -70,7 +71,7 @@ fn merges(bot: &Bot) -> usize {
         .count()
 }
 
-/// The only request to merge.
+/// Returns the only request to merge.
 fn request(bot: &Bot) -> String {
     let requests = bot.github.requests();
     let mut merges = requests.iter().filter(|request| request.method == "PUT");
@@ -83,7 +84,8 @@ fn request(bot: &Bot) -> String {
     body
 }
 
-/// The pull request was merged by the bot, after this answer and before the comment about its locks.
+/// Asserts that the bot merged the pull request, after the answer and before the comment about its locks. Returns the
+/// answer.
 fn merged(bot: &mut Bot, pull: PullNumber) -> String {
     let mut heard = bot.heard(pull);
     assert_eq!(heard.len(), 2, "{heard:#?}");
@@ -100,7 +102,7 @@ fn merged(bot: &mut Bot, pull: PullNumber) -> String {
     heard.remove(0)
 }
 
-/// The apply went well, and this is why the pull request is open all the same.
+/// Asserts that the apply succeeded. Returns the comment with the reason why the pull request is still open.
 fn not_merged(bot: &mut Bot, pull: PullNumber) -> String {
     let mut heard = bot.heard(pull);
     heard.retain(|comment| !comment.starts_with("Ran Plan"));
@@ -114,7 +116,7 @@ fn not_merged(bot: &mut Bot, pull: PullNumber) -> String {
     heard.remove(1)
 }
 
-/// The apply is carried out; nothing that follows from it is.
+/// Carries out an apply, but none of the work that follows from it.
 async fn apply_alone(bot: &Bot, pull: PullNumber) {
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")
@@ -298,7 +300,7 @@ async fn a_label_keeps_a_pull_request_open(backend: Backend) {
     );
     bot.github.set_labels(REPO, pull, &[]).unwrap();
     apply_alone(&bot, pull).await;
-    // Somebody sets it at the last moment.
+    // Somebody sets the label at the last moment.
     bot.github.set_labels(REPO, pull, &["hold"]).unwrap();
     bot.settle().await;
     assert_snapshot!(bot.heard(pull)[1], @"
@@ -511,7 +513,7 @@ async fn another_base_branch_at_the_last_moment_keeps_the_pull_request_open(back
         .await
         .unwrap();
     apply_alone(&bot, pull).await;
-    // After everything else was looked at.
+    // The base branch changes after all other checks.
     bot.github.fault("GET /repos/*/*", 1, Fault::Hang);
     let merging = async {
         bot.github.hanging(1).await;
@@ -558,7 +560,7 @@ async fn github_refuses_with_its_reason_and_the_way_out(backend: Backend) {
 
     <sub>Commit `4282ac93`</sub>
     "#);
-    // GitHub may only be computing whether the pull can be merged.
+    // The bot retries, because GitHub may still be computing whether the pull request can be merged.
     assert_eq!(merges(&bot), 4);
     let line = bot.machine_line(pull);
     assert!(
@@ -605,7 +607,7 @@ async fn a_merge_whose_answer_was_lost_is_found(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// Where the server is killed: after so many wake-ups.
+/// Wake-ups after which the server is killed.
 const KILLS: [usize; 6] = [20, 110, 180, 240, 340, 500];
 
 async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backend) {
@@ -658,7 +660,7 @@ async fn a_server_that_is_killed_anywhere_merges_or_says_why_not(backend: Backen
     bot.end(&[]).await;
 }
 
-/// How far the projects of a pull were when Atlantis ended, at its newest commit.
+/// Returns the states of the projects of a pull request when Atlantis ended, at its newest commit.
 fn in_atlantis(bot: &Bot, pull: PullNumber, projects: &[(&str, ImportStatus)]) -> ImportBatch {
     let at = PullRef {
         repo: format!("github.test/{REPO}").parse().unwrap(),

@@ -1,4 +1,5 @@
-//! A pull request that was made before others were merged: its plan has their changes, or says that it lacks them.
+//! Stories about pull requests that were made before others were merged: the plan includes their changes, or says
+//! that it lacks them.
 
 use insta::assert_snapshot;
 
@@ -15,7 +16,7 @@ story!(
 
 const BRANCH: (&str, &str) = ("checkout-strategy", "branch");
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-/// Does not change what the first one changes, so that both can be merged.
+/// A file that the first pull request does not change, so that both can be merged.
 const BESIDE: (&str, &str) = ("network/outputs.tf", "# nothing yet\n");
 
 async fn what_was_merged_is_part_of_the_plan(backend: Backend) {

@@ -1,4 +1,4 @@
-//! `cancel`: what waits will not run, what runs is interrupted, an apply only with `--force`.
+//! Stories about `cancel`: waiting runs are dropped, running ones are interrupted, an apply only with `--force`.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
@@ -27,7 +27,7 @@ story!(
 
 const LOCK: &str = "acme/infra/network/default by #1";
 
-/// Somebody's comment is taken, and read at once.
+/// Comments on a pull request. The server reads the comment at once.
 async fn comments(bot: &Bot, pull: PullNumber, who: &str, text: &str) {
     bot.github.comment(REPO, pull, who, text).await.unwrap();
     bot.settle_short().await;
@@ -306,7 +306,8 @@ async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
     bot.end(&[LOCK]).await;
 }
 
-/// Dense where the command is carried out, and reaching beyond its end.
+/// Wake-ups after which the server is killed. They are dense where the command is carried out, and reach beyond its
+/// end.
 const KILLS: [usize; 10] = [1, 2, 3, 5, 8, 12, 17, 24, 40, 80];
 
 async fn a_cancel_that_is_killed_anywhere_is_told_once(backend: Backend) {
@@ -347,10 +348,10 @@ async fn a_cancel_that_is_killed_anywhere_is_told_once(backend: Backend) {
             .iter()
             .filter(|comment| comment.contains("an Plan for") || comment.contains("**Plan "))
             .count();
-        // The plan that the push led to is told when it was begun, and dropped without a word when it was not.
+        // The plan of the push gets an answer if it had begun. Otherwise it is dropped without a comment.
         assert_eq!(cancels, 1, "killed after {wakes}: {told:#?}");
         assert!(plans == 1 || plans == 2, "killed after {wakes}: {told:#?}");
-        // What is planned may wait to be applied; no plan may go on.
+        // A finished plan may wait for its apply. No plan may still be running.
         let plans = bot
             .pending(pull)
             .into_iter()

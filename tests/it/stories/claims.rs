@@ -1,4 +1,4 @@
-//! Repositories that have an owner: who is served, and with which credentials.
+//! Stories about repositories that have an owner: who may use them, and with which credentials.
 
 use insta::assert_snapshot;
 use lockkeeper::claims::Credentials;
@@ -25,7 +25,7 @@ story!(
 
 const FILES: &[(&str, &str)] = &[("network/main.tf", "# nothing yet\n")];
 const CHANGED: &[(&str, &str)] = &[("network/main.tf", "# wider\n")];
-/// No account has it: whatever is asked with it is refused.
+/// A token of no account. Every request with it is refused.
 const UNKNOWN: &str = "ghp_nobody_knows_this_token";
 
 fn url() -> RepoUrl {
@@ -73,7 +73,7 @@ fn token(text: &str) -> Access {
     }
 }
 
-/// A file of keys that only we may read.
+/// Writes a key file that only its owner may read.
 pub(super) fn key_file(dir: &tempfile::TempDir) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let path = dir.path().join("keys");
@@ -213,7 +213,7 @@ async fn a_repository_that_nobody_has_claimed_has_no_mirror(backend: Backend) {
         "it is served from now on"
     );
 
-    // Asked for while it was claimed: the worker comes upon it when it is not any more.
+    // This sync was requested while the repository was claimed. The worker finds it after the claim is gone.
     bot.ask_for_sync().await;
     let before = (told(&bot).await, bot.fetches());
     assert!(before.0 > 0 && before.1 > 0, "{before:?}");

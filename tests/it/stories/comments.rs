@@ -1,4 +1,4 @@
-//! What people write, and what the bot makes of it.
+//! Stories about comments that contain commands, words or the bot's own text.
 
 use insta::assert_snapshot;
 
@@ -241,12 +241,12 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     assert_eq!(own.author, LOGIN);
     bot.answer(pull);
     let before = bot.deliveries().await.len();
-    // A command, but written with the bot's own account.
+    // This is a command, but written with the bot's own account.
     bot.github
         .comment(REPO, pull, LOGIN, "lockkeeper help")
         .await
         .unwrap();
-    // The bot's comment, repeated by somebody else: perhaps another Lockkeeper.
+    // Somebody else, perhaps another Lockkeeper, repeats the bot's comment.
     bot.github
         .comment(REPO, pull, "mallory", &own.body)
         .await

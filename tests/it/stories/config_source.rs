@@ -1,5 +1,5 @@
-//! What the file of the repository is read from (`--repo-config-source`, `repo_config_source`), and that the file of
-//! `--repo-config` is read again while the server runs.
+//! Stories about the source of the repository's configuration (`--repo-config-source`, `repo_config_source`), and
+//! about reading the `--repo-config` file again while the server runs.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ const OTHER: (&str, &str) = (
 const BROKEN: (&str, &str) = ("atlantis.yaml", "version: 3\nprojcts: []\n");
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 
-/// The first line of the next comment.
+/// Plans, and returns the first line of the next comment.
 async fn planned(bot: &mut Bot, pull: lockkeeper::model::PullNumber) -> String {
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan").await;
@@ -127,7 +127,7 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
         .open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")])
         .await;
     bot.heard(pull);
-    // What is demanded from now on holds for what is planned from now on.
+    // New requirements apply to plans that are made from now on.
     bot.push(
         "main",
         &[(
@@ -163,7 +163,7 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
 async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn(
     backend: Backend,
 ) {
-    // What is merged is another checkout in the same place for every state of the base branch.
+    // With `merge`, every state of the base branch is another checkout at the same place.
     for (strategy, is_shared) in [("branch", true), ("merge", false)] {
         let flags = [("checkout-strategy", strategy), ("parallel-apply", "true")];
         let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
@@ -236,7 +236,8 @@ async fn each_plan_is_applied_in_the_state_of_the_base_branch_it_was_made_of(bac
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
-    // One after the other, and the last where the first was, although another was there in between.
+    // The projects run one after the other. The last one has the checkout of the first, although another was there in
+    // between.
     for told in [
         "app is built on sand",
         "network is built on rock",
@@ -257,7 +258,7 @@ async fn each_plan_is_applied_in_the_state_of_the_base_branch_it_was_made_of(bac
 async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on(
     backend: Backend,
 ) {
-    // On the base branch of now `app` has to be approved.
+    // On the present base branch, `app` has to be approved.
     let generate = "printf 'version: 3\nprojects:\n- {name: net, dir: network}\n- {name: app, dir: app%s}\n' \
                     \"$(cat demands 2>/dev/null)\" >atlantis.yaml";
     let config = serde_json::json!({"repos": [{
@@ -283,7 +284,7 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
         answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"),
         "{answer}"
     );
-    // They have run for `app`, and what else they may have made is not there for `net`.
+    // The hooks have run for `app`. Other files that they may have made do not exist for `net`.
     let why = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, so \
                what they make would be missing. Nothing was applied.";
     assert!(
@@ -407,7 +408,7 @@ async fn another_file_than_the_usual_one_is_read_alone(backend: Backend) {
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// A bot whose server has a file of `--repo-config`, and where that is.
+/// Starts a bot whose server has a `--repo-config` file. Also returns the path of the file.
 async fn with_file(backend: Backend, text: &str) -> (Bot, PathBuf, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("repos.yaml");

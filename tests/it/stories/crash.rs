@@ -1,4 +1,4 @@
-//! The server dies, is told to stop, or misses something: nobody is left without an answer (P1, P3, P7).
+//! Stories in which the server dies, stops, or misses an event: every command gets an answer (P1, P3, P7).
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ story!(
 const LOCK: &str = "acme/infra/network/default by #1";
 const NETWORK: (&str, &str) = ("network/main.tf", "# narrow\n");
 
-/// Where the server is killed: after so many wake-ups. Dense where a command begins, and reaching beyond its end.
+/// Wake-ups after which the server is killed. They are dense where a command begins, and reach beyond its end.
 const KILLS: [usize; 16] = [
     1, 2, 4, 7, 11, 16, 22, 30, 45, 70, 100, 140, 200, 300, 450, 800,
 ];
@@ -123,7 +123,7 @@ async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(bac
     end_holding_all(bot).await;
 }
 
-/// A pull request whose apply hangs, and the server has just died over it.
+/// Creates a pull request whose apply hangs, and kills the server during the apply.
 async fn dead_in_apply(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
     let before: Vec<(&str, &str)> = files
         .iter()
@@ -342,7 +342,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     lockkeeper/plan: b/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     lockkeeper/plan: c/default: Success, Plan: 3 to add, 0 to change, 0 to destroy.
     ");
-    // What had not begun is still there to be applied.
+    // Plans whose apply had not begun can still be applied.
     let rest = bot.ask(pull, "lockkeeper apply -d c").await;
     assert!(rest.contains(": applied\n"), "{rest}");
     let locks = ["a", "b", "c"].map(|dir| format!("acme/infra/{dir}/default by #1"));
@@ -350,7 +350,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
         .await;
 }
 
-/// The same with a single place for runs, so that a project waits.
+/// Does the same with a single permit for runs, so that a project waits.
 async fn dead_in_apply_one_by_one(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
     let mut before: Vec<(&str, &str)> = files
         .iter()
@@ -398,7 +398,7 @@ async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
     bot.end(&[LOCK]).await;
 }
 
-/// A plan was cut off, and before the server is back a push moves the pull on.
+/// Interrupts a plan. Before the server is back, a push changes the head of the pull request.
 async fn cut_off_and_moved_on(backend: Backend) -> (Bot, PullNumber, CommitSha) {
     let bot = Bot::new(backend, &[NETWORK]).await;
     let old = bot
@@ -455,7 +455,7 @@ async fn a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_a
     bot.end(&[]).await;
 }
 
-/// State, outcome and headline of every run, oldest first.
+/// Returns state, outcome and headline of every run, oldest first.
 async fn runs(bot: &Bot) -> String {
     let mut runs = bot.store().run_list_recent(100).await.unwrap();
     runs.sort_by_key(|run| run.id);
@@ -710,7 +710,7 @@ fn plan_file_names(bot: &Bot) -> Vec<String> {
     names
 }
 
-/// Writes a file among the plan files, or takes the one that is there, and dates it by the clock of the story.
+/// Creates a file among the plan files, or opens the existing one, and dates it by the clock of the story.
 fn written_now(bot: &Bot, name: &str) {
     let file = std::fs::File::options()
         .create(true)

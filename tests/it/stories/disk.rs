@@ -1,4 +1,4 @@
-//! Room on the disk: real checkouts, removed when it gets tight, and never those that are needed.
+//! Stories about disk space: real checkouts are removed when space gets low, but never those that are needed.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Bot {
         parts
     }
 
-    /// Pulls that have checkouts on the disk.
+    /// Returns the pull requests that have checkouts on the disk.
     async fn checked_out(&self) -> Vec<i64> {
         let number = |part: DiskUse| match part.part {
             DiskPart::Checkouts(pull) => Some(pull.number.0),
@@ -51,7 +51,7 @@ impl Bot {
         ))
     }
 
-    /// From now on there is a little less room than is taken.
+    /// Reduces the quota to a little less than the used space.
     async fn tighten(&mut self) {
         let total: u64 = self.disk().await.iter().map(|part| part.bytes).sum();
         let quota = format!("{}KiB", (total - 1) / 1024);
@@ -59,7 +59,7 @@ impl Bot {
     }
 }
 
-/// Three pull requests, planned an hour apart.
+/// Opens three pull requests, planned an hour apart.
 async fn three(backend: Backend) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DB]).await;
     for dir in ["network", "app", "db"] {
@@ -158,7 +158,7 @@ async fn what_is_in_use_stays(backend: Backend) {
     .await;
 }
 
-/// A program as the server has downloaded it.
+/// Installs a program as if the server had downloaded it.
 fn downloaded(bot: &Bot, name: &str, script: &str) -> PathBuf {
     let bin = bot.db.dir.path().join("data/bin");
     std::fs::create_dir_all(bin.join(".downloaded")).unwrap();
@@ -184,7 +184,7 @@ async fn downloaded_programs_go_first_and_never_from_under_a_run(backend: Backen
         .open_pull("wider", &[("network/main.tf", "# wider\n")])
         .await;
     assert!(bot.answer(pull).contains(": planned\n"));
-    // It was used after the checkout, which goes all the same after it.
+    // The checkout is older than the last use of the program, but the program is removed first.
     bot.db.clock.advance(Duration::from_hours(1));
     let idle = downloaded(&bot, "terraform1.5.7", &"#".repeat(1 << 20));
     let git: u64 = bot.disk().await.iter().map(|part| part.bytes).sum();

@@ -1,4 +1,4 @@
-//! The webhook door: what comes in, what is kept, and what is answered.
+//! Stories about the webhook endpoint: accepted requests, stored deliveries, and answers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
     bot.end(&[]).await;
 }
 
-/// The answer to a delivery, and what the log says of it.
+/// Returns the answer to a delivery, and the lines of the log about it.
 async fn answer_with_log(bot: &Bot, parcel: Parcel) -> String {
     let listening = log::listen();
     let answer = http::door(Arc::clone(&bot.replica.ctx))
@@ -366,8 +366,8 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     bot.end(&[]).await;
 }
 
-/// Every recorded payload, signed anew, with its name and event.
-/// The recordings, as if the repository in them were the one with this identifier.
+/// Returns every recorded payload with its name and event, signed again. The repository in the payloads gets this
+/// identifier.
 fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/github");
     let mut paths: Vec<_> = std::fs::read_dir(dir)

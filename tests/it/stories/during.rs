@@ -1,4 +1,5 @@
-//! Comments while something of the pull request runs: each is taken, seen to be taken, and answered in its turn.
+//! Stories about comments while a run of the pull request is in progress: each is accepted, acknowledged, and
+//! answered in turn.
 
 use lockkeeper::emulator::{Fault, NewPull};
 use lockkeeper::queue::Tick;
@@ -105,7 +106,8 @@ async fn what_is_no_command_gets_no_reaction(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// One place in the pool, and more commands than one repository may have at work: all workers it may take are taken.
+/// The pool has one permit, and more commands wait than one repository may run at once. They occupy all workers that
+/// it may use.
 async fn an_unlock_is_answered_at_once_although_every_worker_is_taken_by_commands_that_wait(
     backend: Backend,
 ) {

@@ -1,4 +1,4 @@
-//! `explain`: what would be planned and why, by comment and on the machine of whoever asks.
+//! Stories about `explain`: which projects would be planned and why, by comment and on the command line.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Applies that are stopped in a repository or a directory, and for a time.
+//! Stories about apply locks of a repository or a directory, and with an end.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ story!(
     what_is_applied_already_stays_a_success,
 );
 
-/// A bot and a pull request with two plans that were read; the repository's host is that of the emulator.
+/// Starts a bot with a pull request that has two plans. The comments were read. Also returns the host of the
+/// emulator.
 async fn two_plans(backend: Backend) -> (Bot, PullNumber, String) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let code = "# fake: add 1 change 0 destroy 0\n";
@@ -124,7 +125,7 @@ async fn a_frozen_directory_stops_its_projects_and_no_others(backend: Backend) {
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
     assert_eq!(applies(&bot), 1);
-    // Of what is left, nothing could be applied.
+    // None of the remaining plans could be applied.
     bot.say(pull, "lockkeeper apply -d network").await;
     assert!(
         bot.comment(pull)

@@ -1,4 +1,4 @@
-//! Locks that people take from pull requests: released, taken away by force, handed over; and what both are told.
+//! Stories about locks that people release or hand over, also by force, and about the notices to both pull requests.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
@@ -28,7 +28,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
 const THIRD: (&str, &str) = ("network/aaa.tf", "# fake: add 7 change 0 destroy 0\n");
 
-/// Three pull requests over `network`: the first has the lock, the others wait. Nothing is unread.
+/// Opens three pull requests over `network`: the first has the lock, the others are queued. All comments were read.
 async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let pulls = [

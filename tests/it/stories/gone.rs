@@ -1,4 +1,5 @@
-//! Repositories and pull requests that are gone: what they hold goes back, with the reason, and nobody else waits for it.
+//! Stories about deleted repositories and pull requests: their locks are released, with the reason, and nobody waits
+//! for them.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
 
 impl Bot {
-    /// Some time later both repairs look, and everything that follows from it is done.
+    /// Runs both reconcilers after some time, and everything that follows from it.
     async fn look_after(&self, wait: Duration) {
         self.db.clock.advance(wait);
         for repair in ["missed_events", "closed_pulls"] {
@@ -37,14 +38,14 @@ impl Bot {
         self.settle().await;
     }
 
-    /// Why locks went back, newest first.
+    /// Returns the reasons of released locks, newest first.
     async fn why_released(&self) -> Vec<String> {
         let events = self.store().lock_event_list(20).await.unwrap().into_iter();
         let released = events.filter(|event| event.event.kind == LockEventKind::Released);
         released.map(|event| event.event.cause.reason).collect()
     }
 
-    /// Who holds what is told, also while nothing is known.
+    /// Returns the number of plans that were made.
     fn plans_made(&self) -> usize {
         self.calls()
             .iter()
@@ -53,7 +54,7 @@ impl Bot {
     }
 }
 
-/// A pull request that has the lock, and one that waits for it; the lists of pulls were looked at.
+/// Opens a pull request that has the lock, and one that is queued for it. The lists of pull requests were read.
 async fn two(backend: Backend) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;

@@ -1,4 +1,4 @@
-//! Hooks of the operator around plans and applies.
+//! Stories about hooks of the administrator around plans and applies.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ story!(
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const LOCK: &str = "acme/infra/network/default by #1";
-/// Writes a configuration with one project.
+/// Hook that writes a configuration with one project.
 const GENERATE: &str =
     "printf 'version: 3\\nprojects:\\n- name: generated\\n  dir: network\\n' >lockkeeper.yaml";
 
@@ -107,7 +107,7 @@ async fn what_a_hook_of_the_plan_wrote_holds_for_commands_without_it(backend: Ba
     bot.end(&[LOCK]).await;
 }
 
-/// As on another replica, which never had what hooks wrote.
+/// Removes the checkouts, so that the server is like another replica, which never had the files of hooks.
 fn lose_checkouts(bot: &Bot) {
     std::fs::remove_dir_all(bot.db.dir.path().join("data/checkouts")).unwrap();
 }
@@ -144,7 +144,7 @@ async fn what_a_hook_wrote_for_a_push_holds_for_a_plan_that_is_asked_for_and_its
 }
 
 async fn what_a_hook_wrote_is_known_without_a_plan_and_without_the_checkout(backend: Backend) {
-    // Where hooks are for all commands, `explain` tells of them and runs none.
+    // If hooks run for all commands, `explain` lists them and runs none.
     for (commands, asked, told) in [
         (
             "plan",
@@ -357,7 +357,7 @@ async fn what_a_hook_makes_of_the_code_counts_for_its_command_alone(backend: Bac
         bot.answer(pull).starts_with(planned),
         "the hook has made it a user of the module"
     );
-    // The same commit as it is: what was found after the hook was not kept for it, nor the other way round.
+    // The commit is the same. A result with the hook's changes is not reused without them, nor the other way round.
     bot.say(pull, "lockkeeper explain").await;
     let said = bot.answer(pull);
     assert!(

@@ -1,4 +1,4 @@
-//! Locks that nobody uses: the pull request is warned, and in the end they go back (`repo_locks.ttl`).
+//! Stories about idle locks: the pull request is warned, and in the end they are released (`repo_locks.ttl`).
 
 use chrono::TimeDelta;
 use insta::assert_snapshot;
@@ -24,7 +24,7 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
 
-/// A pull request with a plan and a lock that has a time limit of a hundred hours.
+/// Opens a pull request with a plan and a lock that has a time limit of a hundred hours.
 async fn planned(backend: Backend) -> (Bot, PullNumber) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", LIMIT)]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
@@ -33,7 +33,7 @@ async fn planned(backend: Backend) -> (Bot, PullNumber) {
 }
 
 impl Bot {
-    /// So long nobody does anything; then the locks are looked at.
+    /// Advances the clock by idle time, and checks the locks.
     async fn nothing_happens_for(&self, hours: i64) {
         self.db
             .clock

@@ -1,5 +1,5 @@
-//! `import` and `state rm`: what changes a state without a plan, who may, what keeps it from being done, and what becomes
-//! of plans and locks.
+//! Stories about `import` and `state rm`: changes of a state without a plan, their permissions and conflicts, and the
+//! effects on plans and locks.
 
 use insta::assert_snapshot;
 use lockkeeper::model::PullNumber;
@@ -34,7 +34,7 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const ALL: (&str, &str) = ("allow-commands", "all");
 const IMPORT: &str = "lockkeeper import -d network terraform_data.it 'an id'";
 
-/// A bot and a pull request whose plan was read.
+/// Starts a bot with a planned pull request. The comment was read.
 async fn planned(backend: Backend, flags: &[(&str, &str)], code: &str) -> (Bot, PullNumber) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[&[ALL], flags].concat()).await;
     let pull = bot.open_pull("wider", &[("network/main.tf", code)]).await;
@@ -42,7 +42,7 @@ async fn planned(backend: Backend, flags: &[(&str, &str)], code: &str) -> (Bot, 
     (bot, pull)
 }
 
-/// How often something was called for a directory.
+/// Returns how often a call was made for a directory.
 fn calls(bot: &Bot, call: &str) -> usize {
     bot.calls().iter().filter(|line| *line == call).count()
 }
@@ -200,7 +200,7 @@ async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
-    // Nothing is demanded of a removal.
+    // A removal has no requirements.
     bot.say(pull, "lockkeeper state rm -d network terraform_data.old")
         .await;
     assert!(bot.comment(pull).contains(": removed from the state\n"));
@@ -519,7 +519,7 @@ async fn an_import_that_was_cut_off_is_told_and_not_done_again(backend: Backend)
     bot.end(&[LOCK]).await;
 }
 
-/// Where the server is killed: after so many wake-ups.
+/// Wake-ups after which the server is killed.
 const KILLS: [usize; 10] = [1, 4, 11, 22, 45, 70, 100, 140, 200, 450];
 
 async fn an_import_that_is_killed_anywhere_is_told_once_and_done_at_most_once(backend: Backend) {

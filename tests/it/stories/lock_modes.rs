@@ -1,4 +1,4 @@
-//! When a lock is taken, and who shares one: stories that come out otherwise if the mode or the scope is not honoured.
+//! Stories about the mode and the scope of locks. Their results differ if the mode or the scope has no effect.
 
 use crate::stories::NETWORK;
 use crate::support::bot::Bot;
@@ -21,7 +21,7 @@ const BY_PROJECT: (&str, &str) = (
 );
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
-/// Two projects of one directory and workspace, each with files of its own.
+/// Two projects of one directory and workspace, each with its own files.
 const TWO: (&str, &str) = (
     "atlantis.yaml",
     "version: 3\nprojects:\n\
@@ -86,7 +86,7 @@ async fn with_on_apply_the_second_applies_after_the_first_was_merged_and_planned
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
-/// Two pulls, each of which changes one of the two projects of a directory.
+/// Opens two pull requests. Each changes another project of one directory.
 async fn two_projects(backend: Backend, flags: &[(&str, &str)]) -> (Bot, [String; 2]) {
     let mut bot = Bot::with(backend, &[NETWORK, TWO], flags).await;
     let core = bot

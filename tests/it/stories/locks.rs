@@ -1,4 +1,4 @@
-//! Two pull requests and one project: who has it, since when, why, and how the other one gets it.
+//! Stories about two pull requests and one project: who has the lock, since when, why, and how the other one gets it.
 
 use insta::assert_snapshot;
 use lockkeeper::model::PullNumber;
@@ -19,7 +19,7 @@ story!(
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
 
-/// A bot and two pull requests over `network`, of which the first has the lock.
+/// Starts a bot with two pull requests over `network`. The first has the lock.
 async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;

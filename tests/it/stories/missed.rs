@@ -1,5 +1,5 @@
-//! Events that never came: the forge is asked, the same is done as if they had come, and when they come after all nothing
-//! is done twice.
+//! Stories about lost events: the server reads the forge and acts as if the events had come. If they come after all,
+//! nothing is done twice.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -47,19 +47,19 @@ const NOTHING: Found = Found {
 };
 
 impl Bot {
-    /// From here on nothing is told.
+    /// Holds all webhooks from now on.
     async fn silence(&self) {
         self.github.set_delivering(Delivering::Held).await;
     }
 
-    /// What was not told is lost; it may still come late.
+    /// Loses the held webhooks. They may still be delivered later.
     async fn lose(&self) -> Vec<Delivery> {
         let lost = std::iter::from_fn(|| self.github.lose_next()).collect();
         self.github.set_delivering(Delivering::Immediately).await;
         lost
     }
 
-    /// Five minutes later the lists are looked at, and everything that follows from it is done.
+    /// Reads the lists five minutes later, and does everything that follows from it.
     async fn look(&self) -> Found {
         self.db.clock.advance(Duration::from_mins(5));
         let found = self.replica.tick("missed_events").await.unwrap();
@@ -67,20 +67,20 @@ impl Bot {
         found
     }
 
-    /// A lost delivery comes after all.
+    /// Delivers a lost webhook after all.
     async fn late(&self, delivery: &Delivery) {
         self.github.redeliver(delivery.id).await.unwrap();
         self.settle().await;
     }
 
-    /// A push that nobody tells.
+    /// Pushes without a webhook.
     async fn push_unheard(&self, branch: &str, files: &[(&str, &str)]) -> Vec<Delivery> {
         self.silence().await;
         self.push(branch, files).await;
         self.lose().await
     }
 
-    /// How often the lists of open pulls were asked for, by status.
+    /// Returns the statuses of all requests for lists of open pull requests.
     fn lists(&self) -> Vec<(String, u16)> {
         let lists = self
             .github
@@ -99,7 +99,7 @@ impl Bot {
             .count()
     }
 
-    /// What became of the newest delivery.
+    /// Returns the note about the newest delivery.
     async fn note(&self) -> String {
         deliveries(&self.db.url)
             .await
@@ -109,7 +109,7 @@ impl Bot {
     }
 }
 
-/// A pull request that was planned, and a first look at the list.
+/// Opens a pull request that was planned, and reads the list for the first time.
 async fn planned(backend: Backend) -> (Bot, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
@@ -330,7 +330,8 @@ async fn deliveries_that_come_late_and_in_the_wrong_order_plan_nothing_again(bac
     bot.look().await;
     bot.answer(pull);
     for (n, delivery) in lost.iter().enumerate() {
-        // With the same id they would be known at the door; a second webhook in GitHub sends the same with another.
+        // With the same id they would be known as duplicates. A second webhook in GitHub sends the same event with
+        // another id.
         let again = Parcel::new(
             &format!("again-{n}"),
             "pull_request",
@@ -665,7 +666,7 @@ async fn an_app_finds_what_was_missed_through_its_installation(backend: Backend)
     bot.end(&[LOCK]).await;
 }
 
-/// SQLite has one server only.
+/// SQLite has only one server.
 #[test]
 fn two_servers_find_it_once() {
     tell(two_servers());
@@ -691,7 +692,8 @@ async fn two_servers() {
     bot.end(&[LOCK]).await;
 }
 
-/// On one database only: a hundred pull requests take a while, and what the databases do with pages is told elsewhere.
+/// Runs on one database only, because a hundred pull requests take some time. Another test covers pages on both
+/// databases.
 #[test]
 fn more_pulls_than_fit_on_a_page_are_all_looked_at() {
     tell(more_pulls_than_fit_on_a_page());
@@ -744,7 +746,7 @@ fn repo_name(n: usize) -> String {
     }
 }
 
-/// So many repositories, each with a pull request that was planned.
+/// Starts with this many repositories, each with a planned pull request.
 async fn with_repos(backend: Backend, count: usize) -> Bot {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     for n in 0..count {

@@ -1,4 +1,4 @@
-//! Stories: what people do at a pull request and the very comments they read, on both databases.
+//! Stories: the actions of people at a pull request and the exact comments that they read, on both databases.
 
 mod applications;
 mod apply;
@@ -49,7 +49,7 @@ mod unlock;
 mod version;
 mod workflows;
 
-/// Three projects as they are on the main branch.
+/// Files of three projects on the main branch.
 const NETWORK: (&str, &str) = ("network/main.tf", "resource \"terraform_data\" \"it\" {}\n");
 const APP: (&str, &str) = ("app/main.tf", "resource \"terraform_data\" \"app\" {}\n");
 const DB: (&str, &str) = ("db/main.tf", "resource \"terraform_data\" \"db\" {}\n");

@@ -1,4 +1,4 @@
-//! What people do in these stories, and the comments as they read them.
+//! Common actions of people in these stories, and the comments as people read them.
 
 use lockkeeper::emulator::{Change, NewPull};
 use lockkeeper::model::{PullNumber, PullRef};
@@ -6,13 +6,13 @@ use lockkeeper::model::{PullNumber, PullRef};
 use crate::support::bot::{Bot, REPO};
 
 impl Bot {
-    /// The one comment that the story has not read yet, as people see it but for what differs from run to run.
+    /// Returns the only unread comment as people see it, without the parts that differ between runs.
     pub fn comment(&mut self, pull: PullNumber) -> String {
         let answer = self.answer(pull);
         self.plain(&answer)
     }
 
-    /// Every comment that the story has not read yet.
+    /// Returns every unread comment.
     pub fn comments(&mut self, pull: PullNumber) -> Vec<String> {
         let heard = self.heard(pull);
         heard.iter().map(|comment| self.plain(comment)).collect()
@@ -24,54 +24,54 @@ impl Bot {
         text.replace(&self.db.dir.path().display().to_string(), "/srv")
     }
 
-    /// Pushes changed files to a branch, and everything that follows from it is done.
+    /// Pushes changed files to a branch, and does everything that follows from it.
     pub async fn update(&mut self, branch: &str, files: &[(&str, &str)]) {
         self.push(branch, files).await;
         self.settle().await;
     }
 
-    /// Pushes other changes than new content, and everything that follows from it is done.
+    /// Pushes changes other than new content, and does everything that follows from it.
     pub async fn change(&mut self, branch: &str, changes: &[Change]) {
         self.github.push(REPO, branch, changes).await.unwrap();
         self.settle().await;
     }
 
-    /// Opens a pull request, and everything that follows from it is done.
+    /// Opens a pull request, and does everything that follows from it.
     pub async fn open(&mut self, pull: NewPull) -> PullNumber {
         let number = self.github.open_pull(REPO, pull).await.unwrap();
         self.settle().await;
         number
     }
 
-    /// `alice` closes a pull request, and everything that follows from it is done.
+    /// Closes a pull request as `alice`, and does everything that follows from it.
     pub async fn close(&mut self, pull: PullNumber) {
         self.github.close(REPO, pull, "alice").await.unwrap();
         self.settle().await;
     }
 
-    /// `alice` opens a closed pull request again, and everything that follows from it is done.
+    /// Reopens a closed pull request as `alice`, and does everything that follows from it.
     pub async fn reopen(&mut self, pull: PullNumber) {
         self.github.reopen(REPO, pull, "alice").await.unwrap();
         self.settle().await;
     }
 
-    /// `alice` merges a pull request, and everything that follows from it is done.
+    /// Merges a pull request as `alice`, and does everything that follows from it.
     pub async fn merge(&mut self, pull: PullNumber) {
         self.github.merge(REPO, pull, "alice").await.unwrap();
         self.settle().await;
     }
 
-    /// With which arguments Terraform was called, a line for each call.
+    /// Returns the arguments of all calls of Terraform, one call per line.
     pub fn arguments(&self) -> String {
         std::fs::read_to_string(self.tools.join("arguments")).unwrap_or_default()
     }
 
-    /// Lets the stand-ins go on that were told to wait.
+    /// Lets the waiting fakes go on.
     pub fn go(&self) {
         std::fs::write(self.tools.join("go"), "").unwrap();
     }
 
-    /// The pull with its repository.
+    /// Returns the pull request with its repository.
     pub fn pull_ref(number: PullNumber) -> PullRef {
         PullRef {
             repo: format!("github.test/{REPO}").parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What must hold before something is planned or applied, and results of which comments do not tell.
+//! Stories about requirements of plans and applies, and about results that comments do not show.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection, Role};
@@ -29,7 +29,7 @@ story!(
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const NET_LOCK: &str = "acme/infra/network/default by #1";
 
-/// A bot whose server says this of every repository, and a pull request of `alice`.
+/// Starts a bot whose server has these rules for every repository, with a pull request of `alice`.
 async fn planned(backend: Backend, rules: &str, flags: &[(&str, &str)]) -> (Bot, PullNumber) {
     let rules = format!(r#"{{"repos": [{{"id": "/.*/", {rules}}}]}}"#);
     let flags: Vec<_> = [("repo-config-json", rules.as_str())]
@@ -58,7 +58,7 @@ async fn applied(bot: &mut Bot, pull: PullNumber) {
     assert_eq!(applies(bot), 1);
 }
 
-/// The message of a refused apply, without the repository's host.
+/// Requests an apply. Returns the message of its refusal, without the repository's host.
 async fn refused(bot: &mut Bot, pull: PullNumber) -> String {
     bot.say(pull, "lockkeeper apply").await;
     let comment = bot.comment(pull);
@@ -123,7 +123,7 @@ async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Back
 
 const MERGEABLE: &str = r#""apply_requirements": ["mergeable"]"#;
 
-/// Somebody else's check of the head commit.
+/// Sets a status of another program on the head commit.
 async fn check(bot: &Bot, pull: PullNumber, context: &str, state: &str) {
     let head = bot.github.pull(REPO, pull).unwrap().head;
     let (description, target_url) = (None, None);
@@ -262,7 +262,7 @@ async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
-    // On top of what is the base branch now.
+    // The new commit is based on the present base branch.
     let change = [lockkeeper::emulator::Change::write(WIDER.0, WIDER.1)];
     bot.github.force_push(REPO, "wider", &change).await.unwrap();
     bot.settle().await;
@@ -403,7 +403,7 @@ async fn the_repository_may_demand_more_where_it_is_allowed(backend: Backend) {
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
 
-/// `app` was planned before the repository demanded anything; `network` is planned after that.
+/// `app` was planned before the repository had requirements, `network` afterwards.
 async fn plans_of_an_older_commit_say_nothing_about_those_of_this_one(backend: Backend) {
     let demanding =
         "version: 3\nprojects:\n- {dir: app}\n- {dir: network, apply_requirements: [approved]}\n";
@@ -520,7 +520,7 @@ async fn pull_requests_into_other_branches_are_left_alone(backend: Backend) {
         bot.comment(pull)
             .starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")
     );
-    // Locks can be given back from anywhere.
+    // Locks can be released on any base branch.
     bot.github
         .change_base(REPO, pull, "alice", "main")
         .await

@@ -1,4 +1,5 @@
-//! In which order projects run, what keeps later ones from running, and what an apply waits for (reference 3.9).
+//! Stories about the order of projects, about failures that stop later ones, and about dependencies of an apply
+//! (reference 3.9).
 
 use insta::assert_snapshot;
 
@@ -17,7 +18,7 @@ story!(
     what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over_in_silence,
 );
 
-/// By directory alone, `app` would come first.
+/// Configuration with a dependency. By directory alone, `app` would come first.
 const DEPENDENT: (&str, &str) = (
     "atlantis.yaml",
     "version: 3\nprojects:\n- name: app\n  dir: app\n  depends_on: [net]\n- name: net\n  dir: network\n",
@@ -25,7 +26,7 @@ const DEPENDENT: (&str, &str) = (
 const APP_CHANGE: (&str, &str) = ("app/main.tf", "# fake: add 1\n");
 const NETWORK_CHANGE: (&str, &str) = ("network/main.tf", "# fake: add 2\n");
 
-/// Two groups, `net` before `app`, with these lines at the top of the file.
+/// Returns a file with two groups, `net` before `app`, and these lines at its top.
 fn grouped(top: &str) -> (&'static str, String) {
     let projects = "projects:\n- name: app\n  dir: app\n  execution_order_group: 1\n- name: net\n  dir: network\n";
     ("atlantis.yaml", format!("version: 3\n{top}{projects}"))
@@ -133,7 +134,7 @@ async fn a_failure_keeps_later_groups_from_running_in_both_modes(backend: Backen
             bot.statuses(pull)
                 .contains("lockkeeper/plan: Failure, 2/2 projects failed to plan.")
         );
-        // Neither the one that failed nor the one that was not tried keeps its lock.
+        // Neither the failed project nor the one that was not tried keeps its lock.
         bot.end(&[]).await;
     }
 }
@@ -168,7 +169,7 @@ async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: 
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).contains("Not tried, because"));
     assert!(!bot.calls().contains(&"apply app".to_owned()));
-    // Its plan is as good as before.
+    // The plan of `app` is still valid.
     bot.say(pull, "lockkeeper apply -p app").await;
     assert!(
         bot.answer(pull)
@@ -273,7 +274,7 @@ async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
         ),
         "{explained}"
     );
-    // Also one that was planned again by itself keeps its place.
+    // A project that was planned again separately keeps its position.
     bot.say(pull, "lockkeeper plan -d live/app").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;

@@ -1,4 +1,4 @@
-//! What the bot has to say gets through: once, in order, and however long GitHub is away.
+//! Stories about the outbox: comments arrive once, in order, even after a long outage of GitHub.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const STATUSES: &str = "POST /repos/*/*/statuses/*";
 const PULLS: &str = "GET /repos/*/*/pulls/*";
 const NETWORK: (&str, &str) = ("network/main.tf", "# fake: add 2 change 0 destroy 0\n");
 
-/// Seconds from the beginning of the story to the newest comment of the bot.
+/// Returns the seconds from the beginning of the story to the newest comment of the bot.
 fn posted_after(bot: &Bot, pull: PullNumber) -> i64 {
     let comments = bot.github.comments(REPO, pull).unwrap();
     let last = comments
@@ -202,7 +202,7 @@ async fn a_comment_that_arrives_after_it_was_posted_again_is_deleted(backend: Ba
     bot.end(&[]).await;
 }
 
-/// The job that sets the combined status of a plan.
+/// Returns the job that sets the combined status of a plan.
 fn plan_status(bot: &Bot, pull: PullNumber, state: CommitState, text: &str) -> NewJob {
     let (repo, context) = (
         "github.test/acme/infra".parse().unwrap(),
@@ -265,10 +265,10 @@ async fn a_status_that_arrives_after_a_newer_one_does_not_stay(backend: Backend)
     bot.end(&[]).await;
 }
 
-/// A server works on the next short job and hangs while it asks for a token; meanwhile it is paused for so long that
-/// another one takes the job and does it. Then it goes on.
+/// Pauses a server that hangs in a request for a token. Meanwhile another server takes its job and does it. Then the
+/// first one goes on.
 async fn overtaken_at_the_token(bot: &mut Bot) {
-    // Tokens last for an hour, and one that is about to end is replaced.
+    // Tokens are valid for an hour, and one that is about to expire is replaced.
     bot.db.clock.advance(Duration::from_mins(30));
     bot.github
         .fault("POST /app/installations/*/access_tokens", 1, Fault::Hang);
@@ -427,7 +427,7 @@ async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
     bot.end(&locks.each_ref().map(String::as_str)).await;
 }
 
-/// Nothing at GitHub works.
+/// Makes all writes to GitHub fail.
 fn take_away(bot: &Bot) {
     for route in [
         "* /repos/*/*/issues/*/comments",

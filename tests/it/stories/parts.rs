@@ -1,4 +1,4 @@
-//! Submodules and files kept with Git LFS (`--checkout-submodules`, `--checkout-lfs`), from a push to the comment.
+//! Stories about submodules and Git LFS (`--checkout-submodules`, `--checkout-lfs`), from a push to the comment.
 
 use std::time::Duration;
 
@@ -37,12 +37,12 @@ story!(
 
 const SUBMODULES: [(&str, &str); 1] = [("checkout-submodules", "true")];
 const LFS: [(&str, &str); 1] = [("checkout-lfs", "true")];
-/// What reads the module of a submodule.
+/// Code that reads the module of a submodule.
 const USES_VPC: &str =
     "# fake: reads ../lib/vpc/main.tf\nmodule \"vpc\" {\n  source = \"../lib/vpc\"\n}\n";
 const READS_BUNDLE: &str = "# fake: reads bundle.pem\n";
 
-/// A commit that has the submodule `lib`.
+/// Returns the changes of a commit with the submodule `lib`.
 fn with_submodule(url: &str, commit: &CommitSha) -> [Change; 3] {
     let list = format!("[submodule \"lib\"]\n\tpath = lib\n\turl = {url}\n");
     [
@@ -52,7 +52,7 @@ fn with_submodule(url: &str, commit: &CommitSha) -> [Change; 3] {
     ]
 }
 
-/// A commit that keeps a file with LFS, for which this text stands.
+/// Returns the changes of a commit with a file in LFS, which this pointer represents.
 fn with_lfs(pointer: &str) -> [Change; 3] {
     [
         Change::write("app/main.tf", READS_BUNDLE),
@@ -65,7 +65,7 @@ fn with_lfs(pointer: &str) -> [Change; 3] {
 }
 
 impl Bot {
-    /// A repository with a module; returns its commit.
+    /// Creates a repository with a module. Returns its commit.
     async fn modules(&self, name: &str) -> CommitSha {
         self.github
             .create_repo(name, &[("vpc/main.tf", "# the module\n")])
@@ -84,7 +84,7 @@ impl Bot {
         pull
     }
 
-    /// What the bot says to one more commit in the pull.
+    /// Pushes another commit to the pull request. Returns the answer of the bot.
     async fn answer_to(&mut self, pull: PullNumber, changes: &[Change]) -> String {
         self.github.push(REPO, "change", changes).await.unwrap();
         self.settle().await;
@@ -114,7 +114,7 @@ fn first_line(comment: &str) -> String {
     comment.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Its first line, and what the stand-in has read.
+/// Returns the first line of the comment, and the lines that the fake has read.
 fn read_in(comment: &str) -> String {
     let lines = comment
         .lines()
@@ -159,7 +159,7 @@ async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backen
         .open_pull_of(&with_submodule("../modules.git", &commit))
         .await;
     bot.heard(pull);
-    // It has nothing on its disk yet, and the submodule comes last.
+    // The other server has nothing on its disk yet, and the submodule comes last.
     let other = bot.replica_beside().await;
     bot.github
         .comment(REPO, pull, "alice", "lockkeeper apply")
@@ -214,7 +214,7 @@ async fn another_repository_of_the_name_while_the_code_of_an_apply_is_fetched_re
         .fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
     let apply = tokio::spawn(async move { other.tick_command().await.unwrap() });
     bot.github.hanging(1).await;
-    // The same commit in a pull request of the same number.
+    // A new repository has the same commit in a pull request with the same number.
     bot.github.set_delivering(Delivering::Held).await;
     bot.github.delete_repo(REPO, "alice").await.unwrap();
     bot.github.create_repo(REPO, &[APP]).await.unwrap();
@@ -491,7 +491,7 @@ async fn a_file_that_was_not_uploaded_is_named(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// No repository may be a submodule.
+/// Allows no repository as a submodule.
 struct Nobody;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Everything that GitHub is known to send, told of a repository and a pull request that are there: it is taken, it settles,
-//! and whoever works on the pull request afterwards finds it as it was.
+//! Stories about every kind of webhook that GitHub is known to send, for an existing repository and pull request.
+//! Each is accepted and processed, and the pull request is unchanged for the people who work on it afterwards.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::support::db::{Backend, story};
 
 story!(recorded_and_published_payloads_settle_against_open_pull_requests);
 
-/// Name of the event, where the payload is from, and the payload.
+/// Name of the event, source of the payload, and the payload.
 type Payload = (String, String, Value);
 
 fn recorded() -> Vec<Payload> {
@@ -58,12 +58,12 @@ fn published() -> Vec<Payload> {
     events.iter().flat_map(of).collect()
 }
 
-/// The payload, as if it told of our repository and of this pull.
+/// Returns the payload, changed to concern our repository and this pull request.
 fn told_of(mut body: Value, pull: PullNumber, head: &str) -> Value {
     let (owner, name) = REPO.split_once('/').unwrap();
     let ours = |repo: &mut Value| {
         if let Some(repo) = repo.as_object_mut() {
-            // Without an identifier the name counts.
+            // Without an identifier, the name counts.
             repo.remove("id");
             repo.insert("full_name".to_owned(), json!(REPO));
             repo.insert("name".to_owned(), json!(name));

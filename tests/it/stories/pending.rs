@@ -1,4 +1,5 @@
-//! Statuses that nobody would end any more are ended, once, and those that wait for people are left alone.
+//! Stories about pending statuses: those that nothing else would end are ended, once. Those that wait for people are
+//! kept.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, NewPull};
@@ -27,7 +28,7 @@ impl Bot {
     }
 }
 
-/// A pull request whose plan is under way.
+/// Opens a pull request whose plan is running.
 async fn planning(
     backend: Backend,
     order: &str,

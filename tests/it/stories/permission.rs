@@ -1,4 +1,4 @@
-//! Who may give which command: teams of the forge, and a program of the operator in their place.
+//! Stories about permissions for commands: teams of the forge, and a program of the administrator in their place.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -37,7 +37,7 @@ fn team(bot: &Bot, team: NewTeam) {
     bot.github.set_team("acme", team).unwrap();
 }
 
-/// A pull request of `alice`, who is in `devs`; `olga` is in `ops`. Its plan was read.
+/// Opens a pull request of `alice`, who is in `devs`. `olga` is in `ops`. The plan was read.
 async fn planned(backend: Backend, flags: &[(&str, &str)]) -> (Bot, PullNumber) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], flags).await;
     team(&bot, NewTeam::new("Devs").with(&["alice"]));
@@ -216,7 +216,7 @@ async fn help_is_given_to_everybody(backend: Backend) {
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// How often Terraform was started for this.
+/// Returns how often Terraform was started for this step.
 fn runs(bot: &Bot, step: &str) -> usize {
     bot.calls()
         .iter()
@@ -224,7 +224,7 @@ fn runs(bot: &Bot, step: &str) -> usize {
         .count()
 }
 
-/// Writes a program beside the stand-in for Terraform; each call of it is noted.
+/// Writes a program beside the fake Terraform. The program records each call.
 fn program(bot: &Bot, script: &str) -> TeamAuthz {
     let path = bot.tools.join("may.sh");
     let notes = bot.tools.join("asked");

@@ -1,4 +1,4 @@
-//! Planning, by itself and by comment.
+//! Stories about planning, automatically and by comment.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
@@ -135,7 +135,7 @@ async fn a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened(ba
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// The head stays the same, so what only the base before had to do with must not linger in the statuses.
+/// The head stays the same, so projects that only the old base affected must disappear from the statuses.
 async fn another_base_branch_makes_other_projects(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     bot.push("release", &[("NEWS", "a release\n")]).await;
@@ -449,7 +449,7 @@ async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Bac
 
     <sub>Commit `c99a6621` · 0 s</sub>
     ");
-    // Somebody plans all the same: the commit must not go on saying that nothing is left to apply.
+    // Somebody plans a project nevertheless. The commit must not keep the status that nothing is left to apply.
     bot.say(pull, "lockkeeper plan -d network").await;
     bot.heard(pull);
     assert_snapshot!(bot.statuses(pull), @"

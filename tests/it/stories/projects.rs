@@ -1,4 +1,4 @@
-//! Which projects a command concerns: targets, the configuration of the repository, moved and removed files.
+//! Stories about the projects of a command: targets, the configuration of the repository, moved and removed files.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::Change;
@@ -255,7 +255,7 @@ async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
 
     <sub>Commit `20399fa0` · 0 s</sub>
     ");
-    // Nothing of this changes where the pull request stands.
+    // These refusals change no status of the pull request.
     assert_eq!(bot.statuses(pull), statuses);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -308,7 +308,7 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// The lock of `network` is to be taken by an apply, says the repository.
+/// Configuration in which an apply takes the lock of `network`.
 const LATE_LOCKS: (&str, &str) = (
     "atlantis.yaml",
     "version: 3\nprojects:\n- dir: network\n  repo_locks: {mode: on_apply}\n",

@@ -1,4 +1,4 @@
-//! Packages of providers on this disk: shared by built-in and by plain commands, and gone when nobody needs them.
+//! Stories about provider packages on this disk: built-in and plain commands share them, and unused ones are removed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const LOCKS: [&str; 2] = [
     "acme/infra/network/default by #1",
 ];
 
-/// One workflow with these steps for the directory `network`; the built-in one for others.
+/// Returns a configuration with these steps for the directory `network`. Others use the built-in workflow.
 fn for_network(plan: &Value) -> String {
     json!({
         "repos": [{"id": "/.*/", "allowed_overrides": ["workflow"]}],
@@ -56,7 +56,7 @@ async fn planned_by(backend: Backend, plan: &Value, flags: &[(&str, &str)]) -> B
 }
 
 impl Bot {
-    /// Where the link of a project to its provider leads; `None`: it is no link.
+    /// Returns the target of the link of a project to its provider. `None`: it is not a link.
     fn provider_of(&self, pull: i64, dir: &str) -> Option<PathBuf> {
         let checkout = format!("data/checkouts/github.test/acme/infra/{pull}/default/{dir}");
         let link = ".terraform/providers/example.com/acme/fake/1.0.0/here";
@@ -94,7 +94,7 @@ async fn a_command_that_is_an_init_shares_packages_with_the_built_in_one(backend
             .count()
     };
     assert_eq!(said(&bot, "init -input=false"), 2);
-    // The version is in the name of no program here, so the command fails; nothing is left of its session.
+    // No program here has this version in its name, so the command fails. Its session leaves nothing behind.
     bot.configure("repo-config-json", &for_network(&plan));
     bot.crash_and_restart().await;
     bot.say(PullNumber(1), "lockkeeper plan").await;

@@ -1,4 +1,4 @@
-//! Pull requests in line for a lock: whoever waits need not come back to ask.
+//! Stories about the queue of a lock: people who wait need not come back to ask.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::Change;
@@ -27,7 +27,7 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
 const THIRD: (&str, &str) = ("network/aaa.tf", "# fake: add 7 change 0 destroy 0\n");
 
-/// Three pull requests over `network`: the first has the lock, the others wait.
+/// Opens three pull requests over `network`: the first has the lock, the others are queued.
 async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
@@ -127,7 +127,7 @@ async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backe
         "{}",
         bot.machine_line(second)
     );
-    // Nobody mends what is meant to stay pending.
+    // The reconciler keeps statuses that must stay pending.
     assert_eq!(
         bot.replica.tick("pending_statuses").await.unwrap(),
         Found::default()
@@ -315,7 +315,7 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
     .await;
 }
 
-/// The first pull request is merged, and the second was handed its lock; the plan that follows has not begun.
+/// Merges the first pull request. The second gets its lock; the plan that follows has not begun.
 async fn at_the_turn_of_the_second(backend: Backend) -> (Bot, [PullNumber; 3]) {
     let (mut bot, [first, second, third]) = three(backend).await;
     bot.heard(second);
@@ -359,7 +359,7 @@ async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(back
     )
     .await;
     bot.settle_short().await;
-    // The turn ends without a word, because the push is planned next.
+    // The turn ends without a comment, because the push is planned next.
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
     assert_eq!(bot.heard(second), [""; 0]);
     bot.github

@@ -1,4 +1,4 @@
-//! Repairs as servers turn them, and what operators and monitors see of it.
+//! Stories about reconcilers as servers run them, and about the data for administrators and monitors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,14 +58,14 @@ async fn get(pages: &Router, path: &str) -> String {
         .replace("&#x27;", "'")
 }
 
-/// The value of a series.
+/// Returns the value of a series.
 fn value(metrics: &str, series: &str) -> Option<f64> {
     metrics
         .lines()
         .find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// Later than what is read for monitors is kept.
+/// Reads the metrics at a time when the cached ones are too old.
 async fn metrics(bot: &Bot, pages: &Router) -> String {
     bot.db.clock.advance(Duration::from_secs(6));
     get(pages, "/metrics").await
@@ -192,7 +192,7 @@ async fn once_in_a_period() {
     bot.db.clock.advance(Duration::from_secs(1));
     assert_eq!(closed_pulls(&third).await, looked);
     assert_eq!(closed_pulls(&other).await, Turn::Anothers);
-    // The third one dies: nobody waits for its turn to end.
+    // The third server dies. The others do not wait for its turn to end.
     for server in [&bot.replica, &other] {
         bot.db.clock.advance(LEASE);
         server.tick_leases().await.unwrap();
@@ -269,7 +269,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     let pages = bot.pages_of(&bot.replica).await;
     let which = find("closed_pulls").unwrap();
     for times in 1..=2 {
-        // Its turn is given back after a failure, so it is ours again at once.
+        // The turn is released after a failure, so this server can take it again at once.
         let error = bot.replica.turn(which).await.unwrap_err();
         assert!(
             format!("{error:#}").contains("acme/infra#1 could not be looked after"),

@@ -1,4 +1,4 @@
-//! Repositories and pull requests that this server does not work for.
+//! Stories about repositories and pull requests that this server does not work for.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Attempt, Change, NewPull};
@@ -17,7 +17,7 @@ story!(
 const OTHER: &str = "umbrella/labs";
 const FIRST: PullNumber = PullNumber(1);
 
-/// A pull request in a repository that is not on the allow-list.
+/// Opens a pull request in a repository that is not allowed.
 async fn stranger(bot: &Bot) {
     bot.github
         .create_repo(OTHER, &[("lab/main.tf", "# a lab\n")])
@@ -102,7 +102,7 @@ async fn a_repository_that_is_not_served_is_left_in_silence_when_told_so(backend
     bot.end(&[]).await;
 }
 
-/// A pull request of `mallory` from her copy of the repository.
+/// Opens a pull request of `mallory` from her fork of the repository.
 async fn from_fork(bot: &Bot) -> PullNumber {
     let fork = bot.github.fork(REPO, "mallory").await.unwrap();
     bot.github

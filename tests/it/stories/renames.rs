@@ -1,4 +1,4 @@
-//! Repositories that get another name, another owner, or whose name another one takes.
+//! Stories about repositories that get another name or another owner, or whose name another one takes.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0
 const HELD: &str = "acme/network/network/default by #1";
 
 impl Bot {
-    /// `alice` comments in some repository, and everything that follows from it is done.
+    /// Comments as `alice` in some repository, and does everything that follows from it.
     async fn say_in(&self, repo: &str, pull: PullNumber, text: &str) {
         self.github
             .comment(repo, pull, "alice", text)
@@ -42,7 +42,7 @@ impl Bot {
         self.settle().await;
     }
 
-    /// The first lines of the comments of the bot on a pull of some repository.
+    /// Returns the first lines of the comments of the bot on a pull request of some repository.
     fn told_in(&self, repo: &str, pull: PullNumber) -> Vec<String> {
         let comments = self.github.comments(repo, pull).unwrap().into_iter();
         let own = comments.filter(|comment| comment.author.starts_with(LOGIN));
@@ -50,7 +50,7 @@ impl Bot {
             .collect()
     }
 
-    /// Renames the repository of the stories, and nobody hears of it.
+    /// Renames the repository of the stories without a webhook.
     async fn rename_unheard(&self, from: &str, to: &str) {
         self.github.set_delivering(Delivering::Held).await;
         self.github.rename_repo(from, to, "alice").await.unwrap();
@@ -71,7 +71,7 @@ impl Bot {
     }
 }
 
-/// A pull request that has the lock, and one that waits for it.
+/// Opens a pull request that has the lock, and one that is queued for it.
 async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let first = bot.open_pull("first", &[WIDER]).await;
@@ -226,7 +226,7 @@ async fn a_rename_during_an_apply_waits_for_its_end(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// The repository that has the old name now has other pull requests, of the same numbers.
+/// The repository that has the old name now has other pull requests with the same numbers.
 async fn a_name_that_another_repository_has_taken_takes_nothing_with_it(backend: Backend) {
     let (mut bot, first, _) = two(backend).await;
     bot.rename_unheard(REPO, NEW).await;
@@ -253,7 +253,7 @@ async fn a_name_that_another_repository_has_taken_releases_nothing_of_the_first(
     bot.rename_unheard(REPO, NEW).await;
     bot.github.create_repo(REPO, &[NETWORK]).await.unwrap();
     for _ in 0..3 {
-        // There is no pull of that number in the new one.
+        // The new repository has no pull request with that number.
         bot.db.clock.advance(Duration::from_mins(5));
         bot.replica.tick("closed_pulls").await.unwrap();
         bot.settle().await;
@@ -333,7 +333,7 @@ async fn an_app_follows_a_rename_that_nobody_told(backend: Backend) {
 
 async fn mirrors_on_the_disks_of_other_servers_follow_too(backend: Backend) {
     let (mut bot, _, _) = two(backend).await;
-    // Servers share PostgreSQL alone.
+    // Servers can share PostgreSQL only.
     if backend == Backend::Postgres {
         let beside = bot.replica_beside().await;
         round(&beside).await;

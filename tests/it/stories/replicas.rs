@@ -1,4 +1,4 @@
-//! Several servers on one PostgreSQL database.
+//! Stories about several servers on one PostgreSQL database.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const NETWORK: (&str, &str) = ("network/main.tf", "# narrow\n");
 const WAITING: (&str, &str) = ("network/main.tf", "# fake: wait plan\n");
 
-/// Runs each story on PostgreSQL: SQLite has one server only.
+/// Runs each story on PostgreSQL, because SQLite has only one server.
 macro_rules! shared_story {
     ($($name:ident),+ $(,)?) => {
         $(mod $name {
@@ -121,7 +121,7 @@ async fn plans_and_applies_work_whichever_server_takes_them() {
         .await;
 }
 
-/// A bot whose plan is under way and goes on only when it is told so.
+/// Starts a bot whose plan is running and waits for a signal to go on.
 async fn in_the_middle_of_a_plan() -> (Bot, PullNumber, tokio::task::JoinHandle<Tick>) {
     let bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
     bot.push("wider", &[WAITING]).await;
@@ -193,7 +193,7 @@ async fn a_plan_that_ends_after_its_lease_was_lost_is_not_kept() {
     bot.db.clock.advance(LEASE * 2);
     bot.replica = bot.replica_beside().await;
     assert_eq!(bot.replica.tick("orphans").await.unwrap().repaired, 1);
-    // The pull request changed meanwhile, so that the two servers plan different things.
+    // The pull request changed meanwhile, so that the two servers plan different code.
     bot.push(
         "wider",
         &[("network/main.tf", "# fake: add 7 change 0 destroy 0\n")],
@@ -369,7 +369,7 @@ async fn what_a_run_prints_is_seen_on_another_server_while_it_runs() {
     within(nudges.heard()).await;
     bot.settle_short().await;
     let command = bot.begin_command();
-    // Nobody but the database tells the other server of the run.
+    // Only the database informs the other server of the run.
     let mut run = within(news.recv()).await.unwrap();
     while !other
         .ctx
@@ -411,7 +411,7 @@ async fn what_a_run_prints_is_seen_on_another_server_while_it_runs() {
     bot.end(&[LOCK]).await;
 }
 
-/// The database was away from this server alone, and nobody has taken its work over yet.
+/// Only this server lost its database connection, and no other has taken its work over yet.
 async fn work_that_cannot_renew_its_lease_in_time_is_done_again() {
     let (mut bot, pull, command) = in_the_middle_of_a_plan().await;
     bot.replica.running.cancel_all();

@@ -1,4 +1,5 @@
-//! Mirrors in step with the forge: real git over HTTP, several data directories, and a forge on a bad day.
+//! Stories about mirrors in sync with the forge: real git over HTTP, several data directories, and faults of the
+//! forge.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ pub(super) async fn infra_of(replica: &Replica) -> MirrorState {
     mirror_of(replica, &infra()).await
 }
 
-/// `main: 1234567`, a line for each branch and pull in the mirror on the disk.
+/// Returns `main: 1234567`, a line for each branch and pull request in the mirror on the disk.
 pub(super) async fn on_disk(bot: &Bot, data: &str) -> Vec<String> {
     let git = Git::new(GitSettings::new(
         bot.db.dir.path().join(data),
@@ -82,7 +83,7 @@ pub(super) async fn on_disk(bot: &Bot, data: &str) -> Vec<String> {
 }
 
 impl Bot {
-    /// A repository of one branch whose mirror is in step.
+    /// Creates a repository with one branch whose mirror is in sync.
     pub(super) async fn in_step(backend: Backend) -> Self {
         let bot = Self::new(backend, &[NETWORK]).await;
         round(&bot.replica).await;
@@ -169,7 +170,7 @@ async fn a_push_brings_the_mirror_in_step(backend: Backend) {
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// The server is gone in the middle of an attempt: the row says `started`, and the lease ends with the server.
+/// The server dies in the middle of an attempt. The row says `started`, and the lease ends with the server.
 async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
     bot.ask_for_sync().await;
@@ -377,7 +378,7 @@ async fn an_update_during_a_sync_is_not_lost(backend: Backend) {
     );
     drop(gate);
     bot.replica.tick("repositories").await.unwrap();
-    // Whether the attempt has begun or ended by now: what was pushed is in the mirror in the end.
+    // Regardless of whether the attempt has begun or ended by now, the mirror has the pushed commit in the end.
     let last = bot.push("side", &[("README.md", "The third.\n")]).await;
     for _ in 0..2 {
         round(&bot.replica).await;
@@ -458,7 +459,7 @@ async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// `name state`, a line for each mirror that is known.
+/// Returns `name state`, a line for each known mirror.
 async fn known(bot: &Bot) -> Vec<String> {
     let query = MirrorQuery {
         home: Some(bot.replica.ctx.syncer.home().clone()),
@@ -564,7 +565,7 @@ async fn what_nobody_waits_for_comes_after_a_push(backend: Backend) {
         1,
         "the other worker is free"
     );
-    // It hangs as well, so that it can be seen that it has begun.
+    // The request hangs as well, so that the test can see that it has begun.
     bot.github.fault(GIT, 1, Fault::Hang);
     bot.push("side", &[("README.md", "The first.\n")]).await;
     bot.replica.tick("repositories").await.unwrap();
@@ -590,7 +591,7 @@ async fn what_nobody_waits_for_comes_after_a_push(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// Takes an object out of a mirror. It has to be taken out of its pack before.
+/// Removes an object from a mirror. The pack must be unpacked first.
 async fn lose_object(mirror: &Path, name: &str) {
     let git = || {
         Cmd::new("git")

@@ -1,5 +1,5 @@
-//! Mirrors on a bad day: a forge that says one thing and gives another, one that takes a request and never answers, a git
-//! that is killed in the middle, and commands that come meanwhile.
+//! Stories about faults of mirrors: a forge that lists refs it does not have, a forge that accepts a request and
+//! never answers, a git that is killed in the middle, and commands that come meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ story!(
     commands_that_wait_for_a_sync_make_no_fetch_of_their_own,
 );
 
-/// Every list of references, and every fetch.
+/// Route of every list of references, and of every fetch.
 const TALK: &str = "POST /acme/infra.git/git-upload-pack";
 
 impl Bot {
@@ -50,7 +50,7 @@ impl Bot {
         .unwrap()
     }
 
-    /// An attempt that goes on until the forge hangs in it.
+    /// Starts an attempt that goes on until the forge hangs in it.
     async fn attempt_that_hangs(&self) -> JoinHandle<Attempt> {
         let ctx = Arc::clone(&self.replica.ctx);
         let attempt = tokio::spawn(async move { ctx.syncer.attempt(&infra()).await });
@@ -81,8 +81,8 @@ impl Bot {
     }
 }
 
-/// A cache in front of the forge gives the right list when the mirror is brought in step, and an old one whenever the two
-/// are compared.
+/// A cache in front of the forge returns the right list during a sync, and an old one whenever mirror and forge are
+/// compared.
 async fn what_is_listed_and_never_comes_backs_off_and_is_healed_by_a_fresh_clone(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let old = bot.github.branches(REPO).await.unwrap()["side"].clone();
@@ -205,7 +205,7 @@ async fn a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting(
     bot.end(&[]).await;
 }
 
-/// The processes that work on the mirror.
+/// Returns the processes that work on the mirror.
 fn gits(bot: &Bot) -> Vec<Pid> {
     let mark = format!(
         "GIT_DIR={}",
@@ -232,10 +232,10 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
     let killed = gits(&bot);
     assert!(!killed.is_empty());
     for id in killed {
-        // The first may take the others along.
+        // The end of the first process may end the others.
         kill(id, Signal::SIGKILL).ok();
     }
-    // It depends on who dies first: git, or what speaks HTTP for it.
+    // The kind of failure depends on the process that dies first: git, or its HTTP helper.
     let ended = attempt.await.unwrap();
     assert!(
         matches!(
@@ -245,7 +245,7 @@ async fn a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next(backend: Bac
         "{ended:?}"
     );
     assert_eq!(bot.lease_of_infra().await, None);
-    // What one leaves that is killed a moment later, when it moves the references.
+    // Leftovers of a git that is killed a moment later, while it updates the references.
     let mirror = bot
         .db
         .dir

@@ -1,4 +1,4 @@
-//! Which projects a change concerns, by the flags about it: modules, links, what may be named, idle statuses
+//! Stories about the search for projects, by the flags about it: modules, links, allowed targets, idle statuses
 //! (reference 3.5 to 3.12).
 
 use insta::assert_snapshot;
@@ -49,7 +49,7 @@ async fn a_change_in_a_module_plans_its_users(backend: Backend) {
         bot.answer(pull)
             .starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n")
     );
-    // The same commit again: who uses what is known by now.
+    // The commit is the same, so the users of the module are known by now.
     bot.say(pull, "lockkeeper plan").await;
     assert!(
         bot.answer(pull)
@@ -66,7 +66,7 @@ async fn code_that_is_a_link_counts_where_the_link_is(backend: Backend) {
     );
     let demand = |text: &str| format!("terraform {{\n  required_version = \"{text}\"\n}}\n");
     let (fits, other) = (demand("~> 1.11.0"), demand("~> 1.9.0"));
-    // One database takes whole checkouts, the other one parts.
+    // One database uses whole checkouts, the other one sparse checkouts.
     let sparse = if backend == Backend::Postgres {
         "true"
     } else {
@@ -134,7 +134,7 @@ async fn a_project_whose_directory_is_a_link_is_refused_aloud(backend: Backend) 
     <sub>Commit `de32ba02` · 0 s</sub>
     ");
     assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Plan failed.");
-    // No push plans what is at `app`, so only a comment hears of it.
+    // No push plans the project at `app`, so only a comment finds the error.
     let other = bot.open_pull("other", &[("db/main.tf", "# wider\n")]).await;
     assert_eq!(bot.heard(other), [""; 0]);
     bot.say(other, "lockkeeper plan").await;

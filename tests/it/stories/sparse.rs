@@ -1,4 +1,4 @@
-//! Checkouts that hold only what their projects reach (`--sparse-checkout`), by both strategies.
+//! Stories about checkouts with only the files that their projects need (`--sparse-checkout`), by both strategies.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -34,7 +34,7 @@ const CONFIG: (&str, &str) = (
 );
 
 impl Bot {
-    /// The files in the checkout of the default workspace of the first pull.
+    /// Returns the files in the checkout of the default workspace of the first pull request.
     fn files_on_disk(&self) -> String {
         let mut files = Vec::new();
         let root = self
@@ -69,7 +69,7 @@ impl Bot {
     }
 }
 
-/// The databases take one strategy each.
+/// Starts a bot. Each database uses one of the strategies.
 async fn start(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> Bot {
     let strategy = if backend == Backend::Postgres {
         "merge"

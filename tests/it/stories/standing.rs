@@ -1,4 +1,4 @@
-//! What statuses and answers say of where a pull request stands, after whatever changed it.
+//! Stories about statuses and answers that describe the state of a pull request after every kind of change.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
@@ -222,7 +222,7 @@ async fn lines_that_are_offered_work_whatever_the_directory_is_called(backend: B
         .filter(|line| line.starts_with("lockkeeper apply -"))
         .map(str::to_owned)
         .collect();
-    // The scripted tool makes JSON of that name which nobody can read, so this plan is not offered to be applied.
+    // The fake writes JSON with this name that cannot be parsed, so this plan is not offered for an apply.
     assert!(told.contains("lockkeeper plan -d 'f \"g'\n"), "{told}");
     assert_eq!(offered.len(), dirs.len() - 1);
     assert_snapshot!(offered.join("\n"), @r#"

@@ -1,4 +1,5 @@
-//! A push while something of the pull request waits or runs: the newest commit is planned, and nobody hears of an older.
+//! Stories about a push during a waiting or running command: the newest commit is planned, and no comment is about an
+//! older.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
@@ -26,7 +27,7 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const WAITS: (&str, &str) = ("network/main.tf", "# fake: wait plan\n");
 const NEWER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 0 destroy 4\n");
 
-/// A pull request whose plan has begun.
+/// Opens a pull request whose plan has begun.
 async fn planning(
     backend: Backend,
     main: &str,
@@ -43,7 +44,7 @@ async fn planning(
     (bot, pull, head)
 }
 
-/// The statuses of any commit, a line each.
+/// Returns the statuses of any commit, one per line.
 fn statuses_of(bot: &Bot, commit: &CommitSha) -> String {
     let statuses = bot.github.statuses(REPO, commit).unwrap().latest;
     let line = |status: &lockkeeper::emulator::Status| {
@@ -211,7 +212,7 @@ async fn a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off(backe
     bot.end(&[LOCK]).await;
 }
 
-/// The first plan came to its end; now a comment asks for another, which waits until it is told to go.
+/// Finishes the first plan. A comment then requests another, which waits for a signal.
 async fn asked_again(backend: Backend, text: &str) -> (Bot, PullNumber, JoinHandle<Tick>) {
     let (mut bot, pull, _) = planning(backend, WAITS.1, &[]).await;
     bot.go();
@@ -229,14 +230,14 @@ async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_o
     backend: Backend,
 ) {
     let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan").await;
-    // Two pushes: the second takes the place of the first, and of what the first had taken the place of.
+    // The second push supersedes the first, and also the plan that the first had superseded.
     bot.push("wider", &[NEWER]).await;
     bot.settle_short().await;
     bot.push("wider", &[NETWORK]).await;
     bot.settle_short().await;
     end_of(command).await;
     bot.settle().await;
-    // Without bob's comment nobody would be told of a push that changes no project.
+    // Without bob's comment, a push that changes no project would get no comment.
     assert_snapshot!(bot.comment(pull), @"
     Ran Plan for 0 projects
 
@@ -302,7 +303,7 @@ async fn a_plan_of_one_project_is_made_again_on_the_newest_commit(backend: Backe
         comments[1]
     );
     assert_eq!(comments.len(), 2);
-    // Nothing goes on.
+    // No status is pending.
     assert_eq!(bot.pending(pull), [""; 0]);
     bot.end(&[LOCK]).await;
 }

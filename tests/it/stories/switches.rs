@@ -1,4 +1,5 @@
-//! Switches of the server that a pull request feels: `--disable-apply-all`, labels, how comments look.
+//! Stories about settings of the server that affect pull requests: `--disable-apply-all`, labels, the form of
+//! comments.
 
 use lockkeeper::emulator::{Change, NewPull};
 

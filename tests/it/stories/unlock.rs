@@ -1,4 +1,4 @@
-//! Giving back: by comment, by the end of the pull request, and while something runs.
+//! Stories about releasing locks: by comment, by the end of the pull request, and during a run.
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
@@ -22,7 +22,7 @@ story!(
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 
-/// A bot with a pull request whose command is under way and has printed the word.
+/// Starts a bot with a pull request whose command is running and has printed the word.
 async fn under_way(
     backend: Backend,
     main: &str,
@@ -194,7 +194,7 @@ async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
     bot.end(&[]).await;
 }
 
-/// A command waits behind the one that runs; nobody has to hear of plans that nobody needs any more.
+/// A command waits behind the running one. Plans that are no longer needed get no comment.
 async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend: Backend) {
     let (mut bot, pull, command) = under_way(backend, "# fake: hang plan\n", "hanging").await;
     bot.github

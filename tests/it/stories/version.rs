@@ -1,4 +1,4 @@
-//! `version`: which program would run.
+//! Stories about `version`: the program that would run.
 
 use insta::assert_snapshot;
 use lockkeeper::model::PullNumber;
@@ -88,7 +88,7 @@ async fn the_version_is_told_of_what_is_planned(backend: Backend) {
 async fn the_version_of_a_project_that_is_named_is_told_and_nothing_is_locked(backend: Backend) {
     let (mut bot, first) = planned(backend).await;
     let second = bot.open_pull("docs", &[("README.md", "words\n")]).await;
-    // It is asked while another pull has the lock.
+    // This request comes while another pull request has the lock.
     bot.say(second, "lockkeeper version -d network").await;
     assert_snapshot!(bot.comment(second), @"
     Ran Version for dir: `network` workspace: `default`

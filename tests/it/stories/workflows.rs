@@ -1,5 +1,5 @@
-//! Workflows of the operator: steps of every kind, what comments and pages show of them, and what ties an apply to its
-//! plan.
+//! Stories about workflows of the administrator: steps of every kind, their output in comments and on pages, and the
+//! link between an apply and its plan.
 
 use insta::assert_snapshot;
 use lockkeeper::model::PullNumber;
@@ -30,7 +30,7 @@ story!(
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 const LOCK: &str = "acme/infra/network/default by #1";
 
-/// The operator's file with one workflow for everything.
+/// Returns the administrator's file with one workflow for everything.
 fn with_workflow(plan: &Value, apply: &Value) -> String {
     let workflow = json!({"plan": {"steps": plan}, "apply": {"steps": apply}});
     json!({"repos": [{"id": "/.*/", "workflow": "custom"}], "workflows": {"custom": workflow}})
@@ -44,7 +44,7 @@ async fn planned_by(backend: Backend, plan: &Value, apply: &Value) -> (Bot, Pull
     (bot, pull)
 }
 
-/// Everything the newest run printed, as its page shows it.
+/// Returns everything that the newest run printed, as its page shows it.
 async fn page(bot: &Bot) -> String {
     let runs = bot.store().run_list_recent(1).await.unwrap();
     let output = bot.store().run_output(runs[0].id).await.unwrap();

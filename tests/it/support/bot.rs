@@ -1,9 +1,10 @@
-//! A Lockkeeper that a story turns by hand, beside an emulated GitHub.
+//! A Lockkeeper that a story runs step by step, beside an emulated GitHub.
 //!
-//! Real are the store (of either kind), git, the wire to GitHub, the supervisor of runs. The clock stands still until
-//! the story or a wait moves it. Terraform is the stand-in of `tests/fakes`, told what to do by the files of the pull.
+//! The store (of either kind), git, the connection to GitHub and the supervisor of runs are real. The clock stands
+//! still until the story or a wait moves it. Terraform is the fake of `tests/fakes`, which reads its orders from the
+//! files of the pull request.
 //!
-//! A story ends with [`Bot::end`], which fails when a comment was not read, a job not finished, a lock not explained,
+//! A story ends with [`Bot::end`], which fails when a comment was not read, a job not finished, a lock not expected,
 //! or an exchange violates GitHub's description.
 
 mod crash;
@@ -34,36 +35,35 @@ use super::openapi::OpenApi;
 pub use crash::work_together;
 pub use parcel::{Parcel, comment_payload};
 
-/// The bot's own account.
+/// Account of the bot.
 pub const LOGIN: &str = "lockbot";
-/// The repository of the stories.
+/// Repository of the stories.
 pub const REPO: &str = "acme/infra";
-/// Identifiers of the tests begin so; which one a run or a lock gets depends on what runs beside it.
+/// Prefix of the identifiers of tests. The rest depends on the order of concurrent runs and locks.
 const ID_START: &str = "00000000-0000-7000-8000-";
 const ID_LENGTH: usize = 36;
 const TOKEN: &str = "ghp_the_bots_own_token";
 const SECRET: &str = "the-webhook-secret";
-/// The account of a team that has a credential of its own.
+/// Account of a team that has its own credential.
 pub const TEAM_LOGIN: &str = "team-bot";
-/// Its token.
+/// Token of the team.
 pub const TEAM_TOKEN: &str = "ghp_the_teams_own_token";
-/// Key of the App.
+/// Private key of the App.
 pub const APP_KEY: &str = include_str!("app_key.pem");
 const APP_PUBLIC_KEY: &str = include_str!("app_key.pub.pem");
 
-/// A Lockkeeper and its world.
+/// A Lockkeeper with its GitHub and its database.
 pub struct Bot {
-    /// GitHub.
     pub github: Emulator,
     /// The database, the clock and the identifiers.
     pub db: TestDb,
-    /// The server; gone while crashed.
+    /// The server, which is gone while crashed.
     pub replica: Arc<Replica>,
-    /// Directory with the stand-in and its notes.
+    /// Directory with the fake Terraform and its notes.
     pub tools: PathBuf,
-    /// Where webhooks go.
+    /// Address that receives webhooks.
     pub events: url::Url,
-    /// The bot's own account.
+    /// Account of the bot.
     login: String,
     flags: BTreeMap<String, Vec<String>>,
     door: tokio::task::JoinHandle<()>,
@@ -72,17 +72,17 @@ pub struct Bot {
 }
 
 impl Bot {
-    /// A bot with usual settings, serving an `acme/infra` of the given files.
+    /// Starts a bot with usual settings, for an `acme/infra` with these files.
     pub async fn new(backend: Backend, files: &[(&str, &str)]) -> Self {
         Self::with(backend, files, &[]).await
     }
 
-    /// A bot with more flags: `("allow-draft-prs", "true")`.
+    /// Starts a bot with more flags: `("allow-draft-prs", "true")`.
     pub async fn with(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> Self {
         Self::start(backend, files, flags, None).await
     }
 
-    /// A bot that acts as a GitHub App.
+    /// Starts a bot that acts as a GitHub App.
     pub async fn as_app(backend: Backend, files: &[(&str, &str)]) -> Self {
         let flags = [
             ("gh-user", ""),
@@ -99,7 +99,7 @@ impl Bot {
         .await
     }
 
-    /// A bot with a token of its own, at a GitHub that has an App besides: `heard` hears the App.
+    /// Starts a bot with its own token, at a GitHub that also has an App. `heard` returns the comments of the App.
     pub async fn beside_app(
         backend: Backend,
         files: &[(&str, &str)],
@@ -165,7 +165,7 @@ impl Bot {
         }
     }
 
-    /// The store.
+    /// Returns the store of the server.
     pub fn store(&self) -> &Store {
         &self.replica.ctx.store
     }
@@ -194,7 +194,7 @@ impl Bot {
             .expect("the push is taken")
     }
 
-    /// `alice` comments, and everything that follows from it is done.
+    /// Comments as `alice`, and does everything that follows from it.
     pub async fn say(&mut self, pull: PullNumber, text: &str) {
         self.github
             .comment(REPO, pull, "alice", text)
@@ -203,7 +203,7 @@ impl Bot {
         self.settle().await;
     }
 
-    /// Somebody comments, and everything that follows from it is done.
+    /// Comments as somebody, and does everything that follows from it.
     pub async fn hear(&mut self, pull: PullNumber, who: &str, text: &str) {
         self.github
             .comment(REPO, pull, who, text)
@@ -212,21 +212,21 @@ impl Bot {
         self.settle().await;
     }
 
-    /// Somebody approves of a pull.
+    /// Approves a pull request as somebody.
     pub fn approve(&self, pull: PullNumber, who: &str) {
         self.github
             .review(REPO, pull, who, ReviewState::Approved)
             .expect("the review is taken");
     }
 
-    /// Somebody asks for changes.
+    /// Requests changes of a pull request as somebody.
     pub fn ask_for_changes(&self, pull: PullNumber, who: &str) {
         self.github
             .review(REPO, pull, who, ReviewState::ChangesRequested)
             .expect("the review is taken");
     }
 
-    /// Turns the crank until nothing is left to do; the clock is moved to whatever waits.
+    /// Works until nothing is left to do. The clock is moved to the time of waiting jobs.
     pub async fn settle(&self) {
         loop {
             self.github.set_delivering(Delivering::Immediately).await;
@@ -242,7 +242,7 @@ impl Bot {
         }
     }
 
-    /// Moves the clock to the next job that waits for its time; `false` when none does.
+    /// Moves the clock to the next job that waits for its time. Returns `false` if there is none.
     async fn wait_for_next(&self) -> bool {
         let Some(next) = self.next_due().await else {
             return false;
@@ -251,7 +251,8 @@ impl Bot {
         true
     }
 
-    /// When the next job may run: of each lane only the first counts, the others wait for it.
+    /// Returns the time when the next job may run. Only the first job of each lane counts, because the others wait
+    /// for it.
     async fn next_due(&self) -> Option<DateTime<Utc>> {
         let open = self
             .store()
@@ -266,7 +267,7 @@ impl Bot {
             .min()
     }
 
-    /// The comments of the bot on a pull that the story has not read yet, oldest first, without their hidden lines.
+    /// Returns the unread comments of the bot on a pull request, oldest first, without their hidden lines.
     pub fn heard(&mut self, pull: PullNumber) -> Vec<String> {
         let comments = self.unread(pull);
         self.read.extend(comments.iter().map(|comment| comment.id));
@@ -276,14 +277,14 @@ impl Bot {
             .collect()
     }
 
-    /// The one comment of the bot that the story has not read yet.
+    /// Returns the only unread comment of the bot.
     pub fn answer(&mut self, pull: PullNumber) -> String {
         let mut heard = self.heard(pull);
         assert_eq!(heard.len(), 1, "expected one comment, heard: {heard:#?}");
         heard.remove(0)
     }
 
-    /// The hidden line of the newest comment of the bot, but for identifiers.
+    /// Returns the hidden line of the newest comment of the bot, without identifiers.
     pub fn machine_line(&self, pull: PullNumber) -> String {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
         let own = comments
@@ -302,7 +303,7 @@ impl Bot {
             .collect()
     }
 
-    /// `context: state, description`, a line each, of the head commit.
+    /// Returns `context: state, description` of every status of the head commit, one per line.
     pub fn statuses(&self, pull: PullNumber) -> String {
         let head = self.github.pull(REPO, pull).expect("the pull exists").head;
         let statuses = self
@@ -318,7 +319,7 @@ impl Bot {
         lines.concat()
     }
 
-    /// Every lock, as `owner/repo/dir/workspace by #pull`.
+    /// Returns every lock as `owner/repo/dir/workspace by #pull`.
     pub async fn locks(&self) -> Vec<String> {
         let mut locks = self
             .store()
@@ -332,7 +333,7 @@ impl Bot {
             .collect()
     }
 
-    /// What Terraform was called for, in order: `init network`, `plan network`.
+    /// Returns the calls of Terraform in order: `init network`, `plan network`.
     pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.tools.join("calls")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -344,7 +345,7 @@ impl Bot {
         tokio::spawn(async move { replica.tick_command().await.expect("the queue answers") })
     }
 
-    /// Works off deliveries, comments and statuses, but no command.
+    /// Processes deliveries, comments and statuses, but no command.
     pub async fn settle_short(&self) {
         loop {
             self.github.set_delivering(Delivering::Immediately).await;
@@ -378,8 +379,8 @@ impl Bot {
         }
     }
 
-    /// The process is gone between two instructions: what it worked on is left as it is in the database. The server
-    /// that takes over is another replica; leases of the dead one are over.
+    /// Ends the process between two instructions: its unfinished work stays as it is in the database. The server that
+    /// takes over is another replica. Leases of the dead one are over.
     pub async fn crash_and_restart(&mut self) {
         self.door.abort();
         self.replicas += 1;
@@ -393,7 +394,7 @@ impl Bot {
             .expect("the queue answers");
     }
 
-    /// From the next start on the server has this setting.
+    /// Changes a setting, from the next start of the server on.
     pub fn configure(&mut self, flag: &str, value: &str) {
         self.flags.insert(flag.to_owned(), vec![value.to_owned()]);
     }
@@ -477,12 +478,12 @@ fn usual_flags(
         ("web-basic-auth", "true"),
         ("web-username", "ops"),
         ("web-password", "correct horse battery"),
-        // The stand-in writes its notes there.
+        // The fake writes its notes there.
         ("sandbox-write", &tools.display().to_string()),
-        // What is not here is not fetched from the world.
+        // Missing programs are not downloaded.
         ("tf-download", "false"),
         ("shutdown-grace", "2s"),
-        // A request more for every comment, which only the stories about it want to see.
+        // Reactions are one more request for every comment, which only the stories about them test.
         ("emoji-reaction", "none"),
     ]
     .map(|(flag, value)| (flag.to_owned(), vec![value.to_owned()]))
@@ -533,7 +534,7 @@ async fn services(
     )
 }
 
-/// Listens for deliveries; returns where, and what listens.
+/// Listens for deliveries. Returns the address and the task that listens.
 async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -553,7 +554,7 @@ async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle
     )
 }
 
-/// The same with `ID` for every identifier.
+/// Replaces every identifier with `ID`.
 pub fn without_ids(text: &str) -> String {
     let mut parts = text.split(ID_START);
     let first = parts.next().unwrap_or_default().to_owned();

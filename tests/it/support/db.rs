@@ -1,4 +1,4 @@
-//! A database for one test, of either kind (P11), with a clock and identifiers the test owns.
+//! A database for one test, of either kind (P11), with the test's own clock and identifiers.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,32 +13,32 @@ use tempfile::TempDir;
 use super::panics;
 use super::postgres::{self, Content};
 
-/// Which database.
+/// Kind of database for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// A file in a temporary directory.
     Sqlite,
-    /// A database of the throw-away cluster.
+    /// A database in the temporary cluster.
     Postgres,
 }
 
 /// A migrated database with one store on it. Every store on it shares the clock and the identifiers.
 pub struct TestDb {
-    /// Which database it is.
+    /// Kind of the database.
     pub backend: Backend,
-    /// Where it is, for a program that opens it itself.
+    /// Address for programs that open the database themselves.
     pub url: DatabaseUrl,
-    /// Stands still at [`start_of_time`] until the test moves it.
+    /// Clock that stands still at [`start_of_time`] until the test moves it.
     pub clock: Arc<ManualClock>,
-    /// `…-000000000001` and so on.
+    /// Identifiers `…-000000000001` and so on.
     pub ids: Arc<CountingIds>,
-    /// Holds the file of SQLite; free for the test otherwise.
+    /// Directory with the file of SQLite. Otherwise the test may use it freely.
     pub dir: TempDir,
     store: Store,
 }
 
 impl TestDb {
-    /// A database of its own with every migration applied.
+    /// Creates a database with every migration applied.
     pub async fn new(backend: Backend) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let url = match backend {
@@ -60,17 +60,17 @@ impl TestDb {
         }
     }
 
-    /// The store.
+    /// Returns the store of the test.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Another store on the same database: a second replica, or the same one after a restart.
+    /// Opens another store with the same database: a second replica, or the same one after a restart.
     pub async fn reopen(&self) -> Store {
         open(&self.url, &self.clock, &self.ids).await
     }
 
-    /// The time of the test's clock.
+    /// Returns the time of the test's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
@@ -80,11 +80,11 @@ async fn open(url: &DatabaseUrl, clock: &Arc<ManualClock>, ids: &Arc<CountingIds
     let store = Store::open(url, clock.clone(), ids.clone())
         .await
         .expect("a new database opens");
-    // The test turns the clock, and every store has the same.
+    // The test moves the clock, and every store has the same one.
     store.judged_by_its_own_clock()
 }
 
-/// How often something races on a database. SQLite lets one task write at a time, so a tenth shows the same there.
+/// Returns the number of races on a database. SQLite lets one task write at a time, so a tenth proves the same there.
 pub fn races(backend: Backend, many: usize) -> usize {
     match backend {
         Backend::Sqlite => many / 10,
@@ -92,7 +92,7 @@ pub fn races(backend: Backend, many: usize) -> usize {
     }
 }
 
-/// Nine o'clock on a Monday morning.
+/// Returns nine o'clock on a Monday morning.
 pub fn start_of_time() -> DateTime<Utc> {
     "2026-03-02T09:00:00Z"
         .parse()
@@ -143,7 +143,7 @@ macro_rules! story {
 
 pub(crate) use story;
 
-/// Runs a story to its end. Nothing in it may have panicked, not even what nobody waited for.
+/// Runs a story to its end. Nothing in it may have panicked, even if nothing awaited it.
 pub fn tell(story: impl Future<Output = ()>) {
     panics::watch();
     let name = panics::thread();
@@ -160,31 +160,31 @@ pub fn tell(story: impl Future<Output = ()>) {
     panics::none_in(&name);
 }
 
-/// Somebody who does something to a lock.
+/// Returns the cause of changes of locks in tests.
 pub fn by() -> &'static Cause {
     static BY: LazyLock<Cause> =
         LazyLock::new(|| Cause::new(Actor::commenter("ada"), "as the test wants it"));
     &BY
 }
 
-/// What a server with this database and its directory keeps of the audit log outside of the database.
+/// Returns the files of the audit log that a server with this database keeps outside of it.
 pub fn audit_files(db: &TestDb) -> AuditFiles {
     AuditFiles::new(db.dir.path(), &db.url.to_string(), None, None)
 }
 
-/// Seals what is in the audit log, as such a server does every few seconds, and tells how many events were new.
+/// Seals the audit log, as a server does every few seconds. Returns the number of new events.
 pub async fn seal_log(db: &TestDb) -> u64 {
     locks::seal_log(db.store(), &audit_files(db))
         .await
         .expect("the log can be sealed")
 }
 
-/// Stops every apply.
+/// Stops every apply on the server.
 pub async fn stop_applies(store: &Store, who: &str, why: &str) -> ApplyLock {
     stop_applies_of(store, &ApplyScope::Server, None, who, why).await
 }
 
-/// Stops some applies, which nobody has stopped before.
+/// Stops some applies that nobody has stopped before.
 pub async fn stop_applies_of(
     store: &Store,
     scope: &ApplyScope,
@@ -206,7 +206,8 @@ pub async fn stop_applies_of(
     }
 }
 
-/// Allows applies again, but for those that locks of other scopes stop; `false` when nobody had stopped all.
+/// Allows applies again, except those that apply locks of other scopes stop. Returns `false` if applies were not
+/// stopped.
 pub async fn allow_applies(store: &Store) -> bool {
     store
         .apply_lock_clear(&ApplyScope::Server, by())
@@ -215,7 +216,7 @@ pub async fn allow_applies(store: &Store) -> bool {
         .is_some()
 }
 
-/// The lock that stops every apply.
+/// Returns the lock that stops every apply.
 pub async fn stopped(store: &Store) -> Option<ApplyLock> {
     store
         .apply_lock_get(&ApplyScope::Server)
@@ -223,12 +224,12 @@ pub async fn stopped(store: &Store) -> Option<ApplyLock> {
         .expect("the database")
 }
 
-/// The applies of a repository, or of a directory in it.
+/// Returns the scope of a directory in a repository.
 pub fn applies_in(repo: &str, dir: &str) -> ApplyScope {
     ApplyScope::in_repo(repo.parse().unwrap(), Some(dir.parse().unwrap()))
 }
 
-/// What only somebody with the password of the database could do.
+/// Runs SQL, as only a person with the password of the database could.
 pub async fn execute(db: &TestDb, sql: &str) {
     let sql = sqlx::AssertSqlSafe(sql.to_owned());
     match &db.url {

@@ -1,4 +1,4 @@
-//! A forge's git server, as small as can be: bare repositories behind `git http-backend` with basic authentication.
+//! A minimal git server of a forge: bare repositories behind `git http-backend` with basic authentication.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,27 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-/// What the server does and has seen.
+/// Behaviour of the server, and its record of requests.
 #[derive(Default)]
 pub struct Log {
-    /// `Authorization` of every request, if any.
+    /// `Authorization` header of every request, if any.
     pub authorization: Vec<Option<String>>,
-    /// What refs were asked for, with version 2 of the protocol.
+    /// Refs that were requested with version 2 of the protocol.
     pub asked_for_refs: Vec<String>,
-    /// Contents kept with LFS, by id.
+    /// LFS contents, by id.
     pub lfs: HashMap<String, String>,
-    /// When set, of the next packs only so many bytes are sent, and then nothing more.
+    /// Number of bytes after which the next packs stop, if set.
     pub stall_after: Option<usize>,
 }
 
-/// A running server; it ends with the test's runtime.
+/// A running server, which ends with the test's runtime.
 #[derive(Clone)]
 pub struct GitServer {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
-    /// What it has seen.
+    /// Record of the requests.
     pub log: Arc<Mutex<Log>>,
-    /// Told when a pack was not sent to its end, see [`Log::stall_after`].
+    /// Notified when a pack was not sent to its end, see [`Log::stall_after`].
     pub stalled: Arc<Notify>,
 }
 
@@ -51,7 +51,7 @@ struct Site {
 }
 
 impl GitServer {
-    /// Serves the repositories below `root`; `user:password` is demanded where given.
+    /// Serves the repositories below `root`. `credentials` are `user:password`, required from clients if given.
     pub async fn start(root: &Path, credentials: Option<&str>) -> Self {
         let basic = |text| {
             format!(
@@ -171,7 +171,7 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
     }
 }
 
-/// Where the contents are that are asked for (Git LFS: batch API).
+/// Answers a request for the addresses of contents (Git LFS: batch API).
 fn lfs_batch(
     site: &Site,
     body: &[u8],
@@ -199,7 +199,7 @@ fn lfs_batch(
         .into_response()
 }
 
-/// The beginning of an answer that never ends.
+/// Sends the beginning of an answer that never ends.
 async fn stall(response: Response, bytes: usize, stalled: Arc<Notify>) -> Response {
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
@@ -230,7 +230,7 @@ async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
         .kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A program that ends without reading everything is fine.
+    // A program may end without reading everything.
     let write = async move { stdin.write_all(&body).await.ok() };
     let (_, output) = tokio::join!(write, child.wait_with_output());
     output.unwrap().stdout

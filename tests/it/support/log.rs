@@ -1,7 +1,7 @@
-//! What is logged on the thread of a test.
+//! Records the log lines on the thread of a test.
 //!
-//! One listener serves the whole test binary. A listener per test would not do: whether a log statement is switched on
-//! is remembered for all threads, so a test that ends would switch it off under the feet of another.
+//! One listener serves the whole test binary. A listener per test would not work: the decision whether a log
+//! statement is enabled is cached for all threads, so a test that ends would disable it for another.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,7 +16,8 @@ thread_local! {
     static HEARD: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
-/// Listens to everything that is logged on this thread from now on, down to what the server can be told to log at most; [`Listening::end`] gives it back.
+/// Records everything that is logged on this thread from now on, down to the most detailed level of the server.
+/// [`Listening::end`] returns the lines.
 pub fn listen() -> Listening {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -35,16 +36,16 @@ pub fn listen() -> Listening {
     Listening(heard)
 }
 
-/// Ends when it is dropped.
+/// A recording, which ends on drop.
 pub struct Listening(Arc<Mutex<Vec<u8>>>);
 
 impl Listening {
-    /// What has been logged so far.
+    /// Returns the lines so far.
     pub fn so_far(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    /// What was logged, a line each.
+    /// Returns the recorded lines.
     pub fn end(self) -> String {
         String::from_utf8(take(&mut *self.0.lock().unwrap())).expect("log lines are text")
     }

@@ -1,4 +1,4 @@
-//! What the tests stand on. A file per thing; `main.rs` and this file stay plain lists of modules.
+//! Support code of the tests. Each kind has a file; `main.rs` and this file stay plain lists of modules.
 
 pub mod bot;
 pub mod db;

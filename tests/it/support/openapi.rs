@@ -1,15 +1,16 @@
-//! Holds recorded exchanges to GitHub's published OpenAPI description (npm `@octokit/openapi`).
+//! Checks recorded exchanges against GitHub's published OpenAPI description (npm `@octokit/openapi`).
 //!
 //! The description is OpenAPI 3.0.3, whose schemas are almost JSON Schema: `nullable` and the annotations are
-//! translated, the rest is taken as it is. Two things it does not say are decided here:
+//! translated, the rest is used unchanged. Three points that it does not specify are decided here:
 //! - Most operations list only some of their errors. An unlisted 4xx or 5xx must have the shape of `basic-error` or
-//!   `validation-error`.
+//! `validation-error`.
 //! - `{path}` of contents and `{ref}` of commits may contain slashes.
-//! - Every operation on a repository may be redirected to the same one below `/repositories/{id}`, which is not described
-//!   but is what GitHub redirects to after a rename.
+//! - Every operation on a repository may be redirected to the same one below `/repositories/{id}`. GitHub redirects
+//!   there after
+//! a rename, although the description does not mention it.
 //!
-//! And one thing it says cannot be meant: the list of installations has a copy of the schema `installation` in which an
-//! account must be a user *and* an enterprise; the original says *or*, and is used instead.
+//! One point of the description cannot be right: the list of installations has a copy of the schema `installation` in
+//! which an account must be a user *and* an enterprise. The original says *or*, and is used instead.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -19,10 +20,10 @@ use jsonschema::{Draft, Validator};
 use lockkeeper::emulator::{Exchange, Fault};
 use serde_json::{Map, Value, json};
 
-/// GitHub's description.
+/// GitHub's description, ready to check exchanges.
 pub struct OpenApi {
     document: Value,
-    /// By schema: making one takes longer than using it.
+    /// Validators by schema. Compiling one takes longer than using it.
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
@@ -34,7 +35,7 @@ struct Operation<'a> {
 }
 
 impl OpenApi {
-    /// The description of github.com; read once.
+    /// Returns the description of github.com, which is read once.
     pub fn github() -> &'static Self {
         static GITHUB: OnceLock<OpenApi> = OnceLock::new();
         GITHUB.get_or_init(|| {
@@ -46,11 +47,11 @@ impl OpenApi {
         })
     }
 
-    /// Panics with every violation in the exchanges with the REST API. Answers made by a fault on order are GitHub's
-    /// on a bad day, which the description does not cover.
+    /// Panics with every violation in the exchanges with the REST API. Answers of requested faults are left out,
+    /// because the description does not cover them.
     ///
-    /// GraphQL is outside of the description, and of the REST API's path on Enterprise Server, so it is looked for by
-    /// name: nothing may ever ask for it.
+    /// GraphQL is outside of the description, and of the REST API's path on Enterprise Server, so the check searches
+    /// for its name: no request may ever use it.
     pub fn check_all(&self, exchanges: &[Exchange]) {
         let graphql = exchanges
             .iter()
@@ -75,7 +76,7 @@ impl OpenApi {
         );
     }
 
-    /// What is wrong with one exchange.
+    /// Returns the violations in one exchange.
     pub fn violations(&self, exchange: &Exchange) -> Vec<String> {
         let name = format!(
             "{} {} -> {}",
@@ -102,7 +103,7 @@ impl OpenApi {
             .collect()
     }
 
-    /// The operation whose path has the most literal segments in common.
+    /// Finds the operation whose path has the most literal segments in common.
     fn operation(&self, method: &str, path: &str) -> Option<Operation<'_>> {
         let paths = self.document["paths"].as_object()?;
         let matching = paths.iter().filter_map(|(template, operations)| {
@@ -180,7 +181,8 @@ impl OpenApi {
             .collect()
     }
 
-    /// Requests are held to the description only if GitHub accepted them: tests send wrong ones on purpose.
+    /// Returns violations in a request. Only requests that GitHub accepted are checked, because tests send wrong ones
+    /// on purpose.
     fn request_violations(&self, operation: &Operation<'_>, exchange: &Exchange) -> Vec<String> {
         let body = &operation.description["requestBody"];
         if exchange.status >= 400 {
@@ -221,7 +223,7 @@ impl OpenApi {
         }
         let Some(content) = response["content"].as_object() else {
             let empty = exchange.response_body.is_empty();
-            // GitHub's usual words stand also in refusals whose description leaves them out.
+            // GitHub's usual error body also occurs in refusals whose description omits it.
             if exchange.status >= 400 && !empty {
                 return self.validate_text("response", &error_schema(), &exchange.response_body);
             }
@@ -271,7 +273,7 @@ impl OpenApi {
         Arc::clone(validators.entry(schema.to_string()).or_insert_with(make))
     }
 
-    /// A schema with everything it refers to, as JSON Schema.
+    /// Compiles a schema and everything it refers to as JSON Schema.
     fn make_validator(&self, schema: &Value) -> Validator {
         let mut names = BTreeSet::new();
         self.collect(schema, &mut names);
@@ -322,7 +324,7 @@ impl OpenApi {
     }
 }
 
-/// Reads a JSON file out of an npm package of `@octokit`.
+/// Reads a JSON file from an npm package of `@octokit`.
 pub fn read_package(file: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(".tools/npm/node_modules/@octokit")
@@ -337,7 +339,7 @@ fn error_schema() -> Value {
     json!({ "anyOf": [shape("basic-error"), shape("validation-error")], "required": ["message", "documentation_url"] })
 }
 
-/// Matches a path against a template and gives the parameters.
+/// Matches a path against a template and returns the parameters.
 fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
     let mut segments = path.trim_matches('/').split('/').peekable();
     let mut found = BTreeMap::new();
@@ -366,7 +368,7 @@ fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
     segments.peek().is_none().then_some(found)
 }
 
-/// The value of a parameter in the type its schema asks for, if it can be read as such.
+/// Converts a parameter to the type of its schema, if possible.
 fn typed(schema: &Value, text: &str) -> Value {
     let kinds =
         [schema, &schema["oneOf"][0], &schema["oneOf"][1]].map(|schema| schema["type"].as_str());
@@ -377,7 +379,7 @@ fn typed(schema: &Value, text: &str) -> Value {
     number.map_or_else(|| json!(text), |number| json!(number))
 }
 
-/// OpenAPI 3.0.3 to JSON Schema: `nullable` becomes an alternative, annotations go.
+/// Translates OpenAPI 3.0.3 to JSON Schema: `nullable` becomes an alternative, annotations are removed.
 fn translated(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(translated).collect(),
@@ -410,7 +412,7 @@ fn translated(schema: &Value) -> Value {
     }
 }
 
-/// A property may have the name of an annotation; then its value is a schema.
+/// Returns true if the value is a schema: a property may have the name of an annotation.
 fn describes(name: &str, value: &Value) -> bool {
     name == "nullable" && value.is_object()
         || value.get("type").is_some() && name != "example" && name != "examples"

@@ -1,14 +1,14 @@
-//! A task that panics fails its test, whoever caught the panic. The threads of a test have its name.
+//! Fails the test of a task that panics, even if the panic was caught. The threads of a test have its name.
 
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Thread, place and words of each panic of this process.
+/// Thread, and place with message, of each panic of this process.
 static SEEN: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// A panic that is part of a test says this.
+/// Message of a panic that is part of a test.
 const ON_PURPOSE: &str = "on purpose";
 
-/// Notices every panic of the process from now on.
+/// Records every panic of the process from now on.
 pub fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
@@ -25,7 +25,7 @@ pub fn watch() {
     });
 }
 
-/// The name of the thread, which is that of the test.
+/// Returns the name of the thread, which is that of the test.
 pub fn thread() -> String {
     std::thread::current()
         .name()
@@ -42,7 +42,7 @@ pub fn none_in(thread: &str) {
             .map(|(_, words)| words.clone())
             .collect()
     };
-    // Not while the list is locked: this panic is noticed, too.
+    // The list must not be locked here, because this panic is recorded, too.
     assert_eq!(
         own, [""; 0],
         "something panicked, although the test went on"

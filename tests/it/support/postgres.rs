@@ -1,8 +1,8 @@
-//! A throw-away PostgreSQL cluster, one per test process.
+//! A temporary PostgreSQL cluster, one per test process.
 //!
-//! It is started by the first test that asks and lives in a temporary directory. A small shell, the keeper, starts it
-//! and then reads its standard input, a pipe of which only the test process holds the other end. When the test process
-//! ends, in whatever way, the keeper reads the end of file, stops the server and removes the directory.
+//! The first test that needs it starts it in a temporary directory. A small shell, the keeper, starts it and then
+//! reads its standard input, a pipe whose other end only the test process holds. When the test process ends, even by
+//! a crash, the keeper reads the end of file, stops the server and removes the directory.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -18,7 +18,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use sqlx_postgres::PgConnectOptions;
 use tokio::sync::OnceCell;
 
-/// Arguments: directory, folder with PostgreSQL's programs, port. PostgreSQL refuses to run as root.
+/// Script of the keeper. Its arguments are the directory, the folder with PostgreSQL's programs, and the port.
+/// PostgreSQL refuses to run as root.
 const KEEPER: &str = r#"
 set -eu
 trap '' HUP INT TERM
@@ -48,10 +49,11 @@ echo ready
 cat >/dev/null
 "#;
 
-/// Others on this machine may take the free port before the server does.
+/// Number of start attempts. Another program on this machine may take the free port before the server does.
 const START_TRIES: usize = 5;
 
-/// Sorts like a cluster somebody set up for people, so that no test leans on the order of bytes.
+/// Statement that creates a database with the collation of a usual cluster, so that no test relies on the order of
+/// bytes.
 const MIGRATED: &str =
     "CREATE DATABASE migrated TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
 const EMPTY: &str =
@@ -59,25 +61,25 @@ const EMPTY: &str =
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 static DATABASES: AtomicU64 = AtomicU64::new(0);
-/// The databases that are there, each with the thread that asked for it.
+/// The existing databases, each with the thread that requested it.
 static MADE: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 struct Cluster {
     port: u16,
-    /// Holds the pipe; dropped by the end of the process only.
+    /// Holds the pipe until the process ends.
     _keeper: Child,
 }
 
-/// What a new database starts with.
+/// Initial content of a new database.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
-    /// Every migration applied.
+    /// All tables, with every migration applied.
     Migrated,
-    /// Nothing.
+    /// No tables at all.
     Empty,
 }
 
-/// Makes a database that no other test uses.
+/// Creates a database that no other test uses.
 pub async fn new_database(content: Content) -> DatabaseUrl {
     let cluster = CLUSTER.get_or_init(Cluster::start).await;
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
@@ -99,7 +101,7 @@ fn this_thread() -> String {
     std::thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Removes the databases that a test has asked for. All of them together would take more memory than many machines have.
+/// Removes the databases of a test. All of them together would take more memory than many machines have.
 pub fn drop_databases_of(thread: &str) {
     let own: Vec<String> = {
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +187,7 @@ fn start_cluster() -> Result<Cluster, String> {
     Err(log)
 }
 
-/// Waits for the keeper's `ready`; otherwise gives everything it said.
+/// Waits for the keeper's `ready`. Returns its output if it fails.
 fn try_start(programs: &Path, port: u16) -> Result<Cluster, String> {
     let dir = tempfile::Builder::new()
         .prefix("lockkeeper-pg-")
@@ -209,7 +211,7 @@ fn try_start(programs: &Path, port: u16) -> Result<Cluster, String> {
     Err(said)
 }
 
-/// In a process group of its own, so that an interrupted test run does not interrupt the cleaning.
+/// Starts the keeper in its own process group, so that an interrupted test run does not interrupt the cleanup.
 #[expect(
     clippy::disallowed_methods,
     reason = "process::Cmd would end the keeper before it has cleaned up"
@@ -229,7 +231,7 @@ fn keeper_command(dir: &Path, programs: &Path, port: u16) -> Command {
     command
 }
 
-/// The newest of the folders that have what is needed.
+/// Returns the newest of the folders that contain all necessary programs.
 fn find_programs() -> PathBuf {
     let complete = |dir: &PathBuf| {
         ["initdb", "pg_ctl", "postgres"]

@@ -1,4 +1,4 @@
-//! The program itself, as people run it on the database of a server.
+//! Runs the program itself, as people run it with the database of a server.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use lockkeeper::store::DatabaseUrl;
 use serde_json::Value;
 
-/// What the program said.
+/// Exit code and output of the program.
 pub struct Said {
     pub code: i32,
     pub out: String,
@@ -20,7 +20,7 @@ impl Said {
     }
 }
 
-/// `lockkeeper COMMAND… --database-url … ARGS…`, with no variables but these.
+/// Runs `lockkeeper COMMAND… --database-url … ARGS…` with only these variables.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program under test is run as people run it"
@@ -55,7 +55,7 @@ pub fn lockkeeper(
     }
 }
 
-/// Where bubblewrap is.
+/// Returns the path of bubblewrap.
 pub fn bwrap() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut candidates = std::env::split_paths(&path).map(|dir| dir.join("bwrap"));
@@ -64,11 +64,11 @@ pub fn bwrap() -> PathBuf {
         .expect("no `bwrap` was found: run `make setup`")
 }
 
-/// A repository of git in a temporary directory, as somebody has it on their machine.
+/// A git repository in a temporary directory, like one on a person's machine.
 pub struct WorkingTree(tempfile::TempDir);
 
 impl WorkingTree {
-    /// With these files committed on `main`, and a branch `change` checked out.
+    /// Creates a repository with these files committed on `main`, and the branch `change` checked out.
     pub fn new(files: &[(&str, &str)]) -> Self {
         let tree = Self(tempfile::tempdir().unwrap());
         std::fs::create_dir(tree.path()).unwrap();
@@ -79,7 +79,7 @@ impl WorkingTree {
         tree
     }
 
-    /// Called `infra`.
+    /// Returns the path of the repository, which is called `infra`.
     pub fn path(&self) -> std::path::PathBuf {
         self.0.path().join("infra")
     }
@@ -115,12 +115,12 @@ impl WorkingTree {
         assert_eq!(said.code, 0, "git {args:?}: {}", said.err);
     }
 
-    /// `lockkeeper check ARGS…` in it.
+    /// Runs `lockkeeper check ARGS…` in the repository.
     pub fn check(&self, args: &[&str]) -> Said {
         self.check_with(args, &[])
     }
 
-    /// The same with variables.
+    /// Runs `lockkeeper check ARGS…` in the repository, with variables.
     pub fn check_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Said {
         run(
             env!("CARGO_BIN_EXE_lockkeeper"),
@@ -131,7 +131,7 @@ impl WorkingTree {
     }
 }
 
-/// Runs a program with no variables but `PATH` and these.
+/// Runs a program with only `PATH` and these variables.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program under test is run as people run it, and so is git"

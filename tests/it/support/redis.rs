@@ -1,5 +1,5 @@
-//! A throw-away Redis. It ends with the value, and with the test process in whatever way that ends: a small shell
-//! reads a pipe of which only this process holds the other end.
+//! A temporary Redis. It ends with the value, and when the test process ends or crashes: a small shell reads a pipe
+//! whose other end only this process holds.
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -10,30 +10,30 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const KEEPER: &str = r#"redis-server "$@" >/dev/null 2>&1 & pid=$!; cat >/dev/null; kill -9 $pid"#;
-/// Its socket, in a directory of its own.
+/// Name of the socket in its own directory.
 const SOCKET: &str = "redis.sock";
-/// Others on this machine may take the free port before the server does.
+/// Number of start attempts. Another program on this machine may take the free port before the server does.
 const START_TRIES: usize = 5;
-/// Looks for an answer, a twentieth of a second apart.
+/// Maximum number of connection attempts, at intervals of a twentieth of a second.
 const LOOKS: usize = 200;
 
-/// A running server.
+/// A running Redis server.
 pub struct Redis {
-    /// Where it listens on the loopback; 0: only on a socket of its own.
+    /// Port on the loopback interface. 0: the server only listens on its own socket.
     pub port: u16,
     keeper: Child,
     dir: TempDir,
 }
 
 impl Redis {
-    /// Starts one with further options, `--requirepass x`, on a socket that nobody else can take.
+    /// Starts a server with more options, `--requirepass x`, on a socket that nobody else can take.
     pub async fn start(options: &[&str]) -> Self {
         Self::try_start(0, options)
             .await
             .expect("redis-server starts: run `make setup`")
     }
 
-    /// Starts a node of a cluster: those speak to each other over TCP.
+    /// Starts a node of a cluster. Nodes communicate over TCP.
     pub async fn node() -> Self {
         for _ in 0..START_TRIES {
             if let Some(redis) = Self::try_start(free_port(), &["--cluster-enabled", "yes"]).await {
@@ -48,7 +48,7 @@ impl Redis {
         let keeper = keeper(&dir, port, options);
         let mut redis = Self { port, keeper, dir };
         for _ in 0..LOOKS {
-            // Any answer will do, also one that asks for a password.
+            // Any answer is sufficient, also one that requires a password.
             if tokio::net::UnixStream::connect(redis.socket())
                 .await
                 .is_ok()
@@ -67,7 +67,7 @@ impl Redis {
         self.dir.path().join(SOCKET)
     }
 
-    /// Its address, with a password if there is one.
+    /// Returns the address, with a password if there is one.
     pub fn url(&self, password: &str) -> String {
         match (self.port, password) {
             (0, "") => format!("unix://{}?db=0", self.socket().display()),
@@ -89,7 +89,7 @@ impl Redis {
         }
     }
 
-    /// A connection for other commands.
+    /// Opens a connection for other commands.
     pub async fn connection(&self, password: &str) -> redis::aio::MultiplexedConnection {
         let client =
             redis::Client::open(self.url(password)).expect("our own address is well-formed");
@@ -139,7 +139,7 @@ fn keeper(dir: &TempDir, port: u16, options: &[&str]) -> Child {
 }
 
 fn free_port() -> u16 {
-    // The bus of a cluster listens ten thousand ports above.
+    // The bus of a cluster listens on a port that is ten thousand higher.
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let port = listener

@@ -1,4 +1,4 @@
-//! Rows that the product has no reason to ask its database for, as tests want to see them.
+//! Reads rows that the product itself never needs, but tests do.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lockkeeper::store::{DatabaseUrl, DeliveryState, Lease, LeaseRow, Store};
 use sqlx::ConnectOptions;
 use sqlx_sqlite::SqliteConnectOptions;
 
-/// Runs an expression with a connection of its own to a database of either kind.
+/// Runs an expression with its own connection to a database of either kind.
 macro_rules! connected {
     ($url:expr, $connection:ident => $query:expr) => {
         match $url {
@@ -26,7 +26,7 @@ macro_rules! connected {
     };
 }
 
-/// A delivery as kept, without its body.
+/// A stored delivery without its body.
 #[derive(sqlx::FromRow)]
 pub struct DeliveryRow {
     pub id: String,
@@ -37,7 +37,7 @@ pub struct DeliveryRow {
     pub note: Option<String>,
 }
 
-/// All deliveries, newest first.
+/// Returns all deliveries, newest first.
 pub async fn deliveries(url: &DatabaseUrl) -> Vec<DeliveryRow> {
     let sql = "SELECT CAST(id AS TEXT) AS id, host, forge_delivery, event, state, note FROM deliveries d \
                ORDER BY received_at DESC, d.id DESC";
@@ -45,14 +45,14 @@ pub async fn deliveries(url: &DatabaseUrl) -> Vec<DeliveryRow> {
         .expect("the deliveries can be listed")
 }
 
-/// The state of a plan, discarded or not; `None` when there is no such plan.
+/// Returns the state of a plan, discarded or not. `None` if there is no such plan.
 pub async fn plan_state(url: &DatabaseUrl, plan: PlanId) -> Option<PlanState> {
     let sql = "SELECT state FROM plans WHERE id = $1";
     connected!(url, db => sqlx::query_scalar::<_, PlanState>(sql).bind(plan).fetch_optional(&mut db))
         .expect("the plan can be read")
 }
 
-/// A lease that has not ended and whose holder is not gone.
+/// Returns a lease that has not ended and whose holder is alive.
 pub async fn live_lease(store: &Store, key: &str) -> Option<Lease> {
     let rows = store.lease_list().await.unwrap();
     let is_there = |row: &LeaseRow| {

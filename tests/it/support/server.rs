@@ -1,7 +1,7 @@
-//! The real program, started as an operator would: `lockkeeper server …` against an emulated GitHub.
+//! Runs the real program as an administrator would: `lockkeeper server …` against an emulated GitHub.
 //!
-//! Nothing of the machine's environment reaches it. Its `PATH` begins with a folder of its own, by which every process
-//! it starts can be told from all others: [`Server::children`] finds them, also those that outlive a SIGKILL.
+//! The environment of the machine does not reach the program. Its `PATH` begins with its own folder, which marks
+//! every process that it starts: [`Server::children`] finds them, also those that outlive a SIGKILL.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,35 +24,35 @@ use url::Url;
 
 /// Account of the bot.
 pub const BOT: &str = "lockbot";
-/// Its token.
+/// Token of the bot.
 pub const TOKEN: &str = "ghp_EndToEndTokenOfTheBot0123456789abcd";
 /// Number of the GitHub App.
 pub const APP_ID: u64 = 7;
-/// Its private key, made for tests.
+/// Private key of the App, made for tests.
 pub const APP_KEY: &str = include_str!("app_key.pem");
-/// Signs the webhooks.
+/// Secret that signs the webhooks.
 pub const WEBHOOK_SECRET: &str = "end-to-end-webhook-secret-7f3a";
-/// User of runs that are not of the user of the server.
+/// User id of runs that have another user than the server.
 pub const RUNNER: u32 = 4343;
 
 /// Host in the names of repositories.
 pub const HOST: &str = "github.test";
-/// Where people would reach the server.
+/// Public address of the server.
 pub const PUBLIC_URL: &str = "https://lockkeeper.test";
 
-/// Far more than anything takes; a wait that needs it has failed.
+/// Time limit far above the duration of any step. A wait that reaches it has failed.
 const LONG: Duration = Duration::from_mins(1);
-/// Processes end, and files go, without telling us; this often we look.
+/// Interval of polling for processes that end and for files that disappear.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits, but not for ever.
+/// Waits with a time limit.
 pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, wait)
         .await
         .unwrap_or_else(|_| panic!("{what} did not happen within {LONG:?}"))
 }
 
-/// How to start a server.
+/// Settings of a server that starts.
 #[derive(Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
@@ -70,11 +70,11 @@ pub struct Settings {
     program: Option<PathBuf>,
 }
 
-/// A user and group without any right, for servers of tests that run as root.
+/// User and group without any right, for servers of tests that run as root.
 const NOBODY: u32 = 4242;
 
 impl Settings {
-    /// The server runs as a user without privileges, also where the test is run by root.
+    /// Runs the server as a user without privileges, even if root runs the test.
     #[must_use]
     pub fn without_privileges(self) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Settings {
         }
     }
 
-    /// The kernel answers the server as one without Landlock does.
+    /// Makes the kernel answer as one without Landlock.
     #[must_use]
     pub fn without_landlock(self) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Settings {
         }
     }
 
-    /// Runs are a user of their own. Only the tests of root can have that.
+    /// Gives runs another user. Only tests of root can do that.
     #[must_use]
     pub fn run_as(self, user: u32) -> Self {
         assert!(
@@ -105,12 +105,12 @@ impl Settings {
         }
     }
 
-    /// Who runs are, if not the server.
+    /// Returns the user of runs, if it is not that of the server.
     pub fn runner(&self) -> Option<u32> {
         self.run_as
     }
 
-    /// Gives a directory of a story, with what is in it, to the user that the server will be.
+    /// Changes the owner of a directory of a story, and of its files, to the user of the server.
     pub fn gives(&self, dir: &Path) {
         if self.ordinary_user && nix::unistd::geteuid().is_root() {
             std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).expect("we are root");
@@ -119,28 +119,28 @@ impl Settings {
         }
     }
 
-    /// A directory of the story that runs may change.
+    /// Lets runs change a directory of the story.
     #[must_use]
     pub fn writes(mut self, dir: &Path) -> Self {
         self.writes.push(dir.to_owned());
         self
     }
 
-    /// One more flag, `--name=value`.
+    /// Adds a flag, `--name=value`.
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.to_owned());
         self
     }
 
-    /// One more variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// Acts as a GitHub App instead of an account with a token.
+    /// Makes the server act as a GitHub App instead of an account with a token.
     #[must_use]
     pub fn with_app(self) -> Self {
         Self {
@@ -149,12 +149,12 @@ impl Settings {
         }
     }
 
-    /// Whether it acts as a GitHub App.
+    /// Returns true if the server acts as a GitHub App.
     pub fn is_app(&self) -> bool {
         self.is_app
     }
 
-    /// Another Lockkeeper than the one under test.
+    /// Uses another Lockkeeper than the one under test.
     #[must_use]
     pub fn program(self, program: PathBuf) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl Settings {
         }
     }
 
-    /// Another program as `terraform`.
+    /// Uses another program as `terraform`.
     #[must_use]
     pub fn terraform(self, program: PathBuf) -> Self {
         Self {
@@ -172,7 +172,8 @@ impl Settings {
         }
     }
 
-    /// A limit on the size of files is an error to the server, as a full disk is, instead of a signal that ends it.
+    /// Turns the signal for a file that reaches the size limit into an error, as on a full disk. The signal would end
+    /// the server.
     #[must_use]
     pub fn survives_full_disks(self) -> Self {
         Self {
@@ -181,7 +182,7 @@ impl Settings {
         }
     }
 
-    /// Started with these limits of open files, the soft one and the hard one.
+    /// Starts the server with these limits of open files, the soft one and the hard one.
     #[must_use]
     pub fn open_files(self, soft: u32, hard: u32) -> Self {
         Self {
@@ -190,7 +191,7 @@ impl Settings {
         }
     }
 
-    /// Another database than SQLite in the data directory.
+    /// Uses another database than SQLite in the data directory.
     #[must_use]
     pub fn database(mut self, url: DatabaseUrl) -> Self {
         self.database = Some(url);
@@ -198,10 +199,11 @@ impl Settings {
     }
 }
 
-/// A filter that does not know the system calls of Landlock.
+/// Returns a filter under which the system calls of Landlock do not exist.
 fn old_kernel() -> seccompiler::BpfProgram {
     use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
-    /// `landlock_create_ruleset`, `landlock_add_rule` and `landlock_restrict_self`, the same on all architectures.
+    /// Numbers of `landlock_create_ruleset`, `landlock_add_rule` and `landlock_restrict_self`, the same on all
+    /// architectures.
     const LANDLOCK: [i64; 3] = [444, 445, 446];
     const ENOSYS: u32 = 38;
     let calls = LANDLOCK
@@ -220,25 +222,26 @@ fn old_kernel() -> seccompiler::BpfProgram {
         .expect("a filter of three calls")
 }
 
-/// A server on a directory that outlives its process.
+/// A server with a directory that outlives its process.
 pub struct Server {
     api_url: String,
-    /// Told where to send webhooks each time the server starts; another GitHub's webhooks are the test's to lead here.
+    /// Emulator that gets the address for webhooks each time the server starts. A foreign GitHub is configured by the
+    /// test.
     github: Option<Emulator>,
     events: Option<Url>,
     settings: Settings,
     dir: TempDir,
-    /// How the process signs its leases.
+    /// Name with which the process signs its leases.
     replica: Option<String>,
     process: Option<Child>,
     log: Log,
 }
 
-/// What the log ends with when the process has.
+/// Last line of the log after the process has ended.
 const ENDED: &str = "(the process has ended)";
 
 impl Server {
-    /// Starts it where it is to end before it is ready; its log.
+    /// Starts a server that has to end before it is ready. Returns its log.
     pub async fn refuses(github: &Emulator, settings: Settings) -> String {
         let mut server = Self::laid_out(&github.api_url(), Some(github.clone()), settings);
         assert!(
@@ -246,17 +249,17 @@ impl Server {
             "it started, and said:\n{}",
             server.log.text()
         );
-        // Its last words may still be on the way.
+        // The last lines may not have arrived yet.
         server.log.line_with(ENDED, 0).await;
         server.log.text()
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts a server and waits until it is ready.
     pub async fn start(github: &Emulator, settings: Settings) -> Self {
         Self::start_for(&github.api_url(), Some(github.clone()), settings).await
     }
 
-    /// The same for a GitHub that is not ours, by the URL of its API.
+    /// Starts a server for a foreign GitHub, by the URL of its API.
     pub async fn start_at(api_url: &str, settings: Settings) -> Self {
         Self::start_for(api_url, None, settings).await
     }
@@ -278,7 +281,7 @@ impl Server {
         let terraform = settings.terraform.clone().unwrap_or_else(find_terraform);
         std::os::unix::fs::symlink(terraform, dir.path().join("bin/terraform"))
             .expect("a new link");
-        // Runs may write to what is there; they cannot make files in the directory of the server.
+        // Runs may write to existing files. They cannot create files in the directory of the server.
         std::fs::write(dir.path().join("terraform.log"), "").expect("the directory is ours");
         if settings.ordinary_user && nix::unistd::geteuid().is_root() {
             for path in ["", "bin", "home", "data", "terraform.log"] {
@@ -291,7 +294,8 @@ impl Server {
                 let mode = std::fs::Permissions::from_mode(mode);
                 std::fs::set_permissions(dir.path().join(path), mode).expect("we are root");
             };
-            // As on a server: others may come through to what is theirs, and home and data are its own.
+            // The same modes as on a real server: others may pass through, and home and data belong to the server
+            // alone.
             for (path, its_mode) in [("", 0o711), ("home", 0o700), ("data", 0o700)] {
                 mode(path, its_mode);
             }
@@ -311,7 +315,7 @@ impl Server {
         }
     }
 
-    /// Starts it again on the same data; it must not be running. Webhooks go to the new process.
+    /// Starts the server again with the same data; it must not be running. Webhooks go to the new process.
     pub async fn restart(&mut self) {
         assert!(
             self.try_restart().await,
@@ -320,7 +324,8 @@ impl Server {
         );
     }
 
-    /// The same; `false` when it ended before it was ready, as it may while its surroundings are in trouble.
+    /// Starts the server again. Returns `false` if it ended before it was ready, which a fault of its environment may
+    /// cause.
     pub async fn try_restart(&mut self) -> bool {
         assert!(self.process.is_none(), "the server is still running");
         let begin = self.log.text().len();
@@ -352,14 +357,14 @@ impl Server {
         self.events = Some(events);
     }
 
-    /// Where webhooks go.
+    /// Returns the address that receives webhooks.
     pub fn events(&self) -> &Url {
         self.events
             .as_ref()
             .expect("it is told when the server is ready, and no test has it before")
     }
 
-    /// Where it listens, as a URL without a slash at the end.
+    /// Returns the address of the server as a URL without a slash at the end.
     pub fn url(&self) -> &str {
         self.events().as_str().trim_end_matches("/events")
     }
@@ -369,7 +374,7 @@ impl Server {
         if !self.settings.without_landlock {
             return command.spawn().expect("the program is there");
         }
-        // A filter holds for the thread that sets it and for all that it starts.
+        // A filter applies to the thread that sets it and to all that it starts.
         let runtime = tokio::runtime::Handle::current();
         let on_thread = || {
             let _entered = runtime.enter();
@@ -398,7 +403,7 @@ impl Server {
         }
         let is_ordinary = self.settings.ordinary_user && nix::unistd::geteuid().is_root();
         if is_ordinary && self.settings.run_as.is_some() {
-            // An ordinary user with the rights that it needs for that, as systemd gives them.
+            // An ordinary user with the necessary rights, as systemd grants them.
             let rights = "+chown,+dac_override,+fowner,+kill,+setgid,+setuid";
             before.extend(["setpriv", "--clear-groups"].map(str::to_owned));
             before.extend([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
@@ -458,7 +463,7 @@ impl Server {
         command
     }
 
-    /// What runs may change besides: Terraform's log, and the notes of the stand-in beside it.
+    /// Returns the files that runs may also change: Terraform's log, and the notes of the fake beside it.
     fn writes(&self) -> String {
         let own = [self.terraform_log_path(), self.dir().join("bin")];
         let paths = own
@@ -468,7 +473,7 @@ impl Server {
         paths.collect::<Vec<_>>().join(",")
     }
 
-    /// Where a Terraform that is no single file is installed.
+    /// Returns the directory of a Terraform that consists of several files.
     fn reads(&self) -> String {
         let program = self
             .dir()
@@ -492,22 +497,22 @@ impl Server {
         )
     }
 
-    /// Everything of this server is below here.
+    /// Returns the directory with everything of this server.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// `--data-dir`.
+    /// Returns the data directory (`--data-dir`).
     pub fn data_dir(&self) -> PathBuf {
         self.dir().join("data")
     }
 
-    /// Gives a directory of a story, with what is in it, to the user of the server.
+    /// Changes the owner of a directory of a story, and of its files, to the user of the server.
     pub fn owns(&self, dir: &Path) {
         self.settings.gives(dir);
     }
 
-    /// The database.
+    /// Returns the address of the database.
     pub fn database(&self) -> DatabaseUrl {
         let sqlite = || DatabaseUrl::Sqlite(self.data_dir().join("lockkeeper.db"));
         self.settings.database.clone().unwrap_or_else(sqlite)
@@ -517,12 +522,12 @@ impl Server {
         self.dir().join("terraform.log")
     }
 
-    /// Terraform's own log of every call.
+    /// Returns Terraform's own log of every call.
     pub fn terraform_log(&self) -> String {
         std::fs::read_to_string(self.terraform_log_path()).unwrap_or_default()
     }
 
-    /// The arguments of every call of a Terraform command, oldest first.
+    /// Returns the arguments of every call of a Terraform command, oldest first.
     pub fn calls(&self, command: &str) -> Vec<String> {
         let log = self.terraform_log();
         let args = log
@@ -533,7 +538,7 @@ impl Server {
             .collect()
     }
 
-    /// Waits until Terraform has been asked politely to stop so many times.
+    /// Waits until Terraform was interrupted this many times.
     pub async fn interrupted(&self, times: usize) {
         let asked = || {
             self.terraform_log()
@@ -548,28 +553,28 @@ impl Server {
         .await;
     }
 
-    /// Kills the server as a crash would; what it had started is left behind.
+    /// Kills the server as a crash would. Its children are left behind.
     pub async fn kill9(&mut self) {
         let mut process = self.process.take().expect("the server is running");
         process.kill().await.expect("the process is ours");
     }
 
-    /// Whether there is a process that has not been waited for.
+    /// Returns true if there is a process that was not waited for.
     pub fn is_running(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Tells it to stop (SIGTERM).
+    /// Sends SIGTERM to the server.
     pub fn terminate(&self) {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Sends a signal to the server alone, not to what it has started.
+    /// Sends a signal to the server alone, not to its children.
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).expect("the process is ours");
     }
 
-    /// Number of the process.
+    /// Returns the id of the process.
     pub fn pid(&self) -> Pid {
         let id = self
             .process
@@ -579,12 +584,12 @@ impl Server {
         Pid::from_raw(i32::try_from(id).expect("process numbers of Linux are below 2^22"))
     }
 
-    /// How the process that ran last signs its leases.
+    /// Returns the name with which the last process signed its leases.
     pub fn replica(&self) -> Option<&str> {
         self.replica.as_deref()
     }
 
-    /// Whether the process has ended by itself; if so, it is forgotten.
+    /// Returns true if the process has ended without a request. It is then forgotten.
     pub fn has_died(&mut self) -> bool {
         let died = self
             .process
@@ -596,12 +601,12 @@ impl Server {
         died
     }
 
-    /// Everything it has said.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server has ended without a signal.
     pub async fn exit(&mut self) -> ExitStatus {
         let mut process = self.process.take().expect("the server is running");
         within("the end of the server", process.wait())
@@ -609,12 +614,12 @@ impl Server {
             .expect("the process is ours")
     }
 
-    /// Waits for a line of the log that contains this, and returns it.
+    /// Waits for a line of the log that contains this text, and returns it.
     pub async fn logged(&self, part: &str) -> String {
         self.log.line_with(part, 0).await
     }
 
-    /// The processes started by it that live: number and program, without the server itself.
+    /// Returns the living processes that the server started, without itself: process id and command line.
     pub fn children(&self) -> Vec<(i32, String)> {
         let own = self.process.as_ref().and_then(Child::id);
         let mark = self.dir().join("bin").display().to_string();
@@ -626,7 +631,7 @@ impl Server {
             .collect()
     }
 
-    /// The Terraforms among them.
+    /// Returns the living Terraform processes that the server started.
     pub fn terraforms(&self) -> Vec<(i32, String)> {
         let is_terraform = |line: &str| {
             line.split(' ')
@@ -639,7 +644,7 @@ impl Server {
             .collect()
     }
 
-    /// Waits until nothing it started lives any more.
+    /// Waits until none of its children lives any more.
     pub async fn alone(&self) {
         within("the end of every child", async {
             while !self.children().is_empty() {
@@ -649,8 +654,8 @@ impl Server {
         .await;
     }
 
-    /// Stops it and holds it to what is true of every server at its end: it ends well, leaves no process behind, and
-    /// no credential is in its log or on its disk.
+    /// Stops the server and checks everything that holds at the end of any server: it ends without an error, leaves
+    /// no process behind, and no credential is in its log or on its disk.
     pub async fn finish(&mut self) {
         self.terminate();
         let status = self.exit().await;
@@ -694,7 +699,7 @@ impl Drop for Server {
     }
 }
 
-/// The command line of a living process whose `PATH` names our folder.
+/// Returns the command line of a living process whose `PATH` names our folder.
 fn command_line(id: i32, mark: &str) -> Option<String> {
     let read = |file: &str| std::fs::read(format!("/proc/{id}/{file}")).ok();
     let environment = read("environ")?;
@@ -709,7 +714,8 @@ fn command_line(id: i32, mark: &str) -> Option<String> {
     (ours && !line.is_empty()).then_some(line)
 }
 
-/// The token, the secret, the token as git presents it, a line of the App's key, and how its tokens begin.
+/// Returns the texts that no log may contain: the token, the secret, the token as git sends it, a line of the App's
+/// key, and the prefix of its tokens.
 fn credentials() -> [String; 5] {
     let key = APP_KEY
         .lines()
@@ -772,7 +778,7 @@ fn address_of(database: &DatabaseUrl) -> String {
     }
 }
 
-/// On `PATH`, or where `make setup` puts it.
+/// Finds Terraform on `PATH`, or where `make setup` installs it.
 pub fn find_terraform() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -784,7 +790,7 @@ pub fn find_terraform() -> PathBuf {
         .expect("no `terraform` was found: run `make setup`")
 }
 
-/// What the server says, line by line.
+/// Output of the server, line by line.
 #[derive(Clone)]
 struct Log {
     text: Arc<Mutex<String>>,
@@ -813,7 +819,8 @@ impl Log {
     }
 
     fn add(&self, line: &str) {
-        // Who waits for a line reads the text while it holds the length, so the text is given up before the length is taken.
+        // A task that waits for a line reads the text while it holds the length. The text must therefore be unlocked
+        // before the length is locked.
         let length = {
             let mut text = self
                 .text

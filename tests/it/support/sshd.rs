@@ -1,7 +1,8 @@
 //! A real OpenSSH server, for one key that may call one script.
 //!
-//! It needs no more rights than the tests have. The listener is ours, and every connection gets an `sshd -i` of its own:
-//! so no port can be taken by somebody else, and what serves a connection ends with the runtime of its test.
+//! The server needs no more rights than the tests have. The test listens itself, and every connection gets its own
+//! `sshd -i`. No other program can therefore take a port, and the process of a connection ends with the runtime of
+//! its test.
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -12,21 +13,21 @@ use lockkeeper::process::Cmd;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// Programs of servers are often kept off the path of users.
+/// Search path for programs. Servers are often not on the path of users.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// A running server.
+/// A running SSH server.
 pub struct Sshd {
-    /// Where it listens, on 127.0.0.1.
+    /// Port on 127.0.0.1 where it listens.
     pub port: u16,
-    /// Whom it lets in: the user who runs the tests.
+    /// User who may log in: the one who runs the tests.
     pub user: String,
     dir: PathBuf,
 }
 
 impl Sshd {
-    /// Serves, from a directory of its own; whoever has the key [`Self::key`] can call this shell script and nothing else.
-    /// What it was asked for is in `SSH_ORIGINAL_COMMAND`.
+    /// Serves from its own directory. A client with the key [`Self::key`] can call this shell script and nothing
+    /// else. The requested command is in `SSH_ORIGINAL_COMMAND`.
     pub async fn start(dir: &Path, script: &str) -> Self {
         std::fs::create_dir(dir).unwrap();
         for key in ["host", "other_host", "key", "other_key"] {
@@ -51,7 +52,8 @@ impl Sshd {
              AcceptEnv GIT_PROTOCOL\n"
         );
         std::fs::write(dir.join("config"), config).unwrap();
-        // Where it runs as root it wants this directory; where it does not, neither can we make it.
+        // sshd needs this directory when it runs as root. Without root, the test cannot create it and sshd does not
+        // need it.
         std::fs::create_dir_all("/run/sshd").ok();
         let sshd = sh(
             dir,
@@ -68,12 +70,12 @@ impl Sshd {
         }
     }
 
-    /// The private key that is let in; `other_key` is not.
+    /// Returns the private key that may log in. `other_key` may not.
     pub fn key(&self, name: &str) -> String {
         read(&self.dir.join(name))
     }
 
-    /// The line by which it is known; `other_host` is somebody else.
+    /// Returns the `known_hosts` line of the server. `other_host` is another server.
     pub fn known_hosts(&self, name: &str) -> String {
         format!(
             "[127.0.0.1]:{} {}",
@@ -82,13 +84,13 @@ impl Sshd {
         )
     }
 
-    /// What it wrote down.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         read(&self.dir.join("log"))
     }
 }
 
-/// Whoever is served when this is dropped is not served any more.
+/// Serves connections until the future is dropped, which also ends those in progress.
 async fn serve(listener: TcpListener, sshd: PathBuf, dir: PathBuf) {
     let mut served: Vec<Child> = Vec::new();
     while let Ok((line, _)) = listener.accept().await {

@@ -1,4 +1,4 @@
-//! Dying at a chosen moment, coming back, and working beside others.
+//! Crashes of the server at a chosen moment, restarts, and work beside other servers.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,10 +17,10 @@ use lockkeeper::queue::Tick;
 use super::{Bot, build, services};
 
 impl Bot {
-    /// Works, but is gone when it has been woken this often: a kill between any two instructions. `false` when
-    /// everything was done before.
+    /// Works, but stops after this many wake-ups: a kill between any two instructions. Returns `false` if everything
+    /// was done before.
     ///
-    /// What the last wake-up was about has happened, a commit or a request; nothing after it has.
+    /// The effect of the last wake-up, a commit or a request, has happened. Nothing after it has.
     pub async fn work_until_killed(&self, wakes: usize) -> bool {
         let mut work = Box::pin(self.settle());
         let mut left = wakes;
@@ -34,7 +34,7 @@ impl Bot {
         .await
     }
 
-    /// Works off everything that is due until then; then it is then.
+    /// Does all work that is due until a time, and moves the clock to that time.
     pub async fn settle_until(&self, then: DateTime<Utc>) {
         loop {
             let short = self.replica.tick_short().await.expect("the queue answers");
@@ -54,7 +54,7 @@ impl Bot {
         self.db.clock.advance_to(then);
     }
 
-    /// The server ends and starts again with other values of some flags; a flag with none is left out.
+    /// Restarts the server with other values of some flags. A flag without values is removed.
     pub async fn restart_with(&mut self, flags: &[(&str, &[&str])]) {
         for (flag, values) in flags {
             self.flags.remove(*flag);
@@ -68,7 +68,7 @@ impl Bot {
         self.crash_and_restart().await;
     }
 
-    /// The server ends and starts again; from then on a program decides who may do what.
+    /// Restarts the server with a program that decides about permissions.
     pub async fn restart_asking(&mut self, program: TeamAuthz) {
         self.crash_and_restart().await;
         self.replicas += 1;
@@ -78,7 +78,7 @@ impl Bot {
         self.replica = Arc::new(Replica::new(ctx, &name));
     }
 
-    /// Another server on the same database, on a machine of its own.
+    /// Starts another server with the same database, on its own machine.
     pub async fn replica_beside(&mut self) -> Arc<Replica> {
         self.replicas += 1;
         let mut flags = self.flags.clone();
@@ -87,7 +87,7 @@ impl Bot {
         build(&self.db, &flags, self.replicas).await
     }
 
-    /// Everything that another server serves, for somebody who has signed in there.
+    /// Returns the router of another server, for a person who has signed in there.
     pub async fn pages_of(&self, replica: &Arc<Replica>) -> axum::Router {
         const PASSWORD: &str = "correct horse battery";
         let mut flags = self.flags.clone();
@@ -118,7 +118,7 @@ impl Bot {
             }))
     }
 
-    /// Waits until Terraform was called so often for this.
+    /// Waits until Terraform was called this often for the step.
     pub async fn calls_of(&self, call: &str, times: usize) {
         let mut news = self.replica.ctx.hub.subscribe();
         while self.calls().iter().filter(|other| *other == call).count() < times {
@@ -126,7 +126,7 @@ impl Bot {
         }
     }
 
-    /// Statuses that still say that something is under way.
+    /// Returns the statuses that still say that work is in progress.
     pub fn pending(&self, pull: lockkeeper::model::PullNumber) -> Vec<String> {
         self.statuses(pull)
             .lines()
@@ -136,7 +136,7 @@ impl Bot {
     }
 }
 
-/// Several servers work at once, each on several jobs, until nothing is left to do.
+/// Works with several servers at once, each on several jobs, until nothing is left to do.
 pub async fn work_together(replicas: &[&Arc<Replica>]) {
     let mut workers = tokio::task::JoinSet::new();
     for replica in replicas {

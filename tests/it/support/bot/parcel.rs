@@ -1,4 +1,4 @@
-//! Deliveries that a story makes up itself, signed as GitHub signs them.
+//! Deliveries that a story makes itself, signed as GitHub signs them.
 
 use hmac::{Hmac, KeyInit, Mac};
 use lockkeeper::model::PullNumber;
@@ -9,7 +9,7 @@ use super::{Bot, REPO, SECRET};
 use crate::support::db::Backend;
 use crate::support::rows::{self, DeliveryRow};
 
-/// A webhook request.
+/// A webhook request that a story makes.
 #[derive(Clone)]
 pub struct Parcel {
     headers: Vec<(String, String)>,
@@ -17,12 +17,12 @@ pub struct Parcel {
 }
 
 impl Parcel {
-    /// JSON, signed with the usual secret.
+    /// Makes a delivery with a JSON body, signed with the usual secret.
     pub fn new(id: &str, event: &str, body: &Value) -> Self {
         Self::raw(id, event, "application/json", body.to_string().into_bytes())
     }
 
-    /// Any body, signed with the usual secret.
+    /// Makes a delivery with any body, signed with the usual secret.
     pub fn raw(id: &str, event: &str, content_type: &str, body: Vec<u8>) -> Self {
         let pairs = [
             ("content-type", content_type),
@@ -35,7 +35,7 @@ impl Parcel {
         Self { headers, body }.signed_with(SECRET)
     }
 
-    /// The same JSON as the field `payload` of a form.
+    /// Puts the JSON into the field `payload` of a form.
     pub fn into_form(self) -> Self {
         let json = String::from_utf8(self.body.clone()).expect("the body is JSON");
         let form = url::form_urlencoded::Serializer::new(String::new())
@@ -49,7 +49,7 @@ impl Parcel {
             .signed_with(SECRET)
     }
 
-    /// Signed with another secret.
+    /// Signs the delivery with another secret.
     pub fn signed_with(self, secret: &str) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
             .expect("HMAC takes a key of any length");
@@ -58,14 +58,14 @@ impl Parcel {
         self.with("x-hub-signature-256", &signature)
     }
 
-    /// Not signed at all.
+    /// Removes the signature of the delivery.
     pub fn unsigned(mut self) -> Self {
         self.headers
             .retain(|(name, _)| name != "x-hub-signature-256");
         self
     }
 
-    /// As the door's router takes it, without a network in between.
+    /// Turns the delivery into a request for the router, without a network in between.
     pub fn into_request(self) -> axum::extract::Request {
         let request = axum::http::Request::post("/events");
         let request = self.headers.iter().fold(request, |request, (name, value)| {
@@ -76,7 +76,7 @@ impl Parcel {
             .expect("the headers are valid")
     }
 
-    /// With another value of a header.
+    /// Replaces the value of a header.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(other, _)| other != name);
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -84,7 +84,7 @@ impl Parcel {
     }
 }
 
-/// The payload of a new comment on a pull, only the fields that are needed.
+/// Returns the payload of a new comment on a pull request, with only the necessary fields.
 pub fn comment_payload(pull: PullNumber, id: u64, author: &str, body: &str) -> Value {
     json!({
         "action": "created",
@@ -95,7 +95,7 @@ pub fn comment_payload(pull: PullNumber, id: u64, author: &str, body: &str) -> V
 }
 
 impl Bot {
-    /// A bot that plans nothing by itself, and a pull request to talk on.
+    /// Starts a bot that plans nothing automatically, and opens a pull request for comments.
     pub async fn talking(backend: Backend, flags: &[(&str, &str)]) -> (Self, PullNumber) {
         let flags: Vec<_> = [("disable-autoplan", "true")]
             .iter()
@@ -109,13 +109,13 @@ impl Bot {
         (bot, pull)
     }
 
-    /// `alice` comments; the one answer.
+    /// Comments as `alice`, and returns the only answer.
     pub async fn ask(&mut self, pull: PullNumber, text: &str) -> String {
         self.say(pull, text).await;
         self.answer(pull)
     }
 
-    /// Posts a delivery to the door and returns the answer.
+    /// Posts a delivery to the webhook endpoint and returns the answer.
     pub async fn post(&self, parcel: &Parcel) -> (u16, String) {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -135,7 +135,7 @@ impl Bot {
         )
     }
 
-    /// What became of every delivery, oldest first: `ping ignored: GitHub only asks …`.
+    /// Returns the result of every delivery, oldest first: `ping ignored: GitHub only asks …`.
     pub async fn deliveries(&self) -> Vec<String> {
         let mut rows = rows::deliveries(&self.db.url).await;
         rows.sort_by(|a, b| a.id.cmp(&b.id));

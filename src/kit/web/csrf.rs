@@ -4,8 +4,7 @@
 //! - the browser says that the request comes from one of our own pages (`Sec-Fetch-Site`, else `Origin`);
 //! - the form carries a token that only this server can make;
 //! - the token fits the cookie of this browser (`SameSite=Strict`, so it does not travel with foreign requests) and
-//!   the
-//! user it was made for.
+//!   the user it was made for.
 //!
 //! The routes that Atlantis has for its own page (`POST /apply/lock`, `DELETE /apply/unlock`, `DELETE /locks`) stay
 //! for scripts. A script has no token. It shows instead that it is no browser and that it knows the password

@@ -3,8 +3,8 @@
 //!
 //! By name:
 //! - *what can be corrected is corrected there*: input that cannot be used (422) or that conflicts with something
-//!   (409) is
-//! answered on the page of the form. A missing permission and a missing page have a page of their own as before;
+//!   (409) is answered on the page of the form. A missing permission and a missing page have a page of their own as
+//!   before;
 //! - *no problem goes unseen*: a problem with a field that the form does not have is shown above the form;
 //! - *no secret is repeated*: the field stays empty, and the text beside it says so ([`Wrong::give_again`]).
 

@@ -1,14 +1,12 @@
 //! Slows down password guessing. People who know their password hardly notice.
 //!
 //! - *Per address*: [`FREE`] wrong passwords are free. Each further one makes the address wait, one second at first
-//!   and twice
-//! as long every time, [`LONGEST_WAIT`] at most. A password from an address that has to wait is not checked. An hour
-//! without a wrong password ends the wait. The same wrong password again counts once, because it reveals nothing: a
-//! script with an old password locks nobody out.
+//!   and twice as long every time, [`LONGEST_WAIT`] at most. A password from an address that has to wait is not
+//!   checked. An hour without a wrong password ends the wait. The same wrong password again counts once, because it
+//!   reveals nothing: a script with an old password locks nobody out.
 //! - *In total*: [`ALL_AT_ONCE`] wrong passwords, and one more every [`ALL_EVERY`]. Beyond that limit the server only
-//!   checks
-//! passwords from addresses where somebody has signed in within a day. Guesses from many addresses therefore do not
-//! lock out the people who work here.
+//!   checks passwords from addresses where somebody has signed in within a day. Guesses from many addresses therefore
+//!   do not lock out the people who work here.
 //!
 //! An IPv6 address stands for its network of 64 bits, which belongs to one person. The memory is bounded. Of the
 //! addresses with wrong passwords the oldest are forgotten, which the limit in total makes up for. Addresses with

@@ -2,20 +2,17 @@
 //!
 //! Rules, by name:
 //! - *guarded unless open*: every route, known or not, requires the web user when there is one; only the health of
-//!   the
-//! process and the webhook endpoint are open, and they are separate routers, so no spelling of a path slips past the
-//! guard;
+//!   the process and the webhook endpoint are open, and they are separate routers, so no spelling of a path slips
+//!   past the guard;
 //! - *read-only unless signed in*: where there is no web user, [`routes`] says of each route whether it shows facts,
-//!   and
-//! everything else is refused;
+//!   and everything else is refused;
 //! - *by name*: all of these answer only to names of this server ([`hosts`]);
 //! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
 //! - *no change without intent*: every change goes through [`csrf`];
 //! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
-//! that the log knows, and nothing else of the cause leaves the process;
+//!   that the log knows, and nothing else of the cause leaves the process;
 //! - *nothing from elsewhere*: the policy of [`headers`] lets a page load nothing but our own files, and no inline
-//!   script
-//! or style.
+//!   script or style.
 
 pub(crate) mod auth;
 pub(crate) mod count;

@@ -2,9 +2,8 @@
 //!
 //! Fail closed, by name:
 //! - *a forgotten route is refused*: the guard lets a limited account only through to the routes in [`LIMITED`]. Each
-//!   of them
-//! shows and changes only data of the account's owners. A handler of a route in that list asks [`Sight`] before it
-//! shows something and [`Web::permit`] before it changes something;
+//!   of them shows and changes only data of the account's owners. A handler of a route in that list asks [`Sight`]
+//!   before it shows something and [`Web::permit`] before it changes something;
 //! - *one place decides*: both end in `handlers::authz`, which looks up who has claimed the repository.
 
 use std::sync::Arc;

@@ -114,8 +114,8 @@ fn digest(file: &EmbeddedFile) -> String {
     hex::encode(&file.metadata.sha256_hash()[..8])
 }
 
-/// Serves a static file. During a rollout an old page may ask a new replica. It gets the present file, without a long
-/// cache lifetime.
+/// Serves a static file. During a rollout an old page may ask a new replica. It gets the present file, and browsers
+/// do not store it.
 pub(crate) async fn file(
     Segment((hash, name)): Segment<(String, String)>,
 ) -> Result<Response, Failure> {

@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Makes the servers look twice for what is gone. They look when they start, and believe it after a second look
-    /// some minutes later. The time between is set back in the database.
+    /// some minutes later. The time of the first look is set back in the database.
     async fn look_twice(&self) {
         const HELD: &str = "SELECT dir FROM locks WHERE repo LIKE '%/acme/short-lived'";
         const ON_SQLITE: &str = "UPDATE absences SET noticed_at = strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now', '-1 hour') RETURNING repo";

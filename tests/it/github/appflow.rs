@@ -3,15 +3,12 @@
 //! `emulate` 0.11.2 differs from GitHub in some points. These are left out here and are tested against our own
 //! emulator only:
 //! - It can neither set nor read commit statuses. The test inspects our requests on their way, and asserts the 404:
-//!   it fails
-//! as soon as `emulate` supports more.
+//!   it fails as soon as `emulate` supports more.
 //! - It lists changed files from a count that nothing ever sets: no pull request has any.
 //! - It has no git over HTTP, so nothing can be planned. The story consists of commands that end before the checkout:
-//!   a fork
-//! is refused, and `unlock`.
+//!   a fork is refused, and `unlock`.
 //! - Its comment webhook lacks the mark `issue.pull_request`, without which a comment is one on an issue. The test
-//!   adds
-//! the mark and signs again. The webhook of an opened pull request is used as `emulate` makes and signs it.
+//!   adds the mark and signs again. The webhook of an opened pull request is used as `emulate` makes and signs it.
 //!
 //! Each test ends with all requests to the API, which also shows that none of them is GraphQL.
 

@@ -335,7 +335,7 @@ async fn commands_are_listed_newest_first(db: &TestDb) {
     assert_eq!(ids(db.store().command_list(1).await.unwrap()), [c]);
 }
 
-/// One lane posts `a` then `b`, the other `b` then `a`.
+/// Two commands post to the same lanes in opposite order.
 async fn outboxes_of_crossing_lanes_do_not_block_each_other(db: &TestDb) {
     let other = db.reopen().await;
     for number in 1..=50 {

@@ -231,7 +231,7 @@ async fn a_lease_of_a_replica_that_is_gone_is_taken_at_once(db: &TestDb) {
     let hours = TimeDelta::hours(3);
     beat(db, "one").await;
     let ours = taken(db.store(), "one/1", db.now() + hours).await;
-    // The living server's name is only a prefix of the holder's name.
+    // The name of the ended server is only a prefix of the living one's name.
     beat(db, "on").await;
     db.store().replica_end("on").await.unwrap();
     db.clock.advance(Duration::from_mins(1));

@@ -80,7 +80,7 @@ impl Bot {
         self.lose().await
     }
 
-    /// Returns the statuses of all requests for lists of open pull requests.
+    /// Returns path and status of all requests for lists of open pull requests.
     fn lists(&self) -> Vec<(String, u16)> {
         let lists = self
             .github

@@ -427,7 +427,7 @@ async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
     bot.end(&locks.each_ref().map(String::as_str)).await;
 }
 
-/// Makes all writes to GitHub fail.
+/// Makes the requests to GitHub that the story sends fail: comments, statuses, pull requests and git.
 fn take_away(bot: &Bot) {
     for route in [
         "* /repos/*/*/issues/*/comments",

@@ -3,11 +3,10 @@
 //! The description is OpenAPI 3.0.3, whose schemas are almost JSON Schema: `nullable` and the annotations are
 //! translated, the rest is used unchanged. Three points that it does not specify are decided here:
 //! - Most operations list only some of their errors. An unlisted 4xx or 5xx must have the shape of `basic-error` or
-//! `validation-error`.
+//!   `validation-error`.
 //! - `{path}` of contents and `{ref}` of commits may contain slashes.
 //! - Every operation on a repository may be redirected to the same one below `/repositories/{id}`. GitHub redirects
-//!   there after
-//! a rename, although the description does not mention it.
+//!   there after a rename, although the description does not mention it.
 //!
 //! One point of the description cannot be right: the list of installations has a copy of the schema `installation` in
 //! which an account must be a user *and* an enterprise. The original says *or*, and is used instead.

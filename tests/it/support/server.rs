@@ -589,7 +589,7 @@ impl Server {
         self.replica.as_deref()
     }
 
-    /// Returns true if the process has ended without a request. It is then forgotten.
+    /// Returns true if the process has ended on its own. The process is then forgotten.
     pub fn has_died(&mut self) -> bool {
         let died = self
             .process
@@ -606,7 +606,7 @@ impl Server {
         self.log.text()
     }
 
-    /// Waits until the server has ended without a signal.
+    /// Waits until the process has ended, and returns its status.
     pub async fn exit(&mut self) -> ExitStatus {
         let mut process = self.process.take().expect("the server is running");
         within("the end of the server", process.wait())

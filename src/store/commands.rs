@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
 use super::of_repos::listed;
-use super::{LockChange, NewJob, Result, Stop, StopKind, Store, Tx, execute, free_text, on_pool};
+use super::{
+    LockChange, NewJob, Result, StopKind, StopRequest, Store, Tx, execute, free_text, on_pool,
+};
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin,
     PullNumber, PullRef, RepoId, text_enum,
@@ -79,7 +81,7 @@ pub struct CommandRow {
     /// Code of the refusal, if the command was refused.
     pub reason: Option<String>,
     /// Request to stop early, if there is one.
-    pub stop: Option<Stop>,
+    pub stop: Option<StopRequest>,
     /// Time of the request.
     pub created_at: DateTime<Utc>,
     /// Time of the end.
@@ -371,7 +373,7 @@ impl From<Row> for CommandRow {
             state: row.state,
             outcome: row.outcome,
             reason: row.reason,
-            stop: Stop::of_columns(row.stop_kind, row.stop_reason),
+            stop: StopRequest::of_columns(row.stop_kind, row.stop_reason),
             created_at: row.created_at,
             finished_at: row.finished_at,
         }

@@ -110,7 +110,7 @@ pub use repository_syncs::{
 };
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use state_changes::{StateChanged, StateGate};
-pub use stops::{Stop, StopKind};
+pub use stops::{StopKind, StopRequest};
 pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};

@@ -26,14 +26,14 @@ text_enum! {
 
 /// Request to stop a command early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct StopRequest {
     /// Kind of the request.
     pub kind: StopKind,
     /// Reason, as a clause: `the pull request was closed`.
     pub why: String,
 }
 
-impl Stop {
+impl StopRequest {
     /// Makes a request to stop.
     pub fn new(kind: StopKind, why: impl Into<String>) -> Self {
         Self {

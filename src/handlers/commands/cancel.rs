@@ -16,7 +16,7 @@ use crate::handlers::tally;
 use crate::model::{Actor, CommandId, CommandKind, Origin};
 use crate::queue::JobError;
 use crate::render::{Body, CancelLine, Fate, UserText};
-use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, Stop};
+use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, StopRequest};
 
 /// Carries out a `cancel` that somebody commented.
 pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
@@ -151,7 +151,7 @@ fn told(message: String) -> Reply {
 }
 
 /// Builds the reply of a command that was cancelled between two attempts, or before the first.
-pub(super) fn before(row: &CommandRow, stop: &Stop) -> Reply {
+pub(super) fn before(row: &CommandRow, stop: &StopRequest) -> Reply {
     told(match row.state {
         CommandState::Queued => format!("{} before its turn came. Nothing was run.", stop.why),
         CommandState::Running | CommandState::Finished => {

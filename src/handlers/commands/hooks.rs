@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::CommandCx;
+use super::stop::Stop;
 use crate::command::Target;
 use crate::config::Hook;
 use crate::config::repos::RepoRules;
@@ -89,15 +90,15 @@ pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
 }
 
 /// Runs the hooks before the command. A hook that fails prevents the later ones, and the command continues. If the
-/// administrator wants the command to fail instead, the returned reply ends it, and no hooks run after it.
+/// administrator wants the command to fail instead, the hook ends the command, and no hooks run after it.
 pub(super) async fn before(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
     checkout: &Arc<Checkout>,
     given: Given<'_>,
-) -> Result<Option<Reply>, JobError> {
+) -> Result<(), Stop> {
     if !any(cx, rules) {
-        return Ok(None);
+        return Ok(());
     }
     cx.ctx.store.hooks_cut_off(cx.row.id).await?;
     let site = Site {
@@ -115,10 +116,10 @@ pub(super) async fn before(
     )
     .await?;
     if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
-        return Ok(Some(failed.into_reply()));
+        return Err(Stop::Reply(failed.into_reply()));
     }
     cx.hooks.get_or_init(|| site);
-    Ok(None)
+    Ok(())
 }
 
 /// Runs the hooks after the command. Their result does not change the reply. A command that was stopped has no hooks

@@ -414,12 +414,13 @@ async fn unplanned(
         });
     }
     let has_plan = |project: &ProjectKey| plans.iter().any(|plan| plan.project == *project);
-    Ok(match projects::concerned(cx).await? {
+    Ok(match projects::concerned(cx).await {
         Ok(projects) => Ok(projects
             .into_iter()
             .filter(|project| !has_plan(project))
             .collect()),
-        Err(reply) => {
+        Err(stop) => {
+            let reply = stop.into_reply()?;
             let cannot = "which projects the pull request concerns cannot be found out";
             let Told::Comment(body) = reply.told else {
                 return Ok(Err(UserText::new(format!("{cannot}."), [])));

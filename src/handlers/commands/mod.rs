@@ -17,8 +17,10 @@ mod needs;
 mod permission;
 mod plan;
 mod policies;
+mod project_run;
 mod projects;
 mod state_commands;
+mod stop;
 mod superseded;
 mod turn;
 mod unlock;
@@ -40,6 +42,8 @@ pub use turn::{begin_turn, give_up_turn};
 
 pub(super) use cancel::{one as cancel_one, why as cancelled_by};
 
+use stop::Stop;
+
 use super::Spec;
 use super::applications::{Unseen, pull_now};
 use super::events::{close_pull, renew_locks};
@@ -55,7 +59,7 @@ use crate::model::{
 use crate::queue::{Attempt, JobError};
 use crate::render::{ProjectReport, status};
 use crate::store::{
-    CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, Stop, StopKind,
+    CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, StopKind, StopRequest,
 };
 use crate::vcs::ForgeError;
 
@@ -243,7 +247,7 @@ impl CommandCx<'_> {
     }
 
     /// Returns why the command has to stop early, if it has to.
-    pub async fn asked_to_stop(&self) -> Result<Option<Stop>, JobError> {
+    pub async fn asked_to_stop(&self) -> Result<Option<StopRequest>, JobError> {
         Ok(self
             .ctx
             .store
@@ -253,7 +257,7 @@ impl CommandCx<'_> {
     }
 
     /// Returns the reason to stop, if a newer plan replaces this one.
-    pub async fn superseded(&self) -> Result<Option<Stop>, JobError> {
+    pub async fn superseded(&self) -> Result<Option<StopRequest>, JobError> {
         Ok(self
             .asked_to_stop()
             .await?
@@ -373,9 +377,13 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         return Ok(Round::Over(reply));
     }
     let known = ctx.store.head_get(&row.pull).await?;
-    let pull = match facts(ctx, row, attempt).await? {
+    let pull = match facts(ctx, row, attempt).await {
         Ok(pull) => pull,
-        Err(refusal) => return refuse(ctx, row, &spec, refusal).await.map(Round::Over),
+        Err(stop) => {
+            return refuse(ctx, row, &spec, stop.into_reply()?)
+                .await
+                .map(Round::Over);
+        }
     };
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Nothing of a closed pull request stays locked, even if no event about its end arrived (P7).
@@ -508,22 +516,22 @@ async fn carry_out(
 }
 
 async fn act_and_follow_up(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
-    let reply = act(cx, spec).await?;
+    let reply = act(cx, spec).await.or_else(Stop::into_reply)?;
     hooks::after(cx, &reply).await?;
     Ok(reply)
 }
 
-async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
+async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, Stop> {
     match spec {
         // Boxed: each is a large future, and only one of them is needed.
-        Spec::Autoplan => Box::pin(plan::autoplan(cx)).await,
-        Spec::Turn(turn) => Box::pin(plan::in_turn(cx, turn)).await,
+        Spec::Autoplan => Ok(Box::pin(plan::autoplan(cx)).await?),
+        Spec::Turn(turn) => Ok(Box::pin(plan::in_turn(cx, turn)).await?),
         Spec::Command(Command::Plan(command)) if cx.pull.at.number.is_application() => {
-            Box::pin(plan::of_application(cx, command)).await
+            Ok(Box::pin(plan::of_application(cx, command)).await?)
         }
-        Spec::Command(Command::Plan(command)) => Box::pin(plan::by_comment(cx, command)).await,
+        Spec::Command(Command::Plan(command)) => Ok(Box::pin(plan::by_comment(cx, command)).await?),
         Spec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
-        Spec::Command(Command::Unlock) => unlock::run(cx).await,
+        Spec::Command(Command::Unlock) => Ok(unlock::run(cx).await?),
         Spec::Command(Command::Explain(command)) => Box::pin(explain::run(cx, command)).await,
         Spec::Command(Command::Version(command)) => Box::pin(version::run(cx, command)).await,
         Spec::Command(Command::Import(command)) => {
@@ -539,13 +547,8 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     }
 }
 
-/// Fetches the current state of the pull request, or of the branch of an application; or the reason why nothing can
-/// be done with it. The forge may not find a new pull request for a moment, so the function retries.
-async fn facts(
-    ctx: &Ctx,
-    row: &CommandRow,
-    attempt: &Attempt,
-) -> Result<Result<Pull, Reply>, JobError> {
+/// Fetches the current state of the pull request, or of the branch of an application. The forge may not find a new pull request for a moment, so the function retries.
+async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, Stop> {
     match pull_now(ctx, &row.pull, row.installation).await {
         Ok(pull) => {
             let by = Asker {
@@ -553,35 +556,37 @@ async fn facts(
                 within: Some(attempt.lease.id),
             };
             if identity::is_settled(ctx, &pull, by).await? {
-                return Ok(Ok(pull));
+                return Ok(pull);
             }
             let error = anyhow!(
                 "the name of {} belonged to another repository until now",
                 pull.at.repo
             );
-            Err(JobError::Retry {
+            Err(Stop::Job(JobError::Retry {
                 at: Some(ctx.clock.now()),
                 error,
-            })
+            }))
         }
         Err(Unseen::Forge(error @ ForgeError::NotFound { .. }))
             if !row.pull.number.is_application() =>
         {
             let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {
-                Some(wait) => Err(JobError::Retry {
+                Some(wait) => Err(Stop::Job(JobError::Retry {
                     at: Some(ctx.clock.now() + *wait),
                     error: error.into(),
-                }),
-                None => Err(JobError::fail(error)),
+                })),
+                None => Err(Stop::Job(JobError::fail(error))),
             }
         }
         Err(Unseen::Forge(error)) => Err(error.into()),
-        Err(Unseen::Checkout(error)) => projects::checkout_refusal(error).map(Err),
+        Err(Unseen::Checkout(error)) => Err(projects::checkout_refusal(error)),
         Err(Unseen::Store(error)) => Err(error.into()),
-        Err(Unseen::Refused(reason, text)) => {
-            Ok(Err(Reply::refused(reason, text.message, text.hints)))
-        }
+        Err(Unseen::Refused(reason, text)) => Err(Stop::Reply(Reply::refused(
+            reason,
+            text.message,
+            text.hints,
+        ))),
     }
 }
 

@@ -5,6 +5,7 @@
 //! if `unlock` or the end of the pull request overtakes it (P7). A project whose plan fails releases its lock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
@@ -12,7 +13,9 @@ use tracing::{Instrument, info_span};
 use super::course::Course;
 use super::hooks::Given;
 use super::in_the_way::{in_line, not_in_line};
-use super::projects::{self, Selection, Wanted, Work};
+use super::project_run::{ProjectRun, Refused, Task, refuse};
+use super::projects::{self, Wanted, Work};
+use super::stop::Stop;
 use super::{CommandCx, needs, permission, turn};
 use crate::command::{CommandName, PlanCommand, Target};
 use crate::config::access::Action;
@@ -29,8 +32,8 @@ use crate::handlers::standing::Standings;
 use crate::handlers::tally;
 use crate::locks::{self, Ask, TakeAll, Took, Wish};
 use crate::model::{
-    Cause, CommandKind, CommandOutcome, CommitState, Lock, LockKey, Origin, PlanCounts, PlanId,
-    PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
+    Cause, CommandKind, CommandOutcome, CommitState, Distribution, Lock, LockKey, Origin,
+    PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
 use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
@@ -105,9 +108,9 @@ async fn run(
     // A plan that the end of the server interrupted is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let given = Given::of(&command.target, &command.extra_args);
-    let work = match projects::select(cx, wanted, given).await? {
-        Selection::Work(work) => work,
-        Selection::Refused(reply) => return refused(cx, reply, wanted).await,
+    let work = match projects::select(cx, wanted, given).await {
+        Ok(work) => work,
+        Err(stop) => return refused(cx, stop.into_reply()?, wanted).await,
     };
     if when == IdleStatuses::IfAsked && !is_asked && !work.projects.is_empty() {
         cx.status(pending()).await?;
@@ -420,105 +423,147 @@ async fn plan_project(
     order: &Order<'_>,
     halted: Option<&UserText>,
 ) -> Result<ProjectReport, JobError> {
-    let (ctx, key) = (cx.ctx, &project.key);
     let new = NewRun {
         command: cx.row.id,
         kind: RunKind::Plan,
         pull: cx.pull.at.clone(),
-        project: key.clone(),
+        project: project.key.clone(),
     };
-    let run = ctx.store.run_create(&new).await?;
-    cx.status(standing::of_project(
-        ctx,
-        RunKind::Plan,
-        key,
-        run,
-        status::running(RunKind::Plan),
-    ))
-    .await?;
-    let report = attempt(cx, work, project, order, halted, run).await?;
-    let report = ProjectReport {
-        log: super::log(ctx, order.command.verbose, run).await?,
-        ..report
+    let run = ProjectRun {
+        cx,
+        project: &project.key,
+        kind: RunKind::Plan,
+        id: cx.ctx.store.run_create(&new).await?,
+        verbose: order.command.verbose,
+        halted,
     };
-    if cx.abandoned().is_err() {
-        return Ok(report);
-    }
-    cx.finish_run(run, &report).await?;
-    let stopped = report.outcome == ProjectOutcome::Cancelled;
-    let state = if let Some(stop) = cx.superseded().await?.filter(|_| stopped) {
-        status::superseded(RunKind::Plan, &stop.why)
-    } else {
-        let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
-        let state = if report.blocked.is_some() {
-            CommitState::Failure
-        } else {
-            state
-        };
-        (state, report.status.clone().unwrap_or(line))
+    let planning = Planning {
+        work,
+        project,
+        order,
     };
-    cx.last_status(standing::of_project(ctx, RunKind::Plan, key, run, state))
-        .await?;
-    Ok(report)
+    run.drive(&planning).await
 }
 
-async fn attempt(
-    cx: &CommandCx<'_>,
-    work: &Work,
-    project: &Project,
-    order: &Order<'_>,
-    halted: Option<&UserText>,
-    run: RunId,
-) -> Result<ProjectReport, JobError> {
-    let key = &project.key;
-    let report = ProjectReport {
-        run_url: Some(cx.ctx.settings.run_url(run)),
-        ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
-    };
-    if let Some(message) = order.denied.get(key) {
-        return Ok(ProjectReport {
-            outcome: ProjectOutcome::Refused,
-            message: Some(message.clone()),
-            ..report
-        });
-    }
-    let lock = match order.locks.took.get(key) {
-        Some(Took::Held(lock)) => Some(lock),
-        Some(took) => return Ok(without_lock(cx, report, took)),
-        None => None,
-    };
-    if let Some(why) = halted.filter(|_| !cx.stop.is_cancelled()) {
-        drop_plan(cx, key, lock).await?;
-        return Ok(ProjectReport {
-            outcome: ProjectOutcome::Skipped,
-            message: Some(why.clone()),
-            ..report
-        });
-    }
-    let Ok(_place) = projects::place_in_pool(cx, RunKind::Plan).await else {
-        drop_plan(cx, key, lock).await?;
-        return Ok(stopped(
-            report,
-            &format!("{} before its turn came.", why_stopped(cx).await?),
-        ));
-    };
-    cx.ctx.store.run_start(run).await?;
-    cx.ctx.hub.announce(run);
-    if work.policies(key).workflow(key).keeps_output_private() {
-        cx.ctx.store.run_keep_private(run).await?;
-    }
-    let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);
-    let made = work.plan(cx, project, order.extra_args(key), &output).await;
-    if let Err(error) = &made {
-        output.say(&describe_error(error)).await;
-    }
-    output.finish().await;
-    match made {
-        Ok((made, checkout)) => record(cx, project, run, lock, made, &checkout, report).await,
-        Err(error) => {
-            drop_plan(cx, key, lock).await?;
-            failed(cx, report, &error).await
+/// The plan of one project.
+struct Planning<'a> {
+    work: &'a Work,
+    project: &'a Project,
+    order: &'a Order<'a>,
+}
+
+impl Planning<'_> {
+    /// Lock that was taken for the plan, if it needs one.
+    fn lock(&self) -> Option<&Lock> {
+        match self.order.locks.took.get(&self.project.key) {
+            Some(Took::Held(lock)) => Some(lock),
+            Some(Took::InLine { .. } | Took::Refused { .. } | Took::PullClosed) | None => None,
         }
+    }
+}
+
+impl Task for Planning<'_> {
+    type Begun = ();
+    type Done = Result<(PlanMade, Arc<Checkout>), RunError>;
+
+    fn tool(&self, run: &ProjectRun<'_>) -> Distribution {
+        self.work.distribution(run.cx, run.project)
+    }
+
+    fn still_ours(&self, cx: &CommandCx<'_>) -> Result<(), JobError> {
+        cx.abandoned()
+    }
+
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+        let (cx, key) = (run.cx, run.project);
+        if let Some(why) = self.order.denied.get(key) {
+            return Err(refuse(report, ProjectOutcome::Refused, why.clone()));
+        }
+        if let Some(took) = self.order.locks.took.get(key)
+            && self.lock().is_none()
+        {
+            let report = without_lock(cx, report.clone(), took);
+            return Err(Stop::Reply(Box::new(report)));
+        }
+        if let Some(why) = run.skipped() {
+            drop_plan(cx, key, self.lock()).await?;
+            return Err(refuse(report, ProjectOutcome::Skipped, why.clone()));
+        }
+        Ok(())
+    }
+
+    async fn not_begun(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        drop_plan(run.cx, run.project, self.lock()).await?;
+        let why = format!("{} before its turn came.", why_stopped(run.cx).await?);
+        Ok(stopped(report.clone(), &why))
+    }
+
+    async fn begin(&self, run: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), Refused> {
+        Ok(run.cx.ctx.store.run_start(run.id).await?)
+    }
+
+    fn is_private(&self, run: &ProjectRun<'_>, (): &()) -> bool {
+        let workflow = self.work.policies(run.project).workflow(run.project);
+        workflow.keeps_output_private()
+    }
+
+    async fn carry_out(
+        &self,
+        run: &ProjectRun<'_>,
+        (): &(),
+        output: &RunOutput,
+    ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
+        let extra = self.order.extra_args(run.project);
+        self.work.plan(run.cx, self.project, extra, output).await
+    }
+
+    fn error(done: &Self::Done) -> Option<&RunError> {
+        done.as_ref().err()
+    }
+
+    async fn end(
+        &self,
+        run: &ProjectRun<'_>,
+        (): (),
+        made: Self::Done,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        let (cx, lock) = (run.cx, self.lock());
+        match made {
+            Ok((made, checkout)) => {
+                record(cx, self.project, run.id, lock, made, &checkout, report).await
+            }
+            Err(error) => {
+                drop_plan(cx, run.project, lock).await?;
+                failed(cx, report, &error).await
+            }
+        }
+    }
+
+    async fn set_status(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<(), JobError> {
+        let cx = run.cx;
+        let was_stopped = report.outcome == ProjectOutcome::Cancelled;
+        let state = if let Some(stop) = cx.superseded().await?.filter(|_| was_stopped) {
+            status::superseded(RunKind::Plan, &stop.why)
+        } else {
+            let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
+            let state = if report.blocked.is_some() {
+                CommitState::Failure
+            } else {
+                state
+            };
+            (state, report.status.clone().unwrap_or(line))
+        };
+        let status = standing::of_project(cx.ctx, run.kind, run.project, run.id, state);
+        cx.last_status(status).await
     }
 }
 

@@ -22,8 +22,8 @@ use url::Url;
 
 pub(super) use applying::Ready;
 pub(super) use files::read_file;
-pub(super) use plans::{Plans, plans};
-pub(super) use search::{Explained, Selection, checkout_refusal, concerned, explain, select};
+pub(super) use plans::plans;
+pub(super) use search::{checkout_refusal, concerned, explain, select};
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;

@@ -24,7 +24,9 @@ use change::Changing;
 use super::CommandCx;
 use super::course::Course;
 use super::hooks::Given;
-use super::projects::{self, Selection, Wanted, Work};
+use super::project_run::ProjectRun;
+use super::projects::{self, Wanted, Work};
+use super::stop::Stop;
 use crate::command::{CommandName, ImportCommand, StateRmCommand, Target};
 use crate::config::access::Action;
 use crate::config::workflow::{Stage, Workflow};
@@ -113,7 +115,7 @@ struct Order<'a> {
 }
 
 /// Imports a resource into the state of one project.
-pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Result<Reply, JobError> {
+pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Result<Reply, Stop> {
     let ImportCommand {
         target,
         verbose,
@@ -140,10 +142,7 @@ pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Resul
 }
 
 /// Removes resources from the states of projects.
-pub(super) async fn state_rm(
-    cx: &CommandCx<'_>,
-    command: &StateRmCommand,
-) -> Result<Reply, JobError> {
+pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Result<Reply, Stop> {
     let StateRmCommand {
         target,
         verbose,
@@ -168,7 +167,7 @@ pub(super) async fn state_rm(
     .await
 }
 
-async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
+async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, Stop> {
     let CommentWords { extra, operands } = order.given;
     if let Some(refusal) =
         projects::argument_refusal(cx.ctx, order.change.command(), extra, operands)
@@ -178,10 +177,7 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
     // No status reports it (reference 9.1).
     cx.start(vec![]).await?;
     let given = Given::of(order.target, &order.arguments);
-    let work = match projects::select(cx, &Wanted::Named(order.target), given).await? {
-        Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
-    };
+    let work = projects::select(cx, &Wanted::Named(order.target), given).await?;
     match work.projects.as_slice() {
         [] => return Ok(no_projects(cx)),
         [_, _, ..] if order.change == Change::Import => return Ok(several(&work.projects)),
@@ -286,16 +282,17 @@ async fn change_group(
     let _turn = work.turn().await;
     let mut reports = Vec::new();
     for Project { key, .. } in group {
-        let changing = Changing {
+        let run = ProjectRun {
             cx,
-            work,
-            order,
-            key,
-            run: runs[key],
+            project: key,
+            kind: order.change.run_kind(),
+            id: runs[key],
+            verbose: order.verbose,
             halted,
         };
         let span = info_span!("change_state", project = %key, change = ?order.change);
-        reports.push(changing.report().instrument(span).await?);
+        let changing = Changing { work, order };
+        reports.push(run.drive(&changing).instrument(span).await?);
     }
     Ok(reports)
 }

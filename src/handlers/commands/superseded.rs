@@ -18,7 +18,7 @@ use crate::handlers::standing;
 use crate::model::{CommitStatus, RunKind};
 use crate::queue::JobError;
 use crate::render::status;
-use crate::store::{CommandRow, Stop, StopKind};
+use crate::store::{CommandRow, StopKind, StopRequest};
 
 /// Returns the reply that ends a command that was superseded before this attempt began. `None`: the command
 /// continues.
@@ -26,7 +26,7 @@ pub(super) async fn before(
     ctx: &Ctx,
     row: &CommandRow,
     spec: &Spec,
-    stop: &Stop,
+    stop: &StopRequest,
 ) -> Result<Option<Reply>, JobError> {
     let statuses = wind_up(ctx, row, stop).await?;
     if is_answered(spec) {
@@ -45,7 +45,7 @@ pub(super) async fn after(
     ctx: &Ctx,
     row: &CommandRow,
     spec: &Spec,
-    stop: &Stop,
+    stop: &StopRequest,
 ) -> Result<Round, JobError> {
     // Its head has been recorded since it began.
     let row = ctx
@@ -86,7 +86,11 @@ async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Resu
 }
 
 /// Ends the remaining runs of the command. Returns the statuses that say so; none if it never began.
-async fn wind_up(ctx: &Ctx, row: &CommandRow, stop: &Stop) -> Result<Vec<CommitStatus>, JobError> {
+async fn wind_up(
+    ctx: &Ctx,
+    row: &CommandRow,
+    stop: &StopRequest,
+) -> Result<Vec<CommitStatus>, JobError> {
     if row.head.is_none() {
         return Ok(Vec::new());
     }

@@ -8,20 +8,21 @@ use tracing::{Instrument, info_span};
 
 use super::hooks::Given;
 use super::permission;
-use super::projects::{self, Selection, Wanted, Work};
+use super::project_run::{ProjectRun, Refused, Task, refuse};
+use super::projects::{self, Wanted, Work};
+use super::stop::Stop;
 use super::{CommandCx, forget_cut_off};
 use crate::command::VersionCommand;
 use crate::config::access::Action;
-use crate::discovery::Project;
 use crate::errors::describe_error;
 use crate::handlers::reply::Reply;
-use crate::model::{CommandOutcome, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind};
+use crate::model::{CommandOutcome, Distribution, PlanState, ProjectKey, ProjectOutcome, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
 use crate::store::NewRun;
 use crate::workflow::{RunError, RunOutput, StepError, StepFailure};
 
-pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<Reply, JobError> {
+pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<Reply, Stop> {
     cx.start(vec![]).await?;
     // An interrupted attempt has changed nothing.
     forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
@@ -30,22 +31,12 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<
     } else {
         Wanted::These(planned(cx).await?)
     };
-    let work = match projects::select(cx, &wanted, Given::of(&command.target, &[])).await? {
-        Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
-    };
+    let work = projects::select(cx, &wanted, Given::of(&command.target, &[])).await?;
     if work.projects.is_empty() {
         return Ok(no_projects(cx));
     }
     let asked = work.projects.iter().map(|project| {
-        let asking = Asking {
-            cx,
-            work: &work,
-            project,
-            verbose: command.verbose,
-        };
-        asking
-            .report()
+        ask(cx, &work, &project.key, command.verbose)
             .instrument(info_span!("version", project = %project.key))
     });
     let reports = join_all(asked).await;
@@ -53,6 +44,29 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &VersionCommand) -> Result<
     Ok(Reply::new(Body::Projects(
         reports.into_iter().collect::<Result<_, _>>()?,
     )))
+}
+
+async fn ask(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    project: &ProjectKey,
+    verbose: bool,
+) -> Result<ProjectReport, JobError> {
+    let new = NewRun {
+        command: cx.row.id,
+        kind: RunKind::Version,
+        pull: cx.pull.at.clone(),
+        project: project.clone(),
+    };
+    let run = ProjectRun {
+        cx,
+        project,
+        kind: RunKind::Version,
+        id: cx.ctx.store.run_create(&new).await?,
+        verbose,
+        halted: None,
+    };
+    run.drive(&Asking { work }).await
 }
 
 /// Lists the projects with a plan that could be applied, or has no changes.
@@ -85,58 +99,65 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
 
 /// Request for the version of one project's program.
 struct Asking<'a> {
-    cx: &'a CommandCx<'a>,
     work: &'a Work,
-    project: &'a Project,
-    verbose: bool,
 }
 
-impl Asking<'_> {
-    async fn report(self) -> Result<ProjectReport, JobError> {
-        let (cx, key) = (self.cx, &self.project.key);
-        let new = NewRun {
-            command: cx.row.id,
-            kind: RunKind::Version,
-            pull: cx.pull.at.clone(),
-            project: key.clone(),
-        };
-        let run = cx.ctx.store.run_create(&new).await?;
-        let report = self.attempt(run).await?;
-        let report = ProjectReport {
-            log: super::log(cx.ctx, self.verbose, run).await?,
-            ..report
-        };
-        if cx.abandoned().is_ok() {
-            cx.finish_run(run, &report).await?;
-        }
-        Ok(report)
+impl Task for Asking<'_> {
+    type Begun = ();
+    type Done = Result<String, RunError>;
+
+    fn tool(&self, run: &ProjectRun<'_>) -> Distribution {
+        self.work.distribution(run.cx, run.project)
     }
 
-    async fn attempt(&self, run: RunId) -> Result<ProjectReport, JobError> {
-        let (cx, key) = (self.cx, &self.project.key);
-        let report = ProjectReport {
-            run_url: Some(cx.ctx.settings.run_url(run)),
-            tool: self.work.distribution(cx, key),
-            ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
-        };
-        if let Some(message) = permission::check_project(cx, Action::Version, key).await? {
-            return Ok(ProjectReport {
-                outcome: ProjectOutcome::Refused,
-                message: Some(message),
-                ..report
-            });
+    fn still_ours(&self, cx: &CommandCx<'_>) -> Result<(), JobError> {
+        cx.abandoned()
+    }
+
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+        match permission::check_project(run.cx, Action::Version, run.project).await? {
+            Some(why) => Err(refuse(report, ProjectOutcome::Refused, why)),
+            None => Ok(()),
         }
-        let Ok(_place) = projects::place_in_pool(cx, RunKind::Version).await else {
-            return stopped(cx, report).await;
-        };
-        cx.ctx.store.run_start(run).await?;
-        cx.ctx.hub.announce(run);
-        let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);
-        let told = self.work.version(cx, key, &output).await;
-        if let Err(error) = &told {
-            output.say(&describe_error(error)).await;
-        }
-        output.finish().await;
+    }
+
+    async fn not_begun(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        stopped(run.cx, report.clone()).await
+    }
+
+    async fn begin(&self, run: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), Refused> {
+        Ok(run.cx.ctx.store.run_start(run.id).await?)
+    }
+
+    fn is_private(&self, _: &ProjectRun<'_>, (): &()) -> bool {
+        false
+    }
+
+    async fn carry_out(
+        &self,
+        run: &ProjectRun<'_>,
+        (): &(),
+        output: &RunOutput,
+    ) -> Result<String, RunError> {
+        self.work.version(run.cx, run.project, output).await
+    }
+
+    fn error(done: &Self::Done) -> Option<&RunError> {
+        done.as_ref().err()
+    }
+
+    async fn end(
+        &self,
+        run: &ProjectRun<'_>,
+        (): (),
+        told: Self::Done,
+        report: ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        let cx = run.cx;
         match told {
             Ok(output) => Ok(ProjectReport {
                 outcome: ProjectOutcome::Told,
@@ -152,14 +173,18 @@ impl Asking<'_> {
                     format!("{}.", describe_error(&error)),
                     projects::hints(cx, &error).await,
                 );
-                let output = error.output().to_owned();
                 Ok(ProjectReport {
                     message: Some(text),
-                    output,
+                    output: error.output().to_owned(),
                     ..report
                 })
             }
         }
+    }
+
+    /// No status reports a version.
+    async fn set_status(&self, _: &ProjectRun<'_>, _: &ProjectReport) -> Result<(), JobError> {
+        Ok(())
     }
 }
 

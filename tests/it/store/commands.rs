@@ -7,8 +7,8 @@ use lockkeeper::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin,
 };
 use lockkeeper::store::{
-    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, Stop, StopKind,
-    Store,
+    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, StopKind,
+    StopRequest, Store,
 };
 
 use super::samples::{HOSTILE, command, job, new_command, pull};
@@ -316,7 +316,7 @@ async fn plans_are_asked_to_stop_and_applies_never(db: &TestDb) {
         (kept.state, kept.stop),
         (
             CommandState::Queued,
-            Some(Stop::new(StopKind::Closed, "newer commit\u{fffd}"))
+            Some(StopRequest::new(StopKind::Closed, "newer commit\u{fffd}"))
         )
     );
     assert!(db.store().command_finish(&end(ids[0], &[])).await.unwrap());
@@ -486,7 +486,7 @@ async fn what_waits_is_dropped_and_what_runs_is_asked_to_stop(db: &TestDb) {
     let kept = db.store().command_get(plan).await.unwrap().unwrap();
     assert_eq!(
         kept.stop,
-        Some(Stop::new(StopKind::Cancelled, "bob\u{fffd}"))
+        Some(StopRequest::new(StopKind::Cancelled, "bob\u{fffd}"))
     );
     assert_eq!(db.store().command_list_stopping().await.unwrap(), [plan]);
     let by_force = db

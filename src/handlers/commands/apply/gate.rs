@@ -10,13 +10,14 @@ use crate::errors::describe_error;
 use crate::features::apply_locks::apply_locks_line;
 use crate::handlers::applications::{again, pull_now};
 use crate::handlers::commands::in_the_way::held;
+use crate::handlers::commands::project_run::Refused;
 use crate::handlers::commands::projects::{Ready, Work};
+use crate::handlers::commands::stop::Stop;
 use crate::handlers::commands::{CommandCx, needs};
 use crate::model::{
     Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull,
     PullState, RunId, RunKind,
 };
-use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
 use crate::workflow::{CheckedOut, Source, ToolError};
@@ -65,6 +66,11 @@ impl Shut {
             format!("{differs}. Nothing was applied."),
             [],
         ))
+    }
+
+    /// Ends the run with this refusal.
+    pub(super) fn into_stop(self, cx: &CommandCx<'_>, report: &ProjectReport) -> Refused {
+        Stop::Reply(Box::new(self.into_report(cx, report.clone())))
     }
 
     pub(super) fn into_report(self, cx: &CommandCx<'_>, report: ProjectReport) -> ProjectReport {
@@ -409,7 +415,7 @@ pub(super) async fn pass(
     work: &Work,
     plan: &PlanRecord,
     run: RunId,
-) -> Result<Result<ApplyGrant, Shut>, JobError> {
+) -> Result<ApplyGrant, Stop<Shut>> {
     let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
     let wish = LockWish {
@@ -421,13 +427,13 @@ pub(super) async fn pass(
     };
     let wish = policy.mode.taken_by_apply().then_some(&wish);
     let gate = cx.ctx.store.apply_begin(plan, run, wish).await?;
-    Ok(match gate {
-        ApplyGate::Granted(grant) => Ok(grant),
-        ApplyGate::HeldBy(lock) => Err(Shut::Held(Box::new(lock))),
-        ApplyGate::ApplyLocked(locks) => Err(Shut::Stopped(locks)),
-        ApplyGate::PullClosed => Err(Shut::Closed(PullState::Closed.to_string())),
-        ApplyGate::PlanGone(state) => Err(Shut::stale(gone(state))),
-    })
+    Err(Stop::Reply(match gate {
+        ApplyGate::Granted(grant) => return Ok(grant),
+        ApplyGate::HeldBy(lock) => Shut::Held(Box::new(lock)),
+        ApplyGate::ApplyLocked(locks) => Shut::Stopped(locks),
+        ApplyGate::PullClosed => Shut::Closed(PullState::Closed.to_string()),
+        ApplyGate::PlanGone(state) => Shut::stale(gone(state)),
+    }))
 }
 
 fn gone(state: PlanState) -> String {

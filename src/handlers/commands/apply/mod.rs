@@ -29,7 +29,9 @@ use super::hooks::{self, Given};
 use super::merging::{self, AfterApply};
 use super::permission;
 use super::policies::OfPlans;
+use super::project_run::{ProjectRun, Refused, Task, refuse};
 use super::projects::{self, Ready, Work};
+use super::stop::Stop;
 use crate::command::{ApplyCommand, CommandName};
 use crate::config::access::Action;
 use crate::context::Ctx;
@@ -39,12 +41,12 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::model::{
-    CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind,
-    WorkspaceName,
+    CommitSha, Distribution, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId,
+    RunKind, WorkspaceName,
 };
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
-use crate::store::{ApplyGrant, NewRun, Stop};
+use crate::store::{ApplyGrant, NewRun, StopRequest};
 use crate::workflow::{
     CheckedOut, CheckoutError, RunError, RunOutput, Source, StepError, StepFailure,
 };
@@ -54,24 +56,20 @@ const LEFT_BY_AN_INTERRUPT: &str =
 const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
                               what is left.";
 
-pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
+pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, Stop> {
     if let Some(refusal) = refusal(cx, command) {
         return Ok(refusal);
     }
-    let plans = match projects::plans(cx, &command.target).await? {
-        projects::Plans::Some(plans) => plans,
-        projects::Plans::Refused(reply) => return Ok(reply),
-    };
+    let plans = projects::plans(cx, &command.target).await?;
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
     // If somebody changed the mirror, the reads below would only find files missing.
-    if let Err(error) = cx.ctx.checkouts.check_mirror(&cx.pull.at.repo) {
-        return projects::checkout_refusal(error);
-    }
-    if let Some(refusal) = base_gone(cx).await? {
-        return Ok(refusal);
-    }
+    cx.ctx
+        .checkouts
+        .check_mirror(&cx.pull.at.repo)
+        .map_err(projects::checkout_refusal)?;
+    check_base(cx).await?;
     // Plans of other commits are refused, so their configuration must not affect the other plans.
     let meant: Vec<&PlanRecord> = plans
         .iter()
@@ -87,27 +85,27 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)])
         .await?;
     let work = Work::of_plans(cx.ctx, policies, &meant);
-    let hooked = match run_hooks(cx, &work, &meant, command).await? {
+    let hooked = match run_hooks(cx, &work, &meant, command).await {
         Ok(hooked) => hooked,
-        Err(refusal) => return refused_by_hook(cx, refusal).await,
+        Err(stop) => return Ok(refused_by_hook(cx, stop.into_reply()?).await?),
     };
     let (mut course, hooked) = (Course::new(work.aborts()), hooked.as_ref());
     for stage in in_order(&work, runs_to_come(cx, plans).await?) {
         let halted = course.halted(stage.group);
         let applying = |(run, plan)| Applying {
-            cx,
             work: &work,
             run,
             plan,
             command,
             hooked,
-            halted: halted.clone(),
         };
         let groups = stage
             .members
             .into_iter()
             .map(|group| group.into_iter().map(applying).collect());
-        let reports = join_all(groups.map(|group| apply_group(&work, group))).await;
+        let reports =
+            join_all(groups.map(|group| apply_group(cx, group, command.verbose, halted.as_ref())))
+                .await;
         cx.left_to_others()?;
         course.add(
             stage.group,
@@ -163,9 +161,9 @@ async fn pushed_meanwhile(
 
 /// Refuses a pull request if its base branch does not exist any more. It cannot be merged, so its applied code would
 /// not be in any branch.
-async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
+async fn check_base(cx: &CommandCx<'_>) -> Result<(), Stop> {
     if cx.pull.at.number.is_application() {
-        return Ok(None);
+        return Ok(());
     }
     let base = &cx.pull.base_branch;
     let is_there = cx
@@ -174,9 +172,10 @@ async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
         .has_branch(&cx.pull.at.repo, cx.row.installation, base)
         .await;
     if is_there? {
-        return Ok(None);
+        return Ok(());
     }
-    projects::checkout_refusal(CheckoutError::BaseGone { base: base.clone() }).map(Some)
+    let base = base.clone();
+    Err(projects::checkout_refusal(CheckoutError::BaseGone { base }))
 }
 
 /// Returns the refusal of a command that is wrong in itself.
@@ -219,43 +218,29 @@ async fn run_hooks(
     work: &Work,
     meant: &[&PlanRecord],
     command: &ApplyCommand,
-) -> Result<Result<Option<CheckedOut>, Reply>, JobError> {
+) -> Result<Option<CheckedOut>, Stop> {
     let rules = work.rules();
     let first = meant
         .iter()
         .find(|plan| gate::nothing_left(plan.state).is_none())
         .or(meant.first());
     let Some(plan) = first.filter(|_| hooks::any(cx, rules)) else {
-        return Ok(Ok(None));
+        return Ok(None);
     };
     let fetched = cx
         .ctx
         .checkouts
         .fetch_plan(&*cx.ctx.forge, plan, cx.row.installation)
         .await;
-    let prepared = match fetched {
-        Ok(source) => {
-            work.checkout_of(cx, &source, &WorkspaceName::default())
-                .await
-        }
-        Err(error) => Err(error),
-    };
-    let checkout = match prepared {
-        Ok(checkout) => checkout,
-        Err(error) => return projects::checkout_refusal(error).map(Err),
-    };
-    if let Some(failed) = hooks::before(
-        cx,
-        rules,
-        &checkout,
-        Given::of(&command.target, &command.extra_args),
-    )
-    .await?
-    {
-        return Ok(Err(failed));
-    }
+    let source = fetched.map_err(projects::checkout_refusal)?;
+    let checkout = work
+        .checkout_of(cx, &source, &WorkspaceName::default())
+        .await
+        .map_err(projects::checkout_refusal)?;
+    let given = Given::of(&command.target, &command.extra_args);
+    hooks::before(cx, rules, &checkout, given).await?;
     let ran_in = || cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
-    Ok(Ok(hooks::any_before(cx, rules).then(ran_in)))
+    Ok(hooks::any_before(cx, rules).then(ran_in))
 }
 
 /// Adds the status of applies to a refusal. Nothing was applied, so the pull request has the same state as before.
@@ -309,144 +294,150 @@ async fn runs_to_come(cx: &CommandCx<'_>, plans: Vec<PlanRecord>) -> Result<Vec<
 
 /// Applies plans with the same directory and workspace one after the other, because they share files on disk.
 async fn apply_group(
-    work: &Work,
+    cx: &CommandCx<'_>,
     group: Vec<Applying<'_>>,
+    verbose: bool,
+    halted: Option<&UserText>,
 ) -> Result<Vec<ProjectReport>, JobError> {
-    let _turn = work.turn().await;
     let mut reports = Vec::new();
-    for applying in group {
+    let Some(first) = group.first() else {
+        return Ok(reports);
+    };
+    let _turn = first.work.turn().await;
+    for applying in &group {
+        let run = ProjectRun {
+            cx,
+            project: &applying.plan.project,
+            kind: RunKind::Apply,
+            id: applying.run,
+            verbose,
+            halted,
+        };
         let span = info_span!("apply", project = %applying.plan.project);
-        reports.push(Box::pin(applying.report().instrument(span)).await?);
+        reports.push(run.drive(applying).instrument(span).await?);
     }
     Ok(reports)
 }
 
 /// The apply of one plan.
 struct Applying<'a> {
-    cx: &'a CommandCx<'a>,
     work: &'a Work,
     run: RunId,
     plan: PlanRecord,
     command: &'a ApplyCommand,
     /// State on which the hooks before it ran, if there were any.
     hooked: Option<&'a CheckedOut>,
-    /// Reason why it is not tried, if an earlier failure halts it.
-    halted: Option<UserText>,
 }
 
-impl Applying<'_> {
-    /// Carries out the whole apply, and records how far it came.
-    async fn report(&self) -> Result<ProjectReport, JobError> {
-        let Self { cx, run, plan, .. } = self;
-        let (ctx, key) = (cx.ctx, &plan.project);
-        cx.status(standing::of_project(
-            ctx,
-            RunKind::Apply,
-            key,
-            *run,
-            status::running(RunKind::Apply),
-        ))
-        .await?;
-        let report = self.attempt().await?;
-        let report = ProjectReport {
-            log: super::log(ctx, self.command.verbose, *run).await?,
-            ..report
-        };
-        if cx.left_to_others().is_err() {
-            return Ok(report);
-        }
-        cx.finish_run(*run, &report).await?;
-        let (state, line) = status::project(RunKind::Apply, report.outcome, report.counts);
-        let state = (state, report.status.clone().unwrap_or(line));
-        cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, state))
-            .await?;
-        Ok(report)
+impl Task for Applying<'_> {
+    type Begun = (Ready, ApplyGrant);
+    type Done = Result<String, RunError>;
+
+    fn tool(&self, _: &ProjectRun<'_>) -> Distribution {
+        self.plan.distribution
     }
 
-    async fn attempt(&self) -> Result<ProjectReport, JobError> {
-        let Self { cx, plan, .. } = self;
-        let report = ProjectReport {
-            run_url: Some(cx.ctx.settings.run_url(self.run)),
-            ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Failed)
-        };
-        if let Err(shut) = gate::compare(cx.pull, plan) {
-            return Ok(shut.into_report(cx, report));
-        }
+    fn still_ours(&self, cx: &CommandCx<'_>) -> Result<(), JobError> {
+        cx.left_to_others()
+    }
+
+    async fn check(&self, run: &ProjectRun<'_>, report: &ProjectReport) -> Result<(), Refused> {
+        let (cx, plan) = (run.cx, &self.plan);
+        let shut = |shut: Shut| shut.into_stop(cx, report);
+        gate::compare(cx.pull, plan).map_err(shut)?;
         if let Some(message) = permission::check_project(cx, Action::Apply, &plan.project).await? {
-            return Ok(Shut::ForNow(message).into_report(cx, report));
+            return Err(shut(Shut::ForNow(message)));
         }
         if let Some(why) = gate::nothing_left(plan.state) {
-            let message = Some(UserText::new(why, []));
             let applied = status::project(RunKind::Apply, ProjectOutcome::Applied, None).1;
-            let status = (plan.state == PlanState::Applied).then_some(applied);
-            return Ok(ProjectReport {
+            return Err(Stop::Reply(Box::new(ProjectReport {
                 outcome: ProjectOutcome::UpToDate,
-                message,
-                status,
-                ..report
-            });
+                message: Some(UserText::new(why, [])),
+                status: (plan.state == PlanState::Applied).then_some(applied),
+                ..report.clone()
+            })));
         }
-        if let Some(shut) = gate::blocked(plan) {
-            return Ok(shut.into_report(cx, report));
+        if let Some(blocked) = gate::blocked(plan) {
+            return Err(shut(blocked));
         }
-        if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
-            return Ok(ProjectReport {
-                outcome: ProjectOutcome::Skipped,
-                message: Some(why),
-                ..report
-            });
+        if let Some(why) = run.skipped() {
+            return Err(refuse(report, ProjectOutcome::Skipped, why.clone()));
         }
         if let Some(why) =
             projects::argument_of_other_tool(cx.ctx, &self.command.extra_args, plan.distribution)
         {
-            return Ok(
-                Shut::ForNow(UserText::new(format!("{why}. Nothing was applied."), []))
-                    .into_report(cx, report),
-            );
+            let text = UserText::new(format!("{why}. Nothing was applied."), []);
+            return Err(shut(Shut::ForNow(text)));
         }
-        if let Err(shut) = gate::seen_by_hooks(cx, self.hooked, plan) {
-            return Ok(shut.into_report(cx, report));
-        }
+        gate::seen_by_hooks(cx, self.hooked, plan).map_err(shut)?;
         if let Some(why) = dependencies::unmet(cx, self.work, plan).await? {
-            return Ok(Shut::ForNow(why).into_report(cx, report));
+            return Err(shut(Shut::ForNow(why)));
         }
-        let Ok(_place) = projects::place_in_pool(cx, RunKind::Apply).await else {
-            return Ok(not_begun(cx).await?.into_report(cx, report));
+        Ok(())
+    }
+
+    /// Its plan stays valid.
+    async fn not_begun(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<ProjectReport, JobError> {
+        let message = match run.cx.asked_to_stop().await? {
+            Some(stop) => format!("{} before anything was applied.", stop.why),
+            None => "stopped before anything was applied.".to_owned(),
         };
-        let ready = match gate::prepare(cx, self.work, plan).await {
-            Ok(ready) => ready,
-            Err(shut) => return Ok(shut.into_report(cx, report)),
-        };
+        let shut = Shut::ForNow(UserText::new(message, []));
+        Ok(shut.into_report(run.cx, report.clone()))
+    }
+
+    /// After it the apply has begun, even if it fails.
+    async fn begin(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<(Ready, ApplyGrant), Refused> {
+        let cx = run.cx;
+        let ready = gate::prepare(cx, self.work, &self.plan)
+            .await
+            .map_err(|shut| shut.into_stop(cx, report))?;
         if cx.stop.is_cancelled() {
-            return Ok(not_begun(cx).await?.into_report(cx, report));
+            return Err(Stop::Reply(Box::new(self.not_begun(run, report).await?)));
         }
-        match gate::pass(cx, self.work, plan, self.run).await? {
-            Ok(grant) => self.through(ready, grant, report).await,
-            Err(shut) => Ok(shut.into_report(cx, report)),
+        match gate::pass(cx, self.work, &self.plan, run.id).await {
+            Ok(grant) => Ok((ready, grant)),
+            Err(Stop::Reply(shut)) => Err(shut.into_stop(cx, report)),
+            Err(Stop::Job(error)) => Err(Stop::Job(error)),
         }
     }
 
-    /// Runs the apply after the gate. From here on the apply has begun, even if it fails.
-    async fn through(
+    fn is_private(&self, _: &ProjectRun<'_>, (ready, _): &(Ready, ApplyGrant)) -> bool {
+        ready.workflow.keeps_output_private()
+    }
+
+    async fn carry_out(
         &self,
-        ready: Ready,
-        grant: ApplyGrant,
+        run: &ProjectRun<'_>,
+        (ready, _): &(Ready, ApplyGrant),
+        output: &RunOutput,
+    ) -> Result<String, RunError> {
+        let extra = &self.command.extra_args;
+        self.work
+            .apply(run.cx, &self.plan, ready, extra, output)
+            .await
+    }
+
+    fn error(done: &Self::Done) -> Option<&RunError> {
+        done.as_ref().err()
+    }
+
+    async fn end(
+        &self,
+        run: &ProjectRun<'_>,
+        (_ready, grant): (Ready, ApplyGrant),
+        applied: Self::Done,
         report: ProjectReport,
     ) -> Result<ProjectReport, JobError> {
-        let Self { cx, run, .. } = self;
-        cx.ctx.hub.announce(*run);
-        if ready.workflow.keeps_output_private() {
-            cx.ctx.store.run_keep_private(*run).await?;
-        }
-        let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);
-        let applied = self
-            .work
-            .apply(cx, &self.plan, &ready, &self.command.extra_args, &output)
-            .await;
-        if let Err(error) = &applied {
-            output.say(&describe_error(error)).await;
-        }
-        output.finish().await;
+        let cx = run.cx;
         if cx.lost.is_cancelled() {
             return Ok(report);
         }
@@ -455,34 +446,44 @@ impl Applying<'_> {
         } else {
             PlanState::ApplyFailed
         };
+        let cause = cx.cause("the apply ended");
         cx.ctx
             .store
-            .apply_end(grant, &cx.pull.at, state, &cx.cause("the apply ended"))
+            .apply_end(grant, &cx.pull.at, state, &cause)
             .await?;
         let report = ProjectReport {
             message: closed_meanwhile(cx).await?,
             ..report
         };
-        Ok(match applied {
-            Ok(output) => ProjectReport {
+        match applied {
+            Ok(output) => Ok(ProjectReport {
                 outcome: ProjectOutcome::Applied,
                 output,
                 ..report
-            },
+            }),
             Err(error) => {
-                let state_lock = cx
-                    .ctx
-                    .checkouts
-                    .state_lock_left(&cx.pull.at, &self.plan.project)
-                    .await;
+                let checkouts = &cx.ctx.checkouts;
                 let report = ProjectReport {
-                    state_lock,
-                    tool: self.plan.distribution,
+                    state_lock: checkouts
+                        .state_lock_left(&cx.pull.at, &self.plan.project)
+                        .await,
                     ..report
                 };
-                failed(cx, report, &error, cx.asked_to_stop().await?).await
+                Ok(failed(cx, report, &error, cx.asked_to_stop().await?).await)
             }
-        })
+        }
+    }
+
+    async fn set_status(
+        &self,
+        run: &ProjectRun<'_>,
+        report: &ProjectReport,
+    ) -> Result<(), JobError> {
+        let cx = run.cx;
+        let (state, line) = status::project(run.kind, report.outcome, report.counts);
+        let state = (state, report.status.clone().unwrap_or(line));
+        let status = standing::of_project(cx.ctx, run.kind, run.project, run.id, state);
+        cx.status(status).await
     }
 }
 
@@ -504,20 +505,11 @@ pub(super) async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserTe
     Ok(state.map(text))
 }
 
-/// Builds the report of an apply that was stopped before Terraform started. Its plan stays valid.
-async fn not_begun(cx: &CommandCx<'_>) -> Result<Shut, JobError> {
-    let message = match cx.asked_to_stop().await? {
-        Some(stop) => format!("{} before anything was applied.", stop.why),
-        None => "stopped before anything was applied.".to_owned(),
-    };
-    Ok(Shut::ForNow(UserText::new(message, [])))
-}
-
 async fn failed(
     cx: &CommandCx<'_>,
     report: ProjectReport,
     error: &RunError,
-    stop: Option<Stop>,
+    stop: Option<StopRequest>,
 ) -> ProjectReport {
     let output = error.output().to_owned();
     if let RunError::Step(

@@ -6,28 +6,20 @@ use super::search::sentence;
 use crate::command;
 use crate::discovery::{NameError, choose_names};
 use crate::handlers::commands::policies::Policies;
+use crate::handlers::commands::stop::Stop;
 use crate::handlers::commands::{CommandCx, config_file};
 use crate::handlers::in_line;
 use crate::handlers::reply::Reply;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
-use crate::queue::JobError;
 
 /// Maximum number of waiting projects in a reply.
 const MOST_WAITING: usize = 5;
-
-/// Plans for an apply command.
-pub(in crate::handlers::commands) enum Plans {
-    /// Plans that the target selects.
-    Some(Vec<PlanRecord>),
-    /// No plans; the reply says why.
-    Refused(Reply),
-}
 
 /// Finds the plans of an apply.
 pub(in crate::handlers::commands) async fn plans(
     cx: &CommandCx<'_>,
     target: &command::Target,
-) -> Result<Plans, JobError> {
+) -> Result<Vec<PlanRecord>, Stop> {
     let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let literal = literal(target, &recorded);
     let target = literal.as_ref().unwrap_or(target);
@@ -38,7 +30,7 @@ pub(in crate::handlers::commands) async fn plans(
     let named = match named {
         Ok(named) => named,
         Err(error) => {
-            return Ok(Plans::Refused(Reply::refused(
+            return Err(Stop::Reply(Reply::refused(
                 "target",
                 sentence(error.to_string()),
                 vec![],
@@ -52,16 +44,12 @@ pub(in crate::handlers::commands) async fn plans(
     if wanted.is_empty() && cx.pull.at.number.is_application() {
         let message = "there is no plan of this application to apply.".to_owned();
         let hint = "Plan first, look at the plan, then apply it.".to_owned();
-        return Ok(Plans::Refused(Reply::refused(
-            "no_plan",
-            message,
-            vec![hint],
-        )));
+        return Err(Stop::Reply(Reply::refused("no_plan", message, vec![hint])));
     }
     if wanted.is_empty()
         && let Some(waits) = waits(cx, target).await?
     {
-        return Ok(Plans::Refused(waits));
+        return Err(Stop::Reply(waits));
     }
     if wanted.is_empty() {
         let word = &cx.ctx.settings.executable;
@@ -70,7 +58,7 @@ pub(in crate::handlers::commands) async fn plans(
         } else {
             "there is no plan to apply"
         };
-        return Ok(Plans::Refused(Reply::refused(
+        return Err(Stop::Reply(Reply::refused(
             "no_plan",
             format!("{what} in this pull request."),
             vec![format!(
@@ -78,12 +66,10 @@ pub(in crate::handlers::commands) async fn plans(
             )],
         )));
     }
-    Ok(Plans::Some(
-        wanted
-            .into_iter()
-            .filter(|plan| plan.state != PlanState::Discarded)
-            .collect(),
-    ))
+    Ok(wanted
+        .into_iter()
+        .filter(|plan| plan.state != PlanState::Discarded)
+        .collect())
 }
 
 /// Builds the reply if nothing was planned because the pull request waits for a lock.

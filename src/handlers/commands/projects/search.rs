@@ -21,6 +21,7 @@ use crate::handlers::commands::config_file::{ConfigTrouble, Reading, Said, may_b
 use crate::handlers::commands::hooks::{self, Given};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
+use crate::handlers::commands::stop::Stop;
 use crate::handlers::reply::Reply;
 use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, ProjectKey, RepoPath, RunKind};
 use crate::queue::JobError;
@@ -28,70 +29,43 @@ use crate::render::Body;
 use crate::store::WrittenConfig;
 use crate::workflow::CheckoutError;
 
-/// Projects for a plan command.
-pub(in crate::handlers::commands) enum Selection {
-    /// Projects that the search found.
-    Work(Box<Work>),
-    /// No projects; the reply says why.
-    Refused(Reply),
-}
-
 /// Finds the projects of a plan.
 pub(in crate::handlers::commands) async fn select(
     cx: &CommandCx<'_>,
     wanted: &Wanted<'_>,
     given: Given<'_>,
-) -> Result<Selection, JobError> {
+) -> Result<Box<Work>, Stop> {
     let search = wanted.to_search();
     let find = move |input: &Input<'_>| {
         let projects = search.run(input)?;
         let not_known = search.not_known(input, &projects)?;
         Ok((projects, not_known))
     };
-    match look(cx, Some(given), find).await {
-        Ok(((projects, not_known), work)) => {
-            let work = Work {
-                projects,
-                not_known,
-                ..*work
-            };
-            work.tell_policies();
-            Ok(Selection::Work(Box::new(work)))
-        }
-        Err(Stop::Refused(reply)) => Ok(Selection::Refused(reply)),
-        Err(Stop::Broken(error)) => Err(error),
-    }
+    let ((projects, not_known), work) = look(cx, Some(given), find).await?;
+    let work = Work {
+        projects,
+        not_known,
+        ..*work
+    };
+    work.tell_policies();
+    Ok(Box::new(work))
 }
 
-/// Lists the projects that a plan of the whole pull request would plan, without running hooks. If they are unknown,
-/// the reply says why.
+/// Lists the projects that a plan of the whole pull request would plan, without running hooks.
 pub(in crate::handlers::commands) async fn concerned(
     cx: &CommandCx<'_>,
-) -> Result<Result<Vec<ProjectKey>, Reply>, JobError> {
+) -> Result<Vec<ProjectKey>, Stop> {
     let search = Wanted::Asked(&command::Target::Generic).to_search();
-    match look(cx, None, move |input| search.run(input)).await {
-        Ok((projects, _)) => Ok(Ok(projects
-            .into_iter()
-            .map(|project| project.key)
-            .collect())),
-        Err(Stop::Refused(reply)) => Ok(Err(reply)),
-        Err(Stop::Broken(error)) => Err(error),
-    }
+    let (projects, _) = look(cx, None, move |input| search.run(input)).await?;
+    Ok(projects.into_iter().map(|project| project.key).collect())
 }
 
-/// Explanation of a plan that is not made.
-pub(in crate::handlers::commands) enum Explained {
-    /// Complete explanation, and warnings about settings without effect and unresolved inputs.
-    Answer(Box<Explanation>, Vec<Warning>),
-    /// No explanation; the reply says why.
-    Refused(Reply),
-}
-
-/// Explains what a plan of these projects would do, with the same search.
+/// Explains what a plan of these projects would do, with the same search. The warnings are about settings without effect
+/// and unresolved inputs.
 pub(in crate::handlers::commands) async fn explain(
     cx: &CommandCx<'_>,
     target: &command::Target,
-) -> Result<Explained, JobError> {
+) -> Result<(Explanation, Vec<Warning>), Stop> {
     let settings = &cx.ctx.settings;
     let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
     let tool = Tool::of_server(settings.distribution, settings.default_version.clone());
@@ -112,31 +86,8 @@ pub(in crate::handlers::commands) async fn explain(
             .map_err(|error| Trouble::of_limit(&error))?;
         Ok((explanation, warnings))
     };
-    match look(cx, None, find).await {
-        Ok(((explanation, warnings), _)) => Ok(Explained::Answer(Box::new(explanation), warnings)),
-        Err(Stop::Refused(reply)) => Ok(Explained::Refused(reply)),
-        Err(Stop::Broken(error)) => Err(error),
-    }
-}
-
-/// Reason why a search in the checkout ends early.
-enum Stop {
-    /// The reply explains the reason.
-    Refused(Reply),
-    /// An internal error that the people at the pull request cannot fix.
-    Broken(JobError),
-}
-
-impl From<JobError> for Stop {
-    fn from(error: JobError) -> Self {
-        Self::Broken(error)
-    }
-}
-
-impl Stop {
-    fn of(refusal: Result<Reply, JobError>) -> Self {
-        refusal.map_or_else(Self::Broken, Self::Refused)
-    }
+    let (explained, _) = look(cx, None, find).await?;
+    Ok(explained)
 }
 
 /// Searches a checkout of the pull request, after the hooks if `given` has facts for them. Returns the result and the
@@ -147,14 +98,9 @@ async fn look<T: Send + 'static>(
     find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
 ) -> Result<(T, Box<Work>), Stop> {
     let (mut work, reading) = begin(cx).await?;
-    let view = View::of(cx, &work)
-        .await
-        .map_err(|error| Stop::of(checkout_refusal(error)))?;
-    if let (Some(given), Some(checkout)) = (given, view.checkout())
-        && let Some(failed) =
-            hooks::before(cx, work.policies.of_operator(), checkout, given).await?
-    {
-        return Err(Stop::Refused(failed));
+    let view = View::of(cx, &work).await.map_err(checkout_refusal)?;
+    if let (Some(given), Some(checkout)) = (given, view.checkout()) {
+        hooks::before(cx, work.policies.of_operator(), checkout, given).await?;
     }
     let is_kept = cx.row.kind.runs() == Some(RunKind::Plan)
         && may_be_written(cx, work.policies.of_operator());
@@ -210,11 +156,11 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         .checkouts
         .fetch(&*cx.ctx.forge, cx.pull, cx.row.installation)
         .await;
-    let source = source.map_err(|error| Stop::of(checkout_refusal(error)))?;
+    let source = source.map_err(checkout_refusal)?;
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let has_checkout = !View::is_of_commit(cx, &rules);
     let reading = Reading::of_source(cx, &rules, &source, has_checkout).await;
-    let reading = reading.map_err(|trouble| Stop::of(config_refusal(trouble)))?;
+    let reading = reading.map_err(config_refusal)?;
     let work = Work {
         projects: Vec::new(),
         not_known: Vec::new(),
@@ -249,7 +195,7 @@ async fn ground(
         None => Made::default(),
     };
     if files.truncated || made.all.truncated || made.changed.truncated {
-        return Err(Stop::Refused(too_many_files()));
+        return Err(Stop::Reply(too_many_files()));
     }
     let graph = Graph::of(cx, work, view.commit(), &made.all).await?;
     let Some(Changed {
@@ -257,7 +203,7 @@ async fn ground(
         gap,
     }) = changed_files(cx, work).await?
     else {
-        return Err(Stop::Refused(too_many_files()));
+        return Err(Stop::Reply(too_many_files()));
     };
     files_of_pull.extend(made.changed.paths.iter().map(added));
     let (base, rules) = (
@@ -531,11 +477,11 @@ impl Trouble {
     }
 
     fn into_stop(self) -> Stop {
-        Stop::Refused(match self {
+        Stop::Reply(match self {
             Self::Config(text) => Reply::new(Body::ConfigErrors(text)),
             Self::Target(message) => Reply::refused("target", sentence(message), vec![]),
             Self::Limit(message) => Reply::refused("limit", sentence(message), vec![]),
-            Self::Unread(error) => return Stop::Broken(JobError::retry(error)),
+            Self::Unread(error) => return Stop::Job(JobError::retry(error)),
         })
     }
 }
@@ -548,41 +494,39 @@ pub(super) fn sentence(mut text: String) -> String {
     text
 }
 
-fn config_refusal(trouble: ConfigTrouble) -> Result<Reply, JobError> {
+fn config_refusal(trouble: ConfigTrouble) -> Stop {
     match trouble {
-        ConfigTrouble::Wrong(text) => Ok(Reply::new(Body::ConfigErrors(text))),
+        ConfigTrouble::Wrong(text) => Stop::Reply(Reply::new(Body::ConfigErrors(text))),
         ConfigTrouble::Checkout(error) => checkout_refusal(error),
     }
 }
 
-/// Builds the reply about a checkout that could not be made. Some reasons are temporary and lead to a retry; others
+/// Ends a command whose checkout could not be made. Some reasons are temporary and lead to a retry; others
 /// are for the people at the pull request.
-pub(in crate::handlers::commands) fn checkout_refusal(
-    error: CheckoutError,
-) -> Result<Reply, JobError> {
-    match error {
-        CheckoutError::Conflict { base, files } => Ok(Reply::refused(
+pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> Stop {
+    let (reason, message, hints) = match error {
+        CheckoutError::Conflict { base, files } => (
             "merge_conflict",
             format!("this pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
             vec!["Resolve the conflicts and push; the plan then runs by itself.".to_owned()],
-        )),
-        CheckoutError::HeadGone { head } => Ok(Reply::refused(
+        ),
+        CheckoutError::HeadGone { head } => (
             "head_gone",
             format!("the commit `{}` is not part of the pull request any more.", head.short()),
             vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
-        )),
+        ),
         error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_) | CheckoutError::Part(_)) => {
-            Ok(Reply::refused("checkout", format!("{error}."), vec![]))
+            ("checkout", format!("{error}."), vec![])
         }
-        CheckoutError::Git(error @ GitError::Fsck { .. }) => Ok(Reply::refused(
+        CheckoutError::Git(error @ GitError::Fsck { .. }) => (
             "fsck",
             format!("{error}."),
             vec![
                 "Find the commit that brought the object (`git fsck` in a clone names it), and push the branch without it."
                     .to_owned(),
             ],
-        )),
-        CheckoutError::Git(error @ GitError::Altered { .. }) => Ok(Reply::refused(
+        ),
+        CheckoutError::Git(error @ GitError::Altered { .. }) => (
             "altered_mirror",
             format!("{error}. Nothing was run."),
             vec![
@@ -590,13 +534,14 @@ pub(in crate::handlers::commands) fn checkout_refusal(
                 "Tell the administrators of the server: a program there has written into it. Its log names the file."
                     .to_owned(),
             ],
-        )),
+        ),
         other @ (CheckoutError::Forge(_)
         | CheckoutError::Git(_)
         | CheckoutError::Busy { .. }
         | CheckoutError::LeaseLost { .. }
-        | CheckoutError::Store(_)) => Err(JobError::retry(other)),
-    }
+        | CheckoutError::Store(_)) => return Stop::Job(JobError::retry(other)),
+    };
+    Stop::Reply(Reply::refused(reason, message, hints))
 }
 
 fn too_many_files() -> Reply {

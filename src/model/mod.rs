@@ -1,4 +1,4 @@
-//! The nouns of `docs/architecture.md` as types. Only constructors normalise, and no type does I/O.
+//! The nouns of `docs/glossary.md` as types. Only constructors normalise, and no type does I/O.
 
 mod actor;
 mod application;

@@ -1,4 +1,4 @@
-//! Checks that imports between modules only go down (design section 6), and that no test file is forgotten.
+//! Checks that imports between modules only go down (`docs/architecture.md`), and that no test file is forgotten.
 
 use std::collections::BTreeSet;
 use std::fs;

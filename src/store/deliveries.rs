@@ -157,7 +157,7 @@ async fn insert_in_tx(
         free_text(&new.content_type),
         &new.body,
         state,
-        note,
+        note.map(free_text),
         now,
     )
 }

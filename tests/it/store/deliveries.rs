@@ -13,6 +13,7 @@ store_test!(
     a_new_delivery_is_kept_together_with_its_job,
     the_same_delivery_again_does_nothing,
     a_delivery_that_means_nothing_is_kept_with_the_reason_and_without_a_job,
+    a_reason_with_any_text_is_kept,
     the_same_delivery_on_many_connections_at_once_is_one,
     the_same_id_on_another_host_is_another_delivery,
     what_became_of_a_delivery_is_noted,
@@ -54,6 +55,20 @@ async fn a_delivery_that_means_nothing_is_kept_with_the_reason_and_without_a_job
         (DeliveryState::Ignored, Some("a push is not looked at"))
     );
     assert!(db.store().job_list_open().await.unwrap().is_empty());
+}
+
+/// The reason quotes the payload.
+async fn a_reason_with_any_text_is_kept(db: &TestDb) {
+    let reason = format!("{HOSTILE}\0");
+    let _new = db
+        .store()
+        .delivery_ignore(&delivery("d1"), &reason)
+        .await
+        .unwrap();
+    let [kept] = &deliveries(&db.url).await[..] else {
+        panic!("one delivery was kept")
+    };
+    assert_eq!(kept.note, Some(reason.replace('\0', "\u{fffd}")));
 }
 
 async fn a_new_delivery_is_kept_together_with_its_job(db: &TestDb) {

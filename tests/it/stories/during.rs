@@ -165,7 +165,11 @@ async fn an_unlock_is_answered_at_once_although_every_worker_is_taken_by_command
     let mut held: Vec<_> = held.iter().map(String::as_str).collect();
     held.sort_unstable();
     for n in 0..WAITING {
-        bot.heard(lockkeeper::model::PullNumber(i64::try_from(n).unwrap() + 2));
+        let said = bot.heard(lockkeeper::model::PullNumber(i64::try_from(n).unwrap() + 2));
+        assert!(
+            matches!(&said[..], [plan] if plan.starts_with("Ran Plan") && plan.contains("Plan:")),
+            "{said:?}"
+        );
     }
     bot.end(&held).await;
 }

@@ -110,9 +110,8 @@ impl Mirror {
             .args(["-c", "fetch.negotiationAlgorithm=noop"])
             .args(FETCH)
             .arg("--stdin");
-        let output = self
-            .call(&doing, &cmd.operands([remote.name(self)]).input(list))
-            .await?;
+        let cmd = cmd.operands([remote.name(self)]).input(list);
+        let output = self.call_beside_checkouts(&doing, &cmd).await?;
         if output.is_success() {
             Ok(())
         } else {

@@ -488,6 +488,39 @@ async fn a_damaged_mirror_is_fetched_anew() {
     assert_eq!(read(&checkout, "main.tf"), "two");
 }
 
+/// `git worktree add` writes a `HEAD` of zeros before the commit. The script fails as a fetch does at that moment.
+#[tokio::test]
+async fn a_fetch_while_a_checkout_is_made_does_not_replace_the_mirror() {
+    let mut world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.checkout(&commits).await;
+    let (bin, failed) = (world.path("bin"), world.path("failed"));
+    std::fs::create_dir(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *' fetch '*)\n  if mkdir '{}' 2>/dev/null; then\n    \
+         echo 'fatal: bad object worktrees/default5/HEAD' >&2; exit 128\n  fi\nesac\n\
+         PATH={PATH} exec git \"$@\"\n",
+        failed.display()
+    );
+    std::fs::write(bin.join("git"), script).unwrap();
+    std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{PATH}", bin.display());
+    world.git = Git::new(GitSettings::new(world.path("data"), path));
+    world.commit("main.tf=three").await;
+    world.push("main").await;
+    let request = [main()];
+    let fetched = world
+        .fetch_as(PASSWORD, &world.url(), &request, None)
+        .await
+        .unwrap();
+    assert!(fetched.commit_of(&main()).is_some() && failed.exists());
+    assert!(
+        world.mirror().has_commit(&commits.1).await.unwrap(),
+        "a replaced mirror would have only what this fetch requested"
+    );
+    assert_eq!(world.mirror().copy(), 0);
+}
+
 #[tokio::test]
 async fn missing_objects_come_back_with_the_next_fetch() {
     let world = World::new().await;

@@ -1,12 +1,15 @@
 //! Creates and updates checkouts: one worktree per pull and workspace.
 
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::disk::apart;
 use super::kept::{self, Committed};
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
-use super::ours::leads_here;
+use super::ours::{COMMON, leads_here};
 use super::place::{self, CheckoutPlace};
 use super::{Extent, GitError, Mirror, objects};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
@@ -214,7 +217,7 @@ impl Mirror {
         let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
         let mut holds = Vec::new();
-        for file in std::fs::read_dir(dir.join(place::HOLDS))
+        for file in fs::read_dir(dir.join(place::HOLDS))
             .into_iter()
             .flatten()
             .flatten()
@@ -274,7 +277,7 @@ impl Mirror {
             self.admin_dir(&place.dir)
         };
         make_dir(place.mark.parent().unwrap_or(&place.mark)).map_err(GitError::from_io(doing))?;
-        std::fs::write(&place.mark, "").map_err(GitError::from_io(doing))?;
+        fs::write(&place.mark, "").map_err(GitError::from_io(doing))?;
         let moved = match &admin {
             Some(admin) => {
                 self.widen_and_move(doing, admin, &place.dir, commit, wanted)
@@ -317,12 +320,10 @@ impl Mirror {
         let is_file = link
             .symlink_metadata()
             .is_ok_and(|meta| meta.is_file() && meta.len() < 8192);
-        let text = is_file
-            .then(|| std::fs::read_to_string(&link).ok())
-            .flatten()?;
+        let text = is_file.then(|| fs::read_to_string(&link).ok()).flatten()?;
         let admin = Path::new(text.strip_prefix("gitdir: ")?.trim_end());
         let ours = self.dir().canonicalize().ok()?.join("worktrees");
-        let back = std::fs::read_to_string(admin.join("gitdir")).ok()?;
+        let back = fs::read_to_string(admin.join("gitdir")).ok()?;
         let same = Path::new(back.trim_end()).canonicalize().ok()? == link.canonicalize().ok()?;
         (admin.parent() == Some(&ours) && same && leads_here(admin)).then(|| admin.to_owned())
     }
@@ -428,8 +429,7 @@ impl Mirror {
             .unwrap_or_default()
     }
 
-    /// Creates the worktree from nothing. Git is forced twice, so that it also overwrites the remains of a killed
-    /// `worktree add`.
+    /// Creates the worktree from nothing. Removes the remains of a killed attempt.
     async fn add(
         &self,
         doing: &str,
@@ -439,18 +439,41 @@ impl Mirror {
     ) -> Result<(), GitError> {
         remove_all(dir).map_err(GitError::from_io(doing))?;
         self.prune(doing).await?;
-        let cmd = self.git().args([
-            "worktree", "add", "--quiet", "--force", "--force", "--detach",
-        ]);
-        let cmd = cmd.args((*extent != Extent::Whole).then_some("--no-checkout"));
-        self.run(doing, cmd.arg(dir).arg(commit.as_str())).await?;
-        if *extent == Extent::Whole {
-            return Ok(());
-        }
         let admin = self
-            .admin_dir(dir)
-            .ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
-        self.move_to(doing, (&admin, dir), commit, extent).await
+            .register(dir, commit)
+            .map_err(GitError::from_io(doing))?;
+        if *extent != Extent::Whole {
+            return self.move_to(doing, (&admin, dir), commit, extent).await;
+        }
+        let git = self
+            .git_in(doing, dir)?
+            .args(["reset", "--hard", "--quiet"]);
+        self.run(doing, git).await.map(drop)
+    }
+
+    /// Registers an empty worktree at a commit (gitrepository-layout) and returns its directory in the mirror. Needs
+    /// the mutex `writer`.
+    ///
+    /// `git worktree add` would write a `HEAD` of zeros before the commit. A fetch reads the `HEAD` of every worktree,
+    /// and in between it fails as if an object of the mirror was missing. So the record is written aside, and git
+    /// finds it only when it is complete.
+    fn register(&self, dir: &Path, commit: &CommitSha) -> io::Result<PathBuf> {
+        fs::create_dir_all(dir)?;
+        let link = dir.canonicalize()?.join(".git");
+        let mirror = self.dir().canonicalize()?;
+        let (worktrees, aside) = (mirror.join("worktrees"), mirror.join(place::WORKTREE));
+        fs::create_dir_all(&worktrees)?;
+        forget_worktree(&worktrees, &link)?;
+        remove_all(&aside)?;
+        fs::create_dir(&aside)?;
+        fs::write(aside.join("HEAD"), format!("{commit}\n"))?;
+        fs::write(aside.join("commondir"), COMMON)?;
+        fs::write(aside.join("gitdir"), path_line(&link))?;
+        let admin = place::free_worktree(&worktrees, dir);
+        let pointer = [b"gitdir: ", &*path_line(&admin)].concat();
+        fs::write(&link, pointer)?;
+        fs::rename(&aside, &admin)?;
+        Ok(admin)
     }
 
     /// Removes the records of worktrees whose directory is gone.
@@ -465,6 +488,23 @@ impl Mirror {
         .await
         .map(drop)
     }
+}
+
+/// Removes the records of a checkout that is made again. `git worktree prune` keeps those that a killed
+/// `git worktree add` of an earlier release left locked.
+fn forget_worktree(worktrees: &Path, link: &Path) -> io::Result<()> {
+    let line = path_line(link);
+    for entry in fs::read_dir(worktrees)? {
+        let admin = entry?.path();
+        if fs::read(admin.join("gitdir")).is_ok_and(|text| text == line) {
+            remove_all(&admin)?;
+        }
+    }
+    Ok(())
+}
+
+fn path_line(path: &Path) -> Vec<u8> {
+    [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
 /// Removes untracked files, ignored or not, and nested repositories, except those that match [`kept::PATTERNS`].

@@ -159,14 +159,6 @@ fn is_corrupt(stderr: &str) -> bool {
     )
 }
 
-/// Matches `fatal: bad object worktrees/…/HEAD`, which also occurs while `git worktree add` runs.
-pub(super) fn is_unborn_worktree(stderr: &str) -> bool {
-    stderr.lines().any(|line| {
-        line.strip_prefix("fatal: bad object worktrees/")
-            .is_some_and(|name| name.ends_with("/HEAD"))
-    })
-}
-
 /// Matches `fatal: unable to access 'https://…': Could not resolve host: …`, `…: Failed to connect to … port 443: …`,
 /// `error: RPC failed; curl 18 …`, `fatal: early EOF`, `The requested URL returned error: 502` and, by SSH,
 /// `ssh: connect to host … port 22: Connection refused`, `ssh: Could not resolve hostname …`,
@@ -283,20 +275,6 @@ fn without_userinfo(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_worktree_without_a_commit_is_told_from_other_missing_objects() {
-        assert!(is_unborn_worktree(
-            "fatal: bad object worktrees/default5/HEAD\nerror: https://h/a/b.git did not send all necessary objects"
-        ));
-        for other in [
-            "fatal: bad object refs/heads/main",
-            "fatal: bad object HEAD",
-            "warning: fatal: bad object worktrees/default5/HEAD",
-        ] {
-            assert!(!is_unborn_worktree(other), "{other}");
-        }
-    }
 
     #[test]
     fn failures_are_told_apart() {

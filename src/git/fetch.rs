@@ -221,7 +221,7 @@ impl Mirror {
             .fetch_cmd(remote)
             .operands([remote.name(self)])
             .operands(specs);
-        self.call_beside_checkouts(&self.doing(), &cmd).await
+        self.call(&self.doing(), &cmd).await
     }
 
     pub(super) fn fetch_cmd(&self, remote: &Checked<'_>) -> Cmd {

@@ -110,8 +110,9 @@ impl Mirror {
             .args(["-c", "fetch.negotiationAlgorithm=noop"])
             .args(FETCH)
             .arg("--stdin");
-        let cmd = cmd.operands([remote.name(self)]).input(list);
-        let output = self.call_beside_checkouts(&doing, &cmd).await?;
+        let output = self
+            .call(&doing, &cmd.operands([remote.name(self)]).input(list))
+            .await?;
         if output.is_success() {
             Ok(())
         } else {

@@ -113,23 +113,6 @@ impl Mirror {
         Ok(output)
     }
 
-    /// Runs a command that reads the `HEAD` of every worktree while others may make checkouts. `git worktree add`
-    /// first writes a `HEAD` of zeros and then the commit, so a command in between fails as if an object was missing.
-    /// Such a command runs again while no checkout is being made; if it fails again, the mirror is damaged. Takes
-    /// the mutex `writer`, so the caller must not hold it.
-    pub(super) async fn call_beside_checkouts(
-        &self,
-        doing: &str,
-        cmd: &Cmd,
-    ) -> Result<Output, GitError> {
-        let output = self.call(doing, cmd).await?;
-        if output.is_success() || !classify::is_unborn_worktree(&output.stderr.text()) {
-            return Ok(output);
-        }
-        let _writer = self.locks.writer.lock().await;
-        self.call(doing, cmd).await
-    }
-
     /// Returns true if a path lies in the mirror. Git names files by their real path, and the data directory may be a
     /// link.
     fn contains(&self, path: &Path) -> bool {

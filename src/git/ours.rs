@@ -25,7 +25,7 @@ const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n
 const PLAIN_CONFIG: &str =
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
 /// Path from a linked worktree to its repository.
-const COMMON: &str = "../..\n";
+pub(super) const COMMON: &str = "../..\n";
 /// Files that would make git read something other than the mirror (gitrepository-layout). `hooks` do not run, and
 /// Lockkeeper does not create them.
 const STRANGE: [&str; 7] = [

@@ -70,6 +70,8 @@ pub(super) const UNTIDY: &str = "lockkeeper-untidy";
 pub(super) const SUBMODULES: &str = "lockkeeper-submodules";
 /// File beside the index of a checkout that lists the LFS files of its commit, one `<id> <path>` per line.
 pub(super) const LFS_FILES: &str = "lockkeeper-lfs";
+/// Directory in a mirror where the record of a worktree is written before git can see it.
+pub(super) const WORKTREE: &str = ".lockkeeper-worktree";
 /// Directory of lock files in the directory of a pull's checkouts.
 pub(super) const HOLDS: &str = ".hold";
 
@@ -97,6 +99,21 @@ impl CheckoutPlace {
             aside: pull_dir.join(".aside").join(&name),
         }
     }
+}
+
+/// Returns a free directory in `worktrees/` of a mirror for the record of a checkout. The name is part of the name of
+/// a ref, so it has only characters that git allows there.
+pub(super) fn free_worktree(worktrees: &Path, checkout: &Path) -> PathBuf {
+    let name = checkout.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = name.chars().take(50).map(plain).collect();
+    (0u32..)
+        .map(|number| match number {
+            0 => worktrees.join(&name),
+            _ => worktrees.join(format!("{name}{number}")),
+        })
+        .find(|path| path.symlink_metadata().is_err())
+        .expect("a directory has fewer entries than there are numbers")
 }
 
 fn repo_dir(root: &Path, repo: &RepoId) -> PathBuf {
@@ -166,6 +183,21 @@ mod tests {
             place.hold.to_str(),
             Some("/data/checkouts/h/a/b.tf/-3/.hold/eu%3Aprod")
         );
+    }
+
+    #[test]
+    fn records_of_worktrees_have_names_that_git_allows() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |checkout: &str| {
+            let path = free_worktree(dir.path(), &Path::new("/data/12").join(checkout));
+            path.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(name("default"), "default");
+        std::fs::create_dir(dir.path().join("default")).unwrap();
+        std::fs::write(dir.path().join("default1"), "").unwrap();
+        assert_eq!(name("default"), "default2");
+        assert_eq!(name("eu%3Aprod~.lock"), "eu-3Aprod--lock");
+        assert_eq!(name(&"x".repeat(200)), "x".repeat(50));
     }
 
     proptest! {

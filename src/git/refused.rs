@@ -160,7 +160,7 @@ impl Mirror {
             .arg("--stdin")
             .operands([remote.name(self)])
             .input(list);
-        self.call_beside_checkouts(doing, &cmd).await
+        self.call(doing, &cmd).await
     }
 
     /// Keeps the objects of a part under refs, so that the server does not send them again with the next part.

@@ -137,13 +137,7 @@ impl Mirror {
             "--no-cruft",
             "--prune=1.day.ago",
         ]);
-        let doing = self.maintaining();
-        let output = self.call_beside_checkouts(&doing, &cmd).await?;
-        if output.is_success() {
-            Ok(())
-        } else {
-            Err(GitError::from_output(doing, &output, None))
-        }
+        self.run(&self.maintaining(), cmd).await.map(drop)
     }
 
     /// Returns the number and the total size of the packs.

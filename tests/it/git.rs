@@ -488,36 +488,67 @@ async fn a_damaged_mirror_is_fetched_anew() {
     assert_eq!(read(&checkout, "main.tf"), "two");
 }
 
-/// `git worktree add` writes a `HEAD` of zeros before the commit. The script fails as a fetch does at that moment.
+/// Git reads the `HEAD` of every worktree when it fetches.
 #[tokio::test]
-async fn a_fetch_while_a_checkout_is_made_does_not_replace_the_mirror() {
-    let mut world = World::new().await;
+async fn fetches_and_new_checkouts_do_not_disturb_each_other() {
+    const CHECKOUTS: i64 = 30;
+    let world = World::new().await;
+    let (base, head) = world.pull("main.tf=two").await;
+    world.fetch(Some(&head)).await.unwrap();
+    let workspace = WorkspaceName::default();
+    let (done, is_done) = tokio::sync::watch::channel(false);
+    let make = async {
+        for number in 0..CHECKOUTS {
+            let wanted = Wanted {
+                pull: PullNumber(100 + number),
+                workspace: &workspace,
+                head: &head,
+                base: &base,
+                strategy: CheckoutStrategy::Branch,
+                extent: &Extent::Whole,
+            };
+            let checkout = ready(world.mirror().prepare(&wanted).await.unwrap());
+            assert_eq!(read(&checkout, "main.tf"), "two");
+        }
+        done.send(true).unwrap();
+    };
+    let fetch = async {
+        while !*is_done.borrow() {
+            // Only a new commit makes git look at the worktrees.
+            world.commit("main.tf=three").await;
+            world.push("main").await;
+            world
+                .fetch_as(PASSWORD, &world.url(), &[main()], None)
+                .await
+                .unwrap();
+        }
+    };
+    tokio::join!(make, fetch);
+    assert_eq!(world.mirror().copy(), 0, "a whole mirror was replaced");
+    assert!(world.mirror().has_commit(&head).await.unwrap());
+}
+
+/// A killed `git worktree add` leaves a record that is locked and has a `HEAD` of zeros.
+#[tokio::test]
+async fn what_a_killed_worktree_add_left_is_removed_with_the_next_checkout() {
+    let world = World::new().await;
     let commits = world.pull("main.tf=two").await;
-    world.checkout(&commits).await;
-    let (bin, failed) = (world.path("bin"), world.path("failed"));
-    std::fs::create_dir(&bin).unwrap();
-    let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *' fetch '*)\n  if mkdir '{}' 2>/dev/null; then\n    \
-         echo 'fatal: bad object worktrees/default5/HEAD' >&2; exit 128\n  fi\nesac\n\
-         PATH={PATH} exec git \"$@\"\n",
-        failed.display()
+    let checkout = world.checkout(&commits).await;
+    let admin = world.mirror().dir().join("worktrees/default");
+    std::fs::write(admin.join("locked"), "initializing").unwrap();
+    std::fs::write(admin.join("HEAD"), format!("{}\n", "0".repeat(40))).unwrap();
+    std::fs::remove_dir_all(&checkout.path).unwrap();
+    let made = ready(
+        world
+            .prepare(&commits, CheckoutStrategy::Branch)
+            .await
+            .unwrap(),
     );
-    std::fs::write(bin.join("git"), script).unwrap();
-    std::fs::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{PATH}", bin.display());
-    world.git = Git::new(GitSettings::new(world.path("data"), path));
+    assert_eq!(read(&made, "main.tf"), "two");
+    assert!(!admin.join("locked").exists());
     world.commit("main.tf=three").await;
     world.push("main").await;
-    let request = [main()];
-    let fetched = world
-        .fetch_as(PASSWORD, &world.url(), &request, None)
-        .await
-        .unwrap();
-    assert!(fetched.commit_of(&main()).is_some() && failed.exists());
-    assert!(
-        world.mirror().has_commit(&commits.1).await.unwrap(),
-        "a replaced mirror would have only what this fetch requested"
-    );
+    world.fetch(None).await.unwrap();
     assert_eq!(world.mirror().copy(), 0);
 }
 

@@ -493,10 +493,10 @@ impl Mirror {
 /// Removes the records of a checkout that is made again. `git worktree prune` keeps those that a killed
 /// `git worktree add` of an earlier release left locked.
 fn forget_worktree(worktrees: &Path, link: &Path) -> io::Result<()> {
-    let line = path_line(link);
+    let ours = path_line(link);
     for entry in fs::read_dir(worktrees)? {
         let admin = entry?.path();
-        if fs::read(admin.join("gitdir")).is_ok_and(|text| text == line) {
+        if fs::read(admin.join("gitdir")).is_ok_and(|text| text == ours) {
             remove_all(&admin)?;
         }
     }

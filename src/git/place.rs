@@ -107,7 +107,7 @@ pub(super) fn free_worktree(worktrees: &Path, checkout: &Path) -> PathBuf {
     let name = checkout.file_name().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = name.chars().take(50).map(plain).collect();
-    (0u32..)
+    (0..=u32::MAX)
         .map(|number| match number {
             0 => worktrees.join(&name),
             _ => worktrees.join(format!("{name}{number}")),

@@ -311,31 +311,48 @@ impl Checkouts {
         plan: &PlanRecord,
         via: Installation,
     ) -> Result<Source, CheckoutError> {
-        let mirror = self.git.mirror(&plan.pull.repo);
-        self.check_mirror(&plan.pull.repo)?;
-        let commits = [&plan.head, &plan.base];
-        // A mirror that does not exist yet has no commits, and a query of it is an error.
-        if mirror.is_damaged() || !mirror.has_commits(&commits).await.unwrap_or(false) {
-            for commit in commits {
-                if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
-                    self.fetch_commit(forge, &plan.pull, Some(commit), &[], via)
-                        .await?;
-                }
-            }
-        }
+        let source = Source::of_plan(plan);
+        self.check_mirror(&source.pull.repo)?;
+        self.fetch_missing(forge, &source, via).await?;
+        let mirror = self.git.mirror(&source.pull.repo);
         if mirror.is_partial() {
-            let credentials = forge.git_credentials(&plan.pull.repo, via).await?;
-            let url = forge.clone_url(&plan.pull.repo);
+            let credentials = forge.git_credentials(&source.pull.repo, via).await?;
+            let url = forge.clone_url(&source.pull.repo);
             let remote = Remote {
                 url: &url,
                 credentials: Some(&credentials),
                 deadline: self.fetch_time,
             };
             mirror
-                .bring_files(&remote, &[&plan.head, &plan.base])
+                .bring_files(&remote, &[&source.head, &source.base])
                 .await?;
         }
-        Ok(Source::of_plan(plan))
+        Ok(source)
+    }
+
+    /// Fetches the commits of a source that the mirror does not have. Returns true if some were missing.
+    ///
+    /// A command that has fetched its commits may miss them a moment later: if the fetch of another command finds
+    /// the mirror damaged, it replaces the mirror with a fresh one that has only its own commits.
+    pub async fn fetch_missing(
+        &self,
+        forge: &dyn Forge,
+        source: &Source,
+        via: Installation,
+    ) -> Result<bool, CheckoutError> {
+        let mirror = self.git.mirror(&source.pull.repo);
+        let commits = [&source.head, &source.base];
+        // A mirror that does not exist yet has no commits, and a query of it is an error.
+        if !mirror.is_damaged() && mirror.has_commits(&commits).await.unwrap_or(false) {
+            return Ok(false);
+        }
+        for commit in commits {
+            if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
+                self.fetch_commit(forge, &source.pull, Some(commit), &[], via)
+                    .await?;
+            }
+        }
+        Ok(true)
     }
 
     async fn fetch_commit(

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
-use tracing::debug;
+use tracing::{debug, info};
 use url::Url;
 
 pub(super) use applying::Ready;
@@ -296,6 +296,33 @@ impl Work {
             return Ok(Arc::clone(checkout));
         }
         *slot = None;
+        let (ctx, via) = (cx.ctx, cx.row.installation);
+        let checkout = match self.prepare(cx, source, workspace).await {
+            Err(CheckoutError::Git(error)) => {
+                if !ctx
+                    .checkouts
+                    .fetch_missing(&*ctx.forge, source, via)
+                    .await?
+                {
+                    return Err(error.into());
+                }
+                info!(%error, "Fetched the commits again, because the mirror was replaced");
+                self.prepare(cx, source, workspace).await?
+            }
+            prepared => prepared?,
+        };
+        let checkout = Arc::new(checkout);
+        *slot = Some((wanted, Arc::clone(&checkout)));
+        Ok(checkout)
+    }
+
+    /// Checks out the directories of the source that the command needs, with submodules and LFS content.
+    async fn prepare(
+        &self,
+        cx: &CommandCx<'_>,
+        source: &Source,
+        workspace: &WorkspaceName,
+    ) -> Result<Checkout, CheckoutError> {
         let extent = self.extent(cx, source, workspace).await?;
         let (ctx, via) = (cx.ctx, cx.row.installation);
         let rules = submodules::Rules {
@@ -304,13 +331,9 @@ impl Work {
         };
         // Boxed, because the future is large, and everything that plans awaits it.
         let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &rules)).await?;
-        let checkout = Arc::new(
-            ctx.checkouts
-                .prepare(source, workspace, &extent, &parts)
-                .await?,
-        );
-        *slot = Some((wanted, Arc::clone(&checkout)));
-        Ok(checkout)
+        ctx.checkouts
+            .prepare(source, workspace, &extent, &parts)
+            .await
     }
 
     /// Returns the checkout for a run, and a guard: while it lives, the mirror of the checkout is not replaced.

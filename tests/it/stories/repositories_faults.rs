@@ -18,8 +18,10 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 use super::repositories::{GIT, infra, infra_of, on_disk, round};
+use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
+use crate::support::log::listen;
 use crate::support::rows::live_lease;
 
 story!(
@@ -27,6 +29,7 @@ story!(
     a_forge_that_answers_nothing_is_given_up_and_keeps_nobody_else_waiting,
     a_git_that_is_killed_leaves_nothing_in_the_way_of_the_next,
     commands_that_wait_for_a_sync_make_no_fetch_of_their_own,
+    a_plan_fetches_again_if_the_mirror_was_replaced_after_its_fetch,
 );
 
 /// Route of every list of references, and of every fetch.
@@ -334,4 +337,54 @@ async fn commands_that_wait_for_a_sync_make_no_fetch_of_their_own(backend: Backe
     bot.settle().await;
     let _planned_again = bot.heard(number);
     bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// The first plan has fetched and waits for an answer about approvals, when the fetch of the second finds the mirror
+/// damaged. The fresh mirror has only the commits of the second.
+async fn a_plan_fetches_again_if_the_mirror_was_replaced_after_its_fetch(backend: Backend) {
+    let flags = [
+        ("disable-autoplan", "true"),
+        (
+            "repo-config-json",
+            r#"{"repos": [{"id": "/.*/", "plan_requirements": ["approved"]}]}"#,
+        ),
+    ];
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+    let add = "# fake: add 1 change 0 destroy 0\n";
+    let first = bot.open_pull("first", &[("network/main.tf", add)]).await;
+    let second = bot.open_pull("second", &[("app/main.tf", add)]).await;
+    bot.approve(first, "bob");
+    bot.approve(second, "bob");
+    let route = format!("GET /repos/*/*/pulls/{first}/reviews");
+    bot.github.fault(&route, 1, Fault::Hang);
+    bot.github
+        .comment(REPO, first, "alice", "lockkeeper plan")
+        .await
+        .unwrap();
+    bot.settle_short().await;
+    let heard = listen();
+    let run = bot.begin_command();
+    bot.github.hanging(1).await;
+
+    let mirror = bot
+        .db
+        .dir
+        .path()
+        .join("data/mirrors/github.test/acme/infra.git");
+    std::fs::write(mirror.join(".lockkeeper-damaged"), "").unwrap();
+    bot.say(second, "lockkeeper plan").await;
+    let answer = bot.answer(second);
+    assert!(answer.contains(": planned\n"), "{answer}");
+
+    bot.github.clear_faults();
+    run.await.unwrap();
+    bot.settle().await;
+    let answer = bot.answer(first);
+    assert!(answer.contains(": planned\n"), "{answer}");
+    assert!(heard.so_far().contains("Fetched the commits again"));
+    let locks = [
+        "acme/infra/app/default by #2",
+        "acme/infra/network/default by #1",
+    ];
+    bot.end(&locks).await;
 }

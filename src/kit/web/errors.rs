@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
@@ -574,13 +574,21 @@ struct View<'a> {
     reference: &'a str,
 }
 
+/// Problem details (RFC 9457). The member `type` is missing, which means `about:blank`, so the title is the one of the
+/// status. `reason` distinguishes problems with the same status.
 #[derive(Serialize)]
-struct JsonError<'a> {
+struct ProblemDetails<'a> {
+    status: u16,
+    title: &'static str,
+    detail: &'a str,
+    /// Same text as `detail`, for scripts for Atlantis.
     error: &'a str,
     #[serde(flatten)]
     details: Option<&'a Details>,
     reference: &'a str,
 }
+
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Turns a [`Failure`] into a page for browsers and JSON for everything else, with the reference of the request.
 pub(crate) async fn render(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
@@ -631,11 +639,14 @@ impl Failure {
     }
 
     fn json(&self, reference: &str) -> Response {
-        Json(JsonError {
+        let problem = ProblemDetails {
+            status: self.status.as_u16(),
+            title: self.status.canonical_reason().unwrap_or_default(),
+            detail: &self.message,
             error: &self.message,
             details: self.details.as_deref(),
             reference,
-        })
-        .into_response()
+        };
+        ([(header::CONTENT_TYPE, PROBLEM_JSON)], Json(problem)).into_response()
     }
 }

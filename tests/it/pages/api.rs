@@ -298,7 +298,7 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
         .await;
     assert_eq!(
         (missing.status, missing.header("content-type")),
-        (StatusCode::NOT_FOUND, "application/json")
+        (StatusCode::NOT_FOUND, "application/problem+json")
     );
 }
 

@@ -89,7 +89,7 @@ pub enum CredentialError {
         reason: OpenError,
     },
     /// The database.
-    #[error("the database did not do what was asked")]
+    #[error("the database query failed")]
     Store(#[from] sqlx::Error),
 }
 

@@ -100,7 +100,7 @@ impl JobError {
 impl From<sqlx::Error> for JobError {
     /// Asks for a retry. The database is the truth: until it answers, nothing is decided.
     fn from(error: sqlx::Error) -> Self {
-        Self::retry(anyhow::Error::new(error).context("the database did not do what was asked"))
+        Self::retry(anyhow::Error::new(error).context("the database query failed"))
     }
 }
 

@@ -17,11 +17,11 @@ use crate::store::Store;
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     /// The store has no file for this plan.
-    #[error("the plan file `{0}` is gone from the store of plan files")]
+    #[error("the plan file `{0}` does not exist in the store of plan files any more")]
     Missing(PlanId),
     /// The content differs from what was stored.
     #[error(
-        "the plan file `{id}` is not the one that was made: its SHA-256 is `{found}`, the record says `{recorded}`"
+        "the plan file `{id}` was changed after the plan: its SHA-256 is `{found}`, not `{recorded}` as recorded"
     )]
     Altered {
         id: PlanId,
@@ -32,8 +32,8 @@ pub enum ArtifactError {
     },
     /// The file is larger than the database may hold.
     #[error(
-        "the plan file has {bytes} bytes, and at most {limit} are kept in the database (`--plan-size-limit`); keep plan \
-         files in a folder that the servers share (`--share-plan-dir`), or raise the limit"
+        "the plan file has {bytes} bytes, but the database stores at most {limit} (`--plan-size-limit`). Store plan \
+         files in a directory that the servers share (`--share-plan-dir`), or raise the limit"
     )]
     TooLarge {
         /// Size of the file.
@@ -42,10 +42,10 @@ pub enum ArtifactError {
         limit: u64,
     },
     /// The database query failed.
-    #[error("the database did not do what was asked")]
+    #[error("the database query failed")]
     Database(#[source] sqlx::Error),
     /// The directory of plan files could not be read or written.
-    #[error("the store of plan files did not answer")]
+    #[error("cannot read or write the store of plan files")]
     Store(#[source] object_store::Error),
 }
 

@@ -75,13 +75,13 @@ pub enum CheckoutError {
         files: Vec<String>,
     },
     /// The commit no longer exists in the repository.
-    #[error("the commit `{}` is gone from the repository", head.short())]
+    #[error("the commit `{}` does not exist in the repository any more", head.short())]
     HeadGone {
         /// Commit that was requested.
         head: CommitSha,
     },
     /// Another holder works on the mirror.
-    #[error("cannot obtain an exclusive lease `{key}`: it is held by {holder}")]
+    #[error("cannot obtain an exclusive lease `{key}`: {holder} holds it")]
     Busy {
         /// Key of the lease.
         key: String,
@@ -89,13 +89,13 @@ pub enum CheckoutError {
         holder: String,
     },
     /// The lease of the mirror was lost during the fetch.
-    #[error("the exclusive lease of the mirror of {repo} was lost while it was fetched")]
+    #[error("the exclusive lease of the mirror of {repo} was lost during the fetch")]
     LeaseLost {
         /// Repository of the mirror.
         repo: RepoId,
     },
     /// The base branch no longer exists.
-    #[error("the branch `{base}` is gone from the repository")]
+    #[error("the branch `{base}` does not exist in the repository any more")]
     BaseGone {
         /// Base branch of the pull request.
         base: BranchName,
@@ -113,7 +113,7 @@ pub enum CheckoutError {
     #[error(transparent)]
     Git(#[from] GitError),
     /// The database query failed.
-    #[error("the database did not do what was asked")]
+    #[error("the database query failed")]
     Store(#[from] sqlx::Error),
 }
 
@@ -504,7 +504,7 @@ impl Checkouts {
             Prepared::Ready(checkout) => {
                 self.place_parts(&checkout, parts, &mirror).await?;
                 if let Err(error) = mirror.touch(Some(source.pull.number), self.clock.now()) {
-                    warn!(%error, pull = %source.pull, "When a checkout was used cannot be noted; it may be removed too early");
+                    warn!(%error, pull = %source.pull, "Could not record the use of a checkout; it may be removed too early");
                 }
                 Ok(checkout)
             }
@@ -525,7 +525,7 @@ impl Checkouts {
         let checkout = checkout.clone();
         let looked = tokio::task::spawn_blocking(move || checkout.links_out(&links)).await;
         looked.map_err(|error| GitError::Other {
-            doing: "look at symbolic links".to_owned(),
+            doing: "check the symbolic links".to_owned(),
             message: error.to_string(),
         })?
     }
@@ -651,7 +651,7 @@ impl Checkouts {
         let left =
             tokio::task::spawn_blocking(move || state_lock::left_in(&root, &dir, &workspace)).await;
         left.unwrap_or_else(|error| {
-            warn!(%error, %pull, "Whether Terraform left a lock of its own behind could not be looked at");
+            warn!(%error, %pull, "Could not check whether Terraform left a state lock behind");
             None
         })
     }
@@ -707,7 +707,7 @@ impl Checkouts {
         };
         let removed = self.git.mirror(repo).evict().await?;
         if removed && let Err(error) = self.syncer.evicted(repo).await {
-            warn!(%repo, %error, "That a mirror was removed to make room could not be noted; it will be made again");
+            warn!(%repo, %error, "Could not record the removal of a mirror; the mirror will be created again");
         }
         Ok(removed)
     }
@@ -724,10 +724,10 @@ impl Checkouts {
             return;
         }
         match self.git.rename(old, new).await {
-            Ok(true) => info!(%old, %new, "The mirror of a repository has followed its name"),
+            Ok(true) => info!(%old, %new, "Moved the mirror of a renamed repository"),
             Ok(false) => {}
             Err(error) => {
-                warn!(%old, %new, %error, "The mirror of a repository that was renamed could not be moved");
+                warn!(%old, %new, %error, "Could not move the mirror of a renamed repository");
             }
         }
     }

@@ -108,7 +108,7 @@ fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
         } else {
             return Err(Error::new(
                 ErrorKind::InvalidData,
-                format!("{} is no regular file", to.display()),
+                format!("{} is not a regular file", to.display()),
             ));
         }
     }
@@ -116,10 +116,7 @@ fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
 }
 
 fn too_deep() -> Error {
-    Error::new(
-        ErrorKind::InvalidData,
-        "there are directories that are nested too deep",
-    )
+    Error::new(ErrorKind::InvalidData, "directories are nested too deep")
 }
 
 fn give_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {

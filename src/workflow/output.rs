@@ -69,7 +69,7 @@ impl RunOutput {
     /// Adds a line. Waits if the database cannot keep up.
     pub async fn say(&self, line: &str) {
         if self.lines.send(line.to_owned()).await.is_err() {
-            warn!("The output of a run is not stored any more");
+            warn!("Output of a run is no longer stored");
         }
     }
 
@@ -122,7 +122,7 @@ impl Writer {
             text: std::mem::take(&mut self.pending),
         };
         if let Err(error) = self.store.run_output_append(self.run, &piece).await {
-            warn!(run = %self.run, %error, "A piece of output could not be stored");
+            warn!(run = %self.run, %error, "Could not store output of a run");
         }
         self.hub.announce(self.run);
     }

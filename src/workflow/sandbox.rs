@@ -277,7 +277,7 @@ impl RunSandbox {
             }
             Reached::Processes => {
                 format!(
-                    "a run, and {whose}, may have {} processes and threads (`--run-processes`)",
+                    "a run and {whose} may each have {} processes and threads (`--run-processes`)",
                     limits.processes?
                 )
             }

@@ -83,7 +83,7 @@ pub(super) async fn read(file: PathBuf, most: u64) -> Result<Option<Vec<u8>>> {
         opened.take(most + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most {
             let what = format!(
-                "{} is larger than the {most} bytes that are read",
+                "{} is larger than the limit of {most} bytes",
                 file.display()
             );
             return Err(Error::new(ErrorKind::FileTooLarge, what));

@@ -31,13 +31,14 @@ pub enum Shown {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ShownError {
     #[error(
-        "the machine-readable form of the plan has more than {} MiB; split the project, or plan parts of it with `-target`",
+        "the machine-readable form of the plan has more than {} MiB. Split the project, or plan parts of it with \
+         `-target`",
         MAX_BYTES / 1024 / 1024
     )]
     TooLarge,
-    #[error("the machine-readable form of the plan is not as expected ({0})")]
+    #[error("the machine-readable form of the plan has an unexpected format ({0})")]
     Json(#[from] serde_json::Error),
-    #[error("the machine-readable form of the plan cannot be read from this server's disk")]
+    #[error("cannot read the machine-readable form of the plan from the disk of this server")]
     Disk(#[from] std::io::Error),
 }
 
@@ -382,7 +383,7 @@ mod tests {
         file.as_file().set_len(MAX_BYTES + 1).unwrap();
         assert_eq!(
             read(file.path()).unwrap_err().to_string(),
-            "the machine-readable form of the plan has more than 64 MiB; split the project, or plan parts of it with \
+            "the machine-readable form of the plan has more than 64 MiB. Split the project, or plan parts of it with \
              `-target`"
         );
     }

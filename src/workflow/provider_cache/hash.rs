@@ -54,7 +54,7 @@ pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 fn odd(file: &Path) -> Error {
     Error::new(
         ErrorKind::InvalidData,
-        format!("{} has no place in a provider package", file.display()),
+        format!("{} must not be in a provider package", file.display()),
     )
 }
 

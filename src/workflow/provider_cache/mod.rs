@@ -90,7 +90,7 @@ pub struct InitPlace {
 
 /// Cache directory of one `init`. The directory is removed on drop; call [`Session::finish`] after a successful
 /// `init`.
-#[must_use = "without `finish` nothing is kept, and the providers of the project are gone with the session"]
+#[must_use = "without `finish`, nothing is kept, and the providers of the project are deleted with the session"]
 pub struct Session {
     store: Store,
     overlay: TempDir,

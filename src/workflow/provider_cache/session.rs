@@ -73,7 +73,7 @@ impl Session {
             Some(_) => self.take_copy(package, &own),
         };
         if let Err(error) = &is_kept {
-            warn!(package = %own.display(), %error, "A provider package cannot be kept for other projects");
+            warn!(package = %own.display(), %error, "Could not keep a provider package for other projects");
         }
         Ok(is_kept
             .unwrap_or(false)

@@ -107,8 +107,8 @@ impl Steps<'_> {
         // The notice explains why `init` takes longer, or cannot read private modules.
         let told = runs_programs.as_ref().filter(|_| self.providers.is_some() || self.modules.is_some()).map(|why| {
             format!(
-                "`init` may run a program here: {why}. So it has neither the shared cache of providers nor credentials for \
-                 private modules."
+                "`init` may run a program of the pull request: {why}. Therefore `init` gets neither the shared \
+                 provider cache nor credentials for private modules."
             )
         });
         if let Some(told) = &told {
@@ -159,7 +159,7 @@ impl Steps<'_> {
             self.exec
                 .output
                 .say(&format!(
-                    "Removed {}: it is not as the last `init` left it.",
+                    "Removed {}: it was changed after the last `init`.",
                     self.data_dir_shown()
                 ))
                 .await;
@@ -208,7 +208,7 @@ impl Steps<'_> {
             .any(|arg| arg.to_string_lossy().contains(FROM_MODULE))
         {
             return Ok(Some(format!(
-                "`{FROM_MODULE}` brings files that are not here yet"
+                "`{FROM_MODULE}` copies files that cannot be checked before"
             )));
         }
         let dir = self.dir.to_owned();
@@ -361,7 +361,7 @@ impl Steps<'_> {
             Ok(Ok(changes)) => Shown::Listed(changes),
             Ok(Err(error)) => Shown::Failed(error.to_string()),
             Err(_) => Shown::Failed(
-                "reading the machine-readable form of the plan was broken off".to_owned(),
+                "reading the machine-readable form of the plan was interrupted".to_owned(),
             ),
         })
     }

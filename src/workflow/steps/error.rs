@@ -87,7 +87,7 @@ pub enum StepFailure {
     Code(Option<i32>),
     /// The program failed and seems to have reached a limit of runs.
     #[error(
-        "ended with exit code {}, and what it printed looks as if it had reached a limit: {limit}",
+        "ended with exit code {}. Its output suggests that it reached a limit: {limit}",
         .code.map_or_else(|| "unknown".to_owned(), |code| code.to_string())
     )]
     Limit {
@@ -113,45 +113,46 @@ pub enum StepFailure {
         killed: bool,
     },
     /// The output of `multienv` cannot be parsed as variables.
-    #[error("printed no variables that can be understood")]
+    #[error("printed output that cannot be parsed as variables")]
     Variables(#[source] MultienvError),
     /// The output is too long for the value of a variable.
-    #[error("printed more than the {0} bytes that the value of a variable may have")]
+    #[error("printed more than {0} bytes, the limit for the value of a variable")]
     Long(u64),
     /// The tool ended with exit code 0 but did not report its result.
-    #[error("ended with exit code 0 and did not report `{0}`, so what it did is not known")]
+    #[error("ended with exit code 0 but did not report `{0}`, so its result is not known")]
     Unreported(&'static str),
     /// The file of variables is not a regular file, or lies behind a link.
     #[error(
-        "was not run: `{0}` is a symbolic link, lies behind one, or is no regular file. Put a regular file there or remove it"
+        "was not run: `{0}` is a symbolic link, lies behind one, or is not a regular file. Replace it with a regular \
+         file, or remove it"
     )]
     VarFile(String),
     /// The tool's own file with the selected workspace is not a small regular file.
     #[error(
-        "was not run: the file `environment` in the directory of the tool, which names the workspace, is a symbolic link, \
-         lies behind one, or is no small text. Remove it"
+        "was not run: the file `environment` in the directory of the tool, which names the workspace, is a symbolic \
+         link, lies behind one, or is not a small text file. Remove it"
     )]
     WorkspaceFile(#[source] std::io::Error),
     /// The environment profile of the project is not among those that the server read at its start.
     #[error(
-        "was not begun: the server did not find the environment profile `{0}` at its start. Whoever runs Lockkeeper has to \
-         restart it"
+        "was not started: the server did not find the environment profile `{0}` at its start. An administrator must \
+         restart Lockkeeper"
     )]
     Profile(String),
     /// The comment has an argument that is not passed to the tool.
     #[error("was not run: {0}")]
     Argument(String),
     /// No step has written a plan file.
-    #[error("needs a plan file, and no step has written `$PLANFILE`")]
+    #[error("needs a plan file, but no step wrote `$PLANFILE`")]
     NoPlan,
     /// The step is not available in this version.
-    #[error("is not available in this version of Lockkeeper: take the step out of the workflow")]
+    #[error("is not available in this version of Lockkeeper. Remove the step from the workflow")]
     NotAvailable,
     /// The program could not be run.
     #[error("could not be run")]
     Process(#[source] ProcessError),
     /// A file operation on the disk of this server failed.
-    #[error("could not be done on this server's disk")]
+    #[error("failed because of an error on the disk of this server")]
     Disk(#[source] std::io::Error),
 }
 

@@ -44,14 +44,14 @@ pub(super) fn why(dir: &Path, tool: Option<Distribution>) -> std::io::Result<Opt
             .to_string();
         let Some(text) = text(&path) else {
             return Ok(Some(format!(
-                "`{file}` cannot be searched (no plain file, or larger than 4 MiB)"
+                "`{file}` cannot be searched (not a regular file, or larger than 4 MiB)"
             )));
         };
         if let Some(found) = named(&text, tool) {
             return Ok(Some(format!("`{file}` may have a block `{found}`")));
         }
         let Some(rest) = left.checked_sub(text.len() as u64) else {
-            return Ok(Some("its files are larger than 64 MiB together".to_owned()));
+            return Ok(Some("its files have more than 64 MiB in total".to_owned()));
         };
         left = rest;
     }
@@ -185,7 +185,7 @@ mod tests {
         fs::write(dir.path().join("16.tf"), "#").unwrap();
         assert_eq!(
             why(dir.path(), None).unwrap().unwrap(),
-            "its files are larger than 64 MiB together"
+            "its files have more than 64 MiB in total"
         );
     }
 

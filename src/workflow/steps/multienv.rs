@@ -13,21 +13,21 @@ pub enum MultienvError {
         place: usize,
     },
     /// The name is empty, or contains blanks or quotes.
-    #[error("the name of variable {place} is empty, or there are blanks or quotes in it")]
+    #[error("the name of variable {place} is empty, or contains spaces or quotes")]
     Name {
         /// Number of the variable, from 1.
         place: usize,
     },
     /// The quotes do not enclose the whole value.
     #[error(
-        "the quotes around the value of `{name}` are misplaced: they have to enclose all of it"
+        "the quotes around the value of `{name}` are misplaced: they must enclose the whole value"
     )]
     Quotes {
         /// Name of the variable.
         name: String,
     },
     /// The closing quote is missing.
-    #[error("the quote before the value of `{name}` has no counterpart")]
+    #[error("the quote before the value of `{name}` is never closed")]
     Open {
         /// Name of the variable.
         name: String,
@@ -149,35 +149,35 @@ mod tests {
             ("A=1,hunter2", "variable 2 has no `=` after its name"),
             (
                 "=hunter2",
-                "the name of variable 1 is empty, or there are blanks or quotes in it",
+                "the name of variable 1 is empty, or contains spaces or quotes",
             ),
             (
                 "A=1, B=hunter2",
-                "the name of variable 2 is empty, or there are blanks or quotes in it",
+                "the name of variable 2 is empty, or contains spaces or quotes",
             ),
             (
                 "A B=hunter2",
-                "the name of variable 1 is empty, or there are blanks or quotes in it",
+                "the name of variable 1 is empty, or contains spaces or quotes",
             ),
             (
                 r#""A"=hunter2"#,
-                "the name of variable 1 is empty, or there are blanks or quotes in it",
+                "the name of variable 1 is empty, or contains spaces or quotes",
             ),
             (
                 r#"A=hunter"2"#,
-                "the quotes around the value of `A` are misplaced: they have to enclose all of it",
+                "the quotes around the value of `A` are misplaced: they must enclose the whole value",
             ),
             (
                 r#"A="hunter"2"#,
-                "the quotes around the value of `A` are misplaced: they have to enclose all of it",
+                "the quotes around the value of `A` are misplaced: they must enclose the whole value",
             ),
             (
                 r#"A="hunter2"#,
-                "the quote before the value of `A` has no counterpart",
+                "the quote before the value of `A` is never closed",
             ),
             (
                 r#"A="hunter2\""#,
-                "the quote before the value of `A` has no counterpart",
+                "the quote before the value of `A` is never closed",
             ),
         ] {
             assert_eq!(

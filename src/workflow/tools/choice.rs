@@ -55,9 +55,9 @@ impl fmt::Display for VersionChoice {
         } = self;
         write!(f, "{} {version}, ", distribution.title())?;
         match by {
-            ChosenBy::Project(decider) => write!(f, "because {decider} says so"),
+            ChosenBy::Project(decider) => write!(f, "because of {decider}"),
             ChosenBy::Code(demands) => write!(f, "because {demands}"),
-            ChosenBy::Flag => f.write_str("because `--default-tf-version` says so"),
+            ChosenBy::Flag => f.write_str("because of `--default-tf-version`"),
             ChosenBy::Nobody => write!(
                 f,
                 "because that is the `{}` of this server",

@@ -171,7 +171,7 @@ impl Downloads {
             .room
             .note_use(&name_of(distribution, version), self.clock.now())
         {
-            warn!(%error, %version, "When a program was used last cannot be noted");
+            warn!(%error, %version, "Could not record the last use of a program");
         }
     }
 
@@ -205,7 +205,7 @@ impl Downloads {
             // The note is written after the download: a program that an administrator puts there must never count as
             // downloaded.
             if let Err(error) = self.room.note_download(&name, self.clock.now()) {
-                warn!(%error, %version, "A downloaded program cannot be noted, so it is not removed to make room");
+                warn!(%error, %version, "Could not record a download, so it will not be removed to free disk space");
             }
             info!(%version, program = %program.display(), "Downloaded {}", distribution.title());
         }
@@ -242,7 +242,7 @@ impl Downloads {
         };
         let unpacked = tokio::task::spawn_blocking(unpack).await;
         let unpacked = unpacked
-            .unwrap_or_else(|_| Err(UnpackError::Archive("unpacking it broke off".to_owned())));
+            .unwrap_or_else(|_| Err(UnpackError::Archive("unpacking was interrupted".to_owned())));
         unpacked.map_err(|error| match error {
             UnpackError::Archive(reason) => DownloadError::Archive {
                 url: shown(&files.archive),
@@ -266,7 +266,7 @@ impl Downloads {
         let (keys, signed) = (Arc::clone(&self.keys), list.clone());
         let verified =
             tokio::task::spawn_blocking(move || keys.verify(maker, &signed, &signature)).await;
-        let verified = verified.unwrap_or_else(|_| Err("checking it broke off".to_owned()));
+        let verified = verified.unwrap_or_else(|_| Err("the check was interrupted".to_owned()));
         verified.map_err(|reason| DownloadError::Signature {
             url: shown(&files.sums),
             reason,

@@ -20,7 +20,7 @@ pub enum ToolError {
         searched: String,
     },
     /// An executable exists, but with another version.
-    #[error("{title} {wanted} is asked for, and this server has {found}")]
+    #[error("{title} {wanted} is required, but this server has {found}")]
     OtherVersion {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
@@ -31,7 +31,7 @@ pub enum ToolError {
     },
     /// An executable without a version in its name exists, and its version cannot be determined.
     #[error(
-        "{title} {wanted} is asked for, and the one that this server has cannot be asked which it is: {error}"
+        "{title} {wanted} is required, but the version on this server cannot be determined: {error}"
     )]
     Unasked {
         /// `Terraform` or `OpenTofu`.
@@ -42,7 +42,7 @@ pub enum ToolError {
         error: Box<Self>,
     },
     /// The version is not installed, and the download failed.
-    #[error("{title} {wanted} is not installed on this server, and downloading it failed: {error}")]
+    #[error("{title} {wanted} is not installed on this server, and the download failed: {error}")]
     Download {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
@@ -52,10 +52,10 @@ pub enum ToolError {
         error: DownloadError,
     },
     /// A constraint in the code cannot be read.
-    #[error("the version to use cannot be found out: {0}")]
+    #[error("cannot determine the version to use: {0}")]
     Constraint(String),
     /// No version meets the demands of the code.
-    #[error("no version of {title} meets what the code demands: {demands}. {} {list}", here(.installed))]
+    #[error("no version of {title} matches the code: {demands}. {} {list}", here(.installed))]
     Unsatisfied {
         /// `Terraform` or `OpenTofu`.
         title: &'static str,
@@ -67,7 +67,7 @@ pub enum ToolError {
         list: ReleaseList,
     },
     /// The program does not report its version.
-    #[error("`{program} version` did not answer with a version: {answer}")]
+    #[error("`{program} version` did not print a version: {answer}")]
     Unreadable {
         /// Path of the executable.
         program: String,
@@ -118,11 +118,13 @@ impl std::fmt::Display for ReleaseList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotAllowed => f.write_str("it may not download others (`--tf-download=false`)"),
-            Self::Searched(count) => write!(f, "none of the {count} released ones does either"),
+            Self::Searched(count) => write!(f, "none of the {count} released versions matches"),
             Self::Unreadable(error) => {
-                write!(f, "the list of released ones cannot be read: {error}")
+                write!(f, "the list of released versions cannot be read: {error}")
             }
-            Self::NotDownloaded(error) => write!(f, "downloading another one failed: {error}"),
+            Self::NotDownloaded(error) => {
+                write!(f, "the download of another version failed: {error}")
+            }
         }
     }
 }
@@ -139,7 +141,7 @@ pub enum DownloadError {
         reason: String,
     },
     /// The server answered with an error status.
-    #[error("{url} was answered with {status}")]
+    #[error("{url} returned {status}")]
     Status {
         /// Address of the file.
         url: String,
@@ -163,9 +165,7 @@ pub enum DownloadError {
         reason: String,
     },
     /// The checksums are not signed by a trusted key.
-    #[error(
-        "the signature of {url} is not good, so nothing that it lists can be trusted: {reason}"
-    )]
+    #[error("the signature of {url} is not valid, so its checksums cannot be trusted: {reason}")]
     Signature {
         /// Address of the list of checksums.
         url: String,
@@ -182,7 +182,7 @@ pub enum DownloadError {
     },
     /// The file differs from the one that was signed.
     #[error(
-        "{url} is not the file that was signed: its SHA-256 is {found}, not {expected}. It was thrown away"
+        "{url} is not the signed file: its SHA-256 is {found}, not {expected}. The download was deleted"
     )]
     Checksum {
         /// Address of the archive.

@@ -90,9 +90,9 @@ pub(super) enum SaveError {
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let was_safe = attempt.previous().iter().any(|url| url.scheme() == "https");
     if attempt.previous().len() > MAX_REDIRECTS {
-        attempt.error("it is sent on too often")
+        attempt.error("too many redirects")
     } else if was_safe && attempt.url().scheme() != "https" {
-        attempt.error("it is sent on from https to http")
+        attempt.error("a redirect from https to http")
     } else {
         attempt.follow()
     }

@@ -146,7 +146,7 @@ impl Programs {
             Ok(tool) => versions.push(tool.version),
             Err(error) if error.is_absence() => {}
             Err(error) => {
-                warn!(%error, "A program does not say which version it is, so it does not count");
+                warn!(%error, "A program does not report its version, so it is not used");
             }
         }
         versions.sort();

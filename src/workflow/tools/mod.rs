@@ -106,7 +106,7 @@ impl Tools {
         match (found, wanted, &self.downloads) {
             (Err(error), Some(wanted), Some(downloads)) if error.is_absence() => {
                 if let ToolError::Unasked { .. } = error {
-                    warn!(%error, "A program does not say which version it is; the one that is asked for is downloaded");
+                    warn!(%error, "A program does not report its version; the required version is downloaded");
                 }
                 self.download(downloads, distribution, wanted).await
             }
@@ -178,7 +178,7 @@ impl Tools {
             },
             (Some(wanted), Some(here)) => match self.find(distribution, Some(wanted)).await {
                 Err(error @ ToolError::Download { .. }) => {
-                    warn!(%wanted, %here, %error, "A version cannot be downloaded; an older one is used, which matches too");
+                    warn!(%wanted, %here, %error, "Could not download a version; an older version that matches is used");
                     self.find(distribution, Some(&here)).await
                 }
                 found => found,
@@ -232,7 +232,7 @@ impl Tools {
         match downloads.released(distribution).await {
             Ok(versions) => (versions.to_vec(), None),
             Err(error) => {
-                warn!(%error, "The list of released versions cannot be read; only installed ones are considered");
+                warn!(%error, "Could not read the list of released versions; only installed versions are considered");
                 (Vec::new(), Some(error))
             }
         }

@@ -179,7 +179,7 @@ async fn fetch(
     let reason = match read {
         Ok(Ok(versions)) => return Ok(versions),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "reading it broke off".to_owned(),
+        Err(_) => "reading was interrupted".to_owned(),
     };
     Err(DownloadError::List {
         url: reason_url,

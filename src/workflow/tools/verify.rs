@@ -50,7 +50,7 @@ impl Keys {
         })
     }
 
-    /// Checks that a maker signed these bytes. The error says why the signature is not good.
+    /// Checks that a maker signed these bytes. The error says why the signature is not valid.
     pub(super) fn verify(
         &self,
         maker: Distribution,
@@ -101,7 +101,7 @@ impl Key {
                 .any(|part| signature.verify(part, bytes).is_ok());
         let key = || {
             format!(
-                "it was not made with the key {:X} for this file",
+                "it is not a signature of this file with the key {:X}",
                 self.primary.fingerprint()
             )
         };

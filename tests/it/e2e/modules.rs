@@ -97,7 +97,7 @@ async fn an_init_that_fetches_its_configuration_first_reads_no_private_modules()
     for name in ["argument", "variable"] {
         let said = world.ask(pull, &format!("lockkeeper plan -p {name}")).await;
         said.says(
-            "`init` may run a program here: `-from-module` brings files that are not here yet",
+            "`init` may run a program of the pull request: `-from-module` copies files that cannot be checked before",
         )
         .says("acme/modules.git");
     }

@@ -272,7 +272,7 @@ async fn an_apply_that_reports_nothing_is_no_apply(backend: Backend) {
     let said = bot.answer(pull);
     assert!(said.contains(": failed\n"), "{said}");
     assert!(
-        said.contains("ended with exit code 0 and did not report `Apply complete! Resources: …`"),
+        said.contains("ended with exit code 0 but did not report `Apply complete! Resources: …`"),
         "{said}"
     );
     assert!(

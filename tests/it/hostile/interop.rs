@@ -134,8 +134,9 @@ async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credent
     );
     let pull = world.open("feature", &[("key.tf", &code)]).await;
     let said = world.answer(pull).await;
-    said.is("autoplan failure | . default failed")
-        .says("`init` may run a program here: `key.tf` may have a block `encryption`");
+    said.is("autoplan failure | . default failed").says(
+        "`init` may run a program of the pull request: `key.tf` may have a block `encryption`",
+    );
     let env = std::fs::read_to_string(loot.path().join("env"))
         .expect("the program ran, so the attack is real");
     assert!(

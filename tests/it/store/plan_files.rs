@@ -111,8 +111,8 @@ async fn a_plan_file_that_is_too_large_is_refused_with_the_limit_and_the_ways_ou
     let error = files.save(id, vec![0; 17]).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the plan file has 17 bytes, and at most 16 are kept in the database (`--plan-size-limit`); keep plan files in \
-         a folder that the servers share (`--share-plan-dir`), or raise the limit"
+        "the plan file has 17 bytes, but the database stores at most 16 (`--plan-size-limit`). Store plan files in a \
+         directory that the servers share (`--share-plan-dir`), or raise the limit"
     );
 }
 

@@ -672,7 +672,7 @@ async fn a_pull_request_into_a_branch_that_is_gone_applies_nothing(backend: Back
         let first = comment.lines().next().unwrap();
         assert_eq!(
             first,
-            format!("{refused}: the branch `release` is gone from the repository.")
+            format!("{refused}: the branch `release` does not exist in the repository any more.")
         );
     }
     assert_eq!(applies(&bot), 0);

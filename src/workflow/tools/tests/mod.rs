@@ -551,7 +551,7 @@ async fn a_program_that_answers_with_text_is_understood() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "Terraform 0.12.30 is asked for, and this server has 0.12.31"
+        "Terraform 0.12.30 is required, but this server has 0.12.31"
     );
     put(dir.path(), "terraform", &[PLAIN, b"exit 1\n"].concat());
     let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
